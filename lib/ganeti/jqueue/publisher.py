@@ -1,4 +1,4 @@
-"""What clients may see of the jobs: committed states, and those who wait for the next one.
+"""Makes committed states of jobs visible to clients, and answers the clients which wait for them.
 
 A commit is *published* when the files of its jobs are in place and the master candidates have it.
 :class:`Publisher` then shows the new states, and answers the clients whose subscription
@@ -29,7 +29,7 @@ class Publisher:
         self.on_published: Callable[[list[jobs.QueuedJob]], None] | None = None
 
     def publish(self, batch: Batch) -> None:
-        """Show the states of a commit to everybody."""
+        """Show the states of a commit to all clients."""
         with self._table.lock:
             for snapshot in batch.snapshots:
                 snapshot.job.publish(snapshot)

@@ -1,11 +1,13 @@
-"""Locks of the cluster: who may change which instance, group, node or network right now.
+"""Locks of the cluster: which job may use which instance, group, node or network at this moment.
 
-The room is read from the bottom: :mod:`.levels` names locks and their order, :mod:`.shared_lock`
-is one fair lock, :mod:`.lock_set` the locks of a level with the lock that stands for all of them,
-:mod:`.request` what an owner holds and wants, :mod:`.table` the rules by which that changes.
-:mod:`.manager` takes and gives back sets of locks for owners, and lets their threads wait;
-:mod:`.monitor` tells who holds and who waits. Only the master daemon holds locks; nothing here is
+The modules, from the bottom: :mod:`.levels` names locks and their order, :mod:`.shared_lock` is one
+fair lock, :mod:`.lock_set` the locks of a level with the lock that stands for all of them,
+:mod:`.request` the request and the holding of an owner, :mod:`.table` the rules by which these
+change. :mod:`.manager` takes and releases sets of locks for owners, and lets their threads wait;
+:mod:`.monitor` lists owners and waiters. Only the master daemon holds locks; nothing here is
 written to disk.
+
+Source: Ganeti design 2.0, *Granular locking*; Ganeti daemons design, *Locking*.
 """
 
 from __future__ import annotations

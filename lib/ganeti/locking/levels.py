@@ -1,10 +1,11 @@
-"""Names of locks, their order, and who may own them.
+"""Names of locks, their order, and their owners.
 
 Every lock has a place in one linear order: first by level (cluster, instance, node group, node,
 node resource, network), inside a level the lock of the whole level comes before its members, and
-members follow each other by key. Whoever waits for a lock holds only earlier ones; that is why
-nobody ever waits in a circle. The order, and the rule that everything between the lock of a level
-and a member of it belongs to that level, are seed 001 *The Locks* and seed 004 *Locking*.
+members follow each other by key. An owner that waits for a lock holds only earlier ones, so owners
+never wait for each other in a circle.
+
+Source: Ganeti design 2.0, *The Locks*; Ganeti daemons design, *Locking*.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ class Level(IntEnum):
 
     @property
     def label(self) -> str:
-        """The level as it is written in the name of a lock."""
+        """The level as part of the name of a lock."""
         return _LABELS[self]
 
 
 _LABELS: Final = ("cluster", "instance", "nodegroup", "node", "node-res", "network")
 LEVELS: Final = tuple(Level)
 
-# Levels whose locks come and go with the things they stand for.
+# Levels whose locks are added and removed together with the objects they stand for.
 MODIFIABLE: Final = frozenset(LEVELS[1:])
 
 _WHOLE: Final = "[lockset]"
@@ -68,10 +69,12 @@ def lock_name(level: Level, key: str | None) -> str:
 
 
 class Owner(NamedTuple):
-    """Who holds a lock: a job, or a part of the daemon which has only a name.
+    """The owner of a lock: a job, or a part of the daemon, which has only a name.
 
-    ``livelock`` is the path of a file which the owner's process keeps locked while it lives (seed
-    004 *Job death detection*); None for an owner that cannot die alone.
+    :ivar livelock: path of a file which the owner's process keeps locked while it lives; None for
+        an owner which lives in the process of the lock manager.
+
+    Source: Ganeti daemons design, *Job death detection*.
     """
 
     job_id: int | None
@@ -83,5 +86,5 @@ class Owner(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the lock query shows: the job id, or else the name."""
+        """The owner in the lock query: the job id, or else the name."""
         return self.name if self.job_id is None else str(self.job_id)

@@ -1,12 +1,14 @@
 """The locks of one level: a lock for the level itself, and one for each member.
 
-The level's own lock (the *metalock* of seed 001 *Handling conversion to more granularity*) stands
-for all members, those which exist and those which will be added while it is held. Holding a member
-needs an intention on it, so adding a member never has to wait for anybody: whoever holds the level
-already stands in front of the new lock.
+The level's own lock stands for all members, those which exist and those which will be added while
+it is held. An owner of a member needs an intention mode of the level's lock. So adding a member
+never has to wait: an owner of the level's lock excludes others from the new member, too.
 
-Like :mod:`ganeti.locking.shared_lock` this knows neither threads nor owners' books; the manager
-calls it under its mutex.
+Source: Ganeti design 2.0, *Handling conversion to more granularity* (the level's own lock is called
+metalock there).
+
+As in :mod:`ganeti.locking.shared_lock` there are no threads here, and no records about owners; the
+manager calls it under its mutex.
 """
 
 from __future__ import annotations
@@ -46,19 +48,22 @@ class LockSet(Generic[TicketT]):
         return iter(self._members.values())
 
     def keys(self) -> frozenset[str]:
-        """Keys of the present members."""
+        """Return the keys of the present members."""
         if self._keys is None:
             self._keys = frozenset(self._members)
         return self._keys
 
     def member(self, key: str) -> SharedLock[TicketT]:
-        """The lock of one member; KeyError when there is none."""
+        """Return the lock of one member.
+
+        :raises KeyError: no such member.
+        """
         return self._members[key]
 
     def add(self, keys: Iterable[str]) -> None:
         """Create locks, all or none of them.
 
-        :raises LockError: an empty key, or a lock which exists already.
+        :raises LockError: a key is empty, or a lock exists already.
         """
         wanted = list(keys)
         for key in wanted:
@@ -73,12 +78,15 @@ class LockSet(Generic[TicketT]):
             self._keys = None
 
     def remove(self, key: str) -> list[TicketT]:
-        """Close a member's lock; returns the tickets of those who waited for it."""
+        """Close a member's lock; return the tickets of its waiters."""
         self._keys = None
         return self._members.pop(key).remove()
 
     def check_known(self, keys: Collection[str]) -> None:
-        """:raises LockError: some of the keys have no lock; names them."""
+        """Refuse keys without a lock.
+
+        :raises LockError: names them.
+        """
         unknown = sorted(key for key in keys if key not in self._members)
         if unknown:
             raise errors.LockError(
@@ -86,7 +94,7 @@ class LockSet(Generic[TicketT]):
             )
 
     def steps(self, keys: Collection[str] | None, *, shared: bool) -> list[LockStep[TicketT]]:
-        """What a request for these members (or :data:`~ganeti.locking.levels.ALL`) has to take.
+        """Return what a request for these members (or :data:`~ganeti.locking.levels.ALL`) takes.
 
         :returns: locks in the linear order: the level's own lock, then members by key.
         :raises LockError: a key without a lock.

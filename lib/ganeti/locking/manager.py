@@ -1,32 +1,34 @@
-"""The lock manager: takes sets of locks for owners, and gives them back.
+"""The lock manager: takes and releases sets of locks for owners.
 
-One manager lives in the master daemon; logical units reach it through the processor, the job queue
-tells it about changed priorities and cancelled jobs, queries read its table.
+The master daemon has one manager. Logical units use it through the processor; the job queue reports
+changed priorities and canceled jobs to it; queries read its table.
 
 How it works: one mutex guards everything, and is held only for steps which never wait. A request is
 a list of locks in the linear order (:mod:`ganeti.locking.levels`); it takes one after the other and
-stops in the queue of the first which is not free. Whoever releases a lock moves the requests behind
-it on as far as they get, and wakes only those which are complete: no polling, no herd.
+stops in the queue of the first lock which is not free. When an owner releases a lock, the manager
+moves the requests in its queue on as far as possible, and wakes only the threads whose requests are
+complete; no thread polls.
 
 Promises:
 
 * **No deadlock.** A request is refused at once when it asks for a lock that does not come after all
-  locks its owner holds; so an owner waits only for later locks than he holds, and chains of waiting
-  owners end. The two exceptions never wait for each other: an owner who raises a lock he has
-  (:meth:`LockManager.update`; a second one who would wait for the first is refused), and requests
-  which do not wait at all.
-* **All or nothing.** A request that times out, is cancelled or fails leaves the owner with exactly
-  what he had before.
-* **Fair.** Smaller priority first, older request first inside a priority, everywhere.
-* **No lost wake-up.** A priority changed, or a job cancelled, between the decision to wait and the
-  waiting is noticed: both are looked at once more after the request stands in its queue.
+  locks of its owner; so an owner waits only for later locks than it holds, and chains of waiting
+  owners end. There are two exceptions, and they never wait for each other: an owner which raises
+  the mode of a lock it has (:meth:`LockManager.update`; a second owner which would wait for the
+  first one is refused), and requests which do not wait at all.
+* **All or nothing.** A request that times out, is canceled or fails leaves the owner with exactly
+  the locks which it had before.
+* **Fair.** Smaller priority first, older request first within a priority, everywhere.
+* **No lost wake-up.** A priority that changes, or a job that is canceled, between the decision to
+  wait and the wait is noticed: both are checked again after the request has entered its queue.
 
-An owner has at most one request at a time. A dead owner (:meth:`LockManager.free_dead`) loses what
-he holds and what he waits for; whoever waits behind him notices it, when he comes and every few
-seconds. The request forms of seed 004 *Locking* are
-:meth:`~LockManager.update`, :meth:`~LockManager.opportunistic_union`,
-:meth:`~LockManager.list_locks` and :meth:`~LockManager.intersection`; logical units
-use :meth:`~LockManager.acquire`.
+An owner has at most one request at a time. A dead owner (:meth:`LockManager.free_dead`) loses its
+locks and its request; a waiter notices a dead owner in front of it when it begins to wait, and then
+every few seconds.
+
+The request forms of the Ganeti daemons design, *Locking*, are :meth:`~LockManager.update`,
+:meth:`~LockManager.opportunistic_union`, :meth:`~LockManager.list_locks` and
+:meth:`~LockManager.intersection`; logical units use :meth:`~LockManager.acquire`.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ from ganeti.utils import clock, filelock
 
 _log = logging.getLogger(__name__)
 
-# How often a waiter looks whether those in front are alive, where they live in other processes.
+# Seconds between two checks of a waiter whether the owners in front of it, if they belong to other
+# processes, are alive.
 _LOOK_S: Final = 5.0
 
 
@@ -74,10 +77,12 @@ class LockManager:
         is_dead: Callable[[str], bool] = _livelock_is_free,
         look_s: float = _LOOK_S,
     ) -> None:
-        """:param keys: the members of each level to begin with.
-        :param now: time in seconds since the epoch, for what is shown.
-        :param is_dead: whether the process behind a livelock file has gone.
-        :param look_s: time between two looks of a waiter at those in front.
+        """Make a manager without owners.
+
+        :param keys: the first members of each level.
+        :param now: the time in seconds since the epoch, for the lock query.
+        :param is_dead: whether the process which locked a livelock file has ended.
+        :param look_s: seconds between two checks of a waiter whether the owners in front live.
         """
         self._mutex = threading.Lock()
         self._is_dead = is_dead
@@ -89,9 +94,9 @@ class LockManager:
     # -- members ------------------------------------------------------------------------------
 
     def add(self, level: Level, keys: Iterable[str]) -> None:
-        """Create locks, all of them or none; waits for nobody.
+        """Create locks, all of them or none, without waiting.
 
-        Whoever holds the level's own lock stands in front of the new ones too.
+        An owner of the level's own lock owns the new locks, too.
 
         :raises LockError: a lock exists already, or the level has a fixed set of locks.
         """
@@ -101,7 +106,7 @@ class LockManager:
             self._table.sets[level].add(wanted)
 
     def remove(self, level: Level, keys: Iterable[str], owner: Owner) -> None:
-        """Remove locks which the owner holds exclusively; whoever waits for one of them fails.
+        """Remove locks which the owner holds exclusively; requests which wait for them fail.
 
         :raises LockError: a lock is unknown, or not held exclusively; nothing was removed.
         """
@@ -128,7 +133,7 @@ class LockManager:
             self._table.settle(touched)
 
     def keys(self, level: Level) -> frozenset[str]:
-        """Keys of the level's present members."""
+        """Return the keys of the level's present members."""
         with self._mutex:
             return self._table.sets[level].keys()
 
@@ -149,16 +154,17 @@ class LockManager:
         """Take locks of one level, waiting for them in order.
 
         :param keys: members, or :data:`~ganeti.locking.levels.ALL` for the whole level.
-        :param timeout_s: longest time to wait; 0 tries, None waits without end.
-        :param priority: smaller is served first; a function is asked outside the mutex.
-        :param opportunistic: take those which are free now and do not wait for the others; keys
+        :param timeout_s: longest wait in seconds; 0 does not wait, None waits without a limit.
+        :param priority: a smaller number is served first; a function is called outside the mutex.
+        :param opportunistic: take the locks which are free now and do not wait for the others; keys
             without a lock are left out.
-        :param cancelled: called in this thread when the request begins to wait and whenever
-            :meth:`wake` is called; may raise, which gives up the request.
-        :returns: keys of the locks taken (all present members for the whole level); None when the
-            time was over, and then nothing is held.
+        :param cancelled: called in this thread when the request begins to wait and after each
+            :meth:`wake`; an exception which it raises withdraws the request.
+        :returns: keys of the locks taken (all present members for the whole level); None after a
+            timeout, and then the owner got none of the locks.
         :raises LockError: a key without a lock; a lock of this or a later level is held already; a
-            lock was removed while waiting; the owner was found dead. Nothing is held.
+            lock was removed while waiting; the owner was found dead. The owner got none of the
+            locks.
         """
         if opportunistic:
             with self._mutex:
@@ -186,9 +192,10 @@ class LockManager:
         shared: bool,
         priority: int = 0,
     ) -> LockRequest:
-        """Start what :meth:`acquire` does and return without waiting.
+        """Begin a request for locks of one level and return without waiting.
 
-        The caller owes the request a :meth:`wait` or a :meth:`withdraw`.
+        The caller then calls :meth:`wait` or :meth:`withdraw`. Parameters and errors are those of
+        :meth:`acquire`.
         """
         mode = _public(shared)
         with self._mutex:
@@ -203,7 +210,7 @@ class LockManager:
             return self._table.begin(owner, steps, gains, priority)
 
     def withdraw(self, request: LockRequest) -> None:
-        """End a request; what it has got is given back, also when it was granted meanwhile."""
+        """End a request and release its locks, also when it was granted meanwhile."""
         with self._mutex:
             self._table.give_up(request)
 
@@ -215,10 +222,13 @@ class LockManager:
         priority: int | Callable[[], int] = 0,
         cancelled: Callable[[], None] | None = None,
     ) -> bool:
-        """Sleep until the request is granted (True), failed (raises) or late (False).
+        """Wait until a request is granted or has failed.
 
-        The parameters are those of :meth:`acquire`; an exception out of ``cancelled`` or
-        ``priority`` withdraws the request.
+        The parameters are those of :meth:`acquire`; an exception which ``cancelled`` or
+        ``priority`` raises withdraws the request.
+
+        :returns: whether it was granted; False after a timeout.
+        :raises LockError: the request failed.
         """
         if request.event is None:
             if request.error is not None:
@@ -266,16 +276,18 @@ class LockManager:
         priority: int | Callable[[], int] = 0,
         cancelled: Callable[[], None] | None = None,
     ) -> bool:
-        """Bring locks to the given modes, all or none of them (seed 004 *Update*).
+        """Bring locks to the given modes, all or none of them.
 
-        Locks not named stay as they are. Releasing a member while the whole level is held takes
-        away only what was asked for that member.
+        Other locks stay as they are. If the whole level is held, the release of a member ends only
+        the request for that member.
 
         :param changes: lock to ``shared``, ``exclusive``, or None for release.
-        :returns: False when the time was over; the owner holds what he held.
-        :raises LockError: as :meth:`acquire`; a new or raised lock does not come after all held
-            ones; a member is wanted exclusively of a level held shared; two owners would wait for
-            each other to raise the same lock.
+        :returns: False after a timeout; the owner then holds the same locks as before.
+        :raises LockError: as in :meth:`acquire`; or a new or raised lock does not come after all
+            held ones; a member of a level held shared is wanted exclusively; two owners would wait
+            for each other to raise the mode of one lock.
+
+        Source: Ganeti daemons design, *Locking* (Update).
         """
         first = _number(priority)
         with self._mutex:
@@ -299,11 +311,13 @@ class LockManager:
         *,
         priority: int = 0,
     ) -> frozenset[LockId]:
-        """Take what is free of the given locks, without waiting (seed 004 *Opportunistic union*).
+        """Take those of the given locks which are free, without waiting.
 
-        Locks which are unknown, taken, or do not come after those the owner holds are left out.
+        Locks which are unknown, taken, or do not come after the owner's locks are left out.
 
         :returns: the locks taken by this call.
+
+        Source: Ganeti daemons design, *Locking* (Opportunistic union).
         """
         with self._mutex:
             self._table.check_no_request(owner)
@@ -316,7 +330,7 @@ class LockManager:
                     taken.append(ident)
             return frozenset(taken)
 
-    # -- giving back --------------------------------------------------------------------------
+    # -- releasing ----------------------------------------------------------------------------
 
     def release(
         self,
@@ -324,12 +338,13 @@ class LockManager:
         level: Level | None = None,
         keys: Collection[str] | None = ALL,
     ) -> None:
-        """Give back locks: those named, all of a level, or all. Holding none is no error.
+        """Release the named locks, all locks of a level, or all locks. Holding none is no error.
 
-        Members given back while the whole level is held: the owner keeps the other present
-        members, each by itself, and no longer the level.
+        When members are released while the whole level is held, the owner keeps the other present
+        members, each separately, and no longer holds the level.
 
-        :raises LockError: a named lock is not held (nothing was released); the owner waits.
+        :raises LockError: a named lock is not held, or the owner has a request; nothing was
+            released.
         """
         with self._mutex:
             self._table.check_no_request(owner)
@@ -361,9 +376,11 @@ class LockManager:
             self._table.settle(touched)
 
     def intersection(self, owner: Owner, wanted: Collection[LockId]) -> None:
-        """Give back everything but these locks (seed 004 *Intersection*).
+        """Release all locks except these.
 
-        Members wanted of a level which is held as a whole stay held, each by itself.
+        Wanted members of a level which is held as a whole stay held, each separately.
+
+        Source: Ganeti daemons design, *Locking* (Intersection).
         """
         keep: dict[Level, set[str | None]] = {}
         for ident in wanted:
@@ -385,12 +402,12 @@ class LockManager:
                 touched.extend(
                     self._table.release(owner, level, [key for key in held if key not in names])
                 )
-                if holding.whole is not None:  # nothing to drop, but the level itself
+                if holding.whole is not None:  # no member is released, only the level itself
                     touched.extend(self._table.explode(owner, level, holding))
             self._table.settle(touched)
 
     def free(self, owner: Owner) -> None:
-        """Take everything from an owner who cannot do it himself; his request fails."""
+        """Release all locks of an owner which cannot do it itself; its request fails."""
         with self._mutex:
             touched: Touched = []
             request = self._table.requests.get(owner)
@@ -404,11 +421,13 @@ class LockManager:
             self._table.settle(touched)
 
     def free_dead(self, owners: Iterable[Owner] | None = None) -> list[Owner]:
-        """Free the locks of owners whose process has gone (seed 004 *Job death detection*).
+        """Release the locks of owners whose process has ended.
 
-        :param owners: whom to look at; everybody by default. Their files are looked at outside
-            the mutex. Whoever shares the file of a dead one is dead, too.
-        :returns: those found dead.
+        :param owners: the owners to check; None for all. An owner which has the livelock file of a
+            dead one is dead, too. The files are checked outside the mutex.
+        :returns: the dead owners.
+
+        Source: Ganeti daemons design, *Job death detection*.
         """
         if owners is None:
             owners = self.owners()
@@ -427,17 +446,17 @@ class LockManager:
         try:
             dead = self._is_dead(livelock)
         except OSError as err:
-            # Nobody knows; taking the locks of one who lives would be the greater harm.
-            _log.warning("cannot look whether the owner of %s is alive: %s", livelock, err)
+            # Unknown. To release the locks of a living owner would be the greater harm.
+            _log.warning("cannot check whether the owner of %s is alive: %s", livelock, err)
             return False
         if dead:
-            _log.warning("the owner of %s has died, its locks are freed", livelock)
+            _log.warning("the owner of %s has died, its locks are released", livelock)
         return dead
 
     # -- for the job queue --------------------------------------------------------------------
 
     def wake(self, owner: Owner) -> None:
-        """Make a waiting request of this owner ask its ``cancelled`` function again."""
+        """Let a waiting request of this owner call its ``cancelled`` function again."""
         with self._mutex:
             request = self._table.requests.get(owner)
             if request is not None and request.event is not None:
@@ -451,10 +470,13 @@ class LockManager:
             if request is not None:
                 self._table.move(request, priority)
 
-    # -- looking ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------
 
     def owned(self, owner: Owner, level: Level) -> dict[str, str]:
-        """Members the owner holds, each ``shared`` or ``exclusive``; all for a held level."""
+        """Return the members which the owner holds, each ``shared`` or ``exclusive``.
+
+        An owner of the level's own lock holds all members.
+        """
         with self._mutex:
             holding = self._table.holdings.get(owner, {}).get(level)
             if holding is None:
@@ -491,7 +513,10 @@ class LockManager:
             return modes != {None}
 
     def list_locks(self, owner: Owner) -> dict[LockId, str]:
-        """Everything the owner asked for and has, in the linear order (seed 004 *List*)."""
+        """Return the locks which the owner asked for and holds, in the linear order.
+
+        Source: Ganeti daemons design, *Locking* (List).
+        """
         with self._mutex:
             held: dict[LockId, str] = {}
             for level, holding in sorted(self._table.holdings.get(owner, {}).items()):
@@ -502,17 +527,17 @@ class LockManager:
             return held
 
     def owners(self) -> list[Owner]:
-        """Everybody who holds a lock or waits for one."""
+        """Return all owners which hold a lock or wait for one."""
         with self._mutex:
             return list(dict.fromkeys((*self._table.holdings, *self._table.requests)))
 
     def table(self) -> list[monitor.LockRow]:
-        """All locks in use, in the linear order."""
+        """Return all locks in use, in the linear order."""
         with self._mutex:
             return monitor.rows(self._table.sets.values(), self._table.since)
 
     def waiting(self, owner: Owner) -> monitor.LockWait | None:
-        """What the owner waits for, and because of whom; None when he does not wait."""
+        """Return the wait of an owner; None when it does not wait."""
         with self._mutex:
             request = self._table.requests.get(owner)
             if request is None:
@@ -531,7 +556,7 @@ class LockManager:
             )
 
     def waiting_chain(self, owner: Owner) -> list[monitor.LockWait]:
-        """The owner's wait, then the wait of the first one he waits for, and so on to the end."""
+        """Return the owner's wait, then the wait of the first owner in front of it, and so on."""
         chain: list[monitor.LockWait] = []
         seen: set[Owner] = set()
         current: Owner | None = owner
@@ -545,7 +570,7 @@ class LockManager:
         return chain
 
     def _free_dead_blockers(self, request: LockRequest) -> None:
-        """Look whether those in front are alive, before sleeping (on) behind them."""
+        """Release the locks of dead owners in front of a request."""
         mine = request.owner.livelock
         with self._mutex:
             if request.state is not RequestState.WAITING or self._table.livelocks <= {mine}:

@@ -1,9 +1,9 @@
-"""Who holds which lock, who waits for it, since when, and because of whom.
+"""The locks in use: their owners and waiters, since when, and which owner makes another one wait.
 
-The rows are what the lock query, ``gnt-debug locks`` and ``gnt-job explain`` show. Only locks which
-are in use are listed; the lock of a level is listed when a member is in use too, without owners,
-because an intention is nothing anybody asked for. The manager calls these functions under its
-mutex; what they return is a copy.
+The lock query, ``gnt-debug locks`` and ``gnt-job explain`` show these rows. Only locks in use are
+listed. The lock of a level is listed, too, when a member is in use, but without owners, because no
+owner asked for an intention mode. The manager calls these functions under its mutex; the results
+are copies.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from ganeti.locking.shared_lock import Mode, SharedLock, TicketT, public_mode
 class LockRow(NamedTuple):
     """One lock in use.
 
-    ``mode`` is None when nobody holds it; ``pending`` lists waiters in the order in which they will
-    be served, neighbours of one mode together; ``since`` is the time (seconds since the epoch) at
-    which the longest of the present owners got it.
+    :ivar mode: ``shared`` or ``exclusive``; None when no owner holds the lock.
+    :ivar pending: waiters in the order in which they will be served, as (mode, owners); neighbours
+        with one mode share an entry.
+    :ivar since: time in seconds since the epoch at which the first of the present owners got it.
     """
 
     name: str
@@ -32,10 +33,13 @@ class LockRow(NamedTuple):
 
 
 class LockWait(NamedTuple):
-    """What one owner waits for.
+    """The wait of one owner.
 
-    ``holders`` hold the lock in a way that excludes him, ``before`` wait for it and are served
-    first. ``wanted`` names all locks of the request, ``lock`` the one it has got to.
+    :ivar lock: name of the lock for which the owner waits now.
+    :ivar since: time of the request in seconds since the epoch.
+    :ivar holders: owners which hold the lock in a mode that excludes the request.
+    :ivar before: owners which wait for the lock and are served before.
+    :ivar wanted: names of all locks of the request.
     """
 
     owner: Owner
@@ -48,7 +52,7 @@ class LockWait(NamedTuple):
     wanted: tuple[str, ...]
 
 
-# The modes which an owner asked for by name; the others follow from holding members.
+# The modes for which owners ask by name; the others follow from the members which they hold.
 _EXPLICIT = {
     Mode.SHARED: SHARED,
     Mode.SHARED_AND_INTENT: SHARED,
@@ -60,7 +64,10 @@ def rows(
     sets: Iterable[LockSet[TicketT]],
     since_of: Callable[[Owner, SharedLock[TicketT]], float],
 ) -> list[LockRow]:
-    """All locks in use, in the linear order."""
+    """Return all locks in use, in the linear order.
+
+    :param since_of: returns the time at which an owner got a lock.
+    """
     table: list[LockRow] = []
     for lock_set in sets:
         if not lock_set.gate.idle:
@@ -89,6 +96,6 @@ def _row(
         str(lock),
         mode,
         tuple(holders),
-        tuple((wanted, tuple(who)) for wanted, who in pending),
+        tuple((wanted, tuple(owners)) for wanted, owners in pending),
         min((since_of(owner, lock) for owner in holders), default=None),
     )

@@ -1,6 +1,6 @@
-"""A wish for locks, and what an owner holds of a level: the entries in the books of the manager.
+"""The request of an owner for locks, and its holding at a level: the records of the manager.
 
-Plain data, guarded by the manager's mutex; the rules are those of :mod:`ganeti.locking.table`.
+Plain data, guarded by the manager's mutex; the rules are in :mod:`ganeti.locking.table`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ganeti.locking.shared_lock import Mode, SharedLock, Ticket, join
 
 
 class RequestState(Enum):
-    """What became of a request."""
+    """The state of a request."""
 
     WAITING = "waiting"
     GRANTED = "granted"
@@ -25,11 +25,16 @@ class RequestState(Enum):
 
 
 class LockRequest(Ticket):
-    """A wish for several locks, on its way through their queues.
+    """A request for several locks, which takes them one after the other.
 
-    ``position`` is the step it has got to and ``before`` the mode in which the owner held that
-    step's lock when the request came to it; ``undo`` are the same for the steps behind. ``former``
-    is how the owner held the gains before they were granted.
+    :ivar steps: the locks in the linear order, with the modes wanted.
+    :ivar gains: the locks and modes as the owner asked for them.
+    :ivar position: index of the step whose lock is taken next.
+    :ivar before: mode in which the owner held that lock when the request came to it.
+    :ivar undo: the locks of the earlier steps, each with the mode before.
+    :ivar former: modes in which the owner held the gains before they were granted.
+    :ivar event: set when the request is granted, has failed or is woken; None when it never waited.
+    :ivar since: time of the request in seconds since the epoch.
     """
 
     __slots__ = (
@@ -74,7 +79,7 @@ Touched = list[Lock]
 
 
 class Holding:
-    """What an owner holds at one level, as he asked for it."""
+    """The locks which an owner holds at one level, as it asked for them."""
 
     __slots__ = ("members", "since", "whole", "writers")
 
@@ -85,10 +90,11 @@ class Holding:
         self.since = since
 
     def get(self, key: str | None) -> str | None:
-        """How this lock itself is held, whatever else covers it."""
+        """Return the mode of this lock itself, without regard to the lock of the whole level."""
         return self.whole if key is None else self.members.get(key)
 
     def set(self, key: str | None, mode: str | None) -> None:
+        """Record the mode of a lock; None when it is held no longer."""
         if key is None:
             self.whole = mode
             return
@@ -102,7 +108,7 @@ class Holding:
                 self.writers += 1
 
     def gate_mode(self) -> Mode | None:
-        """The mode of the level's own lock that this holding needs."""
+        """Return the mode of the level's own lock which this holding needs."""
         whole = None if self.whole is None else mode_of(self.whole)
         if self.writers:
             return join(whole, Mode.INTENT_EXCLUSIVE)
@@ -111,12 +117,14 @@ class Holding:
         return whole
 
     def last(self, level: Level) -> LockId:
-        """The held lock which comes last in the linear order."""
+        """Return the held lock which comes last in the linear order."""
         return LockId(level, max(self.members) if self.members else ALL)
 
     def empty(self) -> bool:
+        """Whether the owner holds nothing at this level."""
         return self.whole is None and not self.members
 
 
 def mode_of(public: str) -> Mode:
+    """Return the mode for ``shared`` or ``exclusive``."""
     return Mode.SHARED if public == SHARED else Mode.EXCLUSIVE

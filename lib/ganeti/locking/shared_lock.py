@@ -1,10 +1,10 @@
 """One fair lock, as a plain state machine: no thread, no clock, no mutex of its own.
 
-The manager calls it under the manager's mutex and does all the sleeping; what is here can therefore
-be reasoned about (and tested) as a sequence of steps.
+The manager calls it under the manager's mutex and lets threads wait. So a lock can be understood
+and tested as a sequence of steps.
 
-Five modes exist, of which a single lock uses two. The lock of a level needs the others, because
-holding a member says something about the level too:
+A lock has five modes. A member of a level uses two of them; the lock of a level needs the others,
+because an owner of a member must keep others from locking the whole level:
 
 ==========================  ================================================================
 ``INTENT_SHARED``           holds some members shared
@@ -17,11 +17,11 @@ holding a member says something about the level too:
 Promises:
 
 * two owners never hold modes which exclude each other;
-* waiters are served by priority (smaller first) and age inside it; nobody overtakes, not even a
-  compatible newcomer, so neither readers nor writers starve;
-* an owner who raises the mode he already has goes before those who have nothing yet. Two who would
-  wait for each other that way are not allowed: the second is refused at once;
-* a removed lock refuses everybody who waits or comes later.
+* waiters are served by priority (smaller first), then by age. No waiter overtakes another one, even
+  if its mode is compatible, so neither readers nor writers starve;
+* an owner which raises the mode it already has is served before owners which have none. If two
+  owners would wait for each other in that way, the second one is refused at once;
+* a removed lock refuses all present and later waiters.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _JOINS: tuple[tuple[Mode, ...], ...] = (
     (_X, _X, _X, _X, _X),
 )
 
-# How a mode is called towards people: an intention by the mode of the member it is needed for.
+# The mode as people see it: an intention has the mode of the member for which it is needed.
 _PUBLIC = (SHARED, EXCLUSIVE, SHARED, EXCLUSIVE, EXCLUSIVE)
 
 
@@ -73,7 +73,7 @@ def excludes(one: Mode, other: Mode) -> bool:
 
 
 def join(one: Mode | None, other: Mode | None) -> Mode | None:
-    """The weakest mode that gives both; None is holding nothing."""
+    """Return the weakest mode that includes both; None stands for no mode."""
     if one is None:
         return other
     if other is None:
@@ -82,15 +82,15 @@ def join(one: Mode | None, other: Mode | None) -> Mode | None:
 
 
 def public_mode(mode: Mode) -> str:
-    """``shared`` or ``exclusive``."""
+    """Return ``shared`` or ``exclusive``."""
     return _PUBLIC[mode]
 
 
 class Ticket:
-    """Somebody's wish for one mode of one lock, and his place in the queue.
+    """The request of an owner for one mode of one lock, with its place in the queue.
 
-    ``order`` is the age of the whole request: where two requests of one priority meet, the one
-    which was made first goes first.
+    :ivar order: the age of the whole request: of two requests with one priority, the one with the
+        smaller number is served first.
     """
 
     __slots__ = ("mode", "order", "owner", "priority")
@@ -110,7 +110,7 @@ TicketT = TypeVar("TicketT", bound=Ticket)
 
 
 class SharedLock(Generic[TicketT]):
-    """A lock, its holders and those who wait for it."""
+    """A lock, its holders and its waiters."""
 
     __slots__ = ("_counts", "holders", "ident", "queue", "rank", "removed", "upgrades")
 
@@ -118,8 +118,8 @@ class SharedLock(Generic[TicketT]):
         self.ident = ident
         self.rank = ident.rank
         self.holders: dict[Owner, Mode] = {}
-        self.queue: list[TicketT] = []  # by place; nobody in it holds the lock
-        self.upgrades: list[TicketT] = []  # by arrival; everybody in it holds the lock
+        self.queue: list[TicketT] = []  # by place; their owners do not hold the lock
+        self.upgrades: list[TicketT] = []  # by age; their owners hold the lock
         self.removed = False
         self._counts = [0] * len(Mode)  # holders per mode
 
@@ -128,20 +128,20 @@ class SharedLock(Generic[TicketT]):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody holds the lock and nobody waits for it."""
+        """Whether the lock has neither holders nor waiters."""
         return not self.holders and not self.queue
 
     def mode_of(self, owner: Owner) -> Mode | None:
-        """The mode in which the owner holds the lock; None when he does not."""
+        """Return the mode in which the owner holds the lock; None when it does not."""
         return self.holders.get(owner)
 
     def ask(self, ticket: TicketT) -> bool:
         """Give the lock at once, or put the ticket into the queue.
 
         :returns: whether the owner now holds at least the ticket's mode.
-        :raises LockError: the lock was removed, or waiting would never end because another owner
-            who wants more of this lock would have to wait for this one and the other way round;
-            nothing has changed.
+        :raises LockError: the lock was removed, or the wait would never end, because this owner and
+            another one both hold the lock and each waits for the other to raise its mode; nothing
+            has changed.
         """
         if self.try_now(ticket.owner, ticket.mode, _place(ticket)):
             return True
@@ -155,17 +155,17 @@ class SharedLock(Generic[TicketT]):
             rival_target = _JOINS[rival_current][rival.mode]
             if excludes(target, rival_current) and excludes(rival_target, current):
                 raise errors.LockError(
-                    f"{ticket.owner} cannot get more of lock {self}: {rival.owner} also holds it "
-                    "and waits for more of it"
+                    f"{ticket.owner} cannot raise its mode of lock {self}: {rival.owner} also "
+                    "holds the lock and waits to raise its mode"
                 )
         self.upgrades.append(ticket)
         return False
 
     def try_now(self, owner: Owner, mode: Mode, place: tuple[int, int]) -> bool:
-        """Give the mode in addition to what the owner has, or change nothing.
+        """Give the mode in addition to the owner's present mode, or change nothing.
 
-        :param place: priority and age with which the owner would stand in the queue.
-        :returns: False when a holder excludes it, or somebody else is before this owner.
+        :param place: priority and age which the owner would have in the queue.
+        :returns: False when a holder excludes the mode, or another waiter is before this owner.
         :raises LockError: the lock was removed.
         """
         if self.removed:
@@ -182,9 +182,11 @@ class SharedLock(Generic[TicketT]):
         return self._raise(owner, current, _JOINS[current][mode])
 
     def weaken(self, owner: Owner, mode: Mode | None) -> None:
-        """Leave the owner with this mode, which is contained in the one he has, or with nothing.
+        """Lower the mode of an owner, or with None take the lock from it.
 
-        Waiters are not served before :meth:`settle`.
+        Waiters are served by :meth:`settle`, not here.
+
+        :param mode: a mode which the present one includes.
         """
         current = self.holders[owner]
         self._counts[current] -= 1
@@ -195,7 +197,7 @@ class SharedLock(Generic[TicketT]):
             self._counts[mode] += 1
 
     def settle(self) -> list[TicketT]:
-        """Give the lock to everybody whose turn has come; returns their tickets in order."""
+        """Give the lock to the waiters whose turn has come; return their tickets in order."""
         granted: list[TicketT] = []
         if self.upgrades:
             for ticket in list(self.upgrades):
@@ -216,27 +218,27 @@ class SharedLock(Generic[TicketT]):
         return granted
 
     def withdraw(self, ticket: TicketT) -> None:
-        """Forget a waiting ticket; call :meth:`settle` after."""
+        """Remove a waiting ticket; the caller then calls :meth:`settle`."""
         (self.queue if ticket in self.queue else self.upgrades).remove(ticket)
 
     def move(self, ticket: TicketT, priority: int) -> None:
-        """Give a waiting ticket another priority; call :meth:`settle` after."""
+        """Give a waiting ticket another priority; the caller then calls :meth:`settle`."""
         if ticket in self.queue:
             self.queue.remove(ticket)
             ticket.priority = priority
             insort(self.queue, ticket, key=_place)
         else:
-            ticket.priority = priority  # upgrades go by arrival alone
+            ticket.priority = priority  # upgrades are ordered by age alone
 
     def remove(self) -> list[TicketT]:
-        """Close the lock for good; returns the tickets of those who waited in vain."""
+        """Close the lock for ever; return the tickets of its waiters."""
         waiting = self.upgrades + self.queue
         self.upgrades, self.queue = [], []
         self.removed = True
         return waiting
 
     def blockers(self, ticket: TicketT) -> tuple[list[Owner], list[Owner]]:
-        """Why a ticket waits: holders who exclude it, and owners who are served before it."""
+        """Return the holders which exclude a ticket, and the owners which are served before it."""
         current = self.holders.get(ticket.owner)
         mode = ticket.mode if current is None else _JOINS[current][ticket.mode]
         holders = [
@@ -257,13 +259,13 @@ class SharedLock(Generic[TicketT]):
         return holders, before
 
     def _grantable(self, mode: Mode) -> bool:
-        """Whether an owner who has nothing of this lock may get the mode, queue apart."""
+        """Whether an owner without this lock may get the mode, if the queue is ignored."""
         counts = self._counts
         for other in _EXCLUDES[mode]:
             if counts[other]:
                 return False
         for ticket in self.upgrades:
-            # Whoever came in now would only make an owner wait longer who already has the lock.
+            # Another holder would make the owner of this ticket, which has the lock, wait longer.
             if excludes(mode, _JOINS[self.holders[ticket.owner]][ticket.mode]):
                 return False
         return True

@@ -1,9 +1,9 @@
-"""Who holds and who wants which lock, and the rules by which that changes.
+"""The locks, their owners and requests, and the rules by which these change.
 
-The inner half of :class:`ganeti.locking.manager.LockManager`. Nothing here waits, and nothing here
-is safe among threads: the manager calls everything with its mutex held. Steps which give locks back
-return the locks they *touched*; the caller hands them to :meth:`LockTable.settle` once its own
-books are right again, which moves the requests behind them on.
+:class:`ganeti.locking.manager.LockManager` calls everything here with its mutex held; nothing here
+waits or locks. Methods which release locks return the locks they *touched*; when its records are
+consistent again, the caller hands them to :meth:`LockTable.settle`, which moves the requests in
+their queues on.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from ganeti.locking.shared_lock import Mode, join
 
 _STRENGTH: Final = {SHARED: 1, EXCLUSIVE: 2}
 
-# A place behind everybody: who tries without waiting never goes before one who waits.
+# The last place in a queue: a request which does not wait is never served before one which waits.
 _LAST: Final = 1 << 62
 
 
 class LockTable:
-    """The books of the manager.
+    """The records of the manager.
 
-    :param now: time in seconds since the epoch, for what is shown.
+    :param now: the time in seconds since the epoch, for the lock query.
     :ivar sets: the locks by level.
-    :ivar holdings: what each owner holds, as he asked for it.
-    :ivar requests: what each owner waits for.
-    :ivar livelocks: where the owners so far live; in one process nobody dies alone.
+    :ivar holdings: the locks of each owner, as it asked for them.
+    :ivar requests: the waiting request of each owner.
+    :ivar livelocks: livelock files of all owners so far. If there is only one, all owners live in
+        one process, and no owner can be dead.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -64,7 +65,7 @@ class LockTable:
         gains: Mapping[LockId, str],
         priority: int,
     ) -> LockRequest:
-        """Start a request and take it as far as it gets at once."""
+        """Make a request and let it take locks as far as possible without waiting."""
         self._order += 1
         if owner.livelock is not None:
             self.livelocks.add(owner.livelock)
@@ -77,7 +78,7 @@ class LockTable:
         return request
 
     def _advance(self, request: LockRequest) -> Touched:
-        """Take locks until one is not free; returns locks whose waiters may go on."""
+        """Take locks until one is not free; return the locks which this touched."""
         steps = request.steps
         while request.position < len(steps):
             lock, mode = steps[request.position]
@@ -104,7 +105,7 @@ class LockTable:
             request.event.set()
 
     def _note(self, holdings: dict[Level, Holding], ident: LockId, mode: str) -> str | None:
-        """Write a lock into its owner's books; returns how he held it before."""
+        """Record that an owner holds a lock; return the mode before, None for none."""
         holding = holdings.get(ident.level)
         if holding is None:
             holding = holdings[ident.level] = Holding(self._now())
@@ -113,7 +114,7 @@ class LockTable:
         return former
 
     def fail(self, request: LockRequest, error: errors.LockError) -> Touched:
-        """End a request without success; the owner has what he had before."""
+        """End a request without success; the owner has the same locks as before."""
         touched = self._unwind(request)
         request.state = RequestState.FAILED
         request.error = error
@@ -137,14 +138,14 @@ class LockTable:
         return touched
 
     def settle(self, touched: Touched) -> None:
-        """Serve the waiters of these locks, earliest lock first, until nobody can go on."""
+        """Serve the waiters of these locks, earliest lock first, as far as possible."""
         heap = [(lock.rank, index, lock) for index, lock in enumerate(touched)]
         heapq.heapify(heap)
         serial = len(heap)
         while heap:
             lock = heapq.heappop(heap)[2]
             for request in lock.settle():
-                # settle() has given the lock; account for it and go on with the next one.
+                # lock.settle() has given the lock to the request, which goes on with the next one.
                 request.undo.append((lock, request.before))
                 request.position += 1
                 for other in self._advance(request):
@@ -160,12 +161,12 @@ class LockTable:
         self.settle([lock])
 
     def give_up(self, request: LockRequest) -> None:
-        """Withdraw a request in whatever state it is."""
+        """Withdraw a request in any state."""
         owner = request.owner
         if request.state is RequestState.WAITING:
             touched = self._unwind(request)
         elif request.state is RequestState.GRANTED:
-            # Granted, but nobody will use it. Whoever freed the owner meanwhile took it already.
+            # Granted, but the caller will not use it. A dead owner may have been freed meanwhile.
             touched = self._unwind(request)
             holdings = self.holdings.get(owner, {})
             for ident, former in request.former.items():
@@ -181,21 +182,27 @@ class LockTable:
     # -- checks ------------------------------------------------------------------------------
 
     def check_modifiable(self, level: Level) -> None:
-        """:raises LockError: locks of this level do not come and go."""
+        """Refuse a level whose locks are fixed.
+
+        :raises LockError: locks of this level cannot be added or removed.
+        """
         if level not in MODIFIABLE:
-            raise errors.LockError(f"the {level.label} locks are fixed, none comes or goes")
+            raise errors.LockError(f"{level.label} locks cannot be added or removed")
 
     def check_no_request(self, owner: Owner) -> None:
-        """:raises LockError: the owner waits; he has at most one request at a time."""
+        """Refuse an owner which waits, because an owner has at most one request.
+
+        :raises LockError: names the lock for which it waits.
+        """
         request = self.requests.get(owner)
         if request is not None:
             lock = request.steps[request.position].lock
             raise errors.LockError(f"{owner} already waits for lock {lock}")
 
     def check_level(self, owner: Owner, level: Level, keys: Collection[str] | None) -> None:
-        """An acquire takes locks of a later level than any the owner holds.
+        """Refuse a request for a level unless it comes after all locks of the owner.
 
-        :raises LockError: it does not.
+        :raises LockError: names the wanted lock and the held one.
         """
         held = self.last_held(owner)
         if held is None or held.level < level:
@@ -207,7 +214,9 @@ class LockTable:
         )
 
     def check_order(self, owner: Owner, gains: Mapping[LockId, str]) -> None:
-        """New and raised locks come after all held ones; no writer below a level held shared.
+        """Refuse a change unless new and raised locks come after all held ones.
+
+        Also refuse an exclusive member of a level which is held shared.
 
         :raises LockError: names both locks.
         """
@@ -233,7 +242,7 @@ class LockTable:
                 )
 
     def last_held(self, owner: Owner) -> LockId | None:
-        """The lock of the owner that comes last in the linear order."""
+        """Return the lock of the owner that comes last in the linear order; None without any."""
         held = self.holdings.get(owner)
         if not held:
             return None
@@ -246,9 +255,9 @@ class LockTable:
         level: Level,
         keys: Collection[str] | None,
     ) -> Holding | None:
-        """The owner's holding, after a check that the named members are in it.
+        """Return the owner's holding at a level; None when it holds nothing there.
 
-        :raises LockError: names those which are not.
+        :raises LockError: the owner does not hold one of the named members; names them.
         """
         holding = self.holdings.get(owner, {}).get(level)
         if keys is None:
@@ -272,7 +281,7 @@ class LockTable:
         owner: Owner,
         changes: Mapping[LockId, str | None],
     ) -> tuple[dict[LockId, str], dict[LockId, str | None]]:
-        """Divide an update into locks to get or raise, and locks to lower or give back."""
+        """Divide an update into locks to take or raise, and locks to lower or release."""
         held = self.holdings.get(owner, {})
         gains: dict[LockId, str] = {}
         losses: dict[LockId, str | None] = {}
@@ -291,7 +300,7 @@ class LockTable:
         return gains, losses
 
     def steps(self, gains: Mapping[LockId, str]) -> list[LockStep[LockRequest]]:
-        """The locks which these gains need, with what the level's own locks need for them."""
+        """Return the locks which these gains need, the locks of whole levels included."""
         modes: dict[LockId, Mode] = {}
         for ident, wanted in gains.items():
             mode = mode_of(wanted)
@@ -308,7 +317,7 @@ class LockTable:
         return steps
 
     def take_now(self, owner: Owner, ident: LockId, wanted: str, priority: int) -> bool:
-        """Take one lock if that needs no waiting."""
+        """Take one lock if that needs no wait; whether it was taken."""
         lock_set = self.sets[ident.level]
         if owner.livelock is not None:
             self.livelocks.add(owner.livelock)
@@ -325,7 +334,7 @@ class LockTable:
             intent = Mode.INTENT_SHARED if wanted == SHARED else Mode.INTENT_EXCLUSIVE
             taken = lock_set.gate.try_now(owner, intent, place)
             if taken and not lock_set.member(ident.key).try_now(owner, mode_of(wanted), place):
-                # The gate goes back to what the rest needs; nobody was kept out meanwhile.
+                # The level's lock returns to the mode which the other members need.
                 taken = False
                 self.settle(self.settle_gate(owner, ident.level))
         if taken:
@@ -341,7 +350,7 @@ class LockTable:
         keys: Collection[str] | None,
         wanted: str,
     ) -> frozenset[str]:
-        """Take those which are free now; keys without a lock are left out."""
+        """Take the locks which are free now and return their keys; unknown keys are left out."""
         known = self.sets[level].keys()
         return frozenset(
             key
@@ -355,7 +364,7 @@ class LockTable:
         level: Level | None,
         keys: Collection[str] | None,
     ) -> Touched:
-        """Give back locks; see :meth:`~ganeti.locking.manager.LockManager.release`."""
+        """Release locks; see :meth:`ganeti.locking.manager.LockManager.release`."""
         touched: Touched = []
         if level is None:
             for held in sorted(self.holdings.get(owner, {}), reverse=True):
@@ -384,10 +393,12 @@ class LockTable:
         holding: Holding,
         without: Collection[str] = (),
     ) -> Touched:
-        """Replace the lock of a level by its present members, some left out.
+        """Replace the lock of a level by the locks of its present members.
 
-        Nobody else can hold or wait for a member in a mode this would exclude: he would need an
-        intention on the level, which excludes the lock of the level.
+        No other owner can hold a member in a mode which excludes this one: it would need an
+        intention mode of the level's lock, which excludes the mode held here.
+
+        :param without: members which are not taken.
         """
         whole = holding.whole
         if whole is None:
@@ -410,18 +421,18 @@ class LockTable:
         key: str,
         mode: str | None,
     ) -> Lock:
-        """Lower or give back one member; its waiters are served later."""
+        """Lower or release one member and return its lock; its waiters are served later."""
         lock = self.sets[level].member(key)
         lock.weaken(owner, None if mode is None else mode_of(mode))
         holding.set(key, mode)
         return lock
 
     def weaken(self, owner: Owner, ident: LockId, mode: str | None) -> Touched:
-        """Lower or give back exactly one lock of an owner."""
+        """Lower or release exactly one lock of an owner."""
         touched: Touched = []
         holding = self.holdings.get(owner, {}).get(ident.level)
         if holding is None or holding.get(ident.key) is None:
-            return touched  # freed as dead meanwhile
+            return touched  # the owner was freed as dead meanwhile
         if ident.key is ALL:
             holding.set(ALL, mode)
         else:
@@ -430,7 +441,10 @@ class LockTable:
         return touched
 
     def settle_gate(self, owner: Owner, level: Level) -> Touched:
-        """Bring the level's own lock to what the owner's holding needs, and forget empty books."""
+        """Bring the level's own lock to the mode which the owner's holding needs.
+
+        Also removes empty records of the owner.
+        """
         gate = self.sets[level].gate
         holdings = self.holdings.get(owner, {})
         holding = holdings.get(level)
@@ -446,7 +460,7 @@ class LockTable:
         return touched
 
     def since(self, owner: Owner, lock: Lock) -> float:
-        """Since when the owner holds, or waits for, a lock of this level."""
+        """Return the time since which the owner holds, or waits for, a lock of this level."""
         holding = self.holdings.get(owner, {}).get(lock.ident.level)
         if holding is not None:
             return holding.since

@@ -416,7 +416,7 @@ def test_update_waits_and_a_second_who_raises_is_refused(locks: LockManager) -> 
         locks.update(owner, {_node("n1"): SHARED})
     thread = _Thread(lambda: locks.update(A, {_node("n1"): EXCLUSIVE}, timeout_s=None))
     _until(lambda: locks.waiting(A) is not None)
-    with pytest.raises(errors.LockError, match="job 1 also holds it"):
+    with pytest.raises(errors.LockError, match="job 1 also holds the lock"):
         locks.update(B, {_node("n1"): EXCLUSIVE}, timeout_s=None)
     locks.release(B)
     assert thread.result() is True

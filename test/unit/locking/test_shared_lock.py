@@ -132,7 +132,9 @@ def test_the_second_who_raises_is_refused() -> None:
     queue.ask(A, Mode.SHARED)
     queue.ask(B, Mode.SHARED)
     queue.ask(A, Mode.EXCLUSIVE)
-    with pytest.raises(errors.LockError, match=r"job 2 cannot get more of lock node/n1: job 1"):
+    with pytest.raises(
+        errors.LockError, match=r"job 2 cannot raise its mode of lock node/n1: job 1"
+    ):
         queue.ask(B, Mode.EXCLUSIVE)
     assert lock.mode_of(B) is Mode.SHARED
 
