@@ -1,8 +1,9 @@
-"""What may be asked of the master: declarations only, a file per subject.
+"""Declarations of all opcodes, the operations which the master carries out.
 
-Callers import the file of their subject (``from ganeti.opcodes.instance import OpInstanceCreate``).
-Whoever holds only a name or a dictionary, like the master's socket, uses :func:`lookup` and
-:func:`from_dict`, which import the file needed and no other.
+There is a module for each subject. A caller which knows its opcode imports that module (``from
+ganeti.opcodes.instance import OpInstanceCreate``). A caller which has only a name or a dictionary,
+like the LUXI server, uses :func:`lookup` and :func:`from_dict`, which import only the module they
+need.
 """
 
 from __future__ import annotations
@@ -102,12 +103,12 @@ _MODULE_OF = {"OP_" + op: module for module, ops in _SUBJECTS.items() for op in 
 
 
 def op_ids() -> tuple[str, ...]:
-    """Every OP_ID, sorted."""
+    """Return every OP_ID, sorted."""
     return tuple(sorted(_MODULE_OF))
 
 
 def lookup(op_id: str) -> type[OpCode]:
-    """The class of an opcode.
+    """Return the class of an opcode.
 
     :raises errors.OpCodeUnknown: no opcode has this OP_ID.
     """
@@ -120,9 +121,9 @@ def lookup(op_id: str) -> type[OpCode]:
 
 
 def from_dict(values: Any) -> OpCode:
-    """Build an opcode from its serialised form. Types are checked by ``validate()``, not here.
+    """Build an opcode from its serialised form. Only :meth:`OpCode.validate` checks the types.
 
-    :raises errors.OpPrereqError: not a dictionary, without OP_ID, or with an unknown key.
+    :raises errors.OpPrereqError: it is not a dictionary, has no OP_ID, or has an unknown key.
     :raises errors.OpCodeUnknown: no opcode has this OP_ID.
     """
     if not isinstance(values, dict):

@@ -1,4 +1,4 @@
-"""Backups: export and import of instances."""
+"""Opcodes for backups of instances."""
 
 from __future__ import annotations
 
@@ -13,64 +13,81 @@ if TYPE_CHECKING:
 
 @opcode(summary="instance_name")
 class OpBackupExport(OpCode):
-    """Export an instance to a node or to another cluster. Result: [all well, [per disk]]."""
+    """Export an instance to a node or to another cluster.
 
-    instance_name: str = param(ht.Str, "Instance")
+    Result: [whether all succeeded, [for each disk whether it did]].
+    """
+
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
-    compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
+    compress: str = param(
+        ht.Str, "Program which compresses the disk data during the transfer", default="none"
+    )
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
     target_node: str | list[Any] = param(
         types.ExportTarget,
-        "Node name (local mode), or one [host, port, magic] per disk (remote mode)",
+        "Node name (mode local), or [host, port, magic, ...] for each disk (mode remote)",
     )
     target_node_uuid: str | None = param(
-        types.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the target node; used instead of the name if given",
+        default=None,
     )
     shutdown: bool = param(ht.Bool, "Shut the instance down before the export", default=True)
-    remove_instance: bool = param(ht.Bool, "Remove the instance once it is exported", default=False)
+    remove_instance: bool = param(ht.Bool, "Remove the instance after the export", default=False)
     ignore_remove_failures: bool = param(
-        ht.Bool, "Go on when parts of the instance cannot be removed", default=False
+        ht.Bool, "Go on if a part of the instance cannot be removed", default=False
     )
     mode: str = param(
-        types.ExportMode, "Where the export goes: to a node, or to another cluster", default="local"
+        types.ExportMode,
+        "local for an export to a node, remote for one to another cluster",
+        default="local",
     )
     x509_key_name: list[Any] | None = param(
         ht.Maybe(ht.List),
-        "Name and signature of the key for the connection (remote mode)",
+        "Name and signature of the key for the connection (mode remote)",
         default=None,
     )
     destination_x509_ca: str | None = param(
-        types.MaybeString, "Certificate authority of the other cluster (remote mode)", default=None
+        types.MaybeString, "Certificate of the other cluster (mode remote)", default=None
     )
     zero_free_space: bool = param(
         ht.Bool, "Overwrite free space inside the disks before the export", default=False
     )
     zeroing_timeout_fixed: int | None = param(
-        ht.Maybe(ht.Int), "Seconds that overwriting may take in any case", default=None
+        ht.Maybe(ht.Int),
+        "Seconds which overwriting may take, independent of the size",
+        default=None,
     )
     zeroing_timeout_per_mib: float | None = param(
-        ht.Maybe(ht.Float), "Seconds it may take in addition, per MiB", default=None
+        ht.Maybe(ht.Float),
+        "Additional seconds which overwriting may take for each MiB",
+        default=None,
     )
     long_sleep: bool = param(
-        ht.Bool, "Allow the guest a long time between shutdown and export", default=False
+        ht.Bool, "Allow that the instance is shut down during the whole export", default=False
     )
     RESULT = ht.Tuple(ht.Bool, ht.ListOf(ht.Bool))
 
 
 @opcode(summary="instance_name")
 class OpBackupPrepare(OpCode):
-    """Prepare an export. Result: keys and a signed greeting for another cluster, or None."""
+    """Prepare an export. Result: keys and signed data for another cluster, or None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     mode: str = param(
-        types.ExportMode, "Where the export will go: to a node, or to another cluster"
+        types.ExportMode, "local for an export to a node, remote for one to another cluster"
     )
     RESULT = types.MaybeObject
 
@@ -79,8 +96,10 @@ class OpBackupPrepare(OpCode):
 class OpBackupRemove(OpCode):
     """Remove the backup of an instance from the nodes. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     RESULT = ht.NoneType

@@ -1,7 +1,7 @@
-"""What an opcode is: a declaration of one thing the master may be asked to do.
+"""Base of opcodes: declarations of the operations which the master carries out.
 
-An opcode is declared once, as a class with annotated parameters, and that declaration feeds the
-check of requests, the help of commands, REST bodies and the documentation::
+An opcode is declared once, as a class with annotated parameters. The check of requests, the help of
+commands, the bodies of REST requests and the documentation are made from that declaration::
 
     @opcode(summary="instance_name")
     class OpInstanceStartup(OpCode):
@@ -9,12 +9,12 @@ check of requests, the help of commands, REST bodies and the documentation::
         instance_name: str = param(ht.Str, "Instance to start")
         RESULT = ht.NoneType
 
-Opcodes hold data and nothing else; what they do stands in cmdlib. Objects are built by keyword and
-serialised with every parameter (:meth:`OpCode.to_dict`), as programs by others read them from job
-files. A parameter's default is filled in when the object is built; :meth:`OpCode.validate` then
-accepts or refuses the whole.
+Opcodes have only data; the logical units in :mod:`ganeti.cmdlib` execute them. Objects are built
+with keyword arguments and serialised with every parameter (:meth:`OpCode.to_dict`), because other
+programs read them from job files. Defaults of parameters are filled in when the object is built;
+:meth:`OpCode.validate` then checks the whole opcode.
 
-Commands import this, so it stays free of dataclasses and typing at run time.
+Commands import this module, so it does not import dataclasses or typing at run time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     OpClass = TypeVar("OpClass", bound="type[OpCode]")
 
-# Kinds of opcodes. "query" ones change nothing; "test" ones exist for developers.
+# Kinds of opcodes: those of kind "query" change nothing, those of kind "test" are for developers.
 CHANGE = "change"
 QUERY = "query"
 TEST = "test"
@@ -37,14 +37,14 @@ PRIORITY_DEFAULT = 0
 PRIORITY_SUBMIT_VALID = (-10, 0, 10)
 JOB_STATUS_FINALIZED = ("canceled", "error", "success")
 
-# In the short form of a summary the subject shrinks to a letter.
+# In the short form of a summary, one letter stands for the subject.
 _TINY_PREFIXES = (("CLUSTER_", "C_"), ("GROUP_", "G_"), ("INSTANCE_", "I_"), ("NODE_", "N_"))
 
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
 
 class Param:
-    """One parameter of an opcode. A required one has no default."""
+    """A parameter of an opcode. A required parameter has no default."""
 
     __slots__ = ("default", "doc", "name", "required", "type")
 
@@ -56,7 +56,7 @@ class Param:
         self.default = None if self.required else default
 
     def fresh_default(self) -> Any:
-        """The default, safe to be changed by whoever gets it."""
+        """Return the default as a copy which the caller may change."""
         default = self.default
         return default.copy() if default.__class__ in (list, dict) else default
 
@@ -65,7 +65,7 @@ class Param:
 
 
 def param(type_: ht.Type, doc: str, default: Any = _MISSING) -> Any:
-    """Declare a parameter in the body of an opcode class. Without a default it is required."""
+    """Declare a parameter in the body of an opcode class. Without a default, it is required."""
     return Param(type_, doc, default)
 
 
@@ -76,16 +76,16 @@ _Dependency = ht.Tuple(
 
 
 def op_id_of(class_name: str) -> str:
-    """``OpInstanceStartup`` -> ``OP_INSTANCE_STARTUP``."""
+    """Return ``OP_INSTANCE_STARTUP`` for the class name ``OpInstanceStartup``."""
     return "".join(
         "_" + char if char.isupper() and place else char for place, char in enumerate(class_name)
     ).upper()
 
 
 class OpCode:
-    """Base of all opcodes; holds the parameters which every opcode has.
+    """Base class of all opcodes, with the parameters which every opcode has.
 
-    :raises errors.OpPrereqError: from the constructor, for a parameter nobody declared.
+    :raises errors.OpPrereqError: the constructor gets a parameter which is not declared.
     """
 
     OP_ID: ClassVar[str] = ""
@@ -94,25 +94,29 @@ class OpCode:
     RESULT: ClassVar[ht.Type] = ht.Any
     SUMMARY_FIELD: ClassVar[str] = ""
 
-    dry_run: bool | None = param(ht.Maybe(ht.Bool), "Check only, change nothing", default=None)
+    dry_run: bool | None = param(
+        ht.Maybe(ht.Bool), "Only check the prerequisites; change nothing", default=None
+    )
     debug_level: int | None = param(
-        ht.Maybe(ht.NonNegInt), "How much the operation logs", default=None
+        ht.Maybe(ht.NonNegInt),
+        "Debug level, from 0; scripts of OS definitions get it",
+        default=None,
     )
     priority: int = param(
         ht.OneOf("one-of(op_prio_submit_valid)", PRIORITY_SUBMIT_VALID),
-        "Place in the queue; a lower number runs earlier",
+        "Priority; a job with a lower number runs earlier",
         default=PRIORITY_DEFAULT,
     )
     depends: list[Any] | None = param(
         ht.Maybe(ht.ListOf(_Dependency)),
-        "Jobs to wait for: [job id, final states accepted]; a negative id counts back within one "
-        "submission, an empty list of states means success",
+        "Jobs to wait for: [job ID, accepted final states]; a negative ID counts back within the "
+        "submitted jobs, an empty list of states means success",
         default=None,
     )
-    comment: str | None = param(ht.Maybe(ht.Str), "Remark for people", default=None)
+    comment: str | None = param(ht.Maybe(ht.Str), "Comment of the submitter", default=None)
     reason: list[Any] = param(
         ht.Maybe(ht.ListOf(ht.Any)),
-        "Who asked for this and why: [source, reason, time in ns]",
+        "Reason trail: list of [source, reason, nanoseconds since 1970]",
         default=[],
     )
 
@@ -148,11 +152,12 @@ class OpCode:
     __hash__ = None  # type: ignore[assignment]  # parameters may change
 
     def validate(self) -> Self:
-        """Check every parameter and return self.
+        """Check every parameter and return the opcode itself.
 
-        An integer where only a float fits is taken as that float.
+        An integer is converted where the type is a floating-point number.
 
-        :raises errors.OpPrereqError: wrong_input; names the opcode, parameter and wanted type.
+        :raises errors.OpPrereqError: wrong_input: a parameter is missing or has the wrong type. The
+            message names the opcode, the parameter and the type.
         """
         mine = self.__dict__
         for name, declaration in self.PARAMS.items():
@@ -180,10 +185,10 @@ class OpCode:
         return self
 
     def to_dict(self, redact: bool | str = False) -> dict[str, Any]:
-        """All parameters and ``OP_ID``.
+        """Return all parameters and ``OP_ID``.
 
-        :param redact: False gives everything (for the master's socket), ``"secret"`` hides the
-            values which must not be written to the job queue, True also the private ones.
+        :param redact: False returns all values (for LUXI), ``"secret"`` hides the values which must
+            not be written to the job queue, True hides the private ones, too.
         """
         mine = self.__dict__
         state: dict[str, Any] = {"OP_ID": self.OP_ID}
@@ -197,21 +202,21 @@ class OpCode:
         return state
 
     def summary(self) -> str:
-        """One line for job lists: ``INSTANCE_STARTUP(web1)``."""
+        """Return one line for job lists: ``INSTANCE_STARTUP(web1)``."""
         text = self.OP_ID[3:]
         if self.SUMMARY_FIELD:
             text += f"({self.summary_value()})"
         return text
 
     def summary_value(self) -> str:
-        """What stands in the brackets of a summary."""
+        """Return the text in the brackets of a summary."""
         value = self.__dict__.get(self.SUMMARY_FIELD)
         if isinstance(value, (list, tuple)):
             return ",".join(map(str, value))
         return str(value)
 
     def tiny_summary(self) -> str:
-        """Summary without brackets and with the subject as a letter: ``I_STARTUP``."""
+        """Return the summary without brackets and with a letter as subject: ``I_STARTUP``."""
         text = self.OP_ID[3:]
         for prefix, short in _TINY_PREFIXES:
             if text.startswith(prefix):
@@ -219,11 +224,11 @@ class OpCode:
         return text
 
     def reason_source(self) -> str:
-        """Source under which this opcode stands in a reason trail."""
+        """Return the source which stands for this opcode in a reason trail."""
         return f"gnt:opcode:{self.OP_ID[3:].lower()}"
 
     def add_reason(self, source: str, text: str, time_ns: int) -> None:
-        """Append to the trail which says who asked for this and why."""
+        """Append an entry to the reason trail; ``time_ns`` is in nanoseconds since 1970."""
         self.reason = [*(self.reason or ()), [source, text, time_ns]]
 
 
@@ -232,7 +237,7 @@ def _shorten(text: str, limit: int = 200) -> str:
 
 
 def _collect(cls: type[OpCode]) -> dict[str, Param]:
-    """Take the declarations out of a class body, in order."""
+    """Remove the declarations from a class body; return them in order."""
     found = {}
     for name, value in list(cls.__dict__.items()):
         if value.__class__ is Param:

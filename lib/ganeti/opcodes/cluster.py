@@ -1,4 +1,4 @@
-"""The cluster as a whole: parameters, verification, master address."""
+"""Opcodes for the cluster: parameters, verification, master address."""
 
 from __future__ import annotations
 
@@ -13,36 +13,39 @@ if TYPE_CHECKING:
 
 @opcode()
 class OpClusterActivateMasterIp(OpCode):
-    """Bring the master address up on the master. Result: None."""
+    """Activate the master address on the master node. Result: None."""
 
     RESULT = ht.NoneType
 
 
 @opcode(kind=QUERY)
 class OpClusterConfigQuery(OpCode):
-    """Read single values of the cluster. Result: values in the order asked."""
+    """Read single values of the cluster. Result: list of values in the order of the names."""
 
-    output_fields: list[str] = param(types.Strings, "Values wanted")
+    output_fields: list[str] = param(types.Strings, "Names of the values")
     RESULT = ht.List
 
 
 @opcode()
 class OpClusterDeactivateMasterIp(OpCode):
-    """Take the master address down. Result: None."""
+    """Deactivate the master address. Result: None."""
 
     RESULT = ht.NoneType
 
 
 @opcode()
 class OpClusterDestroy(OpCode):
-    """Prepare the end of a cluster without other nodes or instances. Result: UUID of the master."""
+    """Prepare the end of a cluster which has no other nodes and no instances.
+
+    Result: UUID of the master node.
+    """
 
     RESULT = ht.NonEmptyString
 
 
 @opcode()
 class OpClusterPostInit(OpCode):
-    """Run the hooks of a cluster just made. Result: True."""
+    """Run the hooks after the initialisation of the cluster. Result: True."""
 
     RESULT = ht.Bool
 
@@ -56,14 +59,14 @@ class OpClusterQuery(OpCode):
 
 @opcode()
 class OpClusterRedistConf(OpCode):
-    """Copy configuration and shared files to the nodes again. Result: None."""
+    """Copy the configuration and the common files to all nodes again. Result: None."""
 
     RESULT = ht.NoneType
 
 
 @opcode(summary="name")
 class OpClusterRename(OpCode):
-    """Give the cluster another name and address. Result: the new name."""
+    """Change name and address of the cluster. Result: the new name."""
 
     name: str = param(ht.NonEmptyString, "New name of the cluster")
     RESULT = ht.NonEmptyString
@@ -83,41 +86,45 @@ class OpClusterRenewCrypto(OpCode):
     ssh_key_bits: int | None = param(
         ht.Maybe(ht.PositiveInt), "Length of the new SSH keys in bits", default=None
     )
-    verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
-    debug: bool = param(ht.Bool, "Say everything about what is done", default=False)
+    verbose: bool = param(ht.Bool, "Write more messages", default=False)
+    debug: bool = param(ht.Bool, "Write debug messages", default=False)
     RESULT = ht.NoneType
 
 
 @opcode()
 class OpClusterRepairDiskSizes(OpCode):
-    """Correct recorded disk sizes by what the nodes have.
+    """Set the recorded disk sizes to the real ones.
 
-    Result: [instance, disk index, what (size or spindles), new value] per correction.
+    Result: [instance, index of the disk, size or spindles, new value] for each correction.
     """
 
-    instances: list[str] = param(types.Strings, "Instances to look at; none means all", default=[])
+    instances: list[str] = param(
+        types.Strings, "Instances to check; all if the list is empty", default=[]
+    )
     RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonNegInt, ht.NonEmptyString, ht.NonNegInt))
 
 
 @opcode()
 class OpClusterSetParams(OpCode):
-    """Change cluster-wide parameters; those left out stay. Result: None, or jobs."""
+    """Change parameters of the cluster; those which are not given stay. Result: None, or jobs."""
 
-    force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
+    force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand",
+        "Resources of nodes, in place of those which the hypervisor reports",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        types.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject,
+        "Resources of storage, in place of those which nodes report",
+        default=None,
     )
     vg_name: str | None = param(
-        ht.Maybe(ht.Str), "Volume group of LVM disks; empty for none", default=None
+        ht.Maybe(ht.Str), "Volume group of LVM disks; an empty text for none", default=None
     )
     enabled_hypervisors: list[str] | None = param(
         ht.Maybe(ht.ListOf(types.Hypervisor)),
-        "Hypervisors in use, the default one first",
+        "Enabled hypervisors, the default one first",
         default=None,
     )
     hvparams: dict[str, dict[str, Any]] | None = param(
@@ -143,20 +150,24 @@ class OpClusterSetParams(OpCode):
         types.DiskParams, "Parameters per disk template", default=None
     )
     candidate_pool_size: int | None = param(
-        ht.Maybe(ht.PositiveInt), "How many master candidates to keep", default=None
+        ht.Maybe(ht.PositiveInt), "Wanted number of master candidates", default=None
     )
     max_running_jobs: int | None = param(
-        ht.Maybe(ht.PositiveInt), "How many jobs may run at once", default=None
+        ht.Maybe(ht.PositiveInt), "Maximum number of jobs which run at the same time", default=None
     )
     max_tracked_jobs: int | None = param(
-        ht.Maybe(ht.PositiveInt), "How many jobs to watch for changes at once", default=None
+        ht.Maybe(ht.PositiveInt),
+        "Maximum number of jobs which are watched for changes at the same time",
+        default=None,
     )
     uid_pool: list[Any] | None = param(
-        types.UidPool, "User ids for guests, as [first, last]", default=None
+        types.UidPool, "User IDs for guests, as list of [first, last]", default=None
     )
-    add_uids: list[Any] | None = param(types.UidPool, "User ids to add to the pool", default=None)
+    add_uids: list[Any] | None = param(
+        types.UidPool, "User IDs to add to the pool, as list of [first, last]", default=None
+    )
     remove_uids: list[Any] | None = param(
-        types.UidPool, "User ids to take out of the pool", default=None
+        types.UidPool, "User IDs to remove from the pool, as list of [first, last]", default=None
     )
     maintain_node_health: bool | None = param(
         ht.Maybe(ht.Bool),
@@ -170,46 +181,52 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(types.INicParams), "Default NIC parameters", default=None
     )
     ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
-    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Bounds for instances", default=None)
+    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
     drbd_helper: str | None = param(
-        ht.Maybe(ht.Str), "Program the kernel calls for DRBD; empty for none", default=None
+        ht.Maybe(ht.Str),
+        "Program which the kernel calls for DRBD; an empty text for none",
+        default=None,
     )
     default_iallocator: str | None = param(
-        ht.Maybe(ht.Str), "Allocator to ask when none is named; empty for none", default=None
+        ht.Maybe(ht.Str), "Default allocator; an empty text for none", default=None
     )
     default_iallocator_params: dict[str, Any] | None = param(
-        types.MaybeObject, "Its parameters", default=None
+        types.MaybeObject, "Parameters of the default allocator", default=None
     )
     mac_prefix: str | None = param(
         types.MaybeString, "First three bytes of generated MAC addresses", default=None
     )
     master_netdev: str | None = param(
-        ht.Maybe(ht.Str), "Network device which carries the master address", default=None
+        ht.Maybe(ht.Str), "Network device which has the master address", default=None
     )
     master_netmask: int | None = param(
-        ht.Maybe(ht.NonNegInt), "Netmask of the master address, in bits", default=None
+        ht.Maybe(ht.NonNegInt), "Netmask of the master address: number of bits", default=None
     )
     reserved_lvs: list[str] | None = param(
-        types.MaybeStrings, "Patterns of logical volumes to leave alone", default=None
+        types.MaybeStrings,
+        "Regular expressions; logical volumes with such names are left alone",
+        default=None,
     )
     hidden_os: list[Any] | None = param(
         ht.Maybe(ht.ListOf(ht.Tuple(types.ListChange, ht.NonEmptyString))),
-        "Operating systems to hide from lists: [add or remove, name]",
+        "Operating systems to hide in lists: [add or remove, name]",
         default=None,
     )
     blacklisted_os: list[Any] | None = param(
         ht.Maybe(ht.ListOf(ht.Tuple(types.ListChange, ht.NonEmptyString))),
-        "Operating systems not to be used: [add or remove, name]",
+        "Operating systems which nobody may use: [add or remove, name]",
         default=None,
     )
     use_external_mip_script: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether a script of the site moves the master address", default=None
+        ht.Maybe(ht.Bool),
+        "Whether a script of the administrator sets up the master address",
+        default=None,
     )
     enabled_disk_templates: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.DiskTemplate)), "Disk templates in use", default=None
+        ht.Maybe(ht.ListOf(types.DiskTemplate)), "Enabled disk templates", default=None
     )
     modify_etc_hosts: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether nodes are written to /etc/hosts", default=None
+        ht.Maybe(ht.Bool), "Whether the names of nodes are written to /etc/hosts", default=None
     )
     file_storage_dir: str | None = param(ht.Maybe(ht.Str), "Directory of file disks", default=None)
     shared_file_storage_dir: str | None = param(
@@ -219,30 +236,30 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.Str), "Directory where Gluster volumes are mounted", default=None
     )
     install_image: str | None = param(
-        ht.Maybe(ht.Str), "Image booted to install instances", default=None
+        ht.Maybe(ht.Str), "Image of the helper guest which installs instances", default=None
     )
     instance_communication_network: str | None = param(
         ht.Maybe(ht.Str),
-        "Network over which guests talk to their node; empty for none",
+        "Network by which guests communicate with their node; an empty text for none",
         default=None,
     )
     zeroing_image: str | None = param(
-        ht.Maybe(ht.Str), "Image booted to overwrite free space", default=None
+        ht.Maybe(ht.Str), "Image of the helper guest which overwrites free space", default=None
     )
     compression_tools: list[str] | None = param(
-        types.MaybeStrings, "Programs allowed for compression", default=None
+        types.MaybeStrings, "Programs which may be used for compression", default=None
     )
     enabled_user_shutdown: bool | None = param(
         ht.Maybe(ht.Bool),
-        "Whether a shutdown from inside the guest is taken as wanted",
+        "Whether a user may shut down an instance from inside the guest",
         default=None,
     )
     enabled_data_collectors: dict[str, bool] | None = param(
-        ht.Maybe(ht.DictOf(ht.Str, ht.Bool)), "Which data collectors run", default=None
+        ht.Maybe(ht.DictOf(ht.Str, ht.Bool)), "Whether each data collector runs", default=None
     )
     data_collector_interval: dict[str, int] | None = param(
         ht.Maybe(ht.DictOf(ht.Str, ht.Int)),
-        "Microseconds between runs, per data collector",
+        "Microseconds between two runs of each data collector",
         default=None,
     )
     RESULT = types.MaybeJobIdListOnly
@@ -250,61 +267,65 @@ class OpClusterSetParams(OpCode):
 
 @opcode()
 class OpClusterVerify(OpCode):
-    """Check the cluster: submits the checks of configuration and groups. Result: jobs."""
+    """Verify the cluster: submit jobs for the configuration and each node group. Result: jobs."""
 
-    debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
-    error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
+    debug_simulate_errors: bool = param(ht.Bool, "Report an error for every check", default=False)
+    error_codes: bool = param(ht.Bool, "Report problems in a form for programs", default=False)
     skip_checks: list[str] = param(
         ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
     )
     ignore_errors: list[str] = param(
-        ht.SetOf(types.VerifyCode), "Findings to be reported as warnings", default=[]
+        ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[]
     )
-    verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
+    verbose: bool = param(ht.Bool, "Write more messages", default=False)
     group_name: str | None = param(types.MaybeString, "Only this node group", default=None)
     verify_clutter: bool = param(
-        ht.Bool, "Look for keys that do not belong to this cluster", default=False
+        ht.Bool, "Search for keys which do not belong to the cluster", default=False
     )
     RESULT = types.JobIdListOnly
 
 
 @opcode()
 class OpClusterVerifyConfig(OpCode):
-    """Check the configuration in itself. Result: whether it is in order."""
+    """Verify the configuration without the nodes. Result: True if there is no error."""
 
-    debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
-    error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
+    debug_simulate_errors: bool = param(ht.Bool, "Report an error for every check", default=False)
+    error_codes: bool = param(ht.Bool, "Report problems in a form for programs", default=False)
     ignore_errors: list[str] = param(
-        ht.SetOf(types.VerifyCode), "Findings to be reported as warnings", default=[]
+        ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[]
     )
-    verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
+    verbose: bool = param(ht.Bool, "Write more messages", default=False)
     RESULT = ht.Bool
 
 
 @opcode()
 class OpClusterVerifyDisks(OpCode):
-    """Check the disks of all groups: submits a job for each. Result: jobs."""
+    """Verify the disks of all node groups: submit a job for each. Result: jobs."""
 
     group_name: str | None = param(types.MaybeString, "Only this node group", default=None)
-    is_strict: bool = param(ht.Bool, "Take a node that cannot be asked as an error", default=True)
+    is_strict: bool = param(
+        ht.Bool,
+        "Report an error for a node which does not answer, not only a warning",
+        default=True,
+    )
     RESULT = types.JobIdListOnly
 
 
 @opcode(summary="group_name")
 class OpClusterVerifyGroup(OpCode):
-    """Check nodes and instances of a group. Result: whether all is in order."""
+    """Verify nodes and instances of a node group. Result: True if there is no error."""
 
     group_name: str = param(ht.NonEmptyString, "Node group")
-    debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
-    error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
+    debug_simulate_errors: bool = param(ht.Bool, "Report an error for every check", default=False)
+    error_codes: bool = param(ht.Bool, "Report problems in a form for programs", default=False)
     skip_checks: list[str] = param(
         ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
     )
     ignore_errors: list[str] = param(
-        ht.SetOf(types.VerifyCode), "Findings to be reported as warnings", default=[]
+        ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[]
     )
-    verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
+    verbose: bool = param(ht.Bool, "Write more messages", default=False)
     verify_clutter: bool = param(
-        ht.Bool, "Look for keys that do not belong to this cluster", default=False
+        ht.Bool, "Search for keys which do not belong to the cluster", default=False
     )
     RESULT = ht.Bool

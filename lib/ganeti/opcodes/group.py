@@ -1,4 +1,4 @@
-"""Node groups."""
+"""Opcodes for node groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class OpGroupAdd(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     alloc_policy: str | None = param(
-        ht.Maybe(types.AllocPolicy), "Whether new instances may be placed here", default=None
+        ht.Maybe(types.AllocPolicy),
+        "Allocation policy: whether allocators place new instances in the group",
+        default=None,
     )
     ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
     diskparams: dict[str, dict[str, Any]] | None = param(
@@ -25,46 +27,48 @@ class OpGroupAdd(OpCode):
     )
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand",
+        "Resources of nodes, in place of those which the hypervisor reports",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        types.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject,
+        "Resources of storage, in place of those which nodes report",
+        default=None,
     )
-    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Bounds for instances", default=None)
+    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
     RESULT = types.MaybeJobIdListOnly
 
 
 @opcode(summary="group_name")
 class OpGroupAssignNodes(OpCode):
-    """Move nodes to a group. Result: None."""
+    """Move nodes to a node group. Result: None."""
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     force: bool = param(
-        ht.Bool, "Also when an instance would then live in two groups", default=False
+        ht.Bool, "Move the nodes even if an instance then has nodes in two groups", default=False
     )
-    nodes: list[str] = param(types.Strings, "Nodes")
+    nodes: list[str] = param(types.Strings, "Names of the nodes")
     node_uuids: list[str] | None = param(
-        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings, "UUIDs of the nodes; used instead of the names if given", default=None
     )
     RESULT = ht.NoneType
 
 
 @opcode(summary="group_name")
 class OpGroupEvacuate(OpCode):
-    """Move the instances of a group elsewhere. Result: jobs."""
+    """Move the instances of a node group to other groups. Result: jobs."""
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     early_release: bool = param(
-        ht.Bool, "Give up locks as soon as the new disks are in step", default=False
+        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     target_groups: list[str] | None = param(
-        types.MaybeStrings, "Node groups to go to; any if not given", default=None
+        types.MaybeStrings, "Node groups to move to; any if not given", default=None
     )
-    sequential: bool = param(ht.Bool, "One instance after the other", default=False)
+    sequential: bool = param(ht.Bool, "Move one instance after the other", default=False)
     force_failover: bool = param(
         ht.Bool, "Fail over where migration would be possible", default=False
     )
@@ -73,7 +77,7 @@ class OpGroupEvacuate(OpCode):
 
 @opcode(summary="group_name")
 class OpGroupRemove(OpCode):
-    """Remove an empty group. Result: None."""
+    """Remove an empty node group. Result: None."""
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     RESULT = ht.NoneType
@@ -81,7 +85,7 @@ class OpGroupRemove(OpCode):
 
 @opcode()
 class OpGroupRename(OpCode):
-    """Rename a group. Result: the new name."""
+    """Rename a node group. Result: the new name."""
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     new_name: str = param(ht.NonEmptyString, "New name")
@@ -90,11 +94,13 @@ class OpGroupRename(OpCode):
 
 @opcode(summary="group_name")
 class OpGroupSetParams(OpCode):
-    """Change parameters of a group. Result: [what, new value] per change."""
+    """Change parameters of a node group. Result: list of [parameter, new value]."""
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     alloc_policy: str | None = param(
-        ht.Maybe(types.AllocPolicy), "Whether new instances may be placed here", default=None
+        ht.Maybe(types.AllocPolicy),
+        "Allocation policy: whether allocators place new instances in the group",
+        default=None,
     )
     ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
     diskparams: dict[str, dict[str, Any]] | None = param(
@@ -102,25 +108,31 @@ class OpGroupSetParams(OpCode):
     )
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand",
+        "Resources of nodes, in place of those which the hypervisor reports",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        types.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject,
+        "Resources of storage, in place of those which nodes report",
+        default=None,
     )
-    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Bounds for instances", default=None)
+    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
     RESULT = types.Changes
 
 
 @opcode(summary="group_name")
 class OpGroupVerifyDisks(OpCode):
-    """Check the disks of a group.
+    """Verify the disks of a node group.
 
     Result: [node -> error, instances to activate, instance -> missing volumes].
     """
 
     group_name: str = param(ht.NonEmptyString, "Node group")
-    is_strict: bool = param(ht.Bool, "Take a node that cannot be asked as an error", default=True)
+    is_strict: bool = param(
+        ht.Bool,
+        "Report an error for a node which does not answer, not only a warning",
+        default=True,
+    )
     RESULT = ht.Tuple(
         ht.DictOf(ht.Str, ht.Str),
         ht.ListOf(ht.Str),

@@ -1,4 +1,4 @@
-"""Instances: life cycle, disks, moves, description."""
+"""Opcodes for instances: life cycle, disks, migration, snapshots, description."""
 
 from __future__ import annotations
 
@@ -13,44 +13,52 @@ if TYPE_CHECKING:
 
 @opcode(summary="instance_name")
 class OpInstanceActivateDisks(OpCode):
-    """Make the disks of an instance usable on its nodes. Result: [node, disk, path] each."""
+    """Activate the disks of an instance. Result: list of [node, disk, path]."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
-    ignore_size: bool = param(ht.Bool, "Take the size of disks as it is", default=False)
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=False)
+    ignore_size: bool = param(
+        ht.Bool, "Accept disks whose size differs from the recorded one", default=False
+    )
+    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=False)
     RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString, types.MaybeString))
 
 
 @opcode(summary="instance_name")
 class OpInstanceChangeGroup(OpCode):
-    """Move an instance to another group. Result: jobs."""
+    """Move an instance to another node group. Result: jobs."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     early_release: bool = param(
-        ht.Bool, "Give up locks as soon as the new disks are in step", default=False
+        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     target_groups: list[str] | None = param(
-        types.MaybeStrings, "Node groups to go to; any if not given", default=None
+        types.MaybeStrings, "Node groups to move to; any if not given", default=None
     )
     RESULT = types.JobIdListOnly
 
 
 @opcode(summary="instance_name")
 class OpInstanceConsole(OpCode):
-    """Say how to reach the console of an instance. Result: a dictionary."""
+    """Describe how to open the console of an instance. Result: a dictionary."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     RESULT = ht.Dict
 
@@ -59,23 +67,25 @@ class OpInstanceConsole(OpCode):
 class OpInstanceCreate(OpCode):
     """Create an instance. Result: names of its nodes."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     force_variant: bool = param(
         ht.Bool, "Accept an OS variant which the definition does not list", default=False
     )
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=True)
+    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=True)
     name_check: bool = param(ht.Bool, "Require that the name resolves", default=False)
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
     opportunistic_locking: bool = param(
-        ht.Bool, "Take the nodes that are free now rather than wait for all", default=False
+        ht.Bool,
+        "Use only nodes whose locks are free now, and do not wait for others",
+        default=False,
     )
     beparams: dict[str, Any] = param(
         ht.Dict, "Backend parameters (memory, processors, ...)", default={}
     )
     disks: list[dict[str, Any]] = param(ht.ListOf(types.IDiskParams), "Disks, each a dictionary")
-    disk_template: str | None = param(ht.Maybe(types.DiskTemplate), "Kind of disks", default=None)
+    disk_template: str | None = param(ht.Maybe(types.DiskTemplate), "Disk template", default=None)
     group_name: str | None = param(
         types.MaybeString, "Node group to place the instance in", default=None
     )
@@ -83,7 +93,7 @@ class OpInstanceCreate(OpCode):
         ht.Maybe(types.FileDriver), "Driver for file disks", default=None
     )
     file_storage_dir: str | None = param(
-        types.MaybeString, "Directory below the cluster's one for file disks", default=None
+        types.MaybeString, "Directory for file disks, below the one of the cluster", default=None
     )
     hvparams: dict[str, Any] = param(ht.Dict, "Hypervisor parameters", default={})
     hypervisor: str | None = param(
@@ -92,17 +102,22 @@ class OpInstanceCreate(OpCode):
         default=None,
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     identify_defaults: bool = param(
-        ht.Bool, "Leave parameters out that equal the cluster defaults", default=False
+        ht.Bool, "Leave out parameters which equal the defaults of the cluster", default=False
     )
     ip_check: bool = param(
         ht.Bool, "Require that the address of the name is not in use", default=False
     )
-    conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
+    conflicts_check: bool = param(
+        ht.Bool,
+        "Refuse addresses which are reserved or belong to a network of which the NIC is no part",
+        default=True,
+    )
     mode: str = param(
-        types.InstCreateMode, "Create from nothing, from a backup, or from another cluster"
+        types.InstCreateMode,
+        "create: new instance; import: from a backup; remote-import: from another cluster",
     )
     nics: list[dict[str, Any]] = param(ht.ListOf(types.INicParams), "NICs, each a dictionary")
     no_install: bool | None = param(
@@ -110,61 +125,79 @@ class OpInstanceCreate(OpCode):
     )
     osparams: dict[str, Any] = param(ht.Dict, "Parameters of the operating system", default={})
     osparams_private: dict[str, Any] | None = param(
-        types.PrivateParams, "OS parameters kept out of logs", default=None
+        types.PrivateParams, "OS parameters which are not written to logs", default=None
     )
     osparams_secret: dict[str, Any] | None = param(
-        types.SecretParams, "OS parameters kept out of logs and never stored", default=None
+        types.SecretParams,
+        "OS parameters which are not written to logs and never stored",
+        default=None,
     )
     os_type: str | None = param(types.MaybeString, "Operating system", default=None)
     pnode: str | None = param(types.MaybeString, "Primary node", default=None)
     pnode_uuid: str | None = param(
-        types.MaybeString, "UUID of the primary node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the primary node, instead of its name or in addition to it",
+        default=None,
     )
     snode: str | None = param(types.MaybeString, "Secondary node", default=None)
     snode_uuid: str | None = param(
-        types.MaybeString, "UUID of the secondary node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the secondary node, instead of its name or in addition to it",
+        default=None,
     )
     source_handshake: list[Any] | None = param(
-        ht.Maybe(ht.List), "Signed greeting of the other cluster", default=None
+        ht.Maybe(ht.List), "Signed data of the other cluster, from BACKUP_PREPARE", default=None
     )
     source_instance_name: str | None = param(
-        types.MaybeString, "Name of the instance there", default=None
+        types.MaybeString, "Name of the instance in the other cluster", default=None
     )
     source_shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest there has to shut down", default=120
+        ht.NonNegInt, "Seconds which the guest in the other cluster has to shut down", default=120
     )
     source_x509_ca: str | None = param(
         types.MaybeString, "Certificate of the other cluster", default=None
     )
-    src_node: str | None = param(types.MaybeString, "Node which holds the backup", default=None)
+    src_node: str | None = param(types.MaybeString, "Node which has the backup", default=None)
     src_node_uuid: str | None = param(
-        types.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node which has the backup; used instead of the name if given",
+        default=None,
     )
     src_path: str | None = param(types.MaybeString, "Directory of the backup", default=None)
-    compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
+    compress: str = param(
+        ht.Str, "Program which compresses the disk data during the transfer", default="none"
+    )
     start: bool = param(ht.Bool, "Start the instance when it is ready", default=True)
-    forthcoming: bool = param(ht.Bool, "Only reserve the resources", default=False)
-    commit: bool = param(ht.Bool, "Make a reserved instance real", default=False)
+    forthcoming: bool = param(
+        ht.Bool, "Only reserve names, addresses and capacity (forthcoming instance)", default=False
+    )
+    commit: bool = param(ht.Bool, "Make a forthcoming instance real", default=False)
     tags: list[str] = param(types.Strings, "Tags", default=[])
-    instance_communication: bool = param(ht.Bool, "Let the guest talk to its node", default=False)
+    instance_communication: bool = param(
+        ht.Bool, "Let the guest communicate with its node", default=False
+    )
     helper_startup_timeout: int | None = param(
-        ht.Maybe(ht.Int), "Seconds the helper guest has to start", default=None
+        ht.Maybe(ht.Int), "Seconds which the helper guest has to start", default=None
     )
     helper_shutdown_timeout: int | None = param(
-        ht.Maybe(ht.Int), "Seconds the helper guest has to end", default=None
+        ht.Maybe(ht.Int), "Seconds which the helper guest has to finish", default=None
     )
     RESULT = types.Strings
 
 
 @opcode(summary="instance_name")
 class OpInstanceDeactivateDisks(OpCode):
-    """Take the disks of a stopped instance down. Result: None."""
+    """Deactivate the disks of a stopped instance. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
-    force: bool = param(ht.Bool, "Also when the instance seems to be running", default=False)
+    force: bool = param(
+        ht.Bool, "Deactivate the disks without a check whether the instance runs", default=False
+    )
     RESULT = ht.NoneType
 
 
@@ -172,30 +205,34 @@ class OpInstanceDeactivateDisks(OpCode):
 class OpInstanceFailover(OpCode):
     """Stop an instance and start it on its other node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
     ignore_consistency: bool = param(
-        ht.Bool, "Go on although the disks are not in step", default=False
+        ht.Bool, "Go on although the disks are not in sync", default=False
     )
     target_node: str | None = param(
         types.MaybeString,
-        "Node to start on, where the disks are seen by several nodes",
+        "Target node, if several nodes have access to the disks",
         default=None,
     )
     target_node_uuid: str | None = param(
-        types.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the target node, instead of its name or in addition to it",
+        default=None,
     )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
-    cleanup: bool = param(ht.Bool, "Tidy up after a failover which broke off", default=False)
+    cleanup: bool = param(ht.Bool, "Clean up after a failover which was interrupted", default=False)
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     RESULT = ht.NoneType
 
@@ -204,53 +241,65 @@ class OpInstanceFailover(OpCode):
 class OpInstanceGrowDisk(OpCode):
     """Make a disk larger. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=True)
+    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=True)
     disk: int = param(types.DiskIndex, "Index of the disk")
     amount: int = param(ht.NonNegInt, "MiB to add")
-    absolute: bool = param(ht.Bool, "Take the amount as the new size", default=False)
+    absolute: bool = param(ht.Bool, "The amount is the new size", default=False)
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
     RESULT = ht.NoneType
 
 
 @opcode(summary="instance_name")
 class OpInstanceMigrate(OpCode):
-    """Move a running instance without stopping it. Result: None."""
+    """Migrate a running instance to another node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     mode: str | None = param(
         ht.Maybe(types.MigrationMode),
-        "Live or not; the default of the hypervisor if not given",
+        "live or non-live; the default of the hypervisor if not given",
         default=None,
     )
-    live: bool | None = param(ht.Maybe(ht.Bool), "Older spelling of mode", default=None)
+    live: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "True for mode live, False for non-live (older form of mode)",
+        default=None,
+    )
     target_node: str | None = param(
         types.MaybeString,
-        "Node to migrate to, where the disks are seen by several nodes",
+        "Target node, if several nodes have access to the disks",
         default=None,
     )
     target_node_uuid: str | None = param(
-        types.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the target node, instead of its name or in addition to it",
+        default=None,
     )
     allow_runtime_changes: bool = param(
-        ht.Bool, "Reduce memory when the target has too little", default=True
+        ht.Bool, "Reduce the memory of the guest if the target node has too little", default=True
     )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
-    cleanup: bool = param(ht.Bool, "Tidy up after a migration which broke off", default=False)
+    cleanup: bool = param(
+        ht.Bool, "Clean up after a migration which was interrupted", default=False
+    )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
-    allow_failover: bool = param(ht.Bool, "Fail over when the instance is stopped", default=False)
+    allow_failover: bool = param(ht.Bool, "Fail over if the instance is stopped", default=False)
     ignore_hvversions: bool = param(
         ht.Bool, "Migrate between different versions of the hypervisor", default=False
     )
@@ -261,36 +310,47 @@ class OpInstanceMigrate(OpCode):
 class OpInstanceMove(OpCode):
     """Copy a stopped instance to another node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
-    target_node: str = param(ht.NonEmptyString, "Node to go to")
+    target_node: str = param(ht.NonEmptyString, "Target node")
     target_node_uuid: str | None = param(
-        types.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the target node; used instead of the name if given",
+        default=None,
     )
-    compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
+    compress: str = param(
+        ht.Str, "Program which compresses the disk data during the transfer", default="none"
+    )
     ignore_consistency: bool = param(
-        ht.Bool, "Go on although the disks are not in order", default=False
+        ht.Bool, "Go on even if the instance cannot be shut down", default=False
     )
     RESULT = ht.NoneType
 
 
 @opcode()
 class OpInstanceMultiAlloc(OpCode):
-    """Place several instances at once. Result: jobs, and names that found no place."""
+    """Create several instances, placed together by an allocator.
+
+    Result: jobs, and the names of instances for which there is no capacity.
+    """
 
     opportunistic_locking: bool = param(
-        ht.Bool, "Take the nodes that are free now rather than wait for all", default=False
+        ht.Bool,
+        "Use only nodes whose locks are free now, and do not wait for others",
+        default=False,
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     instances: list[Any] = param(
         ht.List, "Opcodes INSTANCE_CREATE of the instances to place together", default=[]
@@ -300,11 +360,15 @@ class OpInstanceMultiAlloc(OpCode):
 
 @opcode(kind=QUERY)
 class OpInstanceQueryData(OpCode):
-    """Describe instances with everything known. Result: dictionary by name."""
+    """Describe instances completely. Result: dictionary by name."""
 
-    use_locking: bool = param(ht.Bool, "Wait for locks before looking", default=False)
-    instances: list[str] = param(types.Strings, "Instances to describe; none means all", default=[])
-    static: bool = param(ht.Bool, "Give only what the configuration knows", default=False)
+    use_locking: bool = param(ht.Bool, "Wait for the locks of the objects first", default=False)
+    instances: list[str] = param(
+        types.Strings, "Instances to describe; all if the list is empty", default=[]
+    )
+    static: bool = param(
+        ht.Bool, "Only data from the configuration, nothing from the nodes", default=False
+    )
     RESULT = ht.ObjectOf(ht.Dict)
 
 
@@ -312,15 +376,17 @@ class OpInstanceQueryData(OpCode):
 class OpInstanceReboot(OpCode):
     """Reboot an instance. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
     ignore_secondaries: bool = param(
-        ht.Bool, "Start although a secondary cannot be reached", default=False
+        ht.Bool, "Start although a secondary node cannot be reached", default=False
     )
     reboot_type: str = param(types.RebootType, "How to reboot: soft, hard or full")
     RESULT = ht.NoneType
@@ -328,25 +394,31 @@ class OpInstanceReboot(OpCode):
 
 @opcode(summary="instance_name")
 class OpInstanceRecreateDisks(OpCode):
-    """Make lost disks again, empty. Result: None."""
+    """Create lost disks again, empty. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     disks: list[Any] = param(
         types.RecreateDisksInfo,
-        "Disks to create anew, as indices or [index, changes]; none means all",
+        "Disks to create again, as indices or [index, changes]; all if the list is empty",
         default=[],
     )
     nodes: list[str] = param(
-        types.Strings, "New nodes of the instance, primary first; none to keep them", default=[]
+        types.Strings,
+        "New nodes of the instance, the primary node first; the present ones if the list is empty",
+        default=[],
     )
     node_uuids: list[str] | None = param(
-        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings,
+        "UUIDs of the new nodes; used instead of the names if given",
+        default=None,
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     RESULT = ht.NoneType
 
@@ -355,24 +427,28 @@ class OpInstanceRecreateDisks(OpCode):
 class OpInstanceReinstall(OpCode):
     """Install the operating system again. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     force_variant: bool = param(
         ht.Bool, "Accept an OS variant which the definition does not list", default=False
     )
     os_type: str | None = param(
-        types.MaybeString, "Operating system; as before if not given", default=None
+        types.MaybeString, "Operating system; the present one if not given", default=None
     )
     osparams: dict[str, Any] | None = param(
         types.MaybeObject, "Parameters of the operating system", default=None
     )
     osparams_private: dict[str, Any] | None = param(
-        types.PrivateParams, "OS parameters kept out of logs", default=None
+        types.PrivateParams, "OS parameters which are not written to logs", default=None
     )
     osparams_secret: dict[str, Any] | None = param(
-        types.SecretParams, "OS parameters kept out of logs and never stored", default=None
+        types.SecretParams,
+        "OS parameters which are not written to logs and never stored",
+        default=None,
     )
     RESULT = ht.NoneType
 
@@ -381,14 +457,18 @@ class OpInstanceReinstall(OpCode):
 class OpInstanceRemove(OpCode):
     """Remove an instance and its disks. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
-    ignore_failures: bool = param(ht.Bool, "Go on when parts cannot be removed", default=False)
+    ignore_failures: bool = param(
+        ht.Bool, "Go on if a part of the instance cannot be removed", default=False
+    )
     RESULT = ht.NoneType
 
 
@@ -396,9 +476,11 @@ class OpInstanceRemove(OpCode):
 class OpInstanceRename(OpCode):
     """Rename an instance. Result: the new name."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     new_name: str = param(ht.NonEmptyString, "New name")
     name_check: bool = param(ht.Bool, "Require that the name resolves", default=False)
@@ -410,46 +492,55 @@ class OpInstanceRename(OpCode):
 
 @opcode(summary="instance_name")
 class OpInstanceReplaceDisks(OpCode):
-    """Replace mirrored disks. Result: None."""
+    """Replace disks of an instance whose disks are mirrored. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     early_release: bool = param(
-        ht.Bool, "Give up locks as soon as the new disks are in step", default=False
+        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
     )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
-    mode: str = param(types.ReplaceDisksMode, "Which disks to replace, or by which node")
+    mode: str = param(
+        types.ReplaceDisksMode,
+        "replace_on_primary, replace_on_secondary, replace_new_secondary or replace_auto",
+    )
     disks: list[int] = param(
-        ht.ListOf(types.DiskIndex), "Indices of the disks; none means all", default=[]
+        ht.ListOf(types.DiskIndex), "Indices of the disks; all if the list is empty", default=[]
     )
     remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        types.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the new secondary node; used instead of the name if given",
+        default=None,
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     RESULT = ht.NoneType
 
 
 @opcode(summary="instance_name")
 class OpInstanceSetParams(OpCode):
-    """Change an instance. Result: [what, new value] per change."""
+    """Change parameters or devices of an instance. Result: list of [parameter, new value]."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
-    force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
+    force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
     force_variant: bool = param(
         ht.Bool, "Accept an OS variant which the definition does not list", default=False
     )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
     nics: list[Any] = param(types.ParamMods(types.INicParams), "Changes to NICs", default=[])
     disks: list[Any] = param(types.ParamMods(types.IDiskParams), "Changes to disks", default=[])
@@ -457,11 +548,11 @@ class OpInstanceSetParams(OpCode):
         ht.Dict, "Backend parameters (memory, processors, ...)", default={}
     )
     runtime_mem: int | None = param(
-        ht.Maybe(ht.PositiveInt), "MiB which the running guest shall have", default=None
+        ht.Maybe(ht.PositiveInt), "New memory of the running guest, in MiB", default=None
     )
     hvparams: dict[str, Any] = param(ht.Dict, "Hypervisor parameters", default={})
     disk_template: str | None = param(
-        ht.Maybe(types.DiskTemplate), "Kind of disks to convert to", default=None
+        ht.Maybe(types.DiskTemplate), "Disk template to convert the disks to", default=None
     )
     ext_params: dict[str, Any] = param(
         ht.Dict, "Parameters of the external storage provider", default={}
@@ -470,36 +561,46 @@ class OpInstanceSetParams(OpCode):
         ht.Maybe(types.FileDriver), "Driver for file disks", default=None
     )
     file_storage_dir: str | None = param(
-        types.MaybeString, "Directory below the cluster's one for file disks", default=None
+        types.MaybeString, "Directory for file disks, below the one of the cluster", default=None
     )
     pnode: str | None = param(
-        types.MaybeString, "New primary node, taken over as it is", default=None
+        types.MaybeString,
+        "New primary node; only the record is changed, nothing is moved",
+        default=None,
     )
     pnode_uuid: str | None = param(
-        types.MaybeString, "UUID of the primary node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the primary node; used instead of the name if given",
+        default=None,
     )
     remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        types.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the new secondary node; used instead of the name if given",
+        default=None,
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     os_name: str | None = param(
-        types.MaybeString, "Operating system on record, nothing is installed", default=None
+        types.MaybeString, "Operating system to record; nothing is installed", default=None
     )
     osparams: dict[str, Any] = param(ht.Dict, "Parameters of the operating system", default={})
     osparams_private: dict[str, Any] | None = param(
-        types.PrivateParams, "OS parameters kept out of logs", default=None
+        types.PrivateParams, "OS parameters which are not written to logs", default=None
     )
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=True)
+    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=True)
     offline: bool | None = param(
-        ht.Maybe(ht.Bool), "Mark the instance as not to be started, or as stopped", default=None
+        ht.Maybe(ht.Bool), "True marks the instance as offline, False as stopped", default=None
     )
-    conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
-    hotplug: bool = param(ht.Bool, "Change devices of the running guest", default=True)
+    conflicts_check: bool = param(
+        ht.Bool,
+        "Refuse addresses which are reserved or belong to a network of which the NIC is no part",
+        default=True,
+    )
+    hotplug: bool = param(ht.Bool, "Change the devices of the running guest as well", default=True)
     instance_communication: bool | None = param(
-        ht.Maybe(ht.Bool), "Let the guest talk to its node", default=None
+        ht.Maybe(ht.Bool), "Let the guest communicate with its node", default=None
     )
     RESULT = types.Changes
 
@@ -508,62 +609,72 @@ class OpInstanceSetParams(OpCode):
 class OpInstanceShutdown(OpCode):
     """Stop an instance. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
-    force: bool = param(ht.Bool, "Also when the instance is marked as stopped", default=False)
+    force: bool = param(
+        ht.Bool, "Stop the guest even if the instance is marked as offline", default=False
+    )
     ignore_offline_nodes: bool = param(
-        ht.Bool, "Change the record although the primary node is offline", default=False
+        ht.Bool, "Change the recorded state although the primary node is offline", default=False
     )
     timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
-    no_remember: bool = param(ht.Bool, "Leave the wanted state on record as it is", default=False)
+    no_remember: bool = param(
+        ht.Bool, "Do not change the recorded state of the instance", default=False
+    )
     admin_state_source: str | None = param(
-        ht.Maybe(types.AdminStateSource), "Who wants it: administrator or user", default=None
+        ht.Maybe(types.AdminStateSource), "Who stops the instance: admin or user", default=None
     )
     RESULT = ht.NoneType
 
 
 @opcode(summary="instance_name")
 class OpInstanceSnapshot(OpCode):
-    """Keep the present content of disks under a name. Result: that name."""
+    """Make a snapshot of disks under a name. Result: that name."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     snapshot_name: str | None = param(
-        types.MaybeString, "Name of the snapshot; the time (UTC) if not given", default=None
+        types.MaybeString, "Name of the snapshot; the present time (UTC) if not given", default=None
     )
     disks: list[int] = param(
-        ht.ListOf(types.DiskIndex), "Numbers of the disks; none means all", default=[]
+        ht.ListOf(types.DiskIndex), "Indices of the disks; all if the list is empty", default=[]
     )
     shutdown: bool = param(
-        ht.Bool, "Stop the instance meanwhile, and start it again", default=False
+        ht.Bool, "Stop the instance for the snapshot, and start it again afterwards", default=False
     )
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
     RESULT = ht.NonEmptyString
 
 
 @opcode(kind=QUERY)
 class OpInstanceSnapshotList(OpCode):
-    """List the snapshots of instances. Result: a dictionary for each, of each disk."""
+    """List the snapshots of instances. Result: a dictionary for each snapshot of each disk."""
 
-    instances: list[str] = param(types.Strings, "Instances; none means all", default=[])
+    instances: list[str] = param(types.Strings, "Instances; all if the list is empty", default=[])
     RESULT = ht.ListOf(ht.Dict)
 
 
 @opcode(summary="instance_name")
 class OpInstanceSnapshotRemove(OpCode):
-    """Remove a snapshot of all disks which have it. Result: None."""
+    """Remove a snapshot from all disks which have it. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
     RESULT = ht.NoneType
@@ -571,11 +682,13 @@ class OpInstanceSnapshotRemove(OpCode):
 
 @opcode(summary="instance_name")
 class OpInstanceSnapshotRestore(OpCode):
-    """Let the disks of a stopped instance have the content of a snapshot again. Result: None."""
+    """Restore the disks of a stopped instance from a snapshot. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
     RESULT = ht.NoneType
@@ -585,23 +698,29 @@ class OpInstanceSnapshotRestore(OpCode):
 class OpInstanceStartup(OpCode):
     """Start a stopped instance on its primary node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Instance")
+    instance_name: str = param(ht.Str, "Name of the instance")
     instance_uuid: str | None = param(
-        types.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the instance; if given, the instance of this name must have it",
+        default=None,
     )
     force: bool = param(
-        ht.Bool, "Start with unchecked parameters, or with a degraded secondary", default=False
+        ht.Bool,
+        "Start although a disk is not completely restored, or a secondary node cannot be reached",
+        default=False,
     )
     ignore_offline_nodes: bool = param(
-        ht.Bool, "Change the record although the primary node is offline", default=False
+        ht.Bool, "Change the recorded state although the primary node is offline", default=False
     )
     hvparams: dict[str, Any] = param(
         ht.Dict, "Hypervisor parameters for this start only", default={}
     )
     beparams: dict[str, Any] = param(ht.Dict, "Backend parameters for this start only", default={})
-    no_remember: bool = param(ht.Bool, "Leave the wanted state on record as it is", default=False)
-    startup_paused: bool = param(ht.Bool, "Leave the guest paused", default=False)
+    no_remember: bool = param(
+        ht.Bool, "Do not change the recorded state of the instance", default=False
+    )
+    startup_paused: bool = param(ht.Bool, "Start the guest paused", default=False)
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
     )
     RESULT = ht.NoneType

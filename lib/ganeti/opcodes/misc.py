@@ -1,4 +1,4 @@
-"""Commands run on nodes: out-of-band helper, restricted commands."""
+"""Opcodes which run commands on nodes: out-of-band program, restricted commands."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from ganeti.opcodes.base import OpCode, opcode, param
 
 @opcode()
 class OpOobCommand(OpCode):
-    """Run the out-of-band helper for nodes. Result: rows of node and answer."""
+    """Run the out-of-band program for nodes. Result: rows of node and answer."""
 
-    node_names: list[str] = param(types.Strings, "Nodes; none means all", default=[])
+    node_names: list[str] = param(
+        types.Strings, "Names of the nodes; all if the list is empty", default=[]
+    )
     node_uuids: list[str] | None = param(
-        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings, "Ignored; the nodes are given by name", default=None
     )
-    command: str = param(types.OobCommand, "What to do")
-    timeout: int = param(ht.Int, "Seconds the helper may take", default=60)
+    command: str = param(types.OobCommand, "Command of the out-of-band program")
+    timeout: int = param(ht.Int, "Time limit of the out-of-band program in seconds", default=60)
     ignore_status: bool = param(
-        ht.Bool, "Also for a node which is not marked offline", default=False
+        ht.Bool, "Switch off nodes even if they are not marked as offline", default=False
     )
-    power_delay: float = param(ht.Float, "Seconds between switching on two nodes", default=2.0)
+    power_delay: float = param(
+        ht.Float, "Seconds between two nodes which are switched on", default=2.0
+    )
     RESULT = types.QueryRows
 
 
 @opcode()
 class OpRestrictedCommand(OpCode):
-    """Run one of the prepared commands on nodes. Result: [success, output] per node."""
+    """Run a restricted command on nodes. Result: [success, output] of each node."""
 
-    use_locking: bool = param(ht.Bool, "Hold the nodes while the command runs", default=False)
-    nodes: list[str] = param(types.Strings, "Nodes to run on")
+    use_locking: bool = param(
+        ht.Bool, "Hold the locks of the nodes while the command runs", default=False
+    )
+    nodes: list[str] = param(types.Strings, "Names of the nodes")
     node_uuids: list[str] | None = param(
-        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings, "Ignored; the nodes are given by name", default=None
     )
     command: str = param(ht.NonEmptyString, "Name of the command")
     RESULT = ht.ListOf(ht.Tuple(ht.Bool, ht.Str))

@@ -1,4 +1,4 @@
-"""Networks: address pools which groups connect to."""
+"""Opcodes for networks, the address pools to which node groups are connected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganeti.opcodes.base import OpCode, opcode, param
 class OpNetworkAdd(OpCode):
     """Add a network. Result: None."""
 
-    network_name: str = param(ht.NonEmptyString, "Network")
+    network_name: str = param(ht.NonEmptyString, "Name of the network")
     network: str = param(types.Ipv4Network, "IPv4 network, as address/bits")
     gateway: str | None = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
     network6: str | None = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
@@ -22,32 +22,40 @@ class OpNetworkAdd(OpCode):
         default=None,
     )
     add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.Ipv4Address)), "Addresses not to be given out", default=None
+        ht.Maybe(ht.ListOf(types.Ipv4Address)),
+        "Addresses to reserve, which no instance gets",
+        default=None,
     )
-    conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
+    conflicts_check: bool = param(
+        ht.Bool, "Reserve the addresses of the nodes and of the master in the network", default=True
+    )
     tags: list[str] = param(types.Strings, "Tags", default=[])
     RESULT = ht.NoneType
 
 
 @opcode(summary="network_name")
 class OpNetworkConnect(OpCode):
-    """Connect a network to a group. Result: None."""
+    """Connect a network to a node group. Result: None."""
 
     group_name: str = param(ht.NonEmptyString, "Node group to connect")
-    network_name: str = param(ht.NonEmptyString, "Network")
+    network_name: str = param(ht.NonEmptyString, "Name of the network")
     network_mode: str = param(types.NicMode, "NIC mode of the group's connection")
     network_link: str = param(ht.NonEmptyString, "NIC link of the group's connection")
     network_vlan: str = param(ht.Str, "VLAN of the group's connection", default="")
-    conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
+    conflicts_check: bool = param(
+        ht.Bool,
+        "Refuse the connection if instances which are not in the network have addresses of it",
+        default=True,
+    )
     RESULT = ht.NoneType
 
 
 @opcode(summary="network_name")
 class OpNetworkDisconnect(OpCode):
-    """Disconnect a network from a group. Result: None."""
+    """Disconnect a network from a node group. Result: None."""
 
     group_name: str = param(ht.NonEmptyString, "Node group to disconnect")
-    network_name: str = param(ht.NonEmptyString, "Network")
+    network_name: str = param(ht.NonEmptyString, "Name of the network")
     RESULT = ht.NoneType
 
 
@@ -55,8 +63,8 @@ class OpNetworkDisconnect(OpCode):
 class OpNetworkRemove(OpCode):
     """Remove a network. Result: None."""
 
-    network_name: str = param(ht.NonEmptyString, "Network")
-    force: bool = param(ht.Bool, "Also when a group is still connected", default=False)
+    network_name: str = param(ht.NonEmptyString, "Name of the network")
+    force: bool = param(ht.Bool, "Also if a node group is connected to the network", default=False)
     RESULT = ht.NoneType
 
 
@@ -64,7 +72,7 @@ class OpNetworkRemove(OpCode):
 class OpNetworkRename(OpCode):
     """Rename a network. Result: the new name."""
 
-    network_name: str = param(ht.NonEmptyString, "Network")
+    network_name: str = param(ht.NonEmptyString, "Name of the network")
     new_name: str = param(ht.NonEmptyString, "New name")
     RESULT = ht.NonEmptyString
 
@@ -73,7 +81,7 @@ class OpNetworkRename(OpCode):
 class OpNetworkSetParams(OpCode):
     """Change a network. Result: None."""
 
-    network_name: str = param(ht.NonEmptyString, "Network")
+    network_name: str = param(ht.NonEmptyString, "Name of the network")
     gateway: str | None = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
     network6: str | None = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
     gateway6: str | None = param(ht.Maybe(types.Ipv6Address), "IPv6 gateway", default=None)
@@ -83,11 +91,13 @@ class OpNetworkSetParams(OpCode):
         default=None,
     )
     add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.Ipv4Address)), "Addresses not to be given out", default=None
+        ht.Maybe(ht.ListOf(types.Ipv4Address)),
+        "Addresses to reserve, which no instance gets",
+        default=None,
     )
     remove_reserved_ips: list[str] | None = param(
         ht.Maybe(ht.ListOf(types.Ipv4Address)),
-        "Addresses which may be given out again",
+        "Addresses whose reservation ends",
         default=None,
     )
     RESULT = ht.NoneType

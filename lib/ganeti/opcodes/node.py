@@ -1,4 +1,4 @@
-"""Nodes: membership, roles, evacuation, storage units."""
+"""Opcodes for nodes: membership, roles, evacuation, storage units."""
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ if TYPE_CHECKING:
 
 @opcode(summary="node_name")
 class OpNodeAdd(OpCode):
-    """Add a node, or take it in again. Result: None."""
+    """Add a node, or add a known node again. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand",
+        "Resources of nodes, in place of those which the hypervisor reports",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        types.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject,
+        "Resources of storage, in place of those which nodes report",
+        default=None,
     )
     primary_ip: str | None = param(
-        types.MaybeString, "Address; from its name if not given", default=None
+        types.MaybeString, "Primary IP address; the one of its name if not given", default=None
     )
-    secondary_ip: str | None = param(types.MaybeString, "Address for replication", default=None)
-    readd: bool = param(ht.Bool, "Add a node again which is known already", default=False)
+    secondary_ip: str | None = param(
+        types.MaybeString, "Secondary IP address, for replication", default=None
+    )
+    readd: bool = param(
+        ht.Bool, "Add a node which is already in the configuration again", default=False
+    )
     group: str | None = param(types.MaybeString, "Node group to join", default=None)
     master_capable: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node may become master", default=None
@@ -37,7 +43,9 @@ class OpNodeAdd(OpCode):
         ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
     )
     ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
-    node_setup: bool = param(ht.Bool, "Whether SSH was set up on the node", default=False)
+    node_setup: bool = param(
+        ht.Bool, "Whether the client has set up SSH on the node", default=False
+    )
     RESULT = ht.NoneType
 
 
@@ -46,24 +54,28 @@ class OpNodeEvacuate(OpCode):
     """Move instances away from a node. Result: jobs."""
 
     early_release: bool = param(
-        ht.Bool, "Give up locks as soon as the new disks are in step", default=False
+        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
     )
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
     remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        types.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the new secondary node, instead of its name or in addition to it",
+        default=None,
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
-    mode: str = param(
-        types.EvacMode, "Which instances have to leave: those primary here, secondary here, or all"
-    )
+    mode: str = param(types.EvacMode, "Instances to move: primary-only, secondary-only or all")
     ignore_soft_errors: bool | None = param(
-        ht.Maybe(ht.Bool), "Go on where an allocator only warns", default=None
+        ht.Maybe(ht.Bool),
+        "Accept an answer of the allocator which violates a soft rule",
+        default=None,
     )
     RESULT = types.JobIdListOnly
 
@@ -72,32 +84,40 @@ class OpNodeEvacuate(OpCode):
 class OpNodeMigrate(OpCode):
     """Migrate all primary instances of a node. Result: jobs."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
     mode: str | None = param(
         ht.Maybe(types.MigrationMode),
-        "Live or not; the default of the hypervisor if not given",
+        "live or non-live; the default of the hypervisor if not given",
         default=None,
     )
-    live: bool | None = param(ht.Maybe(ht.Bool), "Older spelling of mode", default=None)
+    live: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "True for mode live, False for non-live (older form of mode)",
+        default=None,
+    )
     target_node: str | None = param(
         types.MaybeString,
-        "Node to migrate to, where the disks are seen by several nodes",
+        "Target node, if several nodes have access to the disks",
         default=None,
     )
     target_node_uuid: str | None = param(
-        types.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the target node, instead of its name or in addition to it",
+        default=None,
     )
     allow_runtime_changes: bool = param(
-        ht.Bool, "Reduce memory when the target has too little", default=True
+        ht.Bool, "Reduce the memory of the guest if the target node has too little", default=True
     )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
     iallocator: str | None = param(
-        types.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which chooses the nodes", default=None
     )
     RESULT = types.JobIdListOnly
 
@@ -106,44 +126,46 @@ class OpNodeMigrate(OpCode):
 class OpNodeModifyStorage(OpCode):
     """Change a storage unit of a node. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
-    storage_type: str = param(types.StorageType, "Kind of storage")
+    storage_type: str = param(types.StorageType, "Storage type")
     name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
-    changes: dict[str, Any] = param(ht.Dict, "What to change")
+    changes: dict[str, Any] = param(ht.Dict, "New values by field")
     RESULT = ht.NoneType
 
 
 @opcode(summary="node_name")
 class OpNodePowercycle(OpCode):
-    """Reset a node the hard way. Result: None, or a text."""
+    """Reset a node without a shutdown. Result: None, or a text."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "Ignored; the node is given by name", default=None
     )
-    force: bool = param(ht.Bool, "Also for the master node", default=False)
+    force: bool = param(ht.Bool, "Also if the node is the master", default=False)
     RESULT = types.MaybeString
 
 
 @opcode(kind=QUERY)
 class OpNodeQueryvols(OpCode):
-    """List logical volumes of nodes. Result: rows of the fields asked."""
+    """List logical volumes of nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Fields wanted")
-    nodes: list[str] = param(types.Strings, "Nodes to ask; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    nodes: list[str] = param(types.Strings, "Nodes; all if the list is empty", default=[])
     RESULT = ht.List
 
 
 @opcode(kind=QUERY)
 class OpNodeQueryStorage(OpCode):
-    """List storage units of nodes. Result: rows of the fields asked."""
+    """List storage units of nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Fields wanted")
-    storage_type: str | None = param(ht.Maybe(types.StorageType), "Kind of storage", default=None)
-    nodes: list[str] = param(types.Strings, "Nodes to ask; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    storage_type: str | None = param(ht.Maybe(types.StorageType), "Storage type", default=None)
+    nodes: list[str] = param(types.Strings, "Nodes; all if the list is empty", default=[])
     name: str | None = param(types.MaybeString, "Only this storage unit", default=None)
     RESULT = ht.ListOf(ht.List)
 
@@ -152,49 +174,59 @@ class OpNodeQueryStorage(OpCode):
 class OpNodeRemove(OpCode):
     """Remove a node without instances. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
     RESULT = ht.NoneType
 
 
 @opcode(summary="node_name")
 class OpNodeSetParams(OpCode):
-    """Change role or parameters of a node. Result: [what, new value] per change."""
+    """Change the role or parameters of a node. Result: list of [parameter, new value]."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
-    force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
+    force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand",
+        "Resources of nodes, in place of those which the hypervisor reports",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        types.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject,
+        "Resources of storage, in place of those which nodes report",
+        default=None,
     )
     master_candidate: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node keeps a copy of the configuration", default=None
+        ht.Maybe(ht.Bool), "Whether the node is a master candidate", default=None
     )
-    offline: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node is out of reach", default=None
-    )
+    offline: bool | None = param(ht.Maybe(ht.Bool), "Whether the node is offline", default=None)
     drained: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether instances have to leave the node", default=None
+        ht.Maybe(ht.Bool), "Whether the node is drained: it gets no instances", default=None
     )
-    auto_promote: bool = param(ht.Bool, "Make another node a candidate in its place", default=False)
+    auto_promote: bool = param(
+        ht.Bool, "Make another node master candidate if the cluster has too few", default=False
+    )
     master_capable: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node may become master", default=None
     )
     vm_capable: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
     )
-    secondary_ip: str | None = param(types.MaybeString, "Address for replication", default=None)
+    secondary_ip: str | None = param(
+        types.MaybeString, "Secondary IP address, for replication", default=None
+    )
     ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
-    powered: bool | None = param(ht.Maybe(ht.Bool), "Whether the node has power", default=None)
+    powered: bool | None = param(
+        ht.Maybe(ht.Bool), "Whether the node is recorded as powered", default=None
+    )
     RESULT = types.Changes
 
 
@@ -202,13 +234,15 @@ class OpNodeSetParams(OpCode):
 class OpRepairNodeStorage(OpCode):
     """Repair a storage unit of a node. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Node")
+    node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
-    storage_type: str = param(types.StorageType, "Kind of storage")
+    storage_type: str = param(types.StorageType, "Storage type")
     name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
     ignore_consistency: bool = param(
-        ht.Bool, "Go on although instances use the storage", default=False
+        ht.Bool, "Go on although a replica on another node is damaged", default=False
     )
     RESULT = ht.NoneType

@@ -1,4 +1,4 @@
-"""What nodes offer: operating systems and external storage providers."""
+"""Opcodes which describe operating systems and providers of external storage."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 @opcode(kind=QUERY)
 class OpExtStorageDiagnose(OpCode):
-    """Describe external storage providers. Result: rows of the fields asked."""
+    """Describe providers of external storage. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Fields wanted")
-    names: list[str] = param(types.Strings, "Names wanted; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    names: list[str] = param(types.Strings, "Names; all if the list is empty", default=[])
     RESULT = ht.ListOf(ht.List)
 
 
 @opcode(kind=QUERY)
 class OpOsDiagnose(OpCode):
-    """Describe operating systems on the nodes. Result: rows of the fields asked."""
+    """Describe operating systems on the nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Fields wanted")
-    names: list[str] = param(types.Strings, "Names wanted; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    names: list[str] = param(types.Strings, "Names; all if the list is empty", default=[])
     RESULT = ht.ListOf(ht.List)

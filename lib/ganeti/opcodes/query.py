@@ -1,4 +1,4 @@
-"""The general query."""
+"""Opcodes of the general query."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 @opcode(summary="what", kind=QUERY)
 class OpQuery(OpCode):
-    """Ask for fields of objects. Result: field definitions and rows."""
+    """Query fields of objects. Result: definitions of the fields, and rows."""
 
     what: str = param(types.QueryResource, "Kind of object")
-    use_locking: bool = param(ht.Bool, "Wait for locks before looking", default=False)
-    fields: list[str] = param(types.Strings, "Fields wanted")
+    use_locking: bool = param(ht.Bool, "Wait for the locks of the objects first", default=False)
+    fields: list[str] = param(types.Strings, "Names of the fields")
     qfilter: list[Any] | None = param(ht.Maybe(ht.List), "Filter, in its JSON form", default=None)
     RESULT = types.QueryResponse
 
 
 @opcode(summary="what", kind=QUERY)
 class OpQueryFields(OpCode):
-    """Ask which fields there are. Result: field definitions."""
+    """Query which fields there are. Result: definitions of the fields."""
 
     what: str = param(types.QueryResource, "Kind of object")
     fields: list[str] | None = param(
-        types.MaybeStrings, "Fields to describe; none means all", default=None
+        types.MaybeStrings, "Names of the fields; all if not given", default=None
     )
     RESULT = types.QueryFieldsResponse

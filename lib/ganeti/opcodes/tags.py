@@ -1,4 +1,4 @@
-"""Tags of every kind of object."""
+"""Opcodes for tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OpTagsDel(OpCode):
     kind: str = param(types.TagKind, "Kind of object")
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to remove")
     name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
+        ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
     )
     RESULT = ht.NoneType
 
@@ -24,16 +24,16 @@ class OpTagsGet(OpCode):
     """Read tags. Result: the tags."""
 
     kind: str = param(types.TagKind, "Kind of object")
-    use_locking: bool = param(ht.Bool, "Wait for locks before looking", default=False)
+    use_locking: bool = param(ht.Bool, "Wait for the locks of the objects first", default=False)
     name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
+        ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
     )
     RESULT = types.Strings
 
 
 @opcode(summary="pattern", kind=QUERY)
 class OpTagsSearch(OpCode):
-    """Find tags. Result: [path, tag] each."""
+    """Search tags. Result: list of [path, tag]."""
 
     pattern: str = param(ht.NonEmptyString, "Regular expression")
     RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString))
@@ -46,6 +46,6 @@ class OpTagsSet(OpCode):
     kind: str = param(types.TagKind, "Kind of object")
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to add")
     name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
+        ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
     )
     RESULT = ht.NoneType

@@ -1,4 +1,4 @@
-"""Words for shapes which several opcodes share. Names are those of the published opcode table."""
+"""Types which several opcodes share. Their names are those of the published opcode table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VerifyOptionalCheck = ht.OneOf("verify-optional-checks", verify.OPTIONAL_CHECKS)
 ListChange = ht.OneOf("ddm-simple", disk.MOD_ACTIONS)
 
 DiskIndex = ht.Type("disk-index", lambda value: ht.Int.check(value) and 0 <= value < disk.MAX_DISKS)
-# External storage providers define keys of their own, so any key is let through here.
+# Providers of external storage define keys of their own, so every key is accepted here.
 IDiskParams = ht.Named(
     "idisk-params", ht.DictOf(ht.NonEmptyString, ht.Or(ht.NonEmptyString, ht.Int))
 )
@@ -48,9 +48,14 @@ RecreateDisksInfo = ht.Named(
 ExportTarget = ht.Named("export-target", ht.Or(ht.NonEmptyString, ht.List))
 
 
-def ParamMods(inner: ht.Type) -> ht.Type:  # noqa: N802 - a word, as in ht
-    """Changes to a list of devices: ``[action, index or name, parameters]``, or the older pairs
-    ``[action or index, parameters]``."""
+def ParamMods(inner: ht.Type) -> ht.Type:  # noqa: N802 - a type, as in ht
+    """Return the type of changes to a list of devices.
+
+    A change is ``[action, index or name, parameters]``, or the older ``[action or index,
+    parameters]``.
+
+    :param inner: type of the parameters.
+    """
     triple = ht.Tuple(
         ht.OneOf("action", disk.MOD_ACTIONS_WITH_MODIFY), ht.Or(ht.Int, ht.NonEmptyString), inner
     )
@@ -61,7 +66,7 @@ def ParamMods(inner: ht.Type) -> ht.Type:  # noqa: N802 - a word, as in ht
 def _parses_as(value: typing.Any, kind: str) -> bool:
     if not isinstance(value, str):
         return False
-    # Imported when first needed: few opcodes carry addresses and the module is not small.
+    # Imported when first needed: few opcodes have addresses, and the module is not small.
     import ipaddress
 
     try:
