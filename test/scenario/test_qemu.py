@@ -471,7 +471,7 @@ def test_console_has_a_shell_and_restores_the_terminal(node: Node, guest: Filled
     node.wait_booted(guest)
     terminal = Terminal(node, guest)
     try:
-        terminal.wait_for("leave it with Ctrl-]")
+        terminal.wait_for("Ctrl-] closes it")
         terminal.wait_for(f"tiny: {NAME}")
         assert terminal.raw()
         terminal.type("echo answer $((6 * 7))\r")
@@ -511,7 +511,7 @@ def test_console_wakes_a_paused_guest(node: Node, guest: FilledInstance) -> None
     node.start(guest, paused=True)
     terminal = Terminal(node, guest)
     try:
-        terminal.wait_for("was paused, it runs now")
+        terminal.wait_for("was paused; it runs now")
         terminal.wait_for(f"tiny: {NAME} boot 1-")
     finally:
         terminal.close()
@@ -692,7 +692,7 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
             ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
             ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
             ({"machine_version": "pdp11"}, "knows no machine pdp11"),
-            ({"disk_type": "sd"}, "disk_type: sd is no disk of a machine"),
+            ({"disk_type": "sd"}, "disk_type: the machines of guests have no sd disks"),
             ({"cpu_type": "8080"}, "cpu_type=8080: .*unable to find CPU model '8080'"),
             ({"vga": "cga", "machine_version": "q35"}, "vga=cga: .*unknown vga type: cga"),
             ({"soundhw": "organ"}, "Unknown sound card name `organ'"),

@@ -1,1 +1,4 @@
-"""Programs which the daemons start: transfers of disks, consoles, metadata forwarding."""
+"""Programs which other programs start: transfers of disks, consoles, forwarding of metadata.
+
+The administrator does not run them. Each module with a function ``main`` is one program.
+"""

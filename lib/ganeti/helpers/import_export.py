@@ -1,21 +1,21 @@
-"""One end of a transfer of a disk; the program ``import-export``, which node daemons start.
+"""The program ``import-export``: one end of the transfer of a disk. Node daemons start it.
 
-An *export* reads a disk (or what a script of an OS definition prints, or a file), connects to the
-other end and sends; an *import* listens, receives and writes. Between them is TLS with certificates
-checked on both sides, so that data neither leak nor come from somebody else. Nothing but data
-crosses the connection, after a word (*magic*) by which the receiver knows that this is the disk
-it waits for.
+An *export* reads a disk, a file, or the output of a script of an OS definition, connects to the
+other end, and sends the data. An *import* listens, receives the data, and writes it. The connection
+uses TLS, and both sides check the certificate of the other one, so that no third party can read or
+send data. The first bytes are a word (*magic*), by which the receiver recognises the transfer; only
+data follow.
 
-How far it is stands in a status file (JSON, rewritten at least once a second, see
-:class:`ganeti.objects.transfer.ImportExportStatus`); whoever started the program reads it and never
-talks to it.
+The program writes its progress to a status file (JSON, rewritten at least once a second, see
+:class:`ganeti.objects.transfer.ImportExportStatus`). The node daemon reads this file; it does not
+communicate with the program in any other way.
 
-An end is reached only when all is well on both sides: the sender says the proper end of the
-connection after its script has succeeded, the receiver confirms it after everything is written and
-flushed, and a connection that just breaks is a failure for both. So a truncated disk is never taken
-for a whole one.
+A transfer is successful only when it is successful on both sides: the sender ends the TLS
+connection properly after its script has succeeded, and the receiver does so after it has written
+and flushed all data. A connection that breaks is a failure on both sides. So a truncated disk never
+counts as a complete one.
 
-The program needs nothing outside of Python but the compressor that was asked for.
+The program needs the standard library of Python and the chosen compression tool only.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _RETRY_PAUSE_S: Final = 1.0
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 5}
 
 
-class _Failed(errors.GenericError):
-    """The transfer failed; the text goes into the status file."""
+class TransferFailed(errors.GenericError):
+    """The transfer failed; the message is written to the status file."""
 
 
 # -- the connection ------------------------------------------------------------------------------
@@ -63,17 +63,17 @@ def _context(options: argparse.Namespace) -> ssl.SSLContext:
     purpose = ssl.PROTOCOL_TLS_CLIENT if options.mode == EXPORT else ssl.PROTOCOL_TLS_SERVER
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Certificates are made for this transfer, or are the cluster's: their names say nothing.
+    # Certificates are made for this transfer, or belong to the cluster; they name no host.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    # A connection that just ends must never look like one that was ended.
+    # A connection which breaks must never look like one which was ended properly.
     context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     try:
         context.set_ciphers(x509.CIPHERS)
         context.load_cert_chain(options.cert, options.key)
         context.load_verify_locations(cafile=options.ca)
     except (OSError, ValueError) as err:
-        raise _Failed(f"cannot use certificate {options.cert}: {err}") from err
+        raise TransferFailed(f"cannot use certificate {options.cert}: {err}") from err
     return context
 
 
@@ -84,9 +84,9 @@ def _tune(raw: socket.socket) -> None:
 
 
 def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
-    """Reach the other end, trying again as often as was said.
+    """Connect to the other end, with up to ``--connect-retries`` more attempts.
 
-    :raises _Failed: it cannot be reached, or shows a wrong certificate.
+    :raises TransferFailed: the other end cannot be reached, or has a wrong certificate.
     """
     context = _context(options)
     for attempt in range(options.connect_retries + 1):
@@ -107,16 +107,18 @@ def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
             connection.handshake()
         except OSError as err:
             connection.close()
-            raise _Failed(f"no trusted connection to {options.host}:{options.port}: {err}") from err
+            raise TransferFailed(
+                f"no trusted connection to {options.host}:{options.port}: {err}"
+            ) from err
         connection.settimeout(None)
         return connection
-    raise _Failed(f"cannot connect to {options.host}:{options.port}")
+    raise TransferFailed(f"cannot connect to {options.host}:{options.port}")
 
 
 def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
-    """Listen, and wait for the other end. Strangers are sent away and do not end the waiting.
+    """Listen, and wait for the other end; connections of unauthenticated peers are closed.
 
-    :raises _Failed: it did not come in time.
+    :raises TransferFailed: the other end did not connect within ``--connect-timeout``.
     """
     context = _context(options)
     family = socket.AF_INET6 if options.ipv6 else socket.AF_INET
@@ -126,7 +128,7 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
             listener.bind((options.bind or "", options.port or 0))
             listener.listen(5)
         except OSError as err:
-            raise _Failed(f"cannot listen on {options.bind}:{options.port}: {err}") from err
+            raise TransferFailed(f"cannot listen on {options.bind}:{options.port}: {err}") from err
         status.update(listen_port=listener.getsockname()[1])
         deadline = time.monotonic() + options.connect_timeout
         while (left_s := deadline - time.monotonic()) > 0:
@@ -141,13 +143,13 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
             try:
                 connection.handshake()
                 _check_magic(connection, options.magic)
-            except (OSError, _Failed) as err:
+            except (OSError, TransferFailed) as err:
                 status.note(f"connection from {peer[0]} refused: {err}")
                 connection.close()
                 continue
             connection.settimeout(None)
             return connection
-    raise _Failed(f"nobody connected within {options.connect_timeout} s")
+    raise TransferFailed(f"the other end did not connect within {options.connect_timeout} s")
 
 
 def _check_magic(connection: TlsPipe, magic: str | None) -> None:
@@ -159,19 +161,20 @@ def _check_magic(connection: TlsPipe, magic: str | None) -> None:
     while length < len(wanted) and (count := connection.recv_into(view[length:])):
         length += count
     if not hmac.compare_digest(bytes(found), wanted):
-        raise _Failed("it did not say the magic word of this transfer")
+        raise TransferFailed("the peer did not send the magic word of this transfer")
 
 
-# -- sources and sinks ---------------------------------------------------------------------------
+# -- source and destination of the data
+# ---------------------------------------------------------------------------
 
 
 def _terminated(_number: int, _frame: object) -> None:
-    raise _Failed("the transfer was aborted")
+    raise TransferFailed("the transfer was aborted")
 
 
 @contextlib.contextmanager
 def _abort_waits() -> Iterator[None]:
-    """An abort comes after this: no program shall be started and forgotten."""
+    """Delay an abort to the end of the block, so that every started program is known."""
     aborts: list[int] = []
     usual = signal.signal(signal.SIGTERM, lambda number, _frame: aborts.append(number))
     try:
@@ -182,8 +185,8 @@ def _abort_waits() -> Iterator[None]:
         _terminated(aborts[0], None)
 
 
-class _End:
-    """Where data come from or go to on this node: a file, a device, or a script."""
+class _Endpoint:
+    """Source or destination of the data on this node: a file, a device, or a script."""
 
     def __init__(self, options: argparse.Namespace, status: Status) -> None:
         self._options = options
@@ -195,18 +198,18 @@ class _End:
         self._children.append((what, child))
 
     def wait(self) -> None:
-        """Wait for the programs; all must succeed.
+        """Wait for the end of all programs.
 
-        :raises _Failed: names the one which did not.
+        :raises TransferFailed: a program failed; the message has its name.
         """
         for what, child in self._children:
             code = child.wait()
             if code:
                 how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
-                raise _Failed(f"{what} {how}")
+                raise TransferFailed(f"{what} {how}")
 
     def kill(self) -> None:
-        """End programs that still run."""
+        """Kill the programs which still run."""
         for _what, child in self._children:
             if child.poll() is None:
                 child.kill()
@@ -224,14 +227,16 @@ class _End:
                 )
                 self.add(f"script {options.script}", child)
         except OSError as err:
-            raise _Failed(f"script {options.script} cannot be started: {err.strerror}") from err
+            raise TransferFailed(
+                f"script {options.script} cannot be started: {err.strerror}"
+            ) from err
         finally:
             os.close(log_fd)
         return child
 
 
-class _Source(_End):
-    """What is exported; :attr:`fd` can be read."""
+class _Source(_Endpoint):
+    """Source of an export; :attr:`fd` can be read."""
 
     def open(self) -> None:
         options = self._options
@@ -242,7 +247,7 @@ class _Source(_End):
         try:
             self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as err:
-            raise _Failed(f"cannot read {path}: {err.strerror}") from err
+            raise TransferFailed(f"cannot read {path}: {err.strerror}") from err
 
     def _open_script(self) -> None:
         size_in, size_out = os.pipe()
@@ -261,15 +266,15 @@ class _Source(_End):
         threading.Thread(target=self._read_size, args=(size_in,), daemon=True).start()
 
     def _read_size(self, fd: int) -> None:
-        """The script may say how much it will send, in MiB."""
+        """Read the expected size in MiB, which the script may write."""
         with os.fdopen(fd, "rb") as stream:
             words = stream.read(64).split()
         if words and words[0].isdigit():
             self._status.expected_mib = float(words[0])
 
 
-class _Sink(_End):
-    """Where an import goes; :attr:`fd` can be written."""
+class _Sink(_Endpoint):
+    """Destination of an import; :attr:`fd` can be written."""
 
     def open(self) -> None:
         options = self._options
@@ -286,10 +291,10 @@ class _Sink(_End):
         try:
             self.fd = os.open(path, flags, 0o600)
         except OSError as err:
-            raise _Failed(f"cannot write {path}: {err.strerror}") from err
+            raise TransferFailed(f"cannot write {path}: {err.strerror}") from err
 
     def close(self) -> None:
-        """Everything was written: let it reach the disk."""
+        """Flush the data to the disk, and close the file, device or pipe."""
         if not self._options.script:
             os.fsync(self.fd)
         os.close(self.fd)
@@ -297,7 +302,7 @@ class _Sink(_End):
 
 
 @contextlib.contextmanager
-def _closing(end: _End) -> Iterator[None]:
+def _closing(end: _Endpoint) -> Iterator[None]:
     try:
         yield
     finally:
@@ -306,7 +311,7 @@ def _closing(end: _End) -> Iterator[None]:
             os.close(end.fd)
 
 
-# -- moving data ---------------------------------------------------------------------------------
+# -- copying data ---------------------------------------------------------------------------------
 
 
 def _write_all(fd: int, data: memoryview) -> None:
@@ -317,9 +322,9 @@ def _write_all(fd: int, data: memoryview) -> None:
 def _pump_out(
     source_fd: int, connection: TlsPipe, status: Status | None, limit: int | None
 ) -> None:
-    """From a descriptor to the connection.
+    """Copy from a file descriptor to the connection.
 
-    :param limit: at most so many bytes.
+    :param limit: maximum number of bytes, or None.
     """
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
@@ -335,7 +340,7 @@ def _pump_out(
 
 
 def _pump_in(connection: TlsPipe, sink_fd: int, status: Status | None) -> None:
-    """From the connection to a descriptor, up to the proper end."""
+    """Copy from the connection to a file descriptor, up to the proper end of the connection."""
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
     while count := connection.recv_into(view):
@@ -345,7 +350,10 @@ def _pump_in(connection: TlsPipe, sink_fd: int, status: Status | None) -> None:
 
 
 def _pump_local(source_fd: int, sink_fd: int, status: Status, limit: int | None) -> None:
-    """Between two descriptors."""
+    """Copy between two file descriptors.
+
+    :param limit: maximum number of bytes, or None.
+    """
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
     left = limit
@@ -359,7 +367,7 @@ def _pump_local(source_fd: int, sink_fd: int, status: Status, limit: int | None)
 
 
 class _Worker(threading.Thread):
-    """A pump beside the main one; its failure is raised by :meth:`finish`."""
+    """Thread which copies to or from the compression tool; :meth:`finish` raises its failure."""
 
     def __init__(self, source_fd: int, sink_fd: int, status: Status, limit: int | None) -> None:
         super().__init__(daemon=True)
@@ -374,33 +382,33 @@ class _Worker(threading.Thread):
         except OSError as err:
             self._failure = err
         finally:
-            # The compressor must see the end, also after a failure.
+            # The compression tool must see the end of its input, even after a failure.
             os.close(self._ends[1])
 
     def finish(self) -> None:
-        """Wait for the end.
+        """Wait for the end of the thread.
 
-        :raises OSError: what went wrong in the thread.
+        :raises OSError: the thread failed.
         """
         self.join()
         if self._failure is not None:
             raise self._failure
 
 
-def _compressor(argv: Sequence[str], end: _End) -> subprocess.Popen[bytes]:
+def _compressor(argv: Sequence[str], end: _Endpoint) -> subprocess.Popen[bytes]:
     try:
         with _abort_waits():
             child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             end.add(f"compressor {argv[0]}", child)
     except OSError as err:
-        raise _Failed(f"compressor {argv[0]} cannot be started: {err.strerror}") from err
+        raise TransferFailed(f"compressor {argv[0]} cannot be started: {err.strerror}") from err
     return child
 
 
 def run_export(options: argparse.Namespace, status: Status) -> None:
-    """Send.
+    """Send a disk.
 
-    :raises _Failed: something on this side failed, or the other side did not confirm.
+    :raises TransferFailed: this side failed, or the other side did not confirm the end.
     """
     source = _Source(options, status)
     limit = None if options.size is None else options.size * _MIB
@@ -422,16 +430,16 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
             worker.finish()
         source.wait()
         try:
-            # Our proper end; returns when the other side has said its own.
+            # Returns when the other side has ended the connection properly, too.
             connection.finish()
         except OSError as err:
-            raise _Failed(f"the other side did not confirm that it has everything: {err}") from err
+            raise TransferFailed(f"the other side did not confirm the transfer: {err}") from err
 
 
 def run_import(options: argparse.Namespace, status: Status) -> None:
-    """Receive.
+    """Receive a disk.
 
-    :raises _Failed: something on this side failed, or the connection broke.
+    :raises TransferFailed: this side failed, or the connection broke.
     """
     sink = _Sink(options, status)
     with _closing(sink), accept(options, status) as connection:
@@ -450,11 +458,11 @@ def run_import(options: argparse.Namespace, status: Status) -> None:
                 tool.stdin.close()
                 worker.finish()
         except BrokenPipeError:
-            # A program has ended early; why is said by its exit code, if by anything.
+            # A program has ended early; its exit code explains the failure, if it is not 0.
             sink.wait()
             raise
         except (ssl.SSLError, ConnectionResetError) as err:
-            raise _Failed(f"the connection broke before the end: {err}") from err
+            raise TransferFailed(f"the connection broke before the end: {err}") from err
         sink.close()
         sink.wait()
         connection.finish()
@@ -467,49 +475,53 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="import-export",
-        description="One end of a transfer of a disk; started by ganeti-noded.",
+        description="Send or receive a disk; ganeti-noded starts this program.",
     )
-    parser.add_argument("status_file")
-    parser.add_argument("mode", choices=(IMPORT, EXPORT))
+    parser.add_argument("status_file", help="file for the progress and the result, as JSON")
+    parser.add_argument("mode", choices=(IMPORT, EXPORT), help="receive or send")
     parser.add_argument("--key", required=True, help="file with the private key")
     parser.add_argument("--cert", required=True, help="file with the certificate")
-    parser.add_argument("--ca", required=True, help="file with whom to trust")
+    parser.add_argument("--ca", required=True, help="file with the certificates to trust")
     parser.add_argument("--bind", help="address to listen on, or to connect from")
     family = parser.add_mutually_exclusive_group()
-    family.add_argument("--ipv4", action="store_true")
-    family.add_argument("--ipv6", action="store_true")
-    parser.add_argument("--host", help="where to connect to (export)")
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--connect-retries", type=int, default=0)
-    parser.add_argument("--connect-timeout", type=float, default=60)
-    parser.add_argument("--compress", default=compress.NONE)
-    parser.add_argument("--expected-size", type=float, help="MiB, for the progress")
-    parser.add_argument("--magic", help="word by which the receiver knows the transfer")
-    parser.add_argument("--log", help="file for what the script says")
-    parser.add_argument("--size", type=int, help="MiB of the device to send")
+    family.add_argument("--ipv4", action="store_true", help="listen on an IPv4 address (default)")
+    family.add_argument("--ipv6", action="store_true", help="listen on an IPv6 address")
+    parser.add_argument("--host", help="address of the other end, for an export")
+    parser.add_argument("--port", type=int, help="port to listen on, or of the other end")
+    parser.add_argument(
+        "--connect-retries", type=int, default=0, help="number of further attempts to connect"
+    )
+    parser.add_argument(
+        "--connect-timeout", type=float, default=60, help="seconds to wait for the other end"
+    )
+    parser.add_argument("--compress", default=compress.NONE, help="compression tool, or none")
+    parser.add_argument("--expected-size", type=float, help="size in MiB, for the progress")
+    parser.add_argument("--magic", help="word by which the receiver recognises the transfer")
+    parser.add_argument("--log", help="file for the messages of the script")
+    parser.add_argument("--size", type=int, help="number of MiB to send, from the beginning")
     end = parser.add_mutually_exclusive_group(required=True)
-    end.add_argument("--file", help="read or write a file")
-    end.add_argument("--device", help="read or write a device")
-    end.add_argument("--script", help="read from or write to a script of an OS definition")
+    end.add_argument("--file", help="file to read or write")
+    end.add_argument("--device", help="device to read or write")
+    end.add_argument("--script", help="script of an OS definition to read from or write to")
     options = parser.parse_args(argv)
     if options.mode == EXPORT and (options.host is None or options.port is None):
         parser.error("an export needs --host and --port")
     if options.magic is not None and not text.is_transfer_magic(options.magic):
-        parser.error("the magic word has a wrong form")
+        parser.error("the value of --magic has a wrong form")
     return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one end to its end; the exit code is also in the status file."""
+    """Run one end of the transfer; the exit code is also in the status file."""
     options = parse_options(sys.argv[1:] if argv is None else argv)
     signal.signal(signal.SIGTERM, _terminated)
-    # A script that ends early must be an error of its own, not the end of us.
+    # When a script ends early, writing to it must raise an error instead of ending this process.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     status = Status(options.status_file, options.expected_size, options.log)
     status.update()
     try:
         (run_export if options.mode == EXPORT else run_import)(options, status)
-    except (_Failed, OSError) as err:
+    except (TransferFailed, OSError) as err:
         status.update(exit_status=EXIT_FAILURE, error_message=str(err))
         return EXIT_FAILURE
     status.update(exit_status=EXIT_SUCCESS)

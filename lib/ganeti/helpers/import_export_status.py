@@ -1,4 +1,7 @@
-"""The status file of one end of a transfer; see :mod:`ganeti.helpers.import_export`."""
+"""The status file of one end of a transfer of a disk.
+
+:mod:`ganeti.helpers.import_export` writes it, and the node daemon reads it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,11 @@ _LOG_TAIL_BYTES: Final = 16 * 1024
 
 
 class Status:
-    """The status file, and the progress in it."""
+    """Collects the progress of a transfer, and writes the status file.
+
+    :param expected_mib: expected size of the data in MiB, if known.
+    :param log: file with the messages of the script, if there is a script.
+    """
 
     def __init__(self, path: str, expected_mib: float | None, log: str | None) -> None:
         self._path = path
@@ -34,18 +41,18 @@ class Status:
         self.expected_mib = expected_mib
 
     def note(self, line: str) -> None:
-        """Add a line for people."""
+        """Add a line of output for the administrator."""
         with self._mutex:
             self._notes.append(line)
 
     def update(self, **values: Any) -> None:
-        """Change members, and write."""
+        """Change members of :class:`ImportExportStatus`, and write the file."""
         with self._mutex:
             self._values.update(values)
             self._write()
 
     def moved(self, count: int) -> None:
-        """So many more bytes have been read or written."""
+        """Count bytes which were read or written; writes the file at most once a second."""
         with self._mutex:
             if not self._bytes:
                 self._begun = time.monotonic()
@@ -77,7 +84,7 @@ class Status:
         return found
 
     def _tail(self) -> tuple[str, ...]:
-        """The last lines which the script wrote."""
+        """Return the last lines of the messages of the script."""
         if self._log is None:
             return ()
         try:

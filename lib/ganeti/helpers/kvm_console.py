@@ -1,13 +1,13 @@
-"""A terminal on a guest's serial port: ``kvm-console-wrapper``.
+"""The program ``kvm-console-wrapper``: connects a terminal to the serial port of a guest.
 
-It takes the published words (``<socat> <instance> <monitor socket> <terminal options> <serial
-socket>``), of which it needs the sockets, and does in Python what others do with socat: the
-terminal goes into raw mode, bytes go both ways, Ctrl-] leaves. The terminal gets its mode back on
-every way out.
+``gnt-instance console`` runs it on the primary node. It takes the published arguments (``<socat>
+<instance> <monitor socket> <terminal options> <serial socket>``), but it does not run socat. It
+puts the terminal into raw mode, copies bytes in both directions, and ends when the user presses
+Ctrl-]. It always restores the mode of the terminal.
 
-A guest that was started paused begins to run when its console is attached, so that its first
-messages can be seen. QEMU serves one client on a serial port; a second console is refused instead
-of hanging.
+A guest which was started paused begins to run when its console is connected, so that its first
+messages can be seen. QEMU serves one client on a serial port; a second console is refused with a
+message instead of waiting forever.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MONITOR_PROMPT = b"(qemu) "
 
 
 class ConsoleError(Exception):
-    """Ends the program with a message."""
+    """The console cannot be used; the program prints the message and ends."""
 
 
-class _Left(Exception):
-    """A signal asks to leave."""
+class _Interrupted(Exception):
+    """A signal ends the program."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -53,26 +53,26 @@ class _Left(Exception):
 
 
 def socket_path(word: str) -> str:
-    """The path in ``UNIX-CONNECT:<path>`` (or a bare path).
+    """Return the path in ``UNIX-CONNECT:<path>``; a bare path is accepted, too.
 
-    :raises ConsoleError: it is neither.
+    :raises ConsoleError: the word is neither.
     """
     prefix, found, path = word.partition(":")
     if found and prefix.upper() in ("UNIX", "UNIX-CONNECT", "UNIX-CLIENT"):
         return path
     if word.startswith("/"):
         return word
-    raise ConsoleError(f"'{word}' names no socket, expected UNIX-CONNECT:<path>")
+    raise ConsoleError(f"'{word}' is not a socket. The form is UNIX-CONNECT:<path>.")
 
 
-# Getting there
+# Connecting
 
 
 @contextlib.contextmanager
 def exclusive(serial_path: str, instance_name: str) -> Iterator[None]:
-    """Be the only console of a guest on this node.
+    """Lock the console of a guest on this node.
 
-    :raises ConsoleError: another one is attached.
+    :raises ConsoleError: another console is connected to the guest.
     """
     lock_path = serial_path.removesuffix(".serial") + ".console"
     try:
@@ -99,24 +99,26 @@ def exclusive(serial_path: str, instance_name: str) -> Iterator[None]:
 def connect(path: str, instance_name: str) -> socket.socket:
     """Connect to a socket of a guest.
 
-    :raises ConsoleError: nobody listens.
+    :raises ConsoleError: the socket does not exist, or no process listens on it.
     """
     try:
         sock: socket.socket = net.unix_connect(path, _TIMEOUT_S)
     except FileNotFoundError as err:
         raise ConsoleError(
-            f"instance {instance_name} has no console at {path}, it may not run on this node"
+            f"instance {instance_name} has no console at {path}. The instance may not run on this"
+            " node."
         ) from err
     except OSError as err:
         raise ConsoleError(
-            f"cannot reach the console of instance {instance_name} at {path}: {err.strerror or err}"
+            f"cannot connect to the console of instance {instance_name} at {path}:"
+            f" {err.strerror or err}"
         ) from err
     sock.settimeout(None)
     return sock
 
 
 def _monitor_command(sock: socket.socket, command: str) -> str:
-    """One command of QEMU's human monitor; its output."""
+    """Execute a command in the human monitor of QEMU, and return its output."""
     sock.sendall(f"{command}\n".encode())
     data = b""
     while not data.endswith(_MONITOR_PROMPT):
@@ -128,10 +130,12 @@ def _monitor_command(sock: socket.socket, command: str) -> str:
 
 
 def let_run(monitor_path: str, instance_name: str) -> bool:
-    """Let a guest run that was started paused; whether it had to be.
+    """Continue a guest which was started paused.
 
-    A guest that somebody paused later stays so. A monitor that does not answer is no reason to
-    refuse the console.
+    A guest which was paused later remains paused. If the monitor does not answer, a message is
+    printed, and the console is used nevertheless.
+
+    :returns: whether the guest was continued.
     """
     try:
         with contextlib.closing(connect(monitor_path, instance_name)) as sock:
@@ -148,18 +152,18 @@ def let_run(monitor_path: str, instance_name: str) -> bool:
             return True
     except (ConsoleError, OSError) as err:
         print(
-            f"kvm-console-wrapper: cannot ask the monitor of instance {instance_name}: {err}",
+            f"kvm-console-wrapper: cannot query the monitor of instance {instance_name}: {err}",
             file=sys.stderr,
         )
         return False
 
 
-# Being there
+# Copying
 
 
 @contextlib.contextmanager
 def raw_terminal(fd: int) -> Iterator[None]:
-    """The terminal passes every key on, until the block is left in whatever way."""
+    """Put a terminal into raw mode during the block; does nothing for other files."""
     if not os.isatty(fd):
         yield
         return
@@ -173,10 +177,10 @@ def raw_terminal(fd: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _leaving_on_signals() -> Iterator[None]:
-    """Turn the usual deadly signals into an exception, so that the terminal is restored."""
+    """Convert signals which end a process to an exception, so that the terminal is restored."""
 
     def leave(number: int, frame: FrameType | None) -> None:
-        raise _Left(number)
+        raise _Interrupted(number)
 
     numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
     before = {number: signal.signal(number, leave) for number in numbers}
@@ -194,9 +198,10 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def copy(sock: socket.socket, input_fd: int, output_fd: int, escape: bytes = ESCAPE) -> str:
-    """Carry bytes both ways until somebody leaves.
+    """Copy bytes in both directions until the user or the guest ends the connection.
 
-    :param escape: a byte in the input that ends it; what comes before it is still sent.
+    :param escape: byte of the input which ends the connection; input before it is still sent. An
+        empty value means that no byte does.
     :returns: ``escape``, ``closed`` (by the guest) or ``end`` (of the input).
     """
     poller = select.poll()
@@ -226,9 +231,9 @@ def copy(sock: socket.socket, input_fd: int, output_fd: int, escape: bytes = ESC
 
 
 def run(instance_name: str, monitor_path: str, serial_path: str, escape: bytes) -> int:
-    """Attach the terminal of this process; returns the exit code.
+    """Connect the terminal of this process to a guest; returns the exit code.
 
-    :raises ConsoleError: there is no console to attach to.
+    :raises ConsoleError: the console of the guest cannot be used.
     """
     with (
         exclusive(serial_path, instance_name),
@@ -236,24 +241,24 @@ def run(instance_name: str, monitor_path: str, serial_path: str, escape: bytes) 
     ):
         interactive = sys.stdin.isatty()
         if interactive:
-            print(f"console of instance {instance_name}, leave it with Ctrl-]", file=sys.stderr)
+            print(f"console of instance {instance_name}; Ctrl-] closes it", file=sys.stderr)
         if let_run(monitor_path, instance_name):
-            print(f"instance {instance_name} was paused, it runs now", file=sys.stderr)
+            print(f"instance {instance_name} was paused; it runs now", file=sys.stderr)
         with raw_terminal(sys.stdin.fileno()):
             how = copy(sock, sys.stdin.fileno(), sys.stdout.fileno(), escape)
     if interactive:
         print(
             f"\nconsole of instance {instance_name} "
-            f"{'ended, the instance closed it' if how == 'closed' else 'left'}",
+            f"{'was closed by the instance' if how == 'closed' else 'closed'}",
             file=sys.stderr,
         )
     return EXIT_SUCCESS
 
 
 def parse_escape(options: str) -> bytes:
-    """The byte in ``escape=0x1d`` among the terminal options; none means no way out by key.
+    """Return the byte of ``escape=0x1d`` in the terminal options, or no byte if it is missing.
 
-    :raises ConsoleError: it is no byte.
+    :raises ConsoleError: the value is not a byte.
     """
     for option in options.split(","):
         key, found, value = option.partition("=")
@@ -261,19 +266,22 @@ def parse_escape(options: str) -> bytes:
             try:
                 return bytes([int(value, 0)])
             except ValueError as err:
-                raise ConsoleError(f"escape '{value}' is no byte") from err
+                raise ConsoleError(f"escape '{value}' is not a byte") from err
     return b""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the starter ``kvm-console-wrapper``."""
+    """Run the program; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="kvm-console-wrapper", description="Attach this terminal to an instance's serial port."
+        prog="kvm-console-wrapper",
+        description="Connect this terminal to the serial port of an instance.",
     )
-    parser.add_argument("socat", help="ignored; other programs of this name need it")
+    parser.add_argument("socat", help="path of socat; ignored")
     parser.add_argument("instance", help="name of the instance, for messages")
-    parser.add_argument("monitor", help="QEMU's monitor socket")
-    parser.add_argument("terminal", help="as socat has it; escape=<byte> is used")
+    parser.add_argument("monitor", help="monitor socket of QEMU")
+    parser.add_argument(
+        "terminal", help="options of the terminal in the form of socat; only escape=<byte> is used"
+    )
     parser.add_argument("serial", help="UNIX-CONNECT:<serial socket>")
     words = parser.parse_args(argv)
     try:
@@ -284,7 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 socket_path(words.serial),
                 parse_escape(words.terminal),
             )
-    except _Left as left:
+    except _Interrupted as left:
         return 128 + left.number
     except (ConsoleError, OSError) as err:
         print(f"kvm-console-wrapper: error: {err}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""Brings one connection of a guest to the metadata daemon; started by QEMU, in virtual clusters.
+"""Forwards one connection of a guest to the metadata daemon; QEMU starts it in virtual clusters.
 
-``metad_forward.py SOCKET ADDRESS``: standard input and output are the guest's end, the socket is
-the daemon's, and the first line says whose connection it is. Imports nothing of ours, because a
-guest waits for its start.
+``metad_forward.py SOCKET ADDRESS``: standard input and output are connected to the guest, and
+SOCKET belongs to the daemon. The first line which the daemon receives has the address of the guest.
+The program imports only the standard library, because the guest waits for its start.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def forward(path: str, address: str, take: int, give: int) -> None:
-    """Carry bytes both ways until the daemon has ended the connection.
+    """Copy bytes in both directions until the daemon has ended the connection.
 
-    :param take: descriptor with what the guest says; ``give``: with what it hears.
-    :raises OSError: nobody listens, or one end broke.
+    :param path: socket of the daemon.
+    :param address: IP address of the guest.
+    :param take: file descriptor for data from the guest.
+    :param give: file descriptor for data to the guest.
+    :raises OSError: the daemon does not listen, or a connection broke.
     """
     with socket.socket(socket.AF_UNIX) as daemon:
-        # The whole path may be too long for a socket.
+        # The path may be too long for the address of a socket.
         directory = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY)
         try:
             daemon.connect(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
@@ -58,7 +61,7 @@ def main(argv: list[str]) -> int:
     try:
         forward(argv[1], argv[2], 0, 1)
     except OSError:
-        # The guest sees the connection end; there is nobody else to tell.
+        # The guest sees the end of the connection; there is no other place for a message.
         return 1
     return 0
 

@@ -1,9 +1,9 @@
-"""A TLS connection whose proper end is certain on both sides.
+"""A TLS connection which tells a proper end from a broken connection.
 
-The socket class of the standard library hides how a connection ended: saying the end and hearing
-it from the other side are one step there, which may also return when the other side has just gone.
-Here the protocol runs over memory, and :meth:`TlsPipe.finish` returns only when the other side's
-end was received; a connection that breaks is an error everywhere.
+The socket class of the standard library sends the end of the connection and waits for the end of
+the other side in one step, which may also return when the other side has disappeared. Here TLS
+works on memory buffers, and :meth:`TlsPipe.finish` returns only after the end of the other side was
+received. A connection that breaks is always an error.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ _CHUNK: Final = 256 * 1024
 class TlsPipe:
     """One connection, used by one thread at a time.
 
-    All methods raise ``OSError`` (``ssl.SSLError`` is one) when the connection breaks, or the other
-    side is not to be trusted.
+    All methods raise ``OSError`` (of which ``ssl.SSLError`` is a subclass) when the connection
+    breaks, or the certificate of the other side is not trusted.
 
-    :param sock: connected; belongs to the pipe from now on.
+    :param sock: a connected socket; the pipe closes it.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
         self._sock = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        # Some builds of Python take a connection that just ends for one that was closed properly.
+        # Without this, some versions of Python treat a broken connection as properly closed.
         context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
 
     def handshake(self) -> None:
-        """Find out who the other side is."""
+        """Perform the TLS handshake and check the certificate of the other side."""
         self._drive(self._tls.do_handshake)
 
     def settimeout(self, timeout_s: float | None) -> None:
-        """How long the other side may say nothing."""
+        """Set the time in seconds after which an unresponsive other side is an error."""
         self._sock.settimeout(timeout_s)
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Send everything."""
+        """Send all data."""
         self._drive(self._tls.write, data)
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receive something; 0 after the proper end."""
-        # With a buffer to fill, it returns a number (its types say bytes).
+        """Receive data into a buffer; returns the number of bytes, 0 after the proper end."""
+        # With a buffer, ``read`` returns a number, although its annotation says bytes.
         count: Any = self._drive(self._tls.read, len(buffer), buffer)
         return int(count)
 
     def finish(self) -> None:
-        """Say our proper end, and wait for the other side's."""
-        # ``unwrap`` only says ours: it takes any last word of the other side for a proper end,
-        # even the alert by which it refuses us.
+        """End the connection properly, and wait until the other side has done so, too."""
+        # The result of ``unwrap`` is not used: it accepts any last record of the other side as a
+        # proper end, even the alert by which the other side refuses this one.
         ended = self._ended()
         with contextlib.suppress(ssl.SSLWantReadError):
             self._tls.unwrap()
@@ -67,7 +67,7 @@ class TlsPipe:
             ended = self._ended()
 
     def close(self) -> None:
-        """Break the connection, if it has not ended."""
+        """Close the socket; without :meth:`finish` before, the connection breaks."""
         self._sock.close()
 
     def __enter__(self) -> TlsPipe:
@@ -82,7 +82,7 @@ class TlsPipe:
         self.close()
 
     def _ended(self) -> bool:
-        """Whether what was received so far has the other side's proper end."""
+        """Check whether the proper end of the other side was received."""
         try:
             data = self._tls.read(1)
         except ssl.SSLWantReadError:
@@ -90,7 +90,7 @@ class TlsPipe:
         except ssl.SSLZeroReturnError:
             return True
         if data:
-            raise ssl.SSLError("the other side goes on after our end")
+            raise ssl.SSLError("the other side sent data after the end of the connection")
         return True
 
     def _drive(self, step: Callable[..., T], *args: Any) -> T:
@@ -102,7 +102,7 @@ class TlsPipe:
                 self._fill()
                 continue
             except ssl.SSLError:
-                # The other side shall hear why, if it still listens.
+                # The pending alert tells the other side the reason, if it still listens.
                 with contextlib.suppress(OSError):
                     self._flush()
                 raise
@@ -118,6 +118,6 @@ class TlsPipe:
         if data:
             self._incoming.write(data)
         elif self._incoming.eof:
-            raise ConnectionResetError("the other side has gone")
+            raise ConnectionResetError("the other side closed the connection without a proper end")
         else:
             self._incoming.write_eof()

@@ -1,1 +1,5 @@
-"""Programs beside the ``gnt-*`` commands: starting daemons, virtual clusters, measurements."""
+"""Programs of the administrator beside the ``gnt-*`` commands.
+
+Each module is one program with a function ``main``; the starters are in the top-level ``tools/``,
+``daemons/`` and ``scripts/``.
+"""

@@ -272,7 +272,7 @@ def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, p
 def test_nobody_comes(ends, tmp_path):
     receiver = ends("import", "--file", tmp_path / "target", "--connect-timeout", "0.1")
     assert receiver.wait() == 1
-    assert "nobody connected" in receiver.status["error_message"]
+    assert "the other end did not connect" in receiver.status["error_message"]
 
 
 def test_nobody_listens(ends, tmp_path):

@@ -26,14 +26,14 @@ def test_socket_path(word: str, path: str) -> None:
 
 @pytest.mark.parametrize("word", ["TCP:host:5", "relative", ""])
 def test_no_socket_path(word: str) -> None:
-    with pytest.raises(kvm_console.ConsoleError, match="names no socket"):
+    with pytest.raises(kvm_console.ConsoleError, match="is not a socket"):
         kvm_console.socket_path(word)
 
 
 def test_escape() -> None:
     assert kvm_console.parse_escape("STDIO,raw,echo=0,escape=0x1d") == b"\x1d"
     assert kvm_console.parse_escape("STDIO,raw") == b""
-    with pytest.raises(kvm_console.ConsoleError, match="escape '0x1ff' is no byte"):
+    with pytest.raises(kvm_console.ConsoleError, match="escape '0x1ff' is not a byte"):
         kvm_console.parse_escape("escape=0x1ff")
 
 

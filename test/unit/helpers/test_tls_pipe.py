@@ -89,5 +89,5 @@ def test_more_data_are_no_end(pem):
         read_all(pipe)
         pipe.sendall(b"wait")
 
-    with pytest.raises(ssl.SSLError, match="goes on"):
+    with pytest.raises(ssl.SSLError, match="after the end"):
         converse(pem, receive)
