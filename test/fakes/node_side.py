@@ -85,6 +85,11 @@ class NodeSide:
             for uuid in node_uuids
         }
 
+    def call_together(
+        self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
+    ) -> list[dict[str, Result]]:
+        return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+
     def _one(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
         if self.dead:
             raise Killed

@@ -89,6 +89,11 @@ class FakeRpc:
             for uuid in node_uuids
         }
 
+    def call_together(
+        self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
+    ) -> list[dict[str, Result]]:
+        return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+
     def call_addresses(
         self, call: Call, addresses: Mapping[str, str], **args: Any
     ) -> dict[str, Result]:

@@ -193,7 +193,7 @@ def test_live_migration_during_writes(cluster: Cluster, guest: Guest) -> None:
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     (here, wrong), (there, also_wrong) = ahead_s(source), ahead_s(target)
     still_s = guest.event("node3", "RESUME") - guest.event("node2", "STOP") - there + here
-    sent = re.search(r"\(([\d.]+) s, the instance stood still for (\d+) ms\)", said)
+    sent = re.search(r"\(([\d.]+) s, the instance was paused for (\d+) ms\)", said)
     assert sent is not None, said
     pace_s = (before[-1][0] - before[0][0]) / (len(before) - 1)
     gap_s = after[0][0] - before[-1][0] - there + here

@@ -90,7 +90,7 @@ def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
     for target in (second, first, second):
         before = len(confirmed(cluster))
         done = cluster.run("gnt-instance", "migrate", "-f", "-n", target, NAME).ok()
-        assert re.search(r"stood still for \d+ ms", done.text), done.text
+        assert re.search(r"was paused for \d+ ms", done.text), done.text
         wait_until(lambda count=before: len(confirmed(cluster)) > count + 5, "it goes on writing")
     # The end comes without a warning.
     cluster.run("gnt-instance", "shutdown", "--timeout=0", NAME).ok()

@@ -170,7 +170,7 @@ def require_whole_disks(unit: AnyUnit, instance: Instance) -> None:
     for index, disk in enumerate(unit.config.instance_disks(instance)):
         if disk.forthcoming:
             raise errors.OpPrereqError(
-                f"disk {index} of instance {instance.name} was not made completely. Repeat"
+                f"disk {index} of instance {instance.name} was not created completely. Repeat"
                 f" 'gnt-instance recreate-disks {instance.name}'.",
                 errors.ECODE_STATE,
             )

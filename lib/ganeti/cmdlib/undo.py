@@ -1,10 +1,10 @@
 """Taking back what was made, when a later step fails.
 
 An operation which makes several things registers, right after (or right before, when half a thing
-counts too) each step, how to take that step back. Leaving the block without :meth:`Undo.commit`
-runs the registered steps in reverse order. A step which cannot be taken back is named in the
-error, together with what the administrator can do: an operation either leaves nothing behind or
-says what it left.
+counts too) each step, how to take that step back. Leaving the block without
+:meth:`UndoStack.commit` runs the registered steps in reverse order. A step which cannot be taken
+back is named in the error, together with what the administrator can do: an operation either leaves
+nothing behind or says what it left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ganeti import errors
 P = ParamSpec("P")
 
 
-class Undo:
+class UndoStack:
     """Steps to take back on failure; use as a context manager.
 
     :param report: told one line per step which could not be taken back.
@@ -38,7 +38,7 @@ class Undo:
         """Everything is done: nothing will be taken back."""
         self._steps.clear()
 
-    def __enter__(self) -> Undo:
+    def __enter__(self) -> UndoStack:
         return self
 
     def __exit__(

@@ -161,10 +161,10 @@ def test_parameters_of_operating_systems_come_and_go() -> None:
         ({"data_collector_interval": {"lv": 0}}, "above zero"),
         ({"drbd_helper": "drbdadm"}, "not an absolute path"),
         ({"ipolicy": {"nosuch": 1}}, "unknown key"),
-        ({"ipolicy": {"minmax": "default"}}, "cannot be taken from elsewhere"),
+        ({"ipolicy": {"minmax": "default"}}, "cannot have the value default"),
         ({"ipolicy": {"disk-templates": ["plain"]}}, "not enabled: plain"),
         ({"ipolicy": {"std": {"memory-size": 1}}}, "outside of every"),
-        ({"hidden_os": [["attach", "a"]]}, "added or removed"),
+        ({"hidden_os": [["attach", "a"]]}, "must be add or remove"),
         ({"hv_state": {"nosuch": {}}}, "nosuch"),
     ],
 )
@@ -191,7 +191,7 @@ def test_what_instances_use_cannot_be_disabled() -> None:
     assert master.config.cluster().ipolicy["disk-templates"] == [
         name for name in data.cluster.ipolicy["disk-templates"] if name not in ("file", "diskless")
     ]
-    assert master.job.said("allows the disabled disk templates no longer")
+    assert master.job.said("the disabled disk templates are removed from the instance policy")
 
 
 def test_a_change_that_breaks_an_instance_is_refused() -> None:

@@ -13,8 +13,8 @@ from ganeti import cmdlib
 from ganeti.cmdlib import dry_run, prereq
 from ganeti.cmdlib.base import LogicalUnit, LuContext
 from ganeti.cmdlib.ops.guest import dry_run_steps
-from ganeti.cmdlib.ops.migration.failover_to_any import AnywherePlan
-from ganeti.cmdlib.ops.migration.procedure import MovePlan
+from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
+from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.cmdlib.processor import MasterContext
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk
@@ -272,9 +272,8 @@ def test_own_steps_replace_the_derived_ones(
         (
             OpInstanceMigrate(instance_name="web", cleanup=True),
             [
-                "look on node1.example.com, node2.example.com where instance web.example.com runs",
-                "make that node its primary node",
-                "remove what is left on the others",
+                "find out on which of node1.example.com, node2.example.com instance web.example.com
+                runs", "make that node its primary node", "remove what is left on the others",
             ],
         ),
         (
@@ -291,7 +290,7 @@ def test_own_steps_replace_the_derived_ones(
             [
                 "add instance new to the configuration",
                 "make disk 0 (sharedfile, 1024 MiB) on node1.example.com",
-                "let OS noop install it on node1.example.com",
+                "install OS noop on node1.example.com",
                 "start it on node1.example.com",
             ],
         ),
@@ -316,15 +315,15 @@ def test_steps_of_a_live_migration_and_of_a_failover_to_a_third_node() -> None:
     )
     (web,) = config.instances.values()
     one, two, three = (config.nodes[uuid_of(f"node{number}")] for number in (1, 2, 3))
-    assert dry_run_steps.move(unit, MovePlan(web, one, two, False, False, True, 96)) == [
+    assert dry_run_steps.migrate(unit, MigrationPlan(web, one, two, False, False, True, 96)) == [
         "shrink it to 96 MiB",
         "activate its disks on node2.example.com",
-        "let node2.example.com wait for it",
-        "send it from node1.example.com to node2.example.com, frozen meanwhile",
+        "prepare node2.example.com to accept it",
+        "send it from node1.example.com to node2.example.com, paused meanwhile",
         "make node2.example.com its primary node",
         "deactivate its disks on node1.example.com",
     ]
-    found = dry_run_steps.move(unit, AnywherePlan(web, one, three, partner=two, left=one))
-    assert found[0] == "make an empty half of its disks on node3.example.com"
-    assert found[-1] == "destroy the old half of its disks on node1.example.com"
+    found = dry_run_steps.migrate(unit, FailoverToAnyPlan(web, one, three, partner=two, left=one))
+    assert found[0] == "make an empty replica of its disks on node3.example.com"
+    assert found[-1] == "destroy the old replica of its disks on node1.example.com"
     assert "start it on node3.example.com" in found

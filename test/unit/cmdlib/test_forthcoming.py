@@ -156,7 +156,7 @@ def test_a_dry_run_says_what_would_be_reserved(master):
 def test_secrets_are_asked_for_again(master):
     job = master.new_job()
     master.run(reserve(osparams_secret={"pw": "x"}), job)
-    assert job.said("given again with the commit")
+    assert job.said("give them again with the commit")
 
 
 # -- made real -------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_what_the_cluster_lacks_is_said_before_anything_is_made(changes, fragmen
 
 
 def test_a_hypervisor_that_runs_nothing_is_refused_at_once():
-    assert "only pretends" in master_of().refused(create(hypervisor="fake"), errors.ECODE_INVAL)
+    assert "only simulates" in master_of().refused(create(hypervisor="fake"), errors.ECODE_INVAL)
 
 
 def test_a_definition_with_another_fault_says_that_one():
@@ -249,8 +249,8 @@ def failed_creation(master: Master, **changes: Any) -> str:
     ("last", "fragment"),
     [
         ({"exit_code": 3}, "failed with exit code 3"),
-        ({"exit_code": None}, "without saying how it went"),
-        ({"exit_code": None, "contact": False}, "without having asked for its task"),
+        ({"exit_code": None}, "without reporting a result"),
+        ({"exit_code": None, "contact": False}, "before it asked for its task"),
     ],
 )
 def test_how_a_helper_ends(last, fragment):
@@ -261,7 +261,7 @@ def test_how_a_helper_ends(last, fragment):
 
 def test_a_daemon_that_has_forgotten_the_helper():
     text = failed_creation(master_of(states=(UP, {**BOOTING, "known": False})))
-    assert "the metadata daemon of the node was ended meanwhile" in text
+    assert "the metadata daemon of the node was restarted meanwhile" in text
 
 
 def test_a_helper_that_does_not_start():
@@ -316,7 +316,11 @@ def run_helper(master: Master, **changes: Any) -> str:
     }
     with pytest.raises(errors.OpExecError) as caught:
         helper.run(
-            unit, instance, helper.Work(**{**values, **changes}), sleep=lambda _s: None, now=Clock()
+            unit,
+            instance,
+            helper.HelperTask(**{**values, **changes}),
+            sleep=lambda _s: None,
+            now=Clock(),
         )
     assert "helper_stop" in master.rpc.names() or "helper_stop" in master.rpc.errors
     return str(caught.value)
@@ -340,11 +344,16 @@ def run_helper(master: Master, **changes: Any) -> str:
         ),
         (
             (BOOTING,),
-            {"task": "zero", "shutdown_s": 120, "says_how": False},
+            {"task": "zero", "shutdown_s": 120, "reports_result": False},
             "did not switch itself off within 120 s (--zeroing-timeout-fixed)",
             3,
         ),
-        ((BOOTING,), {"task": "zero"}, "(--zeroing-timeout-fixed). Is the image right?", 6),
+        (
+            (BOOTING,),
+            {"task": "zero"},
+            "(--zeroing-timeout-fixed); check that the image is a helper image",
+            6,
+        ),
     ],
 )
 def test_a_guest_that_hangs_is_ended(states, changes, fragment, looks):
@@ -356,7 +365,7 @@ def test_a_guest_that_hangs_is_ended(states, changes, fragment, looks):
 def test_a_node_that_falls_silent_is_given_up():
     master = master_of(stopped())
     master.rpc.errors["helper_status"] = errors.NodeUnreachable("node1", "helper_status", "gone")
-    assert "does not tell about the helper guest" in run_helper(master)
+    assert "did not report the state of the helper guest" in run_helper(master)
 
 
 # -- interrupted -----------------------------------------------------------------
@@ -414,12 +423,12 @@ def test_without_a_network_its_end_is_enough():
     ("image", "changes", "ecode", "fragment"),
     [
         ("", {}, errors.ECODE_STATE, "--zeroing-image"),
-        (IMAGE, {"zeroing_timeout_fixed": -1}, errors.ECODE_INVAL, "less than 0"),
+        (IMAGE, {"zeroing_timeout_fixed": -1}, errors.ECODE_INVAL, "is negative"),
         (
             IMAGE,
             {"zero_free_space": False, "zeroing_timeout_per_mib": 1.0},
             errors.ECODE_INVAL,
-            "nothing is to be overwritten",
+            "without --zero-free-space",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration import live
 from ganeti.objects import MigrationStatus
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
 
@@ -19,7 +19,7 @@ NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 @pytest.fixture(autouse=True)
 def no_sleep(monkeypatch):
     """Polls follow each other at once."""
-    monkeypatch.setattr(procedure, "POLL_S", 0)
+    monkeypatch.setattr(live, "POLL_S", 0)
 
 
 def master_with(template="sharedfile", node_changes=None, running="node1", **changes):
@@ -233,7 +233,7 @@ def test_a_source_that_falls_silent_is_not_guessed_about():
     master.rpc.errors[call] = unreachable(call, NODE1)
     text = master.failed(migrate())
     assert "--cleanup" in text
-    assert len(master.rpc.of(call)) == procedure.UNANSWERED_POLLS
+    assert len(master.rpc.of(call)) == live.UNANSWERED_POLLS
     assert not [n for n in master.rpc.names() if n.startswith("instance_finalize")]
     assert primary(master) == NODE1
 
@@ -245,7 +245,7 @@ def test_a_short_silence_is_forgiven():
     answer = master.rpc._answer
 
     def heal(asked, node, args):
-        if len(master.rpc.of(call)) == procedure.UNANSWERED_POLLS - 2:
+        if len(master.rpc.of(call)) == live.UNANSWERED_POLLS - 2:
             master.rpc.errors.clear()
         return answer(asked, node, args)
 

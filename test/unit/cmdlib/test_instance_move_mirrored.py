@@ -11,7 +11,7 @@ from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.ops.disks import mirror, sync
-from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration import live
 from ganeti.constants import disk as disk_c
 from ganeti.objects import BlockDevStatus, Disk, MigrationStatus
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate, OpInstanceQueryData
@@ -24,7 +24,7 @@ BROKEN = replace(ALONE, ldisk_status=disk_c.LDS_FAULTY)
 
 @pytest.fixture(autouse=True)
 def no_sleep(monkeypatch):
-    monkeypatch.setattr(procedure, "POLL_S", 0)
+    monkeypatch.setattr(live, "POLL_S", 0)
     monkeypatch.setattr(mirror, "POLL_S", 0)
     monkeypatch.setattr(sync, "POLL_S", 0)
 
@@ -121,11 +121,11 @@ REMEET = [
 ]
 
 
-def meeting(two_writers):
-    return [(name, node, two_writers if "attach" in name else None) for name, node in REMEET]
+def meeting(dual_primary):
+    return [(name, node, dual_primary if "attach" in name else None) for name, node in REMEET]
 
 
-def test_two_writers_only_while_the_guest_goes_over():
+def test_dual_primary_only_while_the_guest_goes_over():
     master = master_with()
     master.run(migrate())
     assert steps(master) == [
@@ -157,10 +157,10 @@ def test_a_migration_waits_until_all_is_in_step():
     progress = iter([[False, percent] for percent in answers])
     master.rpc.answers["drbd_wait_sync"] = lambda *_args: next(progress, [True, 100.0])
     master.run(migrate())
-    assert [line for line in master.job.log if "in step" in line or "halves" in line] == [
-        "* waiting until the halves of its disks have met",
-        "* disks are in step to 20.0 %",
-        "* disks are in step to 60.0 %",
+    assert [line for line in master.job.log if "in sync" in line or "to their peers" in line] == [
+        "* waiting for the disks of instance web.example.com to connect to their peers",
+        "* disks of instance web.example.com are 20.0 % in sync",
+        "* disks of instance web.example.com are 60.0 % in sync",
     ]
 
 
@@ -208,10 +208,10 @@ def test_a_source_without_storage_is_left_by_failover_only():
     assert primary(master) == NODE2
 
 
-def test_halves_that_cannot_be_separated():
+def test_replicas_that_cannot_be_disconnected():
     master = master_with()
     master.rpc.errors["drbd_disconnect_net", NODE2] = "stuck"
-    with pytest.raises(errors.OpExecError, match="cannot be separated on node node2.*stuck"):
+    with pytest.raises(errors.OpExecError, match="cannot be disconnected on node node2.*stuck"):
         master.run(migrate())
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
 

@@ -10,7 +10,7 @@ import pytest
 from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration import live
 from ganeti.locking import Level
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
 
@@ -20,7 +20,7 @@ NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 @pytest.fixture(autouse=True)
 def no_sleep(monkeypatch):
     """Polls follow each other at once."""
-    monkeypatch.setattr(procedure, "POLL_S", 0)
+    monkeypatch.setattr(live, "POLL_S", 0)
 
 
 def master_with(template="sharedfile", node_changes=None, **cluster):

@@ -276,10 +276,12 @@ def test_a_node_lock_that_is_taken_counts_as_well(master, busy):
 
 def test_none_free_is_a_temporary_failure(master, busy):
     busy("node1", "node2", "node3")
-    with pytest.raises(errors.OpPrereqError, match="only 0 are free at the moment") as caught:
+    with pytest.raises(
+        errors.OpPrereqError, match="only 0 are not locked at this moment"
+    ) as caught:
         run(master, create(opportunistic_locking=True))
     assert caught.value.ecode == errors.ECODE_TEMP_NORES
-    assert "of the 3 which could take it" in str(caught.value)
+    assert "of 3 possible ones" in str(caught.value)
     assert master.rpc.of("iallocator_runner") == []
     assert master.locks.owners() == [OTHER]
     assert not master.jobs[-1].started
@@ -289,7 +291,7 @@ def test_none_free_is_a_temporary_failure(master, busy):
 
 def test_an_allocator_that_ignores_the_choice_is_noticed(master, busy):
     busy("node2")
-    with pytest.raises(errors.OpPrereqError, match="not one of those among which"):
+    with pytest.raises(errors.OpPrereqError, match="not one of the nodes which"):
         run(master, create(opportunistic_locking=True))
 
 

@@ -362,7 +362,7 @@ def test_a_node_that_does_not_answer_does_not_keep_others_down():
     )
     master.run(OpInstanceStartup(instance_name="web"))
     assert master.rpc.where("web") == ["node1"]
-    assert master.job.said("does not tell whether it runs instance")
+    assert master.job.said("did not report whether it runs instance")
 
 
 def test_a_node_marked_offline_is_not_asked_whether_it_runs_an_instance():

@@ -37,7 +37,7 @@ from fakes.node_side import BREAKS, Cluster
 from ganeti import errors
 from ganeti.cmdlib.ops.disks import mirror as mirror_work
 from ganeti.cmdlib.ops.disks import sync
-from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration import live
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
@@ -54,7 +54,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(disk_copy, name, 0.0)
     for name in ("POLL_S", "POLL_MAX_S"):
         monkeypatch.setattr(sync, name, 0.0)
-    for module in (mirror_work, procedure):
+    for module in (mirror_work, live):
         monkeypatch.setattr(module, "POLL_S", 0.0)
 
 
@@ -393,6 +393,7 @@ def breaks(name: str, count: int) -> list[tuple[str, int]]:
     return [(("kill", "cut")[at % 2], at) for at in range(first % 3, count, 3)]
 
 
+@pytest.mark.larger
 @pytest.mark.parametrize("name", CASES)
 def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     op, start, recover, content = CASES[name]
@@ -411,9 +412,9 @@ def test_an_incomplete_disk_is_not_used(tmp_path: Path) -> None:
     """What recreate-disks has begun is on record, until it is complete."""
     cluster = fresh(tmp_path / "cluster", before=lost("node1", "node2"))
     cluster.broken(ops.OpInstanceRecreateDisks(instance_name=WEB), 7, "kill")
-    with pytest.raises(errors.OpPrereqError, match="disk 0 .*not made completely. Repeat"):
+    with pytest.raises(errors.OpPrereqError, match="disk 0 .*not created completely. Repeat"):
         cluster.run(ops.OpInstanceStartup(instance_name=WEB))
-    with pytest.raises(errors.OpExecError, match="disk 0 .*not made completely. Repeat"):
+    with pytest.raises(errors.OpExecError, match="disk 0 .*not created completely. Repeat"):
         cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
     cluster.run(ops.OpInstanceRecreateDisks(instance_name=WEB))
     cluster.run(ops.OpInstanceStartup(instance_name=WEB))

@@ -21,7 +21,7 @@ from fakes.node_side import Cluster
 from ganeti import errors
 from ganeti.cmdlib.ops.disks import mirror as mirror_work
 from ganeti.cmdlib.ops.disks import sync
-from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration import live
 from ganeti.opcodes import instance as ops
 from ganeti.platform import paths
 
@@ -30,7 +30,7 @@ from ganeti.platform import paths
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.install(monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for module in (mirror_work, procedure, sync):
+    for module in (mirror_work, live, sync):
         monkeypatch.setattr(module, "POLL_S", 0.0)
 
 

@@ -8,7 +8,7 @@ from fakes.config import GROUP, cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import cmdlib, errors, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.opcodes.instance import OpInstanceConsole
 from ganeti.opcodes.os import OpOsDiagnose
 from ganeti.opcodes.tags import OpTagsDel, OpTagsGet, OpTagsSearch, OpTagsSet
@@ -72,11 +72,11 @@ def test_the_big_lock_is_for_few():
 
 def test_undo_goes_backwards_and_only_on_failure():
     done = []
-    with Undo() as undo:
+    with UndoStack() as undo:
         undo.add("a", done.append, "a")
         undo.commit()
     assert done == []
-    with pytest.raises(ValueError, match="why"), Undo() as undo:
+    with pytest.raises(ValueError, match="why"), UndoStack() as undo:
         undo.add("a", done.append, "a")
         undo.add("b", done.append, "b")
         raise ValueError("why")
@@ -89,7 +89,7 @@ def test_what_stays_behind_is_named():
 
     told = []
     done = []
-    with pytest.raises(errors.OpExecError) as failed, Undo(told.append, hint="Do it.") as undo:
+    with pytest.raises(errors.OpExecError) as failed, UndoStack(told.append, hint="Do it.") as undo:
         undo.add("first", done.append, 1)
         undo.add("disk 7", stuck)
         raise errors.OpExecError("broken")
@@ -100,7 +100,7 @@ def test_what_stays_behind_is_named():
 
 def test_a_bug_in_one_step_does_not_stop_the_others():
     done = []
-    with pytest.raises(ZeroDivisionError), Undo() as undo:
+    with pytest.raises(ZeroDivisionError), UndoStack() as undo:
         undo.add("first", done.append, 1)
         undo.add("bug", lambda: 1 // 0)
         raise errors.OpExecError("broken")

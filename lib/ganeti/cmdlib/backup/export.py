@@ -61,7 +61,7 @@ class ExportPlan:
     running: bool
     target: Node | None
     remote: RemoteTarget | None
-    zeroing: helper.Work | None = None
+    zeroing: helper.HelperTask | None = None
 
 
 @executes(OpBackupExport)

@@ -11,7 +11,7 @@ from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import sync
 from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceActivateDisks
 
@@ -31,7 +31,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
         if self.op.ignore_size:
             disks = tuple(_without_size(disk) for disk in disks)
         was_active = plan.disks_active
-        with Undo(self.warn) as undo:
+        with UndoStack(self.warn) as undo:
             if not was_active:
                 undo.add(f"active disks of {plan.name}", disk_work.shutdown_disks, self, plan)
             found = disk_work.assemble_disks(self, plan, disks=disks)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.guest import dry_run_steps
-from ganeti.cmdlib.ops.migration import failover_to_any, procedure
-from ganeti.cmdlib.ops.migration.failover_to_any import AnywherePlan
-from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.migration import cleanup, failover_to_any, stopped
+from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
+from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
+from ganeti.cmdlib.ops.migration.plan import MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.opcodes.instance import OpInstanceFailover
 
+FailoverPlan: TypeAlias = MigrationPlan | CleanupPlan | FailoverToAnyPlan
+
 
 @executes(OpInstanceFailover)
-class LUInstanceFailover(MigrationUnit[OpInstanceFailover, MovePlan | CleanupPlan | AnywherePlan]):
+class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
     """Stop an instance (when its node still answers) and bring it up on another node."""
 
     HOOKS = InstanceHooks("instance-failover")
     ACTION = "fail over"
     ANYWHERE = True
 
-    def hook_env(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> dict[str, object]:
-        moves = plan.env() if isinstance(plan, AnywherePlan) else self.move_env(plan)
+    def hook_env(self, plan: FailoverPlan) -> dict[str, object]:
+        moves = plan.env() if isinstance(plan, FailoverToAnyPlan) else self.move_env(plan)
         return {
             "IGNORE_CONSISTENCY": self.op.ignore_consistency,
             "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
@@ -29,19 +34,17 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, MovePlan | CleanupPla
             **moves,
         }
 
-    def hook_nodes(
-        self, plan: MovePlan | CleanupPlan | AnywherePlan
-    ) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: FailoverPlan) -> tuple[list[str], list[str]]:
         assert self.instance is not None
-        # The old node may be dead: it is told afterwards, when nobody waits for its veto.
-        nodes = [uuid for uuid in self.nodes_told() if not self._only_source(uuid)]
+        # The source node may be dead: only its post hooks run, which cannot veto the operation.
+        nodes = [uuid for uuid in self.nodes_with_hooks() if not self._only_source(uuid)]
         return nodes, list(dict.fromkeys([*nodes, self.instance.primary_node]))
 
     def _only_source(self, uuid: str) -> bool:
         assert self.instance is not None
         return uuid == self.instance.primary_node and uuid != self.config.master_node().uuid
 
-    def check_prereq(self) -> MovePlan | CleanupPlan | AnywherePlan:
+    def check_prereq(self) -> FailoverPlan:
         assert self.instance is not None
         if self.op.cleanup:
             return self.plan_cleanup()
@@ -50,7 +53,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, MovePlan | CleanupPla
             return failover_to_any.plan(
                 self, self.instance, target, ignore_policy=self.op.ignore_ipolicy
             )
-        return procedure.plan_move(
+        return plan_migration(
             self,
             self.instance,
             target,
@@ -58,14 +61,14 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, MovePlan | CleanupPla
             ignore_policy=self.op.ignore_ipolicy,
         )
 
-    def steps(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
-        return dry_run_steps.move(self, plan)
+    def steps(self, plan: FailoverPlan) -> list[str]:
+        return dry_run_steps.migrate(self, plan)
 
-    def exec(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> None:
+    def exec(self, plan: FailoverPlan) -> None:
         if isinstance(plan, CleanupPlan):
-            procedure.clean_up(self, plan)
+            cleanup.clean_up(self, plan)
             return
-        if isinstance(plan, AnywherePlan):
+        if isinstance(plan, FailoverToAnyPlan):
             failover_to_any.carry_out(
                 self,
                 plan,
@@ -73,7 +76,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, MovePlan | CleanupPla
                 ignore_consistency=self.op.ignore_consistency,
             )
             return
-        procedure.move_stopped(
+        stopped.fail_over(
             self,
             plan,
             shutdown_timeout_s=self.op.shutdown_timeout,

@@ -127,7 +127,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
 
     def steps(self, plan: GrowPlan) -> list[str]:
-        return dry_run_steps.grow(self, plan)
+        return dry_run_steps.grow(self, plan.instance, plan.disk, plan.size_mib)
 
     def exec(self, plan: GrowPlan) -> None:
         instance, disk = plan.instance, plan.disk

@@ -6,8 +6,9 @@ from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.guest import dry_run_steps
-from ganeti.cmdlib.ops.migration import procedure
-from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.migration import cleanup, live, stopped
+from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
+from ganeti.cmdlib.ops.migration.plan import MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.constants.hv import MIGRATION_LIVE
 from ganeti.constants.instance import SHUTDOWN_TIMEOUT_S
@@ -15,7 +16,7 @@ from ganeti.opcodes.instance import OpInstanceMigrate
 
 
 @executes(OpInstanceMigrate)
-class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MovePlan | CleanupPlan]):
+class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigrationPlan | CleanupPlan]):
     """Send a running instance to another node; or repair after an interrupted attempt."""
 
     HOOKS = InstanceHooks("instance-migrate")
@@ -24,12 +25,12 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MovePlan | CleanupPlan]
     def expand_names(self) -> None:
         if self.op.live is not None and self.op.mode is not None:
             raise errors.OpPrereqError(
-                "parameters live and mode say the same thing, only one may be given",
+                "parameters live and mode have the same meaning, only one of them may be given",
                 errors.ECODE_INVAL,
             )
         super().expand_names()
 
-    def hook_env(self, plan: MovePlan | CleanupPlan) -> dict[str, object]:
+    def hook_env(self, plan: MigrationPlan | CleanupPlan) -> dict[str, object]:
         return {
             "MIGRATE_LIVE": self._live(),
             "MIGRATE_CLEANUP": self.op.cleanup,
@@ -37,8 +38,8 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MovePlan | CleanupPlan]
             **self.move_env(plan),
         }
 
-    def hook_nodes(self, plan: MovePlan | CleanupPlan) -> tuple[list[str], list[str]]:
-        nodes = self.nodes_told()
+    def hook_nodes(self, plan: MigrationPlan | CleanupPlan) -> tuple[list[str], list[str]]:
+        nodes = self.nodes_with_hooks()
         return nodes, nodes
 
     def _live(self) -> bool:
@@ -51,11 +52,11 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MovePlan | CleanupPlan]
             mode = hvparams.get("migration_mode", MIGRATION_LIVE)
         return mode == MIGRATION_LIVE
 
-    def check_prereq(self) -> MovePlan | CleanupPlan:
+    def check_prereq(self) -> MigrationPlan | CleanupPlan:
         assert self.instance is not None
         if self.op.cleanup:
             return self.plan_cleanup()
-        return procedure.plan_move(
+        return plan_migration(
             self,
             self.instance,
             self.chosen_target(),
@@ -67,15 +68,15 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MovePlan | CleanupPlan]
             ignore_versions=self.op.ignore_hvversions,
         )
 
-    def steps(self, plan: MovePlan | CleanupPlan) -> list[str]:
-        return dry_run_steps.move(self, plan)
+    def steps(self, plan: MigrationPlan | CleanupPlan) -> list[str]:
+        return dry_run_steps.migrate(self, plan)
 
-    def exec(self, plan: MovePlan | CleanupPlan) -> None:
+    def exec(self, plan: MigrationPlan | CleanupPlan) -> None:
         if isinstance(plan, CleanupPlan):
-            procedure.clean_up(self, plan)
+            cleanup.clean_up(self, plan)
         elif plan.failover:
-            procedure.move_stopped(
+            stopped.fail_over(
                 self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
             )
         else:
-            procedure.move_running(self, plan)
+            live.migrate(self, plan)

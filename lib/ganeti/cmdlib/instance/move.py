@@ -21,7 +21,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.transfer import disk_copy
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import COPYABLE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
@@ -119,7 +119,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
         instance = plan.instance
         disks = self.config.instance_disks(instance)
         self._stop(plan)
-        with Undo(self.warn) as undo:
+        with UndoStack(self.warn) as undo:
             if plan.up:
                 # Whatever fails before the change, it goes on where it was.
                 undo.add(f"instance {instance.name} stopped", self._start_again, instance)
@@ -164,7 +164,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
     def _start_again(self, instance: Instance) -> None:
         power.start(self, self.config.instance(instance.uuid))
 
-    def _copy(self, plan: CopyPlan, disks: Sequence[Disk], undo: Undo) -> None:
+    def _copy(self, plan: CopyPlan, disks: Sequence[Disk], undo: UndoStack) -> None:
         instance, target = plan.instance, plan.target
         undo.add(f"disks of {instance.name} on node {target.name}", convert.clear, self, instance)
         convert.clear(self, instance)

@@ -68,7 +68,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         )
 
     def steps(self, plan: RebootPlan) -> list[str]:
-        return dry_run_steps.reboot(self, plan)
+        return dry_run_steps.reboot(self, plan.instance, running=plan.running, on_node=plan.on_node)
 
     def exec(self, plan: RebootPlan) -> None:
         with self.config.transaction() as change:

@@ -23,7 +23,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import DRBD8, FILE_BASED, INT_MIRRORED, MUST_ADOPT, PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
@@ -220,7 +220,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         instance = self.config.instance(plan.instance.uuid)
         disks = self.config.instance_disks(instance)
         hint = f"Repeat 'gnt-instance recreate-disks {instance.name}' when the cause is gone."
-        with Undo(self.warn, hint=hint) as undo:
+        with UndoStack(self.warn, hint=hint) as undo:
             disk_work.create_storage_dir(self, instance, disks)
             for index, _disk in plan.disks:
                 disk = disks[index]
@@ -250,14 +250,17 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
 
     def _require_lost(self, instance: Instance, disks: tuple[Disk, ...]) -> None:
         """Nothing of the disks is left on their nodes, where it would be forgotten."""
-        for uuid in self.config.instance_nodes(instance):
-            if self.config.node(uuid).offline:
-                continue
-            answer = self.rpc.call(
-                BLOCKDEV_GETDIMENSIONS,
-                uuid,
-                disks=[(_storage_of(disk), instance) for disk in disks],
-            )
+        uuids = [
+            uuid
+            for uuid in self.config.instance_nodes(instance)
+            if not self.config.node(uuid).offline
+        ]
+        answers = self.rpc.call_many(
+            BLOCKDEV_GETDIMENSIONS,
+            uuids,
+            disks=[(_storage_of(disk), instance) for disk in disks],
+        )
+        for uuid, answer in answers.items():
             there = [
                 str(i)
                 for i, size in enumerate(answer.payload())
@@ -284,12 +287,12 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         """
         present: set[int] = set()
         stored = self.config.instance_disks(instance)
-        for uuid in self.config.instance_nodes(instance):
-            answer = self.rpc.call(
-                BLOCKDEV_GETDIMENSIONS,
-                uuid,
-                disks=[(_storage_of(stored[index]), instance) for index, _disk in chosen],
-            )
+        answers = self.rpc.call_many(
+            BLOCKDEV_GETDIMENSIONS,
+            self.config.instance_nodes(instance),
+            disks=[(_storage_of(stored[index]), instance) for index, _disk in chosen],
+        )
+        for answer in answers.values():
             sizes = answer.payload()
             present |= {
                 index

@@ -17,7 +17,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.cmdlib.ops.install import operating_system
 from ganeti.cmdlib.ops.params import os
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceReinstall
@@ -33,7 +33,7 @@ class ReinstallPlan:
     instance: Instance
     os_name: str
     parameters: dict[str, list[str]]
-    how: operating_system.Helper | None
+    how: operating_system.HelperInstallation | None
     left: bool
 
 
@@ -104,7 +104,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
             with self.config.transaction() as change:
                 change.update_instance(dataclasses.replace(instance, os=plan.os_name))
             instance = self.config.instance(instance.uuid)
-        with Undo(self.warn) as undo:
+        with UndoStack(self.warn) as undo:
             # Taken back in any case: the instance is stopped afterwards as it was before.
             undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, self, instance)
             disk_work.assemble_disks(self, instance)

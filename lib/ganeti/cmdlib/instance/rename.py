@@ -1,8 +1,8 @@
-"""Renaming a stopped instance.
+"""Rename a stopped instance.
 
-Directories of disk files carry the name of the instance. They are renamed first, which may be
-repeated, then name and paths change in the configuration at once: interrupted in between, the same
-command completes it.
+Directories of disk files have the name of the instance. They are renamed first, which may be
+repeated; then name and paths change in the configuration in one step. After an interruption in
+between, the same command completes the operation.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.ops.creation import names
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.prereq import PING_TIMEOUT_S
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceRename
-from ganeti.platform import machine
-from ganeti.utils import net
 from ganeti.wire.calls import BLOCKDEV_SETINFO, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
 
 
 @dataclass(frozen=True, slots=True)
 class RenamePlan:
-    """``directories`` of disk files: old and new, when there are some."""
+    """The new name.
+
+    :ivar directories: old and new path of the directory of disk files; None for other disks.
+    """
 
     instance: Instance
     name: str
@@ -37,7 +38,7 @@ class RenamePlan:
 
 
 def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
-    """A disk whose file lies in the renamed directory."""
+    """The disk with the path of its file in the renamed directory."""
     driver, path = disk.logical_id
     moved = posixpath.join(new_dir, posixpath.relpath(path, old_dir))
     return dataclasses.replace(disk, logical_id=(driver, moved))
@@ -45,46 +46,32 @@ def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
 
 @executes(OpInstanceRename)
 class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
-    """Give a stopped instance another name, and tell its operating system."""
+    """Give a stopped instance another name, and run the rename script of its OS."""
 
     HOOKS = InstanceHooks("instance-rename")
 
     def expand_names(self) -> None:
         self.new_name = prereq.valid_host_name(self.op.new_name, "new instance name")
-        if self.op.ip_check and not self.op.name_check:
-            raise errors.OpPrereqError(
-                "the check of the address needs the check of the name", errors.ECODE_INVAL
-            )
+        names.require_checks_agree(name_check=self.op.name_check, ip_check=self.op.ip_check)
         if self.op.name_check:
             self.new_name = self._resolved()
         instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)
         if instance.name == self.new_name:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has this name already", errors.ECODE_EXISTS
+                f"instance {instance.name} already has this name", errors.ECODE_EXISTS
             )
-        try:
-            self.config.reserve_instance_name(self.new_name, self.ctx.ec_id)
-        except errors.ReservationError as err:
-            raise errors.OpPrereqError(
-                f"instance {self.new_name} is already in the cluster, or is being added",
-                errors.ECODE_EXISTS,
-            ) from err
+        names.reserve(self, self.new_name)
 
     def _resolved(self) -> str:
         host = prereq.resolve(self.new_name, "new instance name")
-        # A short name that was completed is what the user meant, another host is not.
+        # The full form of a short name is what the user meant, the name of another host is not.
         if host.name != self.new_name and not host.name.startswith(f"{self.new_name}."):
             raise errors.OpPrereqError(
                 f"new instance name {self.new_name} resolves to another name, {host.name}",
                 errors.ECODE_INVAL,
             )
-        if self.op.ip_check and net.tcp_ping(
-            host.ip, machine.current().noded_port(), PING_TIMEOUT_S
-        ):
-            raise errors.OpPrereqError(
-                f"address {host.ip} of instance {host.name} is already in use",
-                errors.ECODE_NOTUNIQUE,
-            )
+        if self.op.ip_check:
+            names.require_address_unused(host.name, host.ip)
         return host.name
 
     def declare_locks(self, level: Level) -> None:
@@ -135,8 +122,8 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
             self._record(plan)
             undo.commit()
         renamed = self.config.instance(instance.uuid)
-        self._tell_storage(renamed)
-        self._tell_system(renamed, instance.name)
+        self._update_storage_info(renamed)
+        self._run_rename_script(renamed, instance.name)
         return plan.name
 
     def _rename_directory(self, instance: Instance, old: str, new: str) -> None:
@@ -159,8 +146,8 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
                 if disk.dev_type in INSTANCE_DEPENDENT_PATH:
                     change.update_disk(renamed_disk(disk, *plan.directories))
 
-    def _tell_storage(self, instance: Instance) -> None:
-        """Write the new name beside the volumes; for people only."""
+    def _update_storage_info(self, instance: Instance) -> None:
+        """Write the new name into the tags of the volumes, for the administrator only."""
         for index, disk in enumerate(self.config.instance_disks(instance)):
             for uuid in disk_work.disk_nodes(disk, instance.primary_node):
                 answer = self.rpc.call(
@@ -171,12 +158,12 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
                 )
                 if answer.failure is not None:
                     self.warn(
-                        f"the new name was not noted beside disk {index} on node"
+                        f"the new name was not written into the tags of disk {index} on node"
                         f" {answer.node_name}: {why(answer.failure)}"
                     )
 
-    def _tell_system(self, instance: Instance, old_name: str) -> None:
-        """Let the operating system's own script change what is inside."""
+    def _run_rename_script(self, instance: Instance, old_name: str) -> None:
+        """Let the script of the OS definition change the name inside the instance."""
         if not instance.disks:
             return
         try:

@@ -221,13 +221,21 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
     def _faulty(
         self, instance: Instance, chosen: list[tuple[int, Disk]], primary: Node, secondary: Node
     ) -> tuple[str, list[tuple[int, Disk]]] | None:
-        """On which side disks are broken; None when none is."""
+        """Find the node on which disks are broken.
+
+        :returns: the mode of the replacement on that node, and the broken disks with their numbers;
+            None when no disk is broken.
+        :raises errors.OpPrereqError: a disk is not active, or disks are broken on both nodes.
+        """
+        online = [node.uuid for node in (primary, secondary) if not node.offline]
+        answers = self.rpc.call_together(
+            (BLOCKDEV_FIND, online, {"disk": (disk, instance)}) for _index, disk in chosen
+        )
         broken: dict[str, list[tuple[int, Disk]]] = {}
         for mode, node in ((REPLACE_ON_PRIMARY, primary), (REPLACE_ON_SECONDARY, secondary)):
             prereq.require_online(node)
-            for index, disk in chosen:
-                answer = self.rpc.call(BLOCKDEV_FIND, node.uuid, disk=(disk, instance))
-                status = answer.payload()
+            for (index, disk), by_node in zip(chosen, answers, strict=True):
+                status = by_node[node.uuid].payload()
                 if status is None:
                     raise errors.OpPrereqError(
                         f"disk {index} of instance {instance.name} is not active on node"

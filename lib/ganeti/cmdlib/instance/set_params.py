@@ -21,7 +21,7 @@ from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
 from ganeti.cmdlib.ops.disks import convert, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import modify as disk_modify
-from ganeti.cmdlib.ops.guest.hotplug import Plug
+from ganeti.cmdlib.ops.guest.hotplug import Hotplug
 from ganeti.cmdlib.ops.nics import communication
 from ganeti.cmdlib.ops.nics import modify as nic_modify
 from ganeti.cmdlib.ops.params import devices, os
@@ -57,7 +57,7 @@ class ModifyPlan:
     disks: disk_modify.DiskPlan | None
     conversion: convert.ConversionPlan | None
     new_primary: Node | None
-    plug: Plug | None
+    plug: Hotplug | None
     results: tuple[tuple[str, Any], ...]
 
 
@@ -177,7 +177,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         self._check_policy(instance, planned, disk_plan, primary)
         plug = None
         if (nic_plan or disk_plan) and not primary.offline:
-            plug = Plug(self, instance, wanted=op.hotplug)
+            plug = Hotplug(self, instance, wanted=op.hotplug)
         if disk_plan is not None and plug is not None and plug.running and not plug.possible:
             gone = [s for s in disk_plan.steps if s.action in ("remove", "detach")]
             if gone:

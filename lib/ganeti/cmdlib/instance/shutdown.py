@@ -55,7 +55,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         return StopPlan(instance, False)
 
     def steps(self, plan: StopPlan) -> list[str]:
-        return dry_run_steps.shutdown(self, plan)
+        return dry_run_steps.shutdown(self, plan.instance, node_offline=plan.node_offline)
 
     def exec(self, plan: StopPlan) -> None:
         instance = plan.instance

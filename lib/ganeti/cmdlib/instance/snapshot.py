@@ -19,7 +19,7 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
@@ -201,7 +201,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             f"Remove it with 'gnt-instance remove-snapshot {instance.name} {plan.name}' when"
             " the cause is gone."
         )
-        with Undo(self.warn, hint=hint) as undo:
+        with UndoStack(self.warn, hint=hint) as undo:
             for index, disk in plan.disks:
                 self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
                 if disk.dev_type in snapshots.CREATE_ONLY:

@@ -86,7 +86,9 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         return StartPlan(instance, False, running, ended, hvparams, beparams)
 
     def steps(self, plan: StartPlan) -> list[str]:
-        return dry_run_steps.startup(self, plan)
+        return dry_run_steps.startup(
+            self, plan.instance, node_offline=plan.node_offline, running=plan.running
+        )
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance

@@ -1,4 +1,5 @@
-"""Moving the address of the master: down in the old way, a change, up in the new way."""
+"""Changing the master address: takes the old one down, changes the configuration, and brings the
+new one up."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.rpc import master_ip
 
 if TYPE_CHECKING:
     pass
 
-_HINT = "Use 'gnt-cluster activate-master-ip'."
+_HINT = "Bring it up with 'gnt-cluster activate-master-ip'."
 
 
 def move_address(
@@ -23,29 +24,31 @@ def move_address(
     *,
     force: bool = False,
 ) -> None:
-    """Take the address down, commit, and bring the new one up; or leave everything as it was.
+    """Take the master address down, change the configuration, and bring the new address up.
+
+    When a step fails, the steps before it are undone.
 
     :param commit: changes the configuration.
-    :param put_back: takes that back.
-    :param force: an address which does not go down or come up is a warning.
-    :raises errors.OpExecError: it did not work; says what is left when it was not all taken back.
+    :param put_back: undoes this change.
+    :param force: go on when the address cannot be taken down or brought up, with a warning.
+    :raises errors.OpExecError: a step failed; says what could not be undone.
     """
 
     def refused(text: str) -> None:
         if not force:
-            raise errors.OpExecError(f"{text}. Everything is as it was.")
+            raise errors.OpExecError(f"{text}. Nothing was changed.")
         unit.warn(text, hint=_HINT)
 
     failure = master_ip.deactivate_master_ip(unit.rpc, unit.config.snapshot())
     if failure is not None:
-        refused(f"the address of the master cannot be taken down: {why(failure)}")
-    with Undo(unit.warn, hint=_HINT) as undo:
-        undo.add("the address of the master, which is down", _bring_up, unit)
+        refused(f"the master address cannot be taken down: {why(failure)}")
+    with UndoStack(unit.warn, hint=_HINT) as undo:
+        undo.add("the master address, which is down", _bring_up, unit)
         commit()
         undo.add("the new parameters", put_back)
         failure = master_ip.activate_master_ip(unit.rpc, unit.config.snapshot())
         if failure is not None:
-            refused(f"the address of the master cannot be brought up: {why(failure)}")
+            refused(f"the master address cannot be brought up: {why(failure)}")
         undo.commit()
 
 

@@ -19,7 +19,7 @@ from ganeti.objects import Disk, snapshots
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.undo import Undo
+    from ganeti.cmdlib.undo import UndoStack
     from ganeti.objects import ConfigData, Instance
 
 _MIB = 1 << 20
@@ -129,7 +129,7 @@ def require_storage(
 
 
 def rename(
-    unit: AnyUnit, undo: Undo, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]
+    unit: AnyUnit, undo: UndoStack, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]
 ) -> None:
     """Rename adopted volumes; the undo gives them their old names.
 

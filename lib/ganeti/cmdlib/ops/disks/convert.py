@@ -23,7 +23,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
     DRBD8,
     DRBD_META_SIZE_MIB,
@@ -263,7 +263,7 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
                 dataclasses.replace(disk, name=mark(instance.uuid), iv_name="")
             )
     hint = "The next conversion or the removal of the instance destroys them."
-    with Undo(unit.warn, hint=hint) as undo:
+    with UndoStack(unit.warn, hint=hint) as undo:
         undo.add(f"disks of template {conversion.template}", clear, unit, instance)
         try:
             disk_work.create_storage_dir(unit, instance, made)
@@ -360,7 +360,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
     with unit.config.transaction() as change:
         for _index, _node, part in parts:
             change.add_detached_disk(part)
-    with Undo(unit.warn) as undo:
+    with UndoStack(unit.warn) as undo:
         undo.add("volumes of the DRBD disks", clear, unit, instance)
         for index, node, part in parts:
             unit.feedback(f"* creating a volume of disk {index} on {unit.config.node(node).name}")
@@ -388,7 +388,7 @@ def _shut_down_mirrors(unit: AnyUnit, instance: Instance, disks: Sequence[Disk])
 
 
 def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
-    """Make the data volumes on the primary node the disks; remove all other parts of the mirrors."""
+    """Make the data volumes on the primary node the disks, and remove the rest of the mirrors."""
     old = unit.config.instance_disks(instance)
     primary = instance.primary_node
     disk_work.shutdown_disks(unit, instance)

@@ -24,8 +24,8 @@ from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.params import devices
-from ganeti.cmdlib.ops.params.devices import Change
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.ops.params.devices import DeviceChange
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
     DISKLESS,
     EXT,
@@ -42,7 +42,7 @@ from ganeti.constants.disk import (
 from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.ops.guest.hotplug import Plug
+    from ganeti.cmdlib.ops.guest.hotplug import Hotplug
     from ganeti.objects import Disk, Instance
 
 WHAT = "disk"
@@ -88,7 +88,10 @@ class _Planned:
 
 
 def plan(
-    unit: AnyUnit, instance: Instance, changes: Sequence[Change], ext_params: Mapping[str, Any]
+    unit: AnyUnit,
+    instance: Instance,
+    changes: Sequence[DeviceChange],
+    ext_params: Mapping[str, Any],
 ) -> DiskPlan:
     """Check the changes in order, each with the disks which the changes before it leave.
 
@@ -166,7 +169,7 @@ def _add(
     unit: AnyUnit,
     template: str,
     current: Sequence[Any],
-    change: Change,
+    change: DeviceChange,
     ext_params: Mapping[str, Any],
 ) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
@@ -181,7 +184,9 @@ def _add(
     return DiskStep(MOD_ADD, index, None, spec, ((f"disk/{index}", text),))
 
 
-def _attach(unit: AnyUnit, instance: Instance, current: Sequence[Any], change: Change) -> DiskStep:
+def _attach(
+    unit: AnyUnit, instance: Instance, current: Sequence[Any], change: DeviceChange
+) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
     uuid, name = change.params.get("uuid"), change.params.get("name")
     if bool(uuid) == bool(name) or len(change.params) != 1:
@@ -296,7 +301,7 @@ def carry_out(
     unit: AnyUnit,
     instance_uuid: str,
     disk_plan: DiskPlan,
-    plug: Plug | None,
+    plug: Hotplug | None,
     *,
     directory: str | None,
     driver: str | None,
@@ -338,7 +343,7 @@ def _make(
     instance: Instance,
     template: str,
     step: DiskStep,
-    plug: Plug | None,
+    plug: Hotplug | None,
     directory: str | None,
     driver: str | None,
     wait_for_sync: bool,
@@ -359,7 +364,7 @@ def _make(
     )
     unit.feedback(f"* disk {step.index}, size {disk.size} MiB")
     hint = f"Remove it with 'gnt-instance modify --disk {step.index}:remove {instance.name}'."
-    with Undo(unit.warn, hint=hint) as undo:
+    with UndoStack(unit.warn, hint=hint) as undo:
         undo.add(f"disk {step.index} in the configuration", _forget, unit, instance, disk)
         with unit.config.transaction() as change:
             change.add_disk(instance.uuid, disk, step.index)
@@ -395,7 +400,7 @@ def _forget(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
             change.remove_disk(instance.uuid, disk.uuid)
 
 
-def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Plug | None) -> None:
+def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Hotplug | None) -> None:
     """Activate a new disk if the others are active, and plug it into a running guest."""
     instance = unit.config.instance(instance.uuid)
     if not instance.disks_active:
@@ -407,7 +412,7 @@ def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Plug 
         plug.disk(HOTPLUG_ACTION_ADD, disk, index, found[1:])
 
 
-def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Plug | None) -> None:
+def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | None) -> None:
     """Unplug a disk from the guest and remove it from the instance; destroy it unless detached."""
     disk = step.disk
     assert disk is not None

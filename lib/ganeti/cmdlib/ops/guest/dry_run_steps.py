@@ -1,21 +1,31 @@
-"""What the commonest operations on instances do, in words, for their dry runs.
+"""Steps of the most frequent operations on instances, as a dry run shows them.
 
-Each function belongs to one ``exec`` and says in the same order what that does
-(:meth:`~ganeti.cmdlib.base.LogicalUnit.steps`); whoever changes one changes the other.
+Each function belongs to the ``exec`` of one logical unit and names its steps in the same order
+(:meth:`~ganeti.cmdlib.base.LogicalUnit.steps`). A change of one needs a change of the other.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ganeti.cmdlib.ops.migration.failover_to_any import AnywherePlan
-from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
+from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.constants.instance import ADMIN_OFFLINE, ADMIN_UP, CREATE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
-    from ganeti.objects import Instance
+    from ganeti.cmdlib.base import AnyUnit, LogicalUnit
+    from ganeti.cmdlib.ops.creation.plan import CreatePlan
+    from ganeti.cmdlib.ops.migration.plan import MigrationPlan
+    from ganeti.objects import Disk, Instance
+    from ganeti.opcodes.instance import (
+        OpInstanceCreate,
+        OpInstanceGrowDisk,
+        OpInstanceReboot,
+        OpInstanceRemove,
+        OpInstanceShutdown,
+        OpInstanceStartup,
+    )
 
 
 def _node(unit: AnyUnit, uuid: str) -> str:
@@ -32,28 +42,41 @@ def _start(unit: AnyUnit, instance: Instance, node: str) -> list[str]:
     return [disks, f"start it on {node}"] if count else [f"start it on {node}"]
 
 
-def startup(unit: AnyUnit, plan: Any) -> list[str]:
-    """Of ``LUInstanceStartup``."""
-    instance = plan.instance
+def startup(
+    unit: LogicalUnit[OpInstanceStartup, Any],
+    instance: Instance,
+    *,
+    node_offline: bool,
+    running: bool,
+) -> list[str]:
+    """Steps of ``LUInstanceStartup``.
+
+    :param node_offline: the primary node is offline.
+    :param running: the instance runs already.
+    """
     steps = [] if unit.op.no_remember else [f"mark instance {instance.name} as up"]
-    if plan.node_offline:
-        return [*steps, "leave the node alone, which is offline"]
-    if plan.running:
-        return [*steps, "leave it alone, it runs already"]
+    if node_offline:
+        return [*steps, "do nothing on the node, which is offline"]
+    if running:
+        return [*steps, "do nothing on the node, where the instance runs already"]
     paused = ["leave it paused"] if unit.op.startup_paused else []
     return [*steps, *_start(unit, instance, _node(unit, instance.primary_node)), *paused]
 
 
-def shutdown(unit: AnyUnit, plan: Any) -> list[str]:
-    """Of ``LUInstanceShutdown``."""
-    instance = plan.instance
+def shutdown(
+    unit: LogicalUnit[OpInstanceShutdown, Any], instance: Instance, *, node_offline: bool
+) -> list[str]:
+    """Steps of ``LUInstanceShutdown``.
+
+    :param node_offline: the primary node is offline.
+    """
     steps = (
         []
         if unit.op.no_remember or instance.admin_state == ADMIN_OFFLINE
         else [f"mark instance {instance.name} as down"]
     )
-    if plan.node_offline:
-        return [*steps, "leave the node alone, which is offline"]
+    if node_offline:
+        return [*steps, "do nothing on the node, which is offline"]
     return [
         *steps,
         f"stop it on {_node(unit, instance.primary_node)}, at the latest after {unit.op.timeout} s",
@@ -61,14 +84,19 @@ def shutdown(unit: AnyUnit, plan: Any) -> list[str]:
     ]
 
 
-def reboot(unit: AnyUnit, plan: Any) -> list[str]:
-    """Of ``LUInstanceReboot``."""
-    instance = plan.instance
+def reboot(
+    unit: LogicalUnit[OpInstanceReboot, Any], instance: Instance, *, running: bool, on_node: bool
+) -> list[str]:
+    """Steps of ``LUInstanceReboot``.
+
+    :param running: the instance runs now.
+    :param on_node: the hypervisor reboots it; else it is stopped and started.
+    """
     node = _node(unit, instance.primary_node)
     steps = [f"mark instance {instance.name} as up"]
-    if plan.on_node:
+    if on_node:
         return [*steps, f"let the hypervisor of {node} reboot it ({unit.op.reboot_type})"]
-    if plan.running:
+    if running:
         steps += [
             f"stop it on {node}, at the latest after {unit.op.shutdown_timeout} s",
             f"deactivate its disks on {_nodes(unit, instance)}",
@@ -76,8 +104,8 @@ def reboot(unit: AnyUnit, plan: Any) -> list[str]:
     return [*steps, *_start(unit, instance, node)]
 
 
-def remove(unit: AnyUnit, instance: Instance) -> list[str]:
-    """Of ``LUInstanceRemove``."""
+def remove(unit: LogicalUnit[OpInstanceRemove, Any], instance: Instance) -> list[str]:
+    """Steps of ``LUInstanceRemove``."""
     steps = [f"mark instance {instance.name} as down"] if instance.admin_state == ADMIN_UP else []
     if not instance.forthcoming:
         steps.append(
@@ -91,32 +119,32 @@ def remove(unit: AnyUnit, instance: Instance) -> list[str]:
     return [*steps, f"remove instance {instance.name} from the configuration"]
 
 
-def _anywhere(plan: AnywherePlan) -> list[str]:
+def _failover_to_any(plan: FailoverToAnyPlan) -> list[str]:
     instance, source, target = plan.instance, plan.source, plan.target.name
-    steps = [f"make an empty half of its disks on {target}"]
+    steps = [f"make an empty replica of its disks on {target}"]
     if not source.offline:
         steps.append(f"stop instance {instance.name} on {source.name}")
     steps += [
         f"make {target} its primary node, mirrored to {plan.partner.name}",
-        f"let {target} be filled from {plan.partner.name}",
+        f"synchronise {target} from {plan.partner.name}",
     ]
     if instance.admin_state == ADMIN_UP:
         steps.append(f"start it on {target}")
     return [
         *steps,
-        "wait until all is in step",
-        f"destroy the old half of its disks on {plan.left.name}",
+        "wait until the replicas are in sync",
+        f"destroy the old replica of its disks on {plan.left.name}",
     ]
 
 
-def move(unit: AnyUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
-    """Of ``LUInstanceMigrate`` and ``LUInstanceFailover``."""
-    if isinstance(plan, AnywherePlan):
-        return _anywhere(plan)
+def migrate(unit: AnyUnit, plan: MigrationPlan | CleanupPlan | FailoverToAnyPlan) -> list[str]:
+    """Steps of ``LUInstanceMigrate`` and ``LUInstanceFailover``."""
+    if isinstance(plan, FailoverToAnyPlan):
+        return _failover_to_any(plan)
     if isinstance(plan, CleanupPlan):
         names = ", ".join(node.name for node in plan.nodes)
         return [
-            f"look on {names} where instance {plan.instance.name} runs",
+            f"find out on which of {names} instance {plan.instance.name} runs",
             "make that node its primary node",
             "remove what is left on the others",
         ]
@@ -136,8 +164,8 @@ def move(unit: AnyUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str
         f"let both {source} and {target} write to its disks"
         if mirrored
         else f"activate its disks on {target}",
-        f"let {target} wait for it",
-        f"send it from {source} to {target}{'' if plan.live else ', frozen meanwhile'}",
+        f"prepare {target} to accept it",
+        f"send it from {source} to {target}{'' if plan.live else ', paused meanwhile'}",
         f"make {target} its primary node",
         f"let only {target} write to its disks"
         if mirrored
@@ -145,43 +173,48 @@ def move(unit: AnyUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str
     ]
 
 
-def create(unit: AnyUnit, plan: Any) -> list[str]:
-    """Of ``LUInstanceCreate``."""
+def create(unit: LogicalUnit[OpInstanceCreate, Any], plan: CreatePlan) -> list[str]:
+    """Steps of ``LUInstanceCreate``."""
     nodes = ", ".join(node.name for node in plan.nodes)
     if unit.op.forthcoming:
         return [f"reserve resources for instance {unit.op.instance_name} on {nodes}"]
-    adopted = any(wish.get("adopt") for wish in plan.disk_wishes)
+    adopted = any(spec.get("adopt") for spec in plan.disk_specs)
     steps = [
         f"make forthcoming instance {unit.op.instance_name} real"
         if unit.op.commit
         else f"add instance {unit.op.instance_name} to the configuration"
     ]
     steps += [
-        f"{'take over' if wish.get('adopt') else 'make'} disk {index} ({plan.disk_template},"
-        f" {wish.get('size')} MiB) on {nodes}"
-        for index, wish in enumerate(plan.disk_wishes)
+        f"{'adopt' if spec.get('adopt') else 'make'} disk {index} ({plan.disk_template},"
+        f" {spec.get('size')} MiB) on {nodes}"
+        for index, spec in enumerate(plan.disk_specs)
     ]
     if plan.disk_template in INT_MIRRORED and unit.op.wait_for_sync:
-        steps.append("wait until the halves of the disks are in step")
-    if plan.disk_wishes and not (unit.op.no_install or adopted or not unit.op.os_type):
+        steps.append("wait until the replicas of the disks are in sync")
+    if plan.disk_specs and not (unit.op.no_install or adopted or not unit.op.os_type):
         steps.append(
-            f"let OS {unit.op.os_type} install it on {plan.node.name}"
+            f"install OS {unit.op.os_type} on {plan.node.name}"
             if unit.op.mode == CREATE
-            else f"import its contents on {plan.node.name}"
+            else f"import the content of the disks on {plan.node.name}"
         )
     return steps + ([f"start it on {plan.node.name}"] if unit.op.start else [])
 
 
-def grow(unit: AnyUnit, plan: Any) -> list[str]:
-    """Of ``LUInstanceGrowDisk``."""
-    instance = plan.instance
+def grow(
+    unit: LogicalUnit[OpInstanceGrowDisk, Any], instance: Instance, disk: Disk, size_mib: int
+) -> list[str]:
+    """Steps of ``LUInstanceGrowDisk``.
+
+    :param size_mib: the new size of the disk in MiB.
+    """
+    nodes = _nodes(unit, instance)
     return [
-        f"rehearse on {_nodes(unit, instance)}",
-        f"grow disk {unit.op.disk} of instance {instance.name} from {plan.disk.size} MiB to"
-        f" {plan.size_mib} MiB on {_nodes(unit, instance)}",
+        f"simulate the growth on {nodes}",
+        f"grow disk {unit.op.disk} of instance {instance.name} from {disk.size} MiB to"
+        f" {size_mib} MiB on {nodes}",
         *(
-            ["wait until its halves are in step"]
-            if unit.op.wait_for_sync and plan.disk.dev_type in INT_MIRRORED
+            ["wait until its replicas are in sync"]
+            if unit.op.wait_for_sync and disk.dev_type in INT_MIRRORED
             else []
         ),
     ]

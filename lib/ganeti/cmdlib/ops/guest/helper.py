@@ -1,13 +1,13 @@
-"""Helper guests, as the master drives them: start, wait, judge, clean up.
+"""Helper guests on the master side: start, wait, evaluate the result, clean up.
 
-A helper guest does a piece of work on the disks of a stopped instance and switches itself off
-(:mod:`ganeti.backend.instance.helper` is the node's side). The disks must be active, the caller
-holds the locks of instance and node. Whatever happens, cancelling the job included, the guest and
-what was made for it are gone afterwards. When the master dies meanwhile, the next start, stop,
-removal or helper of the instance removes them.
+A helper guest carries out a task on the disks of a stopped instance and switches itself off
+(:mod:`ganeti.backend.instance.helper` is the node side). The disks must be active, the caller holds
+the locks of instance and node. The guest and its files are always removed afterwards, also when the
+job is cancelled. When the master dies meanwhile, the next start, stop, removal or helper guest of
+the instance removes them.
 
-Two times bound the work: how long until the guest has asked for its task, and how long from then on
-until it is off.
+Two time limits bound the task: until the guest has asked for its task, and from then on until it is
+off.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.nics import communication, specs
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants import metad as const
 from ganeti.wire.calls import HELPER_START, HELPER_STATUS, HELPER_STOP
 
 if TYPE_CHECKING:
     from ganeti.objects import Instance, Nic, Node
 
-#: Between two looks: short at first, because small images need a second only.
+#: Seconds between two questions: few at first, because small images need a second only.
 POLL_S = 0.1
 POLL_MAX_S = 2.0
 _POLL_GROWTH = 1.2
-#: A node which does not answer for so long is given up, and with it the guest.
-SILENT_S = 120.0
+#: A node which is unresponsive for so many seconds is given up, and with it the guest.
+UNRESPONSIVE_S = 120.0
 
 
-class Work(NamedTuple):
-    """What a helper guest is for.
+class HelperTask(NamedTuple):
+    """The task of a helper guest, and the guest which it needs.
 
-    :ivar what: the same in words, such as "install OS debian".
-    :ivar nic: a communication interface, when the instance has none of its own.
+    :ivar task: one of ``TASK_*``.
+    :ivar what: the task in words, such as "install OS debian".
+    :ivar nic: a NIC for communication, when the instance has none of its own.
+    :ivar startup_s: seconds until the guest must have asked for its task.
+    :ivar shutdown_s: seconds from then on until it must be off.
     :ivar parameters: OS parameter -> [value, visibility].
-    :ivar says_how: whether the guest must tell how it went; else its end is all that is wanted.
+    :ivar reports_result: whether the guest must report an exit code; else only its end counts.
     """
 
     task: str
@@ -54,7 +57,7 @@ class Work(NamedTuple):
     parameters: Mapping[str, list[str]] = {}
     reinstall: bool = False
     debug_level: int = 0
-    says_how: bool = True
+    reports_result: bool = True
 
 
 def plan_nic(
@@ -63,9 +66,9 @@ def plan_nic(
     node: Node,
     present: list[specs.PlannedNic] | tuple[Nic, ...],
 ) -> Nic | None:
-    """The communication interface that a helper guest needs in addition; None if there is one.
+    """Plan the NIC for communication that a helper guest needs in addition; None if there is one.
 
-    Its address is taken from the pool only as long as this job runs.
+    Its address is reserved in the pool only as long as this job runs.
 
     :raises errors.OpPrereqError: the cluster has no network for it.
     """
@@ -73,14 +76,15 @@ def plan_nic(
     if any((name or "").startswith(const.NIC_PREFIX) for name in names):
         return None
     (planned,) = specs.plan_nics(unit, [communication.nic_spec(unit, instance_name)], None)
-    what = "the interface of the helper guest"
+    what = "the NIC of the helper guest"
     return specs.settled(unit, what, planned, node, conflicts_check=False).nic
 
 
 def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
-    """As :func:`prereq.require_stopped`, but a helper guest that was left behind may run.
+    """Check that the instance is stopped; a helper guest of an interrupted job may still run.
 
-    :returns: whether there is one; :func:`end_left` ends it.
+    :returns: whether there is such a helper guest; :func:`end_left` ends it.
+    :raises errors.OpPrereqError: the instance is not marked down, or it runs.
     """
     try:
         prereq.require_stopped(unit, instance, action)
@@ -94,8 +98,11 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
 
 
 def end_left(unit: AnyUnit, instance: Instance) -> None:
-    """End the helper guest of a job that was interrupted."""
-    unit.info(f"ending the helper guest that an interrupted job has left of {instance.name}")
+    """End the helper guest of an interrupted job.
+
+    :raises errors.RpcError: the node could not end it.
+    """
+    unit.info(f"ending the helper guest of an interrupted job of instance {instance.name}")
     unit.rpc.call(
         HELPER_STOP, instance.primary_node, instance=instance, task=const.TASK_INSTALL
     ).payload()
@@ -104,86 +111,90 @@ def end_left(unit: AnyUnit, instance: Instance) -> None:
 def run(
     unit: AnyUnit,
     instance: Instance,
-    work: Work,
+    task: HelperTask,
     *,
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Let a helper guest do its work.
+    """Run a helper guest to its end.
 
-    :raises errors.OpExecError: it did not start, did not end, or failed; with the last it wrote.
-    :raises errors.JobCanceled: somebody cancelled the job.
+    :raises errors.OpExecError: it did not start, did not end, or failed; the text has its last
+        lines of output.
+    :raises errors.JobCanceled: the job was cancelled.
     """
-    own = [*instance.nics, work.nic] if work.nic is not None else list(instance.nics)
+    own = [*instance.nics, task.nic] if task.nic is not None else list(instance.nics)
     guest = (
         dataclasses.replace(instance, nics=tuple(own)),
         None,
         None,
-        {name: pair[0] for name, pair in work.parameters.items()},
+        {name: pair[0] for name, pair in task.parameters.items()},
     )
     node = unit.config.node(instance.primary_node)
-    unit.feedback(f"* starting a helper guest on node {node.name} to {work.what}")
-    with Undo(unit.warn) as undo:
+    unit.feedback(f"* starting a helper guest on node {node.name} to {task.what}")
+    with UndoStack(unit.warn) as undo:
         undo.add(
             f"the helper guest of instance {instance.name} on node {node.name}",
             _stop,
             unit,
             instance,
-            work,
+            task,
         )
         answer = unit.rpc.call(
             HELPER_START,
             node.uuid,
             instance=guest,
-            task=work.task,
-            image=work.image,
-            own_nic=work.nic is not None,
-            parameters=dict(work.parameters),
-            reinstall=work.reinstall,
-            debug_level=work.debug_level,
+            task=task.task,
+            image=task.image,
+            own_nic=task.nic is not None,
+            parameters=dict(task.parameters),
+            reinstall=task.reinstall,
+            debug_level=task.debug_level,
         )
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not start a helper guest for instance {instance.name} on node {node.name}:"
                 f" {why(answer.failure)}"
             ) from answer.failure
-        problem = _wait(unit, instance, work, sleep, now)
-        told = _stop(unit, instance, work)
+        problem = _wait(unit, instance, task, sleep, now)
+        result = _stop(unit, instance, task)
         undo.commit()
     if problem:
         raise errors.OpExecError(
-            f"could not {work.what} in a helper guest for instance {instance.name} on node"
-            f" {node.name}: {problem}{_words(told)}"
+            f"could not {task.what} in a helper guest for instance {instance.name} on node"
+            f" {node.name}: {problem}{_last_lines(result)}"
         )
-    if told.get("log_file"):
+    if result.get("log_file"):
         unit.feedback(
-            f"* the helper guest is done; its output is in {told['log_file']} on node {node.name}"
+            f"* the helper guest is done; its output is in {result['log_file']} on node {node.name}"
         )
 
 
-def _stop(unit: AnyUnit, instance: Instance, work: Work) -> dict[str, Any]:
-    told: dict[str, Any] = unit.rpc.call(
-        HELPER_STOP, instance.primary_node, instance=instance, task=work.task
+def _stop(unit: AnyUnit, instance: Instance, task: HelperTask) -> dict[str, Any]:
+    result: dict[str, Any] = unit.rpc.call(
+        HELPER_STOP, instance.primary_node, instance=instance, task=task.task
     ).payload()
-    return told
+    return result
 
 
-def _words(told: Mapping[str, Any]) -> str:
-    lines = [str(line) for line in told.get("lines") or ()]
+def _last_lines(result: Mapping[str, Any]) -> str:
+    lines = [str(line) for line in result.get("lines") or ()]
     if not lines:
         return ""
-    place = f" of {told['log_file']}" if told.get("log_file") else " of its console"
+    place = f" of {result['log_file']}" if result.get("log_file") else " of its console"
     return f". Last lines{place}:\n" + "\n".join(lines)
 
 
 def _wait(
     unit: AnyUnit,
     instance: Instance,
-    work: Work,
+    task: HelperTask,
     sleep: Callable[[float], None],
     now: Callable[[], float],
 ) -> str | None:
-    """Follow the guest to its end; what went wrong, or None."""
+    """Wait for the end of the guest.
+
+    :returns: the problem in words, or None.
+    """
     heard = begun = now()
     contact = False
     pause_s = POLL_S
@@ -191,10 +202,10 @@ def _wait(
         unit.ctx.callbacks.check_cancel()
         answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
         if answer.failure is not None:
-            if now() - heard > SILENT_S or isinstance(answer.failure, errors.NodeOffline):
+            if now() - heard > UNRESPONSIVE_S or isinstance(answer.failure, errors.NodeOffline):
                 raise errors.OpExecError(
-                    f"node {answer.node_name} does not tell about the helper guest of instance"
-                    f" {instance.name}: {why(answer.failure)}"
+                    f"node {answer.node_name} did not report the state of the helper guest"
+                    f" of instance {instance.name}: {why(answer.failure)}"
                 ) from answer.failure
             sleep(POLL_MAX_S)
             continue
@@ -204,15 +215,15 @@ def _wait(
             contact, begun, pause_s = True, heard, POLL_S
             unit.feedback("* the helper guest is up")
         if not state["running"]:
-            return _judge(work, state)
-        if work.says_how and not state["known"]:
-            return "the metadata daemon of the node was ended meanwhile, and knows nothing of it"
-        # One that cannot tell that it is up has all the time.
-        limit_s = work.shutdown_s if contact or not work.says_how else work.startup_s
+            return _problem(task, state)
+        if task.reports_result and not state["known"]:
+            return "the metadata daemon of the node was restarted meanwhile and lost its task"
+        # A guest which does not report that it is up gets the second time limit at once.
+        limit_s = task.shutdown_s if contact or not task.reports_result else task.startup_s
         if heard - begun > limit_s:
             return _too_late(
-                work,
-                contact=contact or not work.says_how,
+                task,
+                contact=contact or not task.reports_result,
                 limit_s=limit_s,
                 exit_code=state["exit_code"],
             )
@@ -220,22 +231,25 @@ def _wait(
         pause_s = min(pause_s * _POLL_GROWTH, POLL_MAX_S)
 
 
-def _judge(work: Work, state: Mapping[str, Any]) -> str | None:
+def _problem(task: HelperTask, state: Mapping[str, Any]) -> str | None:
     exit_code = state["exit_code"]
     if exit_code is None:
-        if not work.says_how:
+        if not task.reports_result:
             return None
         if not state["contact"]:
-            return "it ended without having asked for its task. Is the image right?"
-        return "it ended without saying how it went"
+            return "it ended before it asked for its task; check that the image is a helper image"
+        return "it ended without reporting a result"
     return None if exit_code == 0 else f"it failed with exit code {exit_code}"
 
 
-def _too_late(work: Work, *, contact: bool, limit_s: float, exit_code: int | None) -> str:
-    installs = work.task == const.TASK_INSTALL
+def _too_late(task: HelperTask, *, contact: bool, limit_s: float, exit_code: int | None) -> str:
+    installs = task.task == const.TASK_INSTALL
     if not contact:
         option = "--helper-startup-timeout" if installs else "--zeroing-timeout-fixed"
-        return f"it did not ask for its task within {limit_s:g} s ({option}). Is the image right?"
+        return (
+            f"it did not ask for its task within {limit_s:g} s ({option}); check that the image is"
+            " a helper image"
+        )
     done = "" if exit_code is None else f", although it had ended with exit code {exit_code}"
     option = "--helper-shutdown-timeout" if installs else "--zeroing-timeout-fixed"
     return f"it did not switch itself off within {limit_s:g} s ({option}){done}"

@@ -1,8 +1,8 @@
-"""Plugging devices of a running guest while its parameters change.
+"""Change the devices of a running guest while the instance is modified (hotplug).
 
-Whether that is possible is asked once, before anything is changed. What could not be plugged stays
-in the configuration and takes effect when the guest is started the next time; that is said, and is
-no error.
+Whether that is possible is asked once, before anything is changed. A change which fails on the
+guest stays in the configuration and takes effect when the guest is started the next time; a warning
+says so, and the operation goes on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ganeti.objects import Disk, Instance, Nic
 
 
-class Plug:
-    """The devices of one running guest, or of one whose devices cannot be changed now.
+class Hotplug:
+    """The devices of one guest. The constructor asks its primary node for the state.
 
     :ivar running: the guest runs.
-    :ivar possible: its devices can be changed.
+    :ivar possible: the guest runs, hotplug is wanted, and its hypervisor is able to do it.
     """
 
     def __init__(self, unit: AnyUnit, instance: Instance, *, wanted: bool) -> None:
@@ -42,11 +42,20 @@ class Plug:
                 )
 
     def disk(self, action: str, disk: Disk, index: int, link: list[Any] | None = None) -> bool:
-        """Plug a disk; ``link`` as its activation answered. Returns whether the guest has it."""
+        """Add, change or remove a disk of the guest.
+
+        :param action: one of ``HOTPLUG_ACTION_*``.
+        :param link: the answer of the disk's activation on the node, for a new disk.
+        :returns: whether the guest was changed.
+        """
         return self._plug(action, HOTPLUG_TARGET_DISK, (disk, self._instance), index, link)
 
     def nic(self, action: str, nic: Nic, index: int) -> bool:
-        """Plug a network interface."""
+        """Add, change or remove a NIC of the guest.
+
+        :param action: one of ``HOTPLUG_ACTION_*``.
+        :returns: whether the guest was changed.
+        """
         instance = dataclasses.replace(self._instance, nics=(nic,))
         filled = self._unit.config.filled(instance).nics[0]
         return self._plug(action, HOTPLUG_TARGET_NIC, filled, index, None)

@@ -1,9 +1,9 @@
-"""Does an instance run where it should not? Asked before it is started.
+"""Check before a start that an instance runs on no other node than its primary.
 
-An instance must never run twice: two guests writing to one disk destroy it. The configuration names
-one node, but an interrupted move, or somebody's hands, may have left a guest on another. Which
-nodes could hold it follows from its disks: any node of the group when several nodes see them, else
-those which have a part of them.
+An instance must never run twice: two guests which write to one disk destroy its content. The
+configuration names one node, but an interrupted migration, or manual work, may have left a guest on
+another node. The disks decide which nodes can run it: any node of the group when several nodes can
+reach them, else the nodes which have a part of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
-    """Nodes which could run the instance, the primary first; offline ones are left out."""
+    """Nodes which can run the instance, the primary first, without offline ones."""
     config = unit.config
     own = config.instance_nodes(instance)
     nodes = [config.node(uuid) for uuid in own]
@@ -41,13 +41,14 @@ def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
 def require_only_on_primary(
     unit: AnyUnit, instance: Instance, *, primary_may_be_dead: bool = False
 ) -> Mapping[str, Any]:
-    """The instance runs on no other node than its primary.
+    """Check that the instance runs on no other node than its primary.
 
-    A node which does not answer is a warning: to wait for a dead node would keep all instances of
+    An unresponsive node causes a warning only: otherwise one dead node would keep all instances of
     its group down.
 
-    :param primary_may_be_dead: its silence is a warning, too; and it may be marked offline.
-    :returns: what the primary's hypervisor knows about it; empty when it does not run.
+    :param primary_may_be_dead: an unresponsive primary node causes a warning, too, and it may be
+        marked offline.
+    :returns: the facts of the primary's hypervisor about it; empty when it does not run.
     :raises errors.OpPrereqError: it runs elsewhere.
     :raises errors.RpcError: the primary does not answer.
     """
@@ -86,5 +87,5 @@ def require_only_on_primary(
 
 def _warn(unit: AnyUnit, instance: Instance, node: Node, failure: Exception | None) -> None:
     unit.warn(
-        f"node {node.name} does not tell whether it runs instance {instance.name}: {why(failure)}"
+        f"node {node.name} did not report whether it runs instance {instance.name}: {why(failure)}"
     )

@@ -1,7 +1,7 @@
-"""Starting and stopping, as several logical units need it.
+"""Start and stop instances, for several logical units.
 
-``admin_state`` in the configuration is what shall be; these functions make it so on a node. The
-units write the desired state first: when the master dies in between, the watcher (or the same
+``admin_state`` in the configuration is the wanted state; these functions establish it on a node.
+The units write the wanted state first: when the master dies in between, the watcher (or the same
 command again) finishes the work.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ def start(
     """Activate the disks and start the instance on its primary node.
 
     :param hvparams: overrides for this start only; likewise ``beparams``.
-    :param ignore_secondaries: start with mirrors which cannot be activated on their second node.
-    :raises errors.OpExecError: it does not run, its disks are inactive again; or the node was
-        lost, then both may be otherwise.
+    :param ignore_secondaries: start although disks cannot be activated on their secondary node.
+    :raises errors.OpExecError: it does not run and its disks are inactive again; or the node became
+        unreachable, then it may run and its disks stay active.
     """
     node_name = unit.config.node(instance.primary_node).name
-    with Undo(unit.warn) as undo:
-        # Half an assembly counts too.
+    with UndoStack(unit.warn) as undo:
+        # Registered first, because an activation may fail after some of the disks.
         undo.add(
             f"active disks of {instance.name} on node {node_name}", shutdown_disks, unit, instance
         )
@@ -54,11 +54,11 @@ def start(
             reason=list(unit.op.reason or []),
         )
         if isinstance(answer.failure, errors.NodeUnreachable):
-            # It may well run; without its disks it would not for long.
+            # It may run, and a running instance needs its disks.
             undo.commit()
             raise errors.OpExecError(
                 f"could not start instance {instance.name}: {answer.failure}. It may run"
-                " nevertheless, so its disks stay active"
+                " nevertheless, therefore its disks stay active"
             ) from answer.failure
         if answer.failure is not None:
             raise errors.OpExecError(
@@ -71,6 +71,7 @@ def start(
 def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
     """Stop the instance on its primary node; does nothing when it does not run.
 
+    :param timeout_s: seconds which the guest has to stop by itself.
     :raises errors.OpExecError: it may still run; nothing else was changed.
     """
     node_name = unit.config.node(instance.primary_node).name
@@ -89,7 +90,7 @@ def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
 
 
 def deactivate_disks(unit: AnyUnit, instance: Instance) -> None:
-    """Deactivate the disks of a stopped instance and say so in the configuration."""
+    """Deactivate the disks of a stopped instance and mark them inactive in the configuration."""
     shutdown_disks(unit, instance)
     _mark_disks_inactive(unit, instance)
 

@@ -1,4 +1,4 @@
-"""Removing an instance and its disks; also used at the end of an export."""
+"""Remove an instance and its disks; also used at the end of an export."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ganeti.objects import Instance
 def remove_instance(
     unit: AnyUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
 ) -> None:
-    """Stop an instance, remove its disks, forget it.
+    """Stop an instance, remove its disks, and remove it from the configuration.
 
-    :param timeout_s: how long the guest has to stop by itself.
-    :param ignore_failures: go on when something cannot be removed, and only say so.
+    :param timeout_s: seconds which the guest has to stop by itself.
+    :param ignore_failures: warn about disks which cannot be removed, and go on.
     :raises errors.OpExecError: the instance is still in the configuration, marked down.
     """
-    # Marked down first, so that nobody starts it again while it disappears.
+    # Marked down first, so that the watcher does not start it again during the removal.
     if instance.admin_state == prereq.ADMIN_UP:
         with unit.config.transaction() as change:
             change.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
@@ -50,7 +50,12 @@ def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
     try:
         convert.clear(unit, instance)
     except errors.RpcError as err:
-        _tolerate(unit, f"disks of a former kind were not removed: {err}", instance, ignore=ignore)
+        _tolerate(
+            unit,
+            f"detached volumes of instance {instance.name} were not removed: {err}",
+            instance,
+            ignore=ignore,
+        )
     try:
         disk_work.remove_storage_dir(unit, instance, disks)
     except errors.RpcError as err:

@@ -1,1 +1,1 @@
-"""Installation of operating systems, and instances which are only reserved."""
+"""Installation of operating systems, and forthcoming instances."""

@@ -1,4 +1,4 @@
-"""Instances which are only reserved, and making them real.
+"""Forthcoming instances: reserve an instance, and make it real later.
 
 A forthcoming instance is in the configuration with everything it will have: name, UUID, nodes,
 disks with their names and minors, addresses, ports. Nothing of it exists on a node. Lists show it,
@@ -7,9 +7,9 @@ allocators (:mod:`ganeti.allocator.live`) and checks of free space
 a disk refuse it (:func:`ganeti.cmdlib.prereq.require_not_forthcoming`).
 
 ``OP_INSTANCE_CREATE`` makes both steps: with ``forthcoming`` it ends after the checks and the
-commit of the configuration, with ``commit`` it is given the reservation's name and completes its
-wishes from there: :func:`prepare`. A commit which fails leaves the reservation, with what the
-commit had changed of it; one whose master dies leaves an instance marked down, like any other
+commit of the configuration, with ``commit`` it gets the name of the reservation and completes its
+parameters from there: :func:`prepare`. A commit which fails leaves the reservation, with the
+changes of the commit; one whose master dies leaves an instance marked down, like any other
 creation.
 """
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from ganeti.opcodes.instance import OpInstanceCreate
 
 
-# -- wishes ----------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------
 
 
 def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Instance | None:
-    """Complete the wishes for an instance that was reserved; None for all others.
+    """Complete the parameters of a new instance from its reservation, if it has one.
 
     Changes only the opcode.
 
-    :returns: the reservation which is to become real.
-    :raises errors.OpPrereqError: there is none of this name, or the wishes contradict.
+    :returns: the reservation which is to become real; None if the opcode commits none.
+    :raises errors.OpPrereqError: there is none of this name, or parameters exclude each other.
     """
     if op.forthcoming and op.commit:
         raise errors.OpPrereqError(
@@ -64,28 +64,28 @@ def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Instance | None:
 def _check_reservation(unit: AnyUnit, op: OpInstanceCreate) -> None:
     if op.mode == REMOTE_IMPORT:
         raise errors.OpPrereqError(
-            "an instance which another cluster sends cannot be forthcoming. Reserve it without a"
-            " source, and name that with the commit.",
+            "an instance from another cluster cannot be forthcoming. Reserve it without a source,"
+            " and name the source with the commit.",
             errors.ECODE_INVAL,
         )
-    if any(wish.get("adopt") for wish in op.disks):
+    if any(spec.get("adopt") for spec in op.disks):
         raise errors.OpPrereqError(
             "a forthcoming instance adopts no volumes. Name them when it is committed.",
             errors.ECODE_INVAL,
         )
     if op.osparams_secret:
-        unit.warn("secret OS parameters are not kept, they must be given again with the commit")
+        unit.warn("secret OS parameters are not stored, give them again with the commit")
     op.start = False
 
 
 def _take_over(unit: AnyUnit, op: OpInstanceCreate, reserved: Instance) -> None:
-    """What is not said is as reserved."""
+    """Take parameters which are not given from the reservation."""
     disks = unit.config.instance_disks(reserved)
     template = fill.disk_template(disks)
-    if op.disk_template is None and not any(wish.get("dev_type") for wish in op.disks):
+    if op.disk_template is None and not any(spec.get("dev_type") for spec in op.disks):
         op.disk_template = template if disks or not op.disks else None
     if not op.disks:
-        op.disks = [_wish(disk, as_before=op.disk_template == template) for disk in disks]
+        op.disks = [_disk_spec(disk, as_before=op.disk_template == template) for disk in disks]
     if op.hypervisor is None:
         op.hypervisor = reserved.hypervisor or None
     if op.hypervisor == reserved.hypervisor:
@@ -109,7 +109,7 @@ def _take_over(unit: AnyUnit, op: OpInstanceCreate, reserved: Instance) -> None:
 
 
 def _take_osparams(op: OpInstanceCreate, reserved: Instance) -> None:
-    """A parameter which is given now, in whichever visibility, goes before the reserved one."""
+    """Merge OS parameters; one which is given now, in any visibility, replaces the reserved one."""
     given = {*op.osparams, *(op.osparams_private or ()), *(op.osparams_secret or ())}
 
     def kept(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,32 +120,32 @@ def _take_osparams(op: OpInstanceCreate, reserved: Instance) -> None:
     op.osparams_private = ht.PrivateDict(private) if private else None
 
 
-def _wish(disk: Disk, *, as_before: bool) -> dict[str, Any]:
-    """A reserved disk as somebody would ask for it.
+def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
+    """The spec with which a user would get the reserved disk.
 
-    :param as_before: False when it becomes one of another kind, which has other parameters.
+    :param as_before: False when it becomes a disk of another template, which has other parameters.
     """
-    wish: dict[str, Any] = {"size": disk.size, "mode": disk.mode, "name": disk.name or "none"}
+    spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode, "name": disk.name or "none"}
     if not as_before:
-        return wish
+        return spec
     params = dict(disk.params or {})
     access = params.pop("access", None)
     if access and disk.dev_type in HAVE_ACCESS:
-        wish["access"] = access
+        spec["access"] = access
     if disk.spindles is not None:
-        wish["spindles"] = disk.spindles
+        spec["spindles"] = disk.spindles
     volumes = [part.logical_id[0] for part in disk.walk() if part.dev_type == PLAIN]
     if disk.dev_type in LVM_BASED and volumes:
-        wish["vg"] = volumes[0]
+        spec["vg"] = volumes[0]
     if disk.dev_type == DRBD8 and len(volumes) > 1:
-        wish["metavg"] = volumes[1]
+        spec["metavg"] = volumes[1]
     if disk.dev_type == EXT:
-        wish |= {**params, "provider": disk.logical_id[0]}
-    return wish
+        spec |= {**params, "provider": disk.logical_id[0]}
+    return spec
 
 
 def require_unchanged(unit: AnyUnit, reserved: Instance) -> None:
-    """The reservation is still what the wishes were completed from.
+    """Check that the reservation did not change since the parameters were taken from it.
 
     :raises errors.OpPrereqError: it was changed or committed while the job waited for its locks.
     """
@@ -159,7 +159,7 @@ def require_unchanged(unit: AnyUnit, reserved: Instance) -> None:
 
 
 def same_place(unit: AnyUnit, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
-    """Are these the kind of disks and the nodes which were reserved?"""
+    """Whether disk template and nodes are the reserved ones."""
     disks = unit.config.instance_disks(reserved)
     return fill.disk_template(disks) == template and (
         tuple(nodes) == tuple(unit.config.instance_nodes(reserved))
@@ -167,7 +167,7 @@ def same_place(unit: AnyUnit, reserved: Instance, template: str, nodes: Sequence
 
 
 def without(config: ConfigData, reserved: Instance | None) -> ConfigData:
-    """The configuration as it would be without a reservation."""
+    """The configuration without a reservation and its disks; the same when there is none."""
     if reserved is None:
         return config
     instances = {uuid: i for uuid, i in config.instances.items() if uuid != reserved.uuid}
@@ -175,11 +175,11 @@ def without(config: ConfigData, reserved: Instance | None) -> ConfigData:
     return dataclasses.replace(config, instances=instances, disks=disks)
 
 
-# -- what it becomes -------------------------------------------------------------
+# -- objects ---------------------------------------------------------------------
 
 
 def reservation(instance: Instance, disks: Sequence[Disk]) -> tuple[Instance, list[Disk]]:
-    """Instance and disks as they are stored while they are only reserved."""
+    """Instance and disks as the configuration stores them while they are forthcoming."""
     return (
         dataclasses.replace(instance, forthcoming=True, admin_state=ADMIN_DOWN, disks_active=False),
         [dataclasses.replace(disk, forthcoming=True) for disk in disks],
@@ -187,5 +187,5 @@ def reservation(instance: Instance, disks: Sequence[Disk]) -> tuple[Instance, li
 
 
 def real(disks: Sequence[Disk]) -> list[Disk]:
-    """Reserved disks as they are stored when they shall exist."""
+    """Reserved disks as the configuration stores them when they exist."""
     return [dataclasses.replace(disk, forthcoming=None) for disk in disks]

@@ -1,7 +1,8 @@
-"""Installing the operating system of an instance: by a script on the node, or in a helper guest.
+"""Install the operating system of an instance: by a script on the node, or in a helper guest.
 
-Which of the two the OS definition decides: what has a script ``create`` only is trusted and runs as
-root on the node; what has ``create_untrusted`` never runs there, see
+The OS definition decides which: a definition with a script ``create`` only is trusted, and its
+script runs as root on the node. A script ``create_untrusted`` never runs there, but in a helper
+guest, see
 :mod:`ganeti.cmdlib.ops.guest.helper`.
 """
 
@@ -19,14 +20,21 @@ from ganeti.objects import fill, hypervisors
 from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
 
 if TYPE_CHECKING:
+    from ganeti.cmdlib.ops.nics.specs import PlannedNic
     from ganeti.objects import Instance, Nic, Node
 
-#: Asks the node to refuse an OS which is not trusted.
+#: With this check the node refuses an OS which is not trusted.
 _TRUSTED = "trusted"
 
 
-class Helper(NamedTuple):
-    """How an untrusted OS will be installed; ``nic`` as in :class:`helper.Work`."""
+class HelperInstallation(NamedTuple):
+    """How an untrusted OS will be installed.
+
+    :ivar image: the image of the helper guest.
+    :ivar nic: a NIC for communication, when the instance has none of its own.
+    :ivar startup_s: seconds until the guest must have asked for its task.
+    :ivar shutdown_s: seconds from then on until it must be off.
+    """
 
     image: str
     nic: Nic | None
@@ -35,7 +43,7 @@ class Helper(NamedTuple):
 
 
 def timeouts(startup_s: int | None, shutdown_s: int | None) -> tuple[int, int]:
-    """The times for a helper guest, as given or the usual ones.
+    """The time limits for a helper guest in seconds (start, end), as given or the defaults.
 
     :raises errors.OpPrereqError: one is not above 0.
     """
@@ -60,14 +68,14 @@ def require(
     *,
     force_variant: bool,
     hypervisor: str,
-    present: Any,
+    present: list[PlannedNic] | tuple[Nic, ...],
     startup_s: int | None = None,
     shutdown_s: int | None = None,
-) -> Helper | None:
-    """As :func:`prereq.require_os`, and what an untrusted OS needs is there.
+) -> HelperInstallation | None:
+    """Check that the node can install the OS; for an untrusted OS, that a helper guest is possible.
 
-    :param present: the interfaces of the instance.
-    :returns: how it will be installed when it is not trusted, else None.
+    :param present: the NICs of the instance.
+    :returns: how an untrusted OS will be installed; None for a trusted one.
     :raises errors.OpPrereqError: it cannot be installed.
     """
     started, ended = timeouts(startup_s, shutdown_s)
@@ -83,21 +91,21 @@ def require(
     if answer.failure is None:
         prereq.note(f"node {node.name} can install {os_name}")
         return None
-    # Either it is not trusted, and this passes; or this says what else is wrong.
+    # This check passes for an OS which is only not trusted; else it raises the true reason.
     prereq.require_os(
         unit, node.uuid, os_name, osparams, force_variant=force_variant, hypervisor=hypervisor
     )
     if not hypervisors.of(hypervisor).runs_guests:
         raise errors.OpPrereqError(
             f"OS {os_name} is not trusted, so it is installed in a helper guest, and hypervisor"
-            f" {hypervisor} only pretends to run guests. Use another one.",
+            f" {hypervisor} only simulates guests. Use another hypervisor.",
             errors.ECODE_INVAL,
         )
     image = unit.config.cluster().install_image
     if not image:
         raise errors.OpPrereqError(
             f"OS {os_name} is not trusted, so it is installed in a helper guest, and the cluster"
-            " has no image for that. Name one with 'gnt-cluster modify --install-image'.",
+            " has no helper image. Name one with 'gnt-cluster modify --install-image'.",
             errors.ECODE_STATE,
         )
     try:
@@ -107,7 +115,7 @@ def require(
             f"OS {os_name} is not trusted, so it is installed in a helper guest: {err.args[0]}",
             errors.ECODE_STATE,
         ) from err
-    return Helper(image, nic, started, ended)
+    return HelperInstallation(image, nic, started, ended)
 
 
 def visible_parameters(
@@ -117,7 +125,7 @@ def visible_parameters(
     private: Mapping[str, Any],
     secret: Mapping[str, Any],
 ) -> dict[str, list[str]]:
-    """All parameters of an installation with their visibility: name -> [value, visibility]."""
+    """All OS parameters of an installation with visibility: name -> [value, visibility]."""
     cluster = unit.config.cluster()
     tables = (
         (const.PUBLIC, fill.fill_osparams(cluster, os_name, public)),
@@ -135,22 +143,22 @@ def install(
     unit: AnyUnit,
     instance: Instance,
     parameters: Mapping[str, list[str]],
-    how: Helper | None,
+    how: HelperInstallation | None,
     *,
     reinstall: bool,
     debug_level: int,
 ) -> None:
-    """Install; the disks are active.
+    """Install the OS on the disks of the instance, which are active.
 
     :param parameters: see :func:`visible_parameters`.
-    :param how: what :func:`require` said.
-    :raises errors.OpExecError: it failed; with the last lines of what the script wrote.
+    :param how: the result of :func:`require`.
+    :raises errors.OpExecError: it failed; the text has the last lines of output of the script.
     """
     if how is not None:
         helper.run(
             unit,
             instance,
-            helper.Work(
+            helper.HelperTask(
                 const.TASK_INSTALL,
                 f"install OS {instance.os}",
                 how.image,

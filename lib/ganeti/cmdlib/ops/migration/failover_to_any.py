@@ -1,21 +1,21 @@
-"""Failing a mirrored instance over to a node which has nothing of it yet.
+"""Fail a mirrored instance over to a node which has no replica of its disks.
 
-Seed 001 *Failover to any node*. P1 and S1 are the present primary and secondary node, P2 is the one
-which the user names. One of P1 and S1 stays as the partner of P2 (it is S2): S1 as long as its half
-is good, else P1. In this order:
+Source: Ganeti design 2.0, *Failover to any node*. That text names the nodes as follows: P1 and S1
+are the present primary and secondary node, P2 is the node which the user names. One of P1 and S1
+stays as the partner of P2 (it is S2): S1 as long as its replica is good, else P1. In this order:
 
-1. the half on S2 is known to be good, and P2 has room; until here nothing is changed;
-2. an empty half is made on P2;
-3. the instance is stopped, and its disks are given up on P1;
+1. S2 is known to have a good replica, and P2 has free space; until here nothing is changed;
+2. empty volumes for a replica are made on P2;
+3. the instance is stopped, and its disks are deactivated on P1;
 4. in one step the configuration says that the instance is on P2, mirrored to S2;
-5. P2 and S2 meet; as soon as P2 is being filled from S2, the instance starts there: what has not
-   arrived is read over the network;
-6. when all is in step, the old half on the node that was left is destroyed.
+5. P2 and S2 connect; as soon as P2 is being synchronised from S2, the instance starts there. DRBD
+   reads over the network what P2 does not have yet;
+6. when the replicas are in sync, the replica on the node which was left is destroyed.
 
-While it is being filled, the instance depends on S2 and the network between the two; with
-``--ignore-consistency`` not given, nothing begins while S2 is not known to have all data. What an
-interruption leaves is in the configuration with a mark, as after a replacement of disks, and goes
-with the next one, or with the instance.
+While P2 is being synchronised, the instance depends on S2 and on the network between the two.
+Without ``--ignore-consistency`` nothing begins before S2 is known to have all data. Volumes which
+an interruption leaves are in the configuration with a mark, as after a replacement of disks. They
+are removed with the next replacement, or with the instance.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AnywherePlan:
-    """Where the instance goes.
+class FailoverToAnyPlan:
+    """The nodes of a failover to any node.
 
     :ivar source: P1, the present primary node.
-    :ivar target: P2, the node to go to.
-    :ivar partner: S2, which has the good half and keeps it.
-    :ivar left: the node which loses its half.
+    :ivar target: P2, the node to which the instance goes.
+    :ivar partner: S2, the node whose good replica stays.
+    :ivar left: the node which loses its replica.
     """
 
     instance: Instance
@@ -62,7 +62,7 @@ class AnywherePlan:
     left: Node
 
     def env(self) -> dict[str, object]:
-        """Variables for hooks."""
+        """Hook variables: the names of the old and the new nodes."""
         other = self.left if self.partner.uuid == self.source.uuid else self.partner
         return {
             "OLD_PRIMARY": self.source.name,
@@ -73,13 +73,15 @@ class AnywherePlan:
 
 
 def applies(unit: AnyUnit, instance: Instance, target: Node) -> bool:
-    """Whether the instance's disks are mirrored, and the target has no half of them."""
+    """Whether the instance's disks are mirrored, and the target has no replica of them."""
     return unit.config.disk_template(
         instance
     ) in INT_MIRRORED and target.uuid not in unit.config.instance_nodes(instance)
 
 
-def plan(unit: AnyUnit, instance: Instance, target: Node, *, ignore_policy: bool) -> AnywherePlan:
+def plan(
+    unit: AnyUnit, instance: Instance, target: Node, *, ignore_policy: bool
+) -> FailoverToAnyPlan:
     """Check everything and decide which of the present nodes stays.
 
     :raises errors.OpPrereqError: it cannot go there, or neither node can stay.
@@ -116,26 +118,26 @@ def plan(unit: AnyUnit, instance: Instance, target: Node, *, ignore_policy: bool
         if source.offline:
             raise errors.OpPrereqError(
                 f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"
-                " offline, nobody has its data",
+                " offline, no other node has its data",
                 errors.ECODE_STATE,
             )
         partner, left = source, secondary
     _require_no_snapshots(unit, instance, left)
-    return AnywherePlan(instance, source, target, partner, left)
+    return FailoverToAnyPlan(instance, source, target, partner, left)
 
 
 def carry_out(
-    unit: AnyUnit, chosen: AnywherePlan, *, shutdown_timeout_s: int, ignore_consistency: bool
+    unit: AnyUnit, chosen: FailoverToAnyPlan, *, shutdown_timeout_s: int, ignore_consistency: bool
 ) -> None:
-    """Do it.
+    """Carry out the plan.
 
-    :raises errors.OpExecError: the text says on which node the instance belongs now.
+    :raises errors.OpExecError: the text says to which node the instance belongs now.
     """
     instance, source, target = chosen.instance, chosen.source, chosen.target
     was_active = instance.disks_active
     convert.clear(unit, instance)
     if not was_active:
-        # Only together the halves can say whether they are the same.
+        # Only when both replicas are active can DRBD compare them.
         disk_work.assemble_disks(unit, instance, ignore_secondaries=True)
     try:
         chosen = _best_partner(unit, chosen)
@@ -151,7 +153,7 @@ def carry_out(
             f" to {chosen.partner.name}"
         )
         old = mirror.mirrored_disks(unit, instance)
-        new = _make_halves(unit, chosen, old)
+        new = _make_replicas(unit, chosen, old)
     except errors.GenericError:
         if not was_active:
             disk_work.shutdown_disks(unit, instance)
@@ -161,11 +163,11 @@ def carry_out(
     else:
         unit.feedback(f"* stopping it on {source.name}")
         power.stop(unit, instance, shutdown_timeout_s)
-    _leave(unit, chosen, old)
+    _deactivate_old_disks(unit, chosen, old)
     _change_config(unit, chosen, old, new)
     moved = unit.config.instance(instance.uuid)
     disks = mirror.mirrored_disks(unit, moved)
-    _meet(unit, chosen, moved, disks)
+    _connect(unit, chosen, moved, disks)
     if instance.admin_state == prereq.ADMIN_UP:
         unit.feedback(f"* starting it on {target.name}")
         try:
@@ -176,24 +178,24 @@ def carry_out(
                 f" with 'gnt-instance startup {instance.name}' when the cause is gone."
             ) from err
     sync.require_in_sync(unit, moved, disks)
-    _forget_old(unit, chosen, moved)
+    _remove_old_replicas(unit, chosen, moved)
     if not was_active and instance.admin_state != prereq.ADMIN_UP:
         disk_work.shutdown_disks(unit, moved)
 
 
-def _best_partner(unit: AnyUnit, chosen: AnywherePlan) -> AnywherePlan:
-    """Keep the secondary; but rather the primary when the secondary's half is broken."""
+def _best_partner(unit: AnyUnit, chosen: FailoverToAnyPlan) -> FailoverToAnyPlan:
+    """Keep the secondary as the partner; or the primary when the secondary's replica is broken."""
     if chosen.left.offline or chosen.partner.uuid == chosen.source.uuid:
         return chosen
     for disk in mirror.mirrored_disks(unit, chosen.instance):
         which = (disk, chosen.instance)
-        here = unit.rpc.call(BLOCKDEV_FIND, chosen.partner.uuid, disk=which)
-        if here.failure is None and here.data is not None and not here.data.is_degraded:
+        answer = unit.rpc.call(BLOCKDEV_FIND, chosen.partner.uuid, disk=which)
+        if answer.failure is None and answer.data is not None and not answer.data.is_degraded:
             continue
         _require_no_snapshots(unit, chosen.instance, chosen.partner)
         unit.warn(
-            f"{disk.iv_name} is not in order on node {chosen.partner.name}, so node"
-            f" {chosen.source.name} keeps its half"
+            f"the replica of {disk.iv_name} on node {chosen.partner.name} is degraded, so node"
+            f" {chosen.source.name} keeps its replica"
         )
         return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
     return chosen
@@ -203,14 +205,16 @@ def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None
     snapshots.require_none(
         unit,
         instance,
-        f"take the half of its disks from {left.name} of",
+        f"take the replicas of the disks from {left.name} of",
         nodes=[left.uuid],
         may_be_dead=True,
     )
 
 
-def _make_halves(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> tuple[Disk, ...]:
-    """Make volumes and metadata on the target; the mirrors there are active, and alone."""
+def _make_replicas(
+    unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...]
+) -> tuple[Disk, ...]:
+    """Make volumes and metadata on the target; its DRBD devices are active, and not connected."""
     instance, target = chosen.instance, chosen.target
     minors = unit.config.allocate_minors([target.uuid] * len(old), unit.ctx.ec_id)
     new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
@@ -231,21 +235,22 @@ def _make_halves(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> 
     return new
 
 
-def _mirrored_to(disk: Disk, chosen: AnywherePlan, minor: int) -> Disk:
+def _mirrored_to(disk: Disk, chosen: FailoverToAnyPlan, minor: int) -> Disk:
     node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
     kept = minor_a if node_a == chosen.partner.uuid else minor_b
     nodes = (chosen.target.uuid, chosen.partner.uuid)
     return dataclasses.replace(
         disk,
-        # A secret of its own: the half that is left can never come back by mistake.
+        # With a new secret the replica on the node which was left can never connect by mistake.
         logical_id=(*nodes, port, minor, kept, specs.new_secret()),
         children=tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children),
         nodes=nodes,
     )
 
 
-def _leave(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> None:
-    """Deactivate the disks on the node that is left; the partner's stay, read-only and alone."""
+def _deactivate_old_disks(unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...]) -> None:
+    """Deactivate the disks on the node which is left; on the partner they stay active, read-only
+    and not connected."""
     instance, partner, left = chosen.instance, chosen.partner, chosen.left
     if not left.offline:
         for disk in old:
@@ -253,7 +258,7 @@ def _leave(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> None:
             if answer.failure is not None:
                 unit.warn(
                     f"{disk.iv_name} stays active on node {left.name}: {why(answer.failure)}",
-                    hint="Look at that node when it is over.",
+                    hint="Deactivate it on that node by hand when the operation is over.",
                 )
     for call, args in (
         (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
@@ -262,21 +267,21 @@ def _leave(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> None:
         answer = unit.rpc.call(call, partner.uuid, disks=(old, instance), **args)
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"disks of instance {instance.name} cannot be separated on node {partner.name}:"
-                f" {why(answer.failure)}. The instance is stopped and belongs to node"
-                f" {chosen.source.name} still."
+                f"the replicas of the disks of instance {instance.name} cannot be disconnected on"
+                f" node {partner.name}: {why(answer.failure)}. The instance is stopped and still"
+                f" belongs to node {chosen.source.name}."
             ) from answer.failure
 
 
 def _change_config(
-    unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...], new: tuple[Disk, ...]
+    unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[Disk, ...], new: tuple[Disk, ...]
 ) -> None:
     instance = chosen.instance
     mark = convert.mark(instance.uuid)
     with unit.config.transaction() as change:
-        for loose in convert.marked(unit, instance):
-            if loose.name == mark and loose.nodes == (chosen.target.uuid,):
-                change.remove_detached_disk(loose.uuid)
+        for detached in convert.marked(unit, instance):
+            if detached.name == mark and detached.nodes == (chosen.target.uuid,):
+                change.remove_detached_disk(detached.uuid)
         for disk in new:
             change.update_disk(disk)
         for disk in old:
@@ -287,8 +292,10 @@ def _change_config(
         change.set_instance_primary(instance.uuid, chosen.target.uuid)
 
 
-def _meet(unit: AnyUnit, chosen: AnywherePlan, moved: Instance, disks: tuple[Disk, ...]) -> None:
-    """Let target and partner find each other; the target is then being filled."""
+def _connect(
+    unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instance, disks: tuple[Disk, ...]
+) -> None:
+    """Let target and partner connect; the target is being synchronised afterwards."""
     nodes = [chosen.target.uuid, chosen.partner.uuid]
     which = (disks, moved)
     for answers in (
@@ -298,24 +305,26 @@ def _meet(unit: AnyUnit, chosen: AnywherePlan, moved: Instance, disks: tuple[Dis
         for answer in answers.values():
             if answer.failure is not None:
                 raise errors.OpExecError(
-                    f"disks of instance {moved.name} do not meet on node {answer.node_name}:"
-                    f" {why(answer.failure)}. The instance is stopped and belongs to node"
-                    f" {chosen.target.name} now; its data are on node {chosen.partner.name}. Use"
-                    f" 'gnt-instance activate-disks {moved.name}' when the cause is gone."
+                    f"the replicas of the disks of instance {moved.name} do not connect on node"
+                    f" {answer.node_name}: {why(answer.failure)}. The instance is stopped and"
+                    f" belongs to node {chosen.target.name} now; its data are on node"
+                    f" {chosen.partner.name}. Use 'gnt-instance activate-disks {moved.name}' when"
+                    " the cause is gone."
                 ) from answer.failure
 
 
-def _forget_old(unit: AnyUnit, chosen: AnywherePlan, moved: Instance) -> None:
+def _remove_old_replicas(unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instance) -> None:
     if chosen.left.offline:
         unit.warn(
-            f"node {chosen.left.name} is offline and keeps the old half of the disks",
-            hint="It is removed with the next replacement of disks after the node came back.",
+            f"node {chosen.left.name} is offline and keeps the old replicas of the disks of"
+            f" instance {moved.name}",
+            hint="The next replacement of disks removes them, after the node came back.",
         )
         return
     try:
         convert.clear(unit, moved)
     except errors.RpcError as err:
         unit.warn(
-            f"the old half of the disks was not removed: {err}",
+            f"the old replicas of the disks of instance {moved.name} were not removed: {err}",
             hint="The next replacement of disks, or the removal of the instance, tries again.",
         )

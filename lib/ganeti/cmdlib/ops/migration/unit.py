@@ -1,4 +1,4 @@
-"""What the units of migrate and failover have in common: where to, locks, and who hears of it.
+"""Base of the units of migrate and failover: the target node, the locks, and the hooks.
 
 Where an instance goes depends on its disks. Those which we mirror have one other node, their
 secondary; those which several nodes see can go to any node, which the user names or an allocator
@@ -6,8 +6,8 @@ chooses (manual page **ganeti-iallocator**, mode ``relocate``).
 
 Locks: the instance; then source and target, the nodes themselves shared and their resources
 exclusively. While an allocator chooses there are more of them: all nodes of the instance's group
-that could take it, because what the allocator is told must stay true until the instance is there.
-Those which were not chosen are given back at once (``doc/design-placement.rst``).
+which could take it, because the facts which the allocator gets must stay true until the instance is
+there. The locks of nodes which were not chosen are released at once (``doc/design-placement.rst``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, PlanT
-from ganeti.cmdlib.ops.migration import procedure
-from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.migration import cleanup
+from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
+from ganeti.cmdlib.ops.migration.plan import MigrationPlan, require_mirrored
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.disk import EXT_MIRRORED, INT_MIRRORED
 from ganeti.locking import Level
@@ -37,13 +38,13 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
     The opcode has ``instance_name``, ``instance_uuid``, ``target_node``, ``target_node_uuid``,
     ``iallocator`` and ``cleanup``.
 
-    :ivar target: the node to go to; None in clean-up mode, and until the allocator has chosen.
-    :ivar allocator: who chooses; None when the node is known.
+    :ivar target: the target node; None in clean-up mode, and until the allocator has chosen.
+    :ivar allocator: name of the allocator which chooses; None when the node is known.
     """
 
-    #: What is done, for messages.
+    #: The operation, for messages.
     ACTION = "move"
-    #: Whether a mirrored instance may go to a node which has nothing of it yet.
+    #: Whether a mirrored instance may go to a node without a replica of its disks.
     ANYWHERE = False
 
     target: Node | None
@@ -56,14 +57,14 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
     def declare_locks(self, level: Level) -> None:
         assert self.instance is not None
         if level is Level.NODEGROUP:
-            # Nobody can change the disks any more; until now somebody could.
+            # From now on no other job can change the disks, so the target is determined again.
             self._find_target(self.instance)
             if self.allocator is not None:
                 self.need(level, [self._group()], shared=True)
         elif level is Level.NODE:
             self.need(level, self._nodes(self.instance), shared=True)
         elif level is Level.NODE_RES:
-            # Memory and disks of the nodes are what is worked on, the nodes stay as they are.
+            # The operation uses memory and disks of the nodes, the nodes stay as they are.
             self.need(level, self.owned(Level.NODE))
 
     def locks_acquired(self, level: Level) -> None:
@@ -84,7 +85,8 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
     def _find_target(self, instance: Instance) -> None:
         """Fill in ``target`` and ``allocator``.
 
-        :raises errors.OpPrereqError: the wish and the disks do not go together.
+        :raises errors.OpPrereqError: the disks of the instance exclude the node or the allocator
+            which the user gave.
         """
         op = self.op
         self.target = self.allocator = None
@@ -93,7 +95,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
             return
         named = self._named_target()
         template = self.config.disk_template(instance)
-        procedure.require_mirrored(self, instance, self.ACTION)
+        require_mirrored(self, instance, self.ACTION)
         if template in INT_MIRRORED:
             if named is not None and self.ANYWHERE and not op.iallocator:
                 self.target = named
@@ -101,7 +103,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
             if named is not None or op.iallocator:
                 raise errors.OpPrereqError(
                     f"instance {instance.name} can go to its secondary node only, its disks"
-                    f" ({template}) are nowhere else. Name neither a node nor an allocator.",
+                    f" ({template}) have no other replica. Name neither a node nor an allocator.",
                     errors.ECODE_STATE,
                 )
             (uuid,) = self.config.secondary_nodes(instance)
@@ -117,7 +119,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         )
 
     def _only_other(self, instance: Instance) -> Node | None:
-        """The node to go to when nobody says which, and there is just one to choose."""
+        """The target node when the user names none and only one is possible."""
         if self.op.iallocator or self.config.cluster().default_iallocator:
             return None
         primary = self.config.node(instance.primary_node)
@@ -145,15 +147,15 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         return {node.uuid for node in self.config.nodes() if node.group == primary.group}
 
     def chosen_target(self) -> Node:
-        """The node to go to, as it is now; the allocator is asked if it has to choose.
+        """Return the target node as configured now; ask the allocator if it has to choose.
 
-        :raises errors.OpPrereqError: it found none.
+        :raises errors.OpPrereqError: the allocator found none.
         """
         assert self.instance is not None
         if self.allocator is None:
             assert self.target is not None
             return self.config.node(self.target.uuid)
-        procedure.require_mirrored(self, self.instance, self.ACTION)
+        require_mirrored(self, self.instance, self.ACTION)
         primary = self.instance.primary_node
         request = allocator.Relocate(self.instance.uuid, relocate_from=(primary,))
         (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
@@ -161,7 +163,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         if uuid not in self.owned(Level.NODE_RES):
             raise errors.OpPrereqError(
                 f"instance allocator {self.allocator} chose node {self.target.name}, which was not"
-                " there when the job asked for its locks. Please retry.",
+                " available when the job took its locks. Please retry.",
                 errors.ECODE_STATE,
             )
         for level in (Level.NODE_RES, Level.NODE):
@@ -172,8 +174,8 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         )
         return self.target
 
-    def move_env(self, plan: MovePlan | CleanupPlan) -> dict[str, object]:
-        """Variables for hooks: where it is and where it will be."""
+    def move_env(self, plan: MigrationPlan | CleanupPlan) -> dict[str, object]:
+        """Hook variables: the names of the old and the new nodes."""
         assert self.instance is not None
         present = self.config.instance(self.instance.uuid)
         primary = self.config.node(present.primary_node)
@@ -182,13 +184,13 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         return {
             "OLD_PRIMARY": primary.name,
             "NEW_PRIMARY": target.name,
-            # The two change places.
+            # Primary and secondary node change their roles.
             "OLD_SECONDARY": target.name if mirrored else "",
             "NEW_SECONDARY": primary.name if mirrored else "",
         }
 
-    def nodes_told(self) -> list[str]:
-        """Uuids of the nodes whose hooks run: the master, those of the instance, the target."""
+    def nodes_with_hooks(self) -> list[str]:
+        """UUIDs of the nodes whose hooks run: the master, the nodes of the instance, the target."""
         assert self.instance is not None
         nodes = [self.config.master_node().uuid, *self.config.instance_nodes(self.instance)]
         if self.target is not None:
@@ -196,6 +198,9 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         return list(dict.fromkeys(nodes))
 
     def plan_cleanup(self) -> CleanupPlan:
-        """As :func:`ganeti.cmdlib.ops.migration.procedure.plan_cleanup`."""
+        """Plan the repair after an interrupted migration.
+
+        :raises errors.OpPrereqError: the disks exist on the primary node only.
+        """
         assert self.instance is not None
-        return procedure.plan_cleanup(self, self.instance)
+        return cleanup.plan_cleanup(self, self.instance)

@@ -1,4 +1,4 @@
-"""The interface through which a guest talks to its node."""
+"""The communication NIC, through which a guest talks to its node (manual page **gnt-instance**)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.params.devices import END, Change
+from ganeti.cmdlib.ops.params.devices import END, DeviceChange
 from ganeti.cmdlib.prereq import ADMIN_UP
 from ganeti.constants.disk import MOD_ADD, MOD_REMOVE
 from ganeti.constants.metad import NIC_PREFIX
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def nic_name(instance_name: str) -> str:
-    """Name of the interface."""
+    """Name of the communication NIC of an instance."""
     return f"{NIC_PREFIX}{instance_name}"
 
 
 def nic_spec(unit: AnyUnit, instance_name: str) -> dict[str, Any]:
-    """The interface as a new one is asked for.
+    """Make the spec of a communication NIC.
 
-    :raises errors.OpPrereqError: the cluster has no network for it.
+    :raises errors.OpPrereqError: the cluster has no network for communication.
     """
     network = unit.config.cluster().instance_communication_network
     if not network:
@@ -42,9 +42,9 @@ def nic_spec(unit: AnyUnit, instance_name: str) -> dict[str, Any]:
 
 
 def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
-    """Let the guest of an instance that runs learn what was changed; that it cannot is a warning.
+    """Send changed metadata to the node of a running instance; a failure is a warning.
 
-    Secret parameters are known to an installation only, so there are none.
+    The metadata has no secret OS parameters, because only an installation knows them.
     """
 
     def metadata(instance: Instance) -> tuple[object, ...]:
@@ -69,17 +69,17 @@ def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
     )
     if answer.failure is not None:
         unit.warn(
-            f"the guest of {after.name} does not learn what was changed before its next"
-            f" start: {why(answer.failure)}"
+            f"the guest of instance {after.name} gets its new metadata only at its next start:"
+            f" {why(answer.failure)}"
         )
 
 
-def changes(unit: AnyUnit, instance: Instance, wanted: bool) -> list[Change]:
-    """Changes which give an instance the interface, or take it away."""
+def changes(unit: AnyUnit, instance: Instance, wanted: bool) -> list[DeviceChange]:
+    """Make the changes which add a communication NIC to an instance, or remove it."""
     name = nic_name(instance.name)
     present = [nic for nic in instance.nics if nic.name == name]
     if wanted and not present:
-        return [Change(MOD_ADD, END, nic_spec(unit, instance.name))]
+        return [DeviceChange(MOD_ADD, END, nic_spec(unit, instance.name))]
     if not wanted and present:
-        return [Change(MOD_REMOVE, present[0].uuid, {})]
+        return [DeviceChange(MOD_REMOVE, present[0].uuid, {})]
     return []

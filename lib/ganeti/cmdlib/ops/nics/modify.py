@@ -1,4 +1,8 @@
-"""Changes to the network interfaces of an instance: planned one after the other, then plugged."""
+"""Adding, removing and modifying NICs of an instance.
+
+The logical unit of ``OP_INSTANCE_SET_PARAMS`` calls :func:`plan`, which checks all changes and
+reserves their addresses. The unit itself writes the configuration and hotplugs the NICs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from ganeti import errors
 from ganeti.cmdlib.ops.nics import specs as nics
 from ganeti.cmdlib.ops.nics.specs import PlannedNic
 from ganeti.cmdlib.ops.params import devices
-from ganeti.cmdlib.ops.params.devices import Change
+from ganeti.cmdlib.ops.params.devices import DeviceChange
 from ganeti.constants.disk import MOD_ADD, MOD_MODIFY, MOD_REMOVE
 from ganeti.constants.net import (
     INIC_PARAMS,
@@ -31,7 +35,13 @@ WHAT = "network interface"
 
 @dataclass(frozen=True, slots=True)
 class NicStep:
-    """One change: the interface at ``index`` as it is afterwards (or was, when removed)."""
+    """One change of a NIC.
+
+    :ivar action: one of the published words ``add``, ``modify``, ``remove``.
+    :ivar index: number of the NIC at the moment of the change.
+    :ivar nic: the NIC after the change; before it, when it is removed.
+    :ivar result: pairs of parameter and new value, which the user is shown.
+    """
 
     action: str
     index: int
@@ -41,7 +51,7 @@ class NicStep:
 
 @dataclass(frozen=True, slots=True)
 class NicPlan:
-    """All interfaces after the changes, and the changes one by one."""
+    """All NICs after the changes, and the changes one by one."""
 
     nics: tuple[Nic, ...]
     steps: tuple[NicStep, ...]
@@ -51,13 +61,15 @@ def plan(
     unit: AnyUnit,
     instance: Instance,
     node: Node,
-    changes: Sequence[Change],
+    changes: Sequence[DeviceChange],
     *,
     conflicts_check: bool,
 ) -> NicPlan:
-    """Check the changes, in order, each on what the ones before leave.
+    """Check the changes in order, each with the NICs which the changes before it leave.
 
-    :raises errors.OpPrereqError: names the interface and what is wrong with it.
+    :param node: the primary node of the instance.
+    :param conflicts_check: False allows addresses which are in use outside of the cluster.
+    :raises errors.OpPrereqError: a change is not possible.
     """
     current = list(instance.nics)
     steps = []
@@ -87,7 +99,7 @@ def plan(
 
 
 def _add(
-    unit: AnyUnit, node: Node, current: Sequence[Nic], change: Change, conflicts_check: bool
+    unit: AnyUnit, node: Node, current: Sequence[Nic], change: DeviceChange, conflicts_check: bool
 ) -> NicStep:
     index = devices.place(WHAT, current, change.ident, MAX_NICS)
     planned = nics.plan_nics(unit, [change.params], None)[0]
@@ -114,9 +126,7 @@ def _modify(
             f"{WHAT} {index}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
         )
     if not changes:
-        raise errors.OpPrereqError(
-            f"{WHAT} {index}: nothing to change is given", errors.ECODE_INVAL
-        )
+        raise errors.OpPrereqError(f"{WHAT} {index}: no change is given", errors.ECODE_INVAL)
     planned = _changed(unit, f"{WHAT} {index}", present, changes)
     moved = (planned.nic.network, planned.nic.ip) != (present.network, present.ip)
     if moved:
@@ -136,7 +146,7 @@ def _modify(
 
 
 def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
-    """An interface with changes, before it is settled in its network."""
+    """Apply changes to a NIC, except for those which depend on its node."""
     network = (
         nics.requested_network(unit, what, changes)
         if "network" in changes
@@ -153,7 +163,8 @@ def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) ->
         if contradicting:
             raise errors.OpPrereqError(
                 f"{what}: {', '.join(contradicting)} cannot be changed while it is in network"
-                f" {network.name}, whose connection to the node group says them",
+                f" {network.name}, because the connection of the network to the node group"
+                " determines them",
                 errors.ECODE_INVAL,
             )
     filled = unit.config.cluster().fill_nic(own)

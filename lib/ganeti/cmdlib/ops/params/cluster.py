@@ -1,9 +1,9 @@
-"""From the parameters of a change to the cluster as it will be; pure.
+"""Compute the cluster after a change of its parameters.
 
-:func:`changed` reads nothing but the present configuration. It refuses what is wrong in itself or
-would contradict what exists; whether the nodes can do what is asked is found out by
-:mod:`ganeti.cmdlib.cluster.set_params`. Parameters which are dictionaries are merged with what is
-there. In those of operating systems the value None, or ``default``, removes an entry.
+:func:`changed` is pure: it reads the present configuration only. It refuses values which are wrong,
+or which contradict existing objects. :mod:`ganeti.cmdlib.cluster.set_params` checks whether the
+nodes support the change. Parameters which are dictionaries are merged with the present ones. In
+parameters of operating systems the value None, or ``default``, removes an entry.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _UNSET = (None, "default")
 _SHOWN = 5
 
 
-class Change(NamedTuple):
-    """The cluster as it will be, and what somebody should know about it.
+class ClusterChange(NamedTuple):
+    """The cluster as it will be, and notes about the change for the user.
 
-    :ivar values: the attributes which change, as they will be.
+    :ivar values: attribute -> new value, for attributes which change.
     :ivar notes: (text, whether it is a warning).
     """
 
@@ -54,7 +54,7 @@ class _Builder:
         self.notes: list[tuple[str, bool]] = []
 
     def now(self, name: str) -> Any:
-        """An attribute as it will be."""
+        """An attribute of the cluster as it will be; its type depends on the attribute."""
         return self.values.get(name, getattr(self.old, name))
 
     def note(self, text: str, *, warning: bool = False) -> None:
@@ -114,7 +114,7 @@ class _Builder:
         ):
             self.note(
                 f"{self.now('max_running_jobs')} jobs may run at once, but only"
-                f" {self.now('max_tracked_jobs')} are meant to be tracked",
+                f" {self.now('max_tracked_jobs')} are to be tracked",
                 warning=True,
             )
 
@@ -160,7 +160,7 @@ class _Builder:
                     self.note(f"OS {os_name} is not {word}")
             else:
                 raise errors.ParameterError(
-                    f"{name}: an OS is added or removed; '{action}' means nothing here"
+                    f"{name}: the action must be add or remove, not '{action}'"
                 )
         return tuple(names)
 
@@ -226,9 +226,10 @@ class _Builder:
     def _require_unused(
         self, what: str, gone: Sequence[str], users: Mapping[str, set[str]]
     ) -> None:
-        """Nothing that exists needs what is to be disabled.
+        """Check that no instance uses hypervisors or disk templates which are to be disabled.
 
-        :param users: name of an instance -> what it uses.
+        :param gone: the names which are to be disabled.
+        :param users: name of an instance -> names which it uses.
         """
         for name in gone:
             using = sorted(user for user, used in users.items() if name in used)
@@ -388,8 +389,8 @@ class _Builder:
         )
         if shared:
             raise errors.OpPrereqError(
-                "exclusive storage is for disks of template plain, but instances"
-                f" {comma_join(shared[:_SHOWN])} have others",
+                "exclusive storage is possible only for disks of template plain, but instances"
+                f" {comma_join(shared[:_SHOWN])} have disks of other templates",
                 errors.ECODE_STATE,
             )
 
@@ -407,8 +408,8 @@ class _Builder:
         unset = [key for key, value in given.items() if value in _UNSET]
         if unset:
             raise errors.ParameterError(
-                f"instance policy: {comma_join(unset)} cannot be taken from elsewhere, this is the"
-                " cluster's own"
+                f"instance policy: {comma_join(unset)} cannot have the value default, because"
+                " the cluster is the source of the defaults"
             )
         policy = fill.fill_ipolicy(self.old.ipolicy, given)
         key = ipolicy.DISK_TEMPLATES
@@ -423,13 +424,13 @@ class _Builder:
             gone = set(self.old.enabled_disk_templates) - set(templates)
             left = [name for name in policy[key] if name not in gone]
             if left != list(policy[key]):
-                self.note("the instance policy allows the disabled disk templates no longer")
+                self.note("the disabled disk templates are removed from the instance policy")
             policy[key] = left
             new = sorted(set(templates) - set(left))
             if new:
                 self.note(
                     f"the instance policy does not allow the enabled disk template"
-                    f" {comma_join(new)}. See --ipolicy-disk-templates.",
+                    f" {comma_join(new)}. Change it with --ipolicy-disk-templates.",
                     warning=True,
                 )
         ipolicy.check_syntax(policy, filled=True)
@@ -443,11 +444,11 @@ class _Builder:
         self.values["ipolicy"] = policy
 
 
-def changed(data: ConfigData, op: OpClusterSetParams, *, nic_modes: Sequence[str]) -> Change:
-    """The cluster with the changes that an opcode asks for.
+def changed(data: ConfigData, op: OpClusterSetParams, *, nic_modes: Sequence[str]) -> ClusterChange:
+    """Compute the cluster with the changes of an opcode.
 
-    :param nic_modes: the modes which network interfaces may have on these machines.
-    :raises errors.OpPrereqError: a parameter is wrong, or contradicts what exists.
+    :param nic_modes: the modes which NICs may have on these machines.
+    :raises errors.OpPrereqError: a parameter is wrong, or contradicts an existing object.
     """
     builder = _Builder(data, op, nic_modes=nic_modes)
     try:
@@ -472,11 +473,11 @@ def changed(data: ConfigData, op: OpClusterSetParams, *, nic_modes: Sequence[str
     cluster = updated(data.cluster, **values) if values else data.cluster
     if values:
         _require_whole(data, cluster)
-    return Change(cluster, values, builder.notes)
+    return ClusterChange(cluster, values, builder.notes)
 
 
 def _require_whole(data: ConfigData, cluster: Cluster) -> None:
-    """The configuration gets no contradiction which it has not already."""
+    """Check that the change adds no new contradiction to the configuration."""
     known = set(verify.check(data))
     after = verify.check(dataclasses.replace(data, cluster=cluster))
     new = [problem for problem in after if problem not in known]
@@ -501,7 +502,7 @@ def _require_not_global(os_name: str, params: Mapping[str, Any]) -> None:
 
 
 def _merged(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is there with what was given; None and ``default`` take an entry away."""
+    """The present entries with the given ones; the values None and ``default`` remove an entry."""
     found = {**present, **given}
     return {
         name: value for name, value in found.items() if name not in given or value not in _UNSET

@@ -1,7 +1,7 @@
-"""Changes to the devices of an instance, as opcodes carry them.
+"""Changes to the disks and NICs of an instance, as opcodes carry them.
 
-Disks and network interfaces are stacks: by default a device is added to and removed from the end. A
-device is meant by its number, its name or its UUID; ``-1`` is the last one, or the place after it.
+By default a device is added to and removed from the end of the list. A number, a name or a UUID
+identifies a device; the number ``-1`` is the last device, or the place after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ END = -1
 
 
 class Device(Protocol):
-    """What a disk and a network interface have in common."""
+    """A disk or a NIC: a device which has a name and a UUID."""
 
     @property
     def name(self) -> str | None: ...
@@ -33,16 +33,21 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One change: what to do, to which device (number, name or UUID), with which parameters."""
+class DeviceChange:
+    """One change of a device.
+
+    :ivar action: one of ``MOD_*``.
+    :ivar ident: number, name or UUID of the device.
+    :ivar params: parameters of the device.
+    """
 
     action: str
     ident: int | str
     params: dict[str, Any]
 
 
-def changes_of(given: Sequence[Sequence[Any]]) -> list[Change]:
-    """Read the changes of an opcode, also in the older form of pairs."""
+def changes_of(given: Sequence[Sequence[Any]]) -> list[DeviceChange]:
+    """Read the changes of an opcode: ``[action, device, parameters]``, or the older pairs."""
     found = []
     for item in given:
         if len(item) == 3:
@@ -53,12 +58,12 @@ def changes_of(given: Sequence[Sequence[Any]]) -> list[Change]:
             action, ident, params = MOD_MODIFY, item[0], item[1]
         if isinstance(ident, str) and ident.lstrip("-").isdigit():
             ident = int(ident)
-        found.append(Change(action, ident, dict(params)))
+        found.append(DeviceChange(action, ident, dict(params)))
     return found
 
 
 def find(what: str, devices: Sequence[Device], ident: int | str) -> int:
-    """Number of the device which is meant.
+    """Find the number of a device by its number, name or UUID.
 
     :param what: kind of device, for errors.
     :raises errors.OpPrereqError: there is no such device, or its name is not unique.
@@ -87,9 +92,11 @@ def find(what: str, devices: Sequence[Device], ident: int | str) -> int:
 
 
 def place(what: str, devices: Sequence[Device], ident: int | str, limit: int) -> int:
-    """Number which a new device gets.
+    """Check the number of a new device.
 
-    :raises errors.OpPrereqError: there are too many, or none can have that number.
+    :param limit: how many devices an instance may have.
+    :returns: the number, counted from 0.
+    :raises errors.OpPrereqError: there are too many devices, or a new one cannot have that number.
     """
     if len(devices) >= limit:
         raise errors.OpPrereqError(f"an instance has at most {limit} {what}s", errors.ECODE_STATE)
@@ -104,11 +111,11 @@ def place(what: str, devices: Sequence[Device], ident: int | str, limit: int) ->
     return number
 
 
-def require_no_params(what: str, change: Change) -> None:
-    """A device that goes takes no parameters."""
+def require_no_params(what: str, change: DeviceChange) -> None:
+    """Check that the removal of a device has no parameters."""
     if change.params:
         raise errors.OpPrereqError(
-            f"parameters {', '.join(sorted(change.params))} have no meaning when a {what} is"
+            f"parameters {', '.join(sorted(change.params))} are not allowed when a {what} is"
             f" {_PAST[change.action]}",
             errors.ECODE_INVAL,
         )
@@ -130,10 +137,11 @@ def updated_params(
     check: Callable[[Mapping[str, Any]], dict[str, Any]],
     known: Collection[str],
 ) -> dict[str, Any]:
-    """An object's own parameters after changes; ``default`` and None take one back.
+    """An object's own parameters after changes; ``default`` and None reset one.
 
-    :param check: checks names and types of those which are set.
-    :param known: names; also what is taken back must be a parameter that exists.
+    :param check: checks names and types of parameters which are set.
+    :param known: names of all parameters; a parameter which is reset must exist, too.
+    :raises errors.OpPrereqError: a parameter is unknown or has a wrong type.
     """
     gone = {key for key, value in changes.items() if value in (None, "default")}
     unknown = sorted(gone - set(known))

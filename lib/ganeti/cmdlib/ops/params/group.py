@@ -1,8 +1,8 @@
-"""Parameters which a node group may have of its own, and how a change is merged with them.
+"""Parameters of node groups, and how a change is merged with them.
 
-Every value may be given back to the cluster's: the word ``default`` (or null, which is what other
-programs send) removes it. All functions are pure and raise
-:class:`~ganeti.errors.OpPrereqError` with a text that names the parameter.
+The value ``default`` (or null, which other programs send) removes the group's own value, so that
+the cluster's value is used. All functions are pure and raise :class:`~ganeti.errors.OpPrereqError`
+with a text that names the parameter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def merged_ndparams(present: Mapping[str, Any], given: Mapping[str, Any]) -> dic
 def merged_diskparams(
     present: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Parameters per disk template after a change; a template without own parameters vanishes."""
+    """Parameters per disk template after a change, without templates which have none."""
     changed = {template: dict(params) for template, params in present.items()}
     for template, params in given.items():
         defaults = disk_c.TEMPLATE_DEFAULTS.get(template)
@@ -61,10 +61,10 @@ def _check_access(template: str, params: Mapping[str, Any]) -> None:
 def merged_ipolicy(
     cluster: Cluster, present: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The group's part of its instance policy after a change.
+    """The group's own part of its instance policy after a change.
 
     :raises errors.OpPrereqError: an unknown key, a standard size (which only the cluster has), or
-        bounds which contradict themselves or what is inherited.
+        limits which contradict each other or the cluster's.
     """
     if ipolicy.STD in given:
         raise errors.OpPrereqError(
@@ -99,7 +99,7 @@ def merged_ipolicy(
 
 
 def merged_hv_state(present: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is assumed of hypervisors after a change."""
+    """The static state of hypervisors after a change: hypervisor -> name -> number."""
     changed = {name: dict(state) for name, state in (present or {}).items()}
     types = dict.fromkeys(node_c.HV_STATE_PARAMS, "int")
     for name, state in given.items():
@@ -114,7 +114,7 @@ def merged_hv_state(present: Mapping[str, Any] | None, given: Mapping[str, Any])
 def merged_disk_state(
     present: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is assumed of storage after a change, by kind and name."""
+    """The static state of storage after a change: disk template -> name -> state."""
     changed = {kind: dict(named) for kind, named in (present or {}).items()}
     types = dict.fromkeys(_DISK_STATE_PARAMS, "int")
     for kind, named in given.items():

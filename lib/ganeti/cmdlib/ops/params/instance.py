@@ -1,5 +1,5 @@
-"""Checks of the parameters which instances carry: backend and hypervisor parameters, overrides for
-one start."""
+"""Checks of the parameters of instances: backend and hypervisor parameters, overrides for one
+start."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def without_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is asked to be the cluster's default."""
+    """Leave out parameters whose value is ``default``."""
     return {key: value for key, value in params.items() if value != VALUE_DEFAULT}
 
 
 def split_memory(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the old ``memory`` by the two limits it stands for."""
+    """Replace the old parameter ``memory`` by the two limits for which it stands."""
     result = dict(params)
     if "memory" in result:
         memory = result.pop("memory")
@@ -37,8 +37,11 @@ def split_memory(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_beparams(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check names and types of backend parameters; returns only the ones which differ from the
-    default by wish."""
+    """Check names and types of backend parameters.
+
+    :returns: the parameters without those which are to have their default.
+    :raises errors.OpPrereqError: an unknown name or a wrong type.
+    """
     params = without_defaults(split_memory(given))
     try:
         return hv.force_types(params, BE_PARAM_TYPES)
@@ -47,7 +50,10 @@ def checked_beparams(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_sane_backend(filled: Mapping[str, Any]) -> None:
-    """Check backend parameters against each other, after the defaults were filled in."""
+    """Check filled backend parameters against each other.
+
+    :raises errors.OpPrereqError: they contradict each other, or a value is too small.
+    """
     if filled["minmem"] > filled["maxmem"]:
         raise errors.OpPrereqError(
             f"minimum memory ({filled['minmem']} MiB) is more than the maximum"
@@ -66,7 +72,11 @@ def _types(hypervisor: str) -> dict[str, str]:
 
 
 def checked_hvparams(hypervisor: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check names and types of hypervisor parameters of an instance."""
+    """Check names and types of hypervisor parameters of an instance.
+
+    :returns: the parameters without those which are to have their default.
+    :raises errors.OpPrereqError: an unknown name, a wrong type, or a parameter of the cluster.
+    """
     params = without_defaults(given)
     fixed = sorted(set(params) & GLOBAL_PARAMS)
     if fixed:
@@ -83,7 +93,10 @@ def checked_hvparams(hypervisor: str, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def require_hv_syntax(hypervisor: str, filled: Mapping[str, Any]) -> None:
-    """Check complete hypervisor parameters as far as that is possible without a node."""
+    """Check filled hypervisor parameters as far as that is possible without a node.
+
+    :raises errors.OpPrereqError: a value is not valid.
+    """
     try:
         hv.check_parameter_syntax(hypervisor, filled)
     except errors.HypervisorError as err:
@@ -98,10 +111,11 @@ def require_firmware_disks(
     names: Collection[str | None],
     lacking: Collection[str] = (),
 ) -> None:
-    """The firmware has the disks it needs for itself.
+    """Check that the instance has the disks which its firmware needs.
 
-    :param names: of the instance's disks.
-    :param lacking: disks that may go on missing, because the instance never had them.
+    :param names: names of the instance's disks.
+    :param lacking: names of disks which may be missing, because the instance never had them.
+    :raises errors.OpPrereqError: one is missing.
     """
     for name, wanted_by in hv.firmware_disks(hypervisor, filled).items():
         if name not in names and name not in lacking:
@@ -111,7 +125,7 @@ def require_firmware_disks(
 def checked_overrides(
     unit: AnyUnit, instance: Instance, hvparams: Mapping[str, Any], beparams: Mapping[str, Any]
 ) -> tuple[FilledInstance, dict[str, Any], dict[str, Any]]:
-    """Check parameters given for one start.
+    """Check the parameters for one start of an instance.
 
     :returns: the instance filled with them, and both sets in checked form.
     """

@@ -1,4 +1,4 @@
-"""OS parameters of one installation: public, private and secret ones together."""
+"""OS parameters: merge changes, and join public, private and secret ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Params = Mapping[str, Any]
 
 
 def merged(own: Params, changes: Params | None) -> dict[str, Any]:
-    """An object's own parameters after changes; the word ``default`` takes one back."""
+    """An object's own OS parameters after changes; the value ``default`` removes one."""
     result = {**own, **(changes or {})}
     return {key: value for key, value in result.items() if value != VALUE_DEFAULT}
 
@@ -24,7 +24,8 @@ def merged(own: Params, changes: Params | None) -> dict[str, Any]:
 def for_installation(
     cluster: Cluster, os_name: str, public: Params, private: Params, secret: Params
 ) -> dict[str, Any]:
-    """What the scripts of an operating system get: the cluster's values, then those given.
+    """The OS parameters for the scripts of an OS definition: the cluster's values, then those
+    given.
 
     :raises errors.OpPrereqError: a name is given with different visibility.
     """

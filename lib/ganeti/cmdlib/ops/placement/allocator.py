@@ -1,7 +1,7 @@
-"""Letting an instance allocator choose nodes: what all logical units which do so share.
+"""Let an instance allocator choose nodes.
 
-Which allocator is asked, which nodes it may choose from, and what its failures mean for the user.
-The questions and answers themselves are in :mod:`ganeti.allocator`.
+This module decides which allocator is asked and which nodes it may choose from, and turns its
+failures into errors for the user. The questions and answers are in :mod:`ganeti.allocator`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ T = TypeVar("T")
 def choose_allocator(
     unit: AnyUnit, given: str | None, *, what: str, node_option: str, node_given: bool
 ) -> str | None:
-    """Which allocator decides; None when the user named a node.
+    """Choose the allocator; None when the user named a node.
 
-    :param given: what the user said: a name, ``.`` for the cluster's default, or nothing, which is
-        the default, too, unless a node is named.
+    :param given: the parameter of the user: a name, or ``.`` for the cluster's default; None or
+        empty means the default, too, unless a node is named.
     :param what: the object to be placed, for errors.
-    :param node_option: how a node would be named.
+    :param node_option: the option which names a node, for errors.
+    :param node_given: the user named a node.
     :raises errors.OpPrereqError: both or none of them are given.
     """
     default = unit.config.cluster().default_iallocator
@@ -48,8 +49,7 @@ def choose_allocator(
 
 
 def candidates(config: ConfigData, group_uuid: str | None = None) -> frozenset[str]:
-    """Uuids of the nodes which may get a new instance, as configured; those of one group, if
-    given."""
+    """UUIDs of the nodes which may get a new instance, as configured; of one group, if given."""
     return frozenset(
         node.uuid
         for node in config.nodes.values()
@@ -68,10 +68,10 @@ def ask_allocator(
     *,
     temporary: bool = False,
 ) -> T:
-    """Ask, before anything was changed.
+    """Ask the allocator; for ``check_prereq``, because a failure means that nothing was changed.
 
-    :param temporary: the allocator knows only of what is free at the moment, so that it may well
-        find a place later.
+    :param temporary: the allocator may choose only from nodes which are not locked at this moment,
+        so that it may find a place later.
     :raises errors.OpPrereqError: it found no place (insufficient resources, temporarily or not),
         cannot be asked, or answered nonsense (environment).
     """

@@ -1,8 +1,8 @@
-"""Where a new instance goes: the nodes which the user named, or which an allocator chooses.
+"""Choose the nodes of a new instance: the user names them, or an allocator chooses.
 
-Until the allocator has chosen, the locks of all nodes which it may choose are needed; with
-opportunistic locking only those of nodes which are free at this moment, so that the creation never
-waits for what others do, but may find too few of them.
+Until the allocator has chosen, the locks of all nodes which it may choose are needed. With
+opportunistic locking the job takes only those locks which are free at this moment: it never waits
+for other jobs, but may get too few nodes.
 """
 
 from __future__ import annotations
@@ -16,24 +16,38 @@ from ganeti.cmdlib.base import LogicalUnit, PlanT
 from ganeti.cmdlib.ops.install import forthcoming
 from ganeti.cmdlib.ops.nics import specs
 from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.cmdlib.ops.transfer.import_source import ImportSource
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup
 from ganeti.opcodes.instance import OpInstanceCreate
 
 
-class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
-    """Nodes and their locks, for the unit which makes an instance.
+class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
+    """Base of the unit which creates an instance: its nodes and their locks.
 
-    That unit fills in the attributes in its ``expand_names``.
+    The unit sets the attributes in its ``expand_names``.
+
+    :ivar ip: address of the name, if it was resolved.
+    :ivar template: disk template.
+    :ivar allocator: name of the allocator which chooses the nodes; None when the user named them.
+    :ivar given_nodes: the nodes which the user named, the primary first.
+    :ivar reserved: the forthcoming instance which becomes real.
+    :ivar keeps_disks: the disks of the reservation are kept, as far as their nodes are.
+    :ivar imported: the source of the content of the disks; None for an installation.
     """
 
     name: str
+    ip: str | None
+    uuid: str
     hypervisor: str
     template: str
     group: NodeGroup | None
     allocator: str | None
+    given_nodes: list[Node]
     reserved: Instance | None
+    keeps_disks: bool
+    imported: ImportSource | None
 
     def declare_locks(self, level: Level) -> None:
         if self.allocator is None:
@@ -57,15 +71,15 @@ class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         return placement.candidates(self.config.snapshot(), group_uuid)
 
     def _require_enough(self, usable: frozenset[str]) -> None:
-        """The nodes whose locks are held can make up a place at all."""
+        """Check that the nodes whose locks are held are enough for the disk template."""
         needed = allocator.required_nodes(self.template)
         if len(usable) >= needed:
             return
         possible = len(self._candidates())
         if self.op.opportunistic_locking and possible >= needed:
             raise errors.OpPrereqError(
-                f"instance {self.name} needs {needed} node{'s' * (needed > 1)}, and of the"
-                f" {possible} which could take it only {len(usable)} are free at the moment."
+                f"instance {self.name} needs {needed} node{'s' * (needed > 1)}, and of"
+                f" {possible} possible ones only {len(usable)} are not locked at this moment."
                 " Please retry.",
                 errors.ECODE_TEMP_NORES,
             )
@@ -83,13 +97,13 @@ class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         if self.template not in INT_MIRRORED:
             if op.snode or op.snode_uuid:
                 self.warn(
-                    f"a secondary node has no meaning for disks of kind {self.template} and is"
-                    " ignored"
+                    f"the secondary node is ignored: disks of template {self.template} are on one"
+                    " node only"
                 )
             return [primary]
         if not op.snode and not op.snode_uuid:
             raise errors.OpPrereqError(
-                f"disks of kind {self.template} need a secondary node. Name both with"
+                f"disks of template {self.template} need a secondary node. Name both with"
                 " --node PRIMARY:SECONDARY.",
                 errors.ECODE_INVAL,
             )
@@ -107,6 +121,7 @@ class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         return node
 
     def require_named_node(self, node: Node) -> Node:
+        """Check that a node which the user named may get the instance; returns it as it is now."""
         fresh = self.config.node(node.uuid)
         prereq.require_target(fresh)
         if self.group is not None and fresh.group != self.group.uuid:
@@ -118,10 +133,13 @@ class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     def place(
         self,
         beparams_filled: Mapping[str, Any],
-        wishes: list[dict[str, Any]],
+        disk_specs: list[dict[str, Any]],
         planned_nics: list[specs.PlannedNic],
     ) -> list[Node]:
-        """Let the allocator choose, and give back the locks of all other nodes."""
+        """Let the allocator choose, and release the locks of all other nodes.
+
+        :raises errors.OpPrereqError: it found no place.
+        """
         op, config = self.op, forthcoming.without(self.config.snapshot(), self.reserved)
         held, now = self.owned(Level.NODE_RES), self._candidates()
         self._require_enough(held & now)
@@ -133,11 +151,11 @@ class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             vcpus=beparams_filled["vcpus"],
             spindle_use=beparams_filled["spindle_use"],
             disk_template=self.template,
-            disks=tuple(wishes),
+            disks=tuple(disk_specs),
             nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned_nics),
             tags=tuple(op.tags),
             group=None if self.group is None else self.group.uuid,
-            # Also without opportunistic locking: a node may have come since the locks were taken.
+            # Needed without opportunistic locking, too: a node may have been added meanwhile.
             only_nodes=held & now if op.opportunistic_locking or now - held else None,
         )
         name = self.allocator or ""

@@ -1,4 +1,4 @@
-"""Choosing a secondary node for an instance which has none."""
+"""Choose a secondary node for an instance which has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def by_allocator(unit: AnyUnit, instance: Instance, given: str) -> Node:
-    """Let an allocator choose."""
+    """Let an allocator choose a secondary node.
+
+    :param given: the name of the allocator, or ``.`` for the default.
+    :raises errors.OpPrereqError: there is no allocator, or it found no node.
+    """
     name = placement.choose_allocator(
         unit,
         given,

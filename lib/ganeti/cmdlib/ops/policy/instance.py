@@ -1,4 +1,4 @@
-"""Instance policy: what sizes of instances a node group wants to see."""
+"""Instance policy: compare the sizes of instances with the limits of their node group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ganeti.objects import FilledInstance, Node
 
 
-# Larger disks count, whatever they are called.
+#: Disks with the name of a firmware disk which are larger than this count like any disk.
 _FIRMWARE_DISK_MIB = 64
 
 
@@ -22,10 +22,11 @@ def counted_sizes(
     filled: Callable[[], Mapping[str, Any]],
     disks: Iterable[tuple[str | None, int]],
 ) -> list[int | None]:
-    """Sizes of disks as :func:`violations` wants them: of those which belong to the firmware none,
-    as they are as small as they are whatever sizes instances shall have.
+    """Sizes (MiB) of disks as :func:`violations` needs them.
 
-    :param filled: tells the hypervisor parameters, when they matter.
+    The small disks of the firmware have no size here, because the policy does not concern them.
+
+    :param filled: returns the filled hypervisor parameters; called only when they are needed.
     :param disks: name and size in MiB of each.
     """
     sizes: list[int | None] = []
@@ -46,7 +47,7 @@ def violations(
     nic_count: int,
     disk_template: str,
 ) -> list[str]:
-    """In which ways an instance would violate the policy of the node's group."""
+    """List the violations of the policy of the node's group by an instance, in words."""
     group = unit.config.snapshot().nodegroups[node.group]
     return ipolicy.check(
         unit.config.cluster().fill_ipolicy(group),
@@ -60,13 +61,13 @@ def violations(
 
 
 def instance_violations(unit: AnyUnit, instance: FilledInstance, node: Node) -> list[str]:
-    """The same for an instance which exists."""
+    """List the violations of the policy of a node's group by an existing instance, in words."""
     group = unit.config.snapshot().nodegroups[node.group]
     return of_instance(unit.config.cluster().fill_ipolicy(group), instance)
 
 
 def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str]:
-    """In which ways an instance violates a (filled) policy."""
+    """List the violations of a (filled) policy by an existing instance, in words."""
     return ipolicy.check(
         policy,
         memory_mib=instance.beparams["maxmem"],
@@ -83,13 +84,19 @@ def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str
 
 
 def require_policy(unit: AnyUnit, instance: FilledInstance, node: Node, *, ignore: bool) -> None:
-    """The instance fits the policy of the node's group; with ``ignore``, violations are
-    warnings."""
+    """Check an existing instance against the policy of the node's group.
+
+    :param ignore: violations are warnings.
+    :raises errors.OpPrereqError: it violates the policy.
+    """
     refuse(unit, instance.name, node, instance_violations(unit, instance, node), ignore=ignore)
 
 
 def refuse(unit: AnyUnit, name: str, node: Node, found: list[str], *, ignore: bool) -> None:
-    """Refuse because of the violations found, if any; or warn."""
+    """Raise the violations found, if any, as an error; with ``ignore`` as a warning.
+
+    :raises errors.OpPrereqError: there are violations.
+    """
     if not found:
         return
     group = unit.config.snapshot().nodegroups[node.group]

@@ -1,10 +1,10 @@
-"""Overwriting free space inside an instance's disks before they are exported.
+"""Overwriting the free space of an instance's file systems before its disks are exported.
 
-What file systems have freed still lies on the disks: it makes the export large, and shows who gets
-it what was deleted. A helper guest (:mod:`ganeti.cmdlib.ops.guest.helper`) boots from the cluster's
-zeroing image while the instance is down, overwrites it with zeros and switches itself off. With a
-communication network it tells how that went; without one, switching itself off in time is all that
-is wanted of it.
+Blocks which a file system has freed keep their content: it makes the export large, and reveals
+deleted data. A helper guest (:mod:`ganeti.cmdlib.ops.guest.helper`) boots from the cluster's
+zeroing image while the instance is down, overwrites the free space with zeros and shuts itself
+down. With a communication network it reports its result; without one, it only has to shut itself
+down in time.
 """
 
 from __future__ import annotations
@@ -22,43 +22,46 @@ if TYPE_CHECKING:
 
 
 def check_arguments(op: OpBackupExport) -> None:
-    """Refuse what contradicts itself.
+    """Check the parameters about overwriting free space.
 
-    :raises errors.OpPrereqError: says what.
+    :raises errors.OpPrereqError: they contradict each other, or a time is negative.
     """
     times = (op.zeroing_timeout_fixed, op.zeroing_timeout_per_mib)
     if not op.zero_free_space:
         if times != (None, None):
             raise errors.OpPrereqError(
-                "a time for overwriting is given, but nothing is to be overwritten",
+                "a time for overwriting free space is given without --zero-free-space",
                 errors.ECODE_INVAL,
             )
         return
     if any(time is not None and time < 0 for time in times):
         raise errors.OpPrereqError(
-            "a time for overwriting free space is less than 0", errors.ECODE_INVAL
+            "a time for overwriting free space is negative", errors.ECODE_INVAL
         )
 
 
 def plan(
     unit: AnyUnit, op: OpBackupExport, instance: Instance, node: Node, *, running: bool
-) -> helper.Work | None:
-    """The work of the helper guest; None when nothing is to be overwritten.
+) -> helper.HelperTask | None:
+    """Plan the work of the helper guest; None when no free space is to be overwritten.
 
+    :param node: the primary node of the instance.
+    :param running: the instance runs now.
     :raises errors.OpPrereqError: it cannot be done.
     """
     if not op.zero_free_space:
         return None
     if running and not op.shutdown:
         raise errors.OpPrereqError(
-            f"free space of instance {instance.name} can only be overwritten while it is shut down",
+            f"free space of instance {instance.name} can only be overwritten while the instance is"
+            " shut down",
             errors.ECODE_STATE,
         )
     cluster = unit.config.cluster()
     if not cluster.zeroing_image:
         raise errors.OpPrereqError(
-            "the cluster has no image of a helper guest that overwrites free space. Name one with"
-            " 'gnt-cluster modify --zeroing-image'.",
+            "the cluster has no helper image for overwriting free space. Name one with 'gnt-cluster"
+            " modify --zeroing-image'.",
             errors.ECODE_STATE,
         )
     size_mib = sum(disk.size for disk in unit.config.instance_disks(instance))
@@ -77,12 +80,12 @@ def plan(
         if op.zeroing_timeout_per_mib is None
         else op.zeroing_timeout_per_mib
     )
-    return helper.Work(
+    return helper.HelperTask(
         const.TASK_ZERO,
         "overwrite free space",
         cluster.zeroing_image,
         nic,
         startup_s=fixed_s,
         shutdown_s=fixed_s + per_mib_s * size_mib,
-        says_how=talks,
+        reports_result=talks,
     )

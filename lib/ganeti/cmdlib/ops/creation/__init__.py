@@ -1,0 +1,1 @@
+"""Creation of an instance: the steps of ``OP_INSTANCE_CREATE``."""

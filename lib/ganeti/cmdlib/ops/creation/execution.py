@@ -1,0 +1,216 @@
+"""Carry out the plan of a creation.
+
+The order is chosen so that an interrupted creation can be removed like any instance: the instance
+(marked down) and its disks go into the configuration first, then the disks are made, then the OS is
+installed, then the instance is started. When a step before the start fails, everything is taken
+back; the error names what could not be removed. A failing start leaves the complete instance in the
+cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import why
+from ganeti.cmdlib.ops.creation.objects import instance_and_disks
+from ganeti.cmdlib.ops.creation.plan import CreatePlan
+from ganeti.cmdlib.ops.disks import adopt, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import power
+from ganeti.cmdlib.ops.install import forthcoming, operating_system
+from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
+from ganeti.cmdlib.undo import UndoStack
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance
+
+P = ParamSpec("P")
+
+
+def reserve(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> None:
+    """Add a forthcoming instance: only the configuration has it."""
+    unit.feedback(f"reserving resources for instance {unit.name}")
+    _add(unit, *forthcoming.reservation(*instance_and_disks(unit, plan)))
+
+
+def start(unit: NewInstanceUnit[CreatePlan], instance: Instance) -> None:
+    """Start the complete instance.
+
+    :raises errors.OpExecError: it does not start; it stays in the cluster.
+    """
+    unit.feedback("* starting the instance")
+    with unit.config.transaction() as change:
+        change.mark_instance(instance.uuid, prereq.ADMIN_UP)
+    try:
+        power.start(unit, unit.config.instance(instance.uuid))
+    except errors.OpExecError as err:
+        raise errors.OpExecError(
+            f"{err}. Instance {instance.name} is complete and marked to run: start it again with"
+            " 'gnt-instance startup', or remove it with 'gnt-instance remove'."
+        ) from err
+
+
+def _add(unit: NewInstanceUnit[CreatePlan], instance: Instance, disks: list[Disk]) -> None:
+    """Add instance and disks to the configuration, or complete the reservation with them."""
+    reserved = unit.reserved
+    try:
+        with unit.config.transaction() as change:
+            if reserved is None:
+                change.add_instance(instance, disks, unit.ctx.ec_id)
+            else:
+                change.commit_instance(instance, disks, unit.ctx.ec_id)
+    except errors.ConfigurationError:
+        # The removal of the instance releases its port; without the instance this must do so.
+        port = instance.network_port
+        if port is not None and (reserved is None or port != reserved.network_port):
+            with unit.config.transaction() as change:
+                change.release_port(port)
+        raise
+
+
+class Creation:
+    """One run of the steps up to the installation; :meth:`run` is called once."""
+
+    def __init__(self, unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> None:
+        self._unit = unit
+        self._plan = plan
+        #: Things which could not be removed after a failure, in words.
+        self._left: list[str] = []
+
+    def run(self) -> Instance:
+        """Add the instance, make its disks and install its OS.
+
+        :returns: the instance as it is in the configuration now.
+        :raises errors.OpExecError: a step failed; everything is removed, or the text names what is
+            left.
+        """
+        unit, plan = self._unit, self._plan
+        hint = f"Clean up with 'gnt-instance remove --ignore-failures {unit.name}'."
+        with UndoStack(unit.warn, hint=hint) as undo:
+            instance, disks = instance_and_disks(unit, plan)
+            for index, disk in enumerate(disks):
+                unit.feedback(f"* disk {index}, size {disk.size} MiB")
+            unit.feedback(f"adding instance {unit.name} to the cluster configuration")
+            # This step is undone last. While disks remain the instance must stay, too, because
+            # they can only be removed with it.
+            undo.add("the instance itself", self._remove_from_config, instance)
+            adopted = [
+                (adopt.present_device(disk, plan.disk_template, spec), disk)
+                for disk, spec in zip(disks, plan.disk_specs, strict=True)
+                if spec.get("adopt")
+            ]
+            # A failure must never remove adopted volumes.
+            to_make = [] if adopted else disks
+            _add(unit, instance, disks)
+            unit.instance = instance = unit.config.instance(instance.uuid)
+            adopt.rename(unit, undo, instance, adopted)
+            self._make_disks(undo, instance, disks, to_make)
+            if disk_work.mirrored_internally(disks):
+                self._synchronise(undo, instance)
+            unit.release_locks(Level.NODE_RES)
+            if disks and not unit.op.no_install:
+                self._install(instance)
+            undo.commit()
+        return unit.config.instance(instance.uuid)
+
+    # -- disks -----------------------------------------------------------------
+
+    def _make_disks(
+        self, undo: UndoStack, instance: Instance, disks: list[Disk], to_make: list[Disk]
+    ) -> None:
+        unit = self._unit
+        if to_make:
+            unit.feedback("* making the disks of the instance")
+            undo.add(
+                "",
+                self._attempt,
+                "the disk directory",
+                disk_work.remove_storage_dir,
+                unit,
+                instance,
+                disks,
+            )
+            disk_work.create_storage_dir(unit, instance, disks)
+        for index, disk in enumerate(to_make):
+            undo.add(
+                "", self._attempt, f"disk {index}", disk_work.remove_disk, unit, instance, disk
+            )
+            try:
+                disk_work.create_disk(unit, instance, disk)
+            except errors.RpcError as err:
+                raise errors.OpExecError(
+                    f"could not create disk {index} of instance {instance.name} on node"
+                    f" {self._plan.node.name}: {why(err)}"
+                ) from err
+
+    def _synchronise(self, undo: UndoStack, instance: Instance) -> None:
+        """Activate mirrored disks so that their replicas connect; wait for sync if wanted."""
+        unit = self._unit
+        undo.add("", self._attempt, "active disks", disk_work.shutdown_disks, unit, instance)
+        disk_work.assemble_disks(unit, instance)
+        in_sync = sync.wait_for_sync(
+            unit, instance, once=not unit.op.wait_for_sync, cancelable=True
+        )
+        if unit.op.wait_for_sync and not in_sync:
+            raise errors.OpExecError(
+                f"disks of instance {unit.name} are degraded after their synchronisation"
+            )
+
+    # -- installation ----------------------------------------------------------
+
+    def _install(self, instance: Instance) -> None:
+        unit = self._unit
+        try:
+            disk_work.assemble_disks(unit, instance)
+            if unit.imported is None:
+                self._run_create_script(instance)
+            else:
+                unit.imported.run(unit, instance, unit.op.compress)
+        except errors.GenericError:
+            # Disks which stay active are the smaller problem and must not hide the greater one.
+            self._attempt("active disks", disk_work.shutdown_disks, unit, instance)
+            raise
+        if not unit.op.start:
+            disk_work.shutdown_disks(unit, instance)
+
+    def _run_create_script(self, instance: Instance) -> None:
+        self._unit.feedback("* running the OS's create script")
+        operating_system.install(
+            self._unit,
+            instance,
+            self._plan.parameters.os_parameters,
+            self._plan.helper,
+            reinstall=False,
+            debug_level=self._unit.op.debug_level or 0,
+        )
+
+    # -- undo ------------------------------------------------------------------
+
+    def _attempt(
+        self, what: str, step: Callable[P, object], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Undo one step; a failure is remembered in ``_left``."""
+        try:
+            step(*args, **kwargs)
+        except errors.GenericError as err:
+            self._left.append(f"{what} ({err})")
+
+    def _remove_from_config(self, instance: Instance) -> None:
+        """Remove the instance from the configuration, or make it a reservation again.
+
+        :raises errors.OpExecError: disks are left, so that the instance stays.
+        """
+        config = self._unit.config
+        if instance.uuid not in config.snapshot().instances:
+            return
+        if self._left:
+            raise errors.OpExecError(
+                f"kept in the configuration because of {', '.join(self._left)}"
+            )
+        with config.transaction() as change:
+            if self._unit.reserved is None:
+                change.remove_instance(instance.uuid)
+            else:
+                change.reserve_instance(instance.uuid)

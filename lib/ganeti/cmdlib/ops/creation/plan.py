@@ -1,0 +1,192 @@
+"""Plan of a creation, and the checks from which it is made.
+
+``LUInstanceCreate.check_prereq`` calls these functions in the order in which they stand here. They
+change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks import specs
+from ganeti.cmdlib.ops.install import operating_system
+from ganeti.cmdlib.ops.nics import communication
+from ganeti.cmdlib.ops.nics import specs as nics
+from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.params import os
+from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
+from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.constants.disk import FILE_BASED
+from ganeti.constants.instance import CREATE
+from ganeti.objects import Node, fill
+
+
+@dataclass(frozen=True, slots=True)
+class NewInstanceParameters:
+    """Checked parameters of the new instance.
+
+    :ivar hvparams: its own hypervisor parameters; ``hvparams_filled`` with all defaults.
+    :ivar beparams: its own backend parameters; ``beparams_filled`` with all defaults.
+    :ivar osparams: OS parameters of the installation, of all visibilities.
+    :ivar os_parameters: the same with their visibility: name -> [value, visibility].
+    """
+
+    hvparams: dict[str, Any]
+    hvparams_filled: dict[str, Any]
+    beparams: dict[str, Any]
+    beparams_filled: dict[str, Any]
+    osparams: dict[str, Any]
+    os_parameters: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePlan:
+    """The instance as it will be, with complete parameters for checks and hooks.
+
+    :ivar disk_specs: the disks as dictionaries, checked and completed, sizes in MiB.
+    :ivar disk_directory: directory of the disk files on the nodes; None for other disks.
+    :ivar helper: how an untrusted OS will be installed; None for a trusted one.
+    """
+
+    node: Node
+    secondary: Node | None
+    hypervisor: str
+    disk_template: str
+    disk_specs: list[dict[str, Any]]
+    disk_directory: str | None
+    nics: list[nics.PlannedNic]
+    parameters: NewInstanceParameters
+    helper: operating_system.HelperInstallation | None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes it will be on, the primary first."""
+        return [self.node, *([self.secondary] if self.secondary else [])]
+
+
+def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParameters:
+    """Check backend, hypervisor and OS parameters as far as possible without a node.
+
+    :raises errors.OpPrereqError: one is unknown, has a wrong type or value, or contradicts another.
+    """
+    op, cluster = unit.op, unit.config.cluster()
+    beparams = params.checked_beparams(op.beparams)
+    beparams_filled = fill.fill_be(cluster, beparams)
+    params.require_sane_backend(beparams_filled)
+    hvparams = params.checked_hvparams(unit.hypervisor, op.hvparams)
+    hvparams_filled = fill.fill_hv(cluster, unit.hypervisor, op.os_type, hvparams)
+    params.require_hv_syntax(unit.hypervisor, hvparams_filled)
+    os_name = op.os_type or ""
+    given = (op.osparams, op.osparams_private or {}, op.osparams_secret or {})
+    return NewInstanceParameters(
+        hvparams=hvparams,
+        hvparams_filled=hvparams_filled,
+        beparams=beparams,
+        beparams_filled=beparams_filled,
+        osparams=os.for_installation(cluster, os_name, *given),
+        os_parameters=operating_system.visible_parameters(unit, os_name, *given),
+    )
+
+
+def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
+    """Directory of the disk files of the new instance; None for disks of other templates.
+
+    :raises errors.OpPrereqError: the directory is not allowed, or a directory or driver is given
+        for disks which are not files.
+    """
+    op = unit.op
+    if unit.template in disk_work.IN_OWN_DIRECTORY:
+        return specs.file_directory(unit, unit.template, op.file_storage_dir, unit.name)
+    if op.file_storage_dir or (op.file_driver and unit.template not in FILE_BASED):
+        raise errors.OpPrereqError(
+            f"disk template {unit.template} takes neither file driver nor directory",
+            errors.ECODE_INVAL,
+        )
+    return None
+
+
+def planned_nics(unit: NewInstanceUnit[CreatePlan]) -> list[nics.PlannedNic]:
+    """The NICs of the new instance: those of its reservation, else those given.
+
+    One for communication with the node is added if it is wanted. Which addresses the NICs get is
+    decided later, when the node is known (:func:`ganeti.cmdlib.ops.nics.specs.settle`).
+
+    :raises errors.OpPrereqError: a parameter is wrong, or an address is in use.
+    """
+    op = unit.op
+    wanted = list(op.nics)
+    kept = nics.reserved_nics(unit, unit.reserved) if not wanted else []
+    communicates = any(p.nic.name == communication.nic_name(unit.name) for p in kept)
+    if op.instance_communication and not communicates:
+        wanted.append(communication.nic_spec(unit, unit.name))
+    return [*kept, *nics.plan_nics(unit, wanted, unit.ip, reserved=unit.reserved)]
+
+
+def check_policy(
+    unit: NewInstanceUnit[CreatePlan],
+    node: Node,
+    parameters: NewInstanceParameters,
+    disk_specs: list[dict[str, Any]],
+    nic_count: int,
+) -> None:
+    """Compare the instance with the policy of the node's group.
+
+    :raises errors.OpPrereqError: it violates the policy, and the user does not ignore that.
+    """
+    found = policy.violations(
+        unit,
+        node,
+        beparams=parameters.beparams_filled,
+        disk_sizes_mib=policy.counted_sizes(
+            unit.hypervisor,
+            lambda: parameters.hvparams_filled,
+            ((spec["name"], spec["size"]) for spec in disk_specs),
+        ),
+        nic_count=nic_count,
+        disk_template=unit.template,
+    )
+    policy.refuse(unit, unit.name, node, found, ignore=unit.op.ignore_ipolicy)
+
+
+def checked_installation(
+    unit: NewInstanceUnit[CreatePlan],
+    node: Node,
+    parameters: NewInstanceParameters,
+    present_nics: list[nics.PlannedNic],
+) -> operating_system.HelperInstallation | None:
+    """Check that the node can install the OS, or run the scripts of an imported one.
+
+    :returns: how an untrusted OS will be installed; None if no helper guest is needed.
+    :raises errors.OpPrereqError: the OS cannot be used on the node.
+    """
+    op = unit.op
+    if op.os_type is None or op.no_install:
+        return None
+    if op.mode == CREATE:
+        prereq.require_allowed_os(unit, op.os_type)
+    if op.mode == CREATE and not op.forthcoming:
+        return operating_system.require(
+            unit,
+            node,
+            unit.name,
+            op.os_type,
+            parameters.osparams,
+            force_variant=op.force_variant,
+            hypervisor=unit.hypervisor,
+            present=present_nics,
+            startup_s=op.helper_startup_timeout,
+            shutdown_s=op.helper_shutdown_timeout,
+        )
+    prereq.require_os(
+        unit,
+        node.uuid,
+        op.os_type,
+        parameters.osparams,
+        force_variant=op.force_variant,
+        hypervisor=unit.hypervisor,
+    )
+    return None

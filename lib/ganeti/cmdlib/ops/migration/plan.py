@@ -1,0 +1,201 @@
+"""Plan how an instance gets to another node: by a migration, or by a failover.
+
+:func:`plan_migration` checks everything and decides. :mod:`.live` and :mod:`.stopped` carry out the
+plan. The logical units ``LUInstanceMigrate`` and ``LUInstanceFailover`` call them. A failover of a
+mirrored instance to a node without a replica has a plan of its own, see :mod:`.failover_to_any`.
+
+Invariants of all modules of this package: the instance never runs on two nodes, and the
+configuration names the node on which it runs, or will run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.policy.instance import require_policy
+from ganeti.constants.disk import MIRRORED
+from ganeti.objects import hypervisors
+from ganeti.wire.calls import INSTANCE_MIGRATABLE
+
+if TYPE_CHECKING:
+    from ganeti.objects import Instance, Node
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """How the instance gets from the source node to the target node.
+
+    :ivar failover: stop it and start it on the target, instead of sending it while it runs.
+    :ivar live: the guest goes on running while its memory is sent; False: it is paused.
+    :ivar running: the instance runs on the source now.
+    :ivar balloon_mib: shrink the guest to this memory (MiB) before it is sent; None: do not.
+    """
+
+    instance: Instance
+    source: Node
+    target: Node
+    failover: bool
+    live: bool
+    running: bool
+    balloon_mib: int | None = None
+
+
+def require_mirrored(unit: AnyUnit, instance: Instance, action: str) -> None:
+    """Check that another node can reach the disks of the instance.
+
+    :raises errors.OpPrereqError: the disks exist on the primary node only.
+    """
+    template = unit.config.disk_template(instance)
+    if template not in MIRRORED:
+        raise errors.OpPrereqError(
+            f"cannot {action} instance {instance.name}: its disks ({template}) exist on its primary"
+            " node only",
+            errors.ECODE_STATE,
+        )
+
+
+def plan_migration(
+    unit: AnyUnit,
+    instance: Instance,
+    target: Node,
+    *,
+    failover: bool,
+    live: bool = True,
+    allow_failover: bool = False,
+    allow_runtime_changes: bool = False,
+    ignore_policy: bool = False,
+    ignore_versions: bool = False,
+) -> MigrationPlan:
+    """Check everything and decide how the instance gets to the target.
+
+    :raises errors.OpPrereqError: it cannot go there, or not now.
+    """
+    action = "fail over" if failover else "migrate"
+    config = unit.config
+    prereq.require_not_forthcoming(instance, action)
+    require_mirrored(unit, instance, action)
+    prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), action)
+    source = config.node(instance.primary_node)
+    if target.uuid == source.uuid:
+        raise errors.OpPrereqError(
+            f"instance {instance.name} is already on node {target.name}", errors.ECODE_STATE
+        )
+    prereq.require_target(target)
+    filled = config.filled(instance)
+    require_policy(unit, filled, target, ignore=ignore_policy)
+    running = False
+    if not failover:
+        failover, running = _may_migrate(
+            unit, instance, source, target, allow_failover, ignore_versions
+        )
+    if failover:
+        # The failover stops it on its primary node only, before it starts on the other one.
+        info = location.require_only_on_primary(unit, instance, primary_may_be_dead=True)
+        running = prereq.is_running(info)
+    balloon_mib = None
+    if instance.admin_state == prereq.ADMIN_UP:
+        prereq.require_instance_bridges(unit, filled, target.uuid)
+        free_mib = prereq.require_free_memory(
+            unit,
+            target.uuid,
+            f"running instance {instance.name}",
+            filled.beparams["minmem"],
+            instance.hypervisor,
+            filled.hvparams,
+        )
+        if not failover:
+            balloon_mib = _needed_balloon(unit, instance, free_mib, allow_runtime_changes, target)
+    return MigrationPlan(instance, source, target, failover, live, running, balloon_mib)
+
+
+def _may_migrate(
+    unit: AnyUnit,
+    instance: Instance,
+    source: Node,
+    target: Node,
+    allow_failover: bool,
+    ignore_versions: bool,
+) -> tuple[bool, bool]:
+    """Decide whether the guest can be sent while it runs: (failover instead, runs now)."""
+    if source.offline:
+        problem = f"its node {source.name} is offline"
+        return _failover_instead(unit, instance, problem, allow_failover), False
+    running = prereq.is_running(prereq.running_info(unit, instance))
+    if unit.config.filled(instance).beparams["always_failover"]:
+        unit.info(
+            f"instance {instance.name} is failed over, not migrated, because always_failover is set"
+        )
+        return True, running
+    if not running:
+        return _failover_instead(unit, instance, "it does not run", allow_failover), False
+    if not hypervisors.of(instance.hypervisor).can_migrate:
+        problem = f"hypervisor {instance.hypervisor} cannot migrate"
+        return _failover_instead(unit, instance, problem, allow_failover), True
+    answer = unit.rpc.call(INSTANCE_MIGRATABLE, source.uuid, instance=instance)
+    if isinstance(answer.failure, errors.NodeCallFailed):
+        return _failover_instead(unit, instance, answer.failure.message, allow_failover), True
+    answer.payload()
+    _compare_versions(unit, instance, source, target, ignore_versions)
+    return False, True
+
+
+def _failover_instead(
+    unit: AnyUnit, instance: Instance, problem: str, allow_failover: bool
+) -> bool:
+    if not allow_failover:
+        raise errors.OpPrereqError(
+            f"cannot migrate instance {instance.name}: {problem}. Use failover, or allow it with"
+            " --allow-failover.",
+            errors.ECODE_STATE,
+        )
+    unit.info(f"instance {instance.name} is failed over instead of migrated: {problem}")
+    return True
+
+
+def _compare_versions(
+    unit: AnyUnit, instance: Instance, source: Node, target: Node, ignore: bool
+) -> None:
+    """Check that the target's hypervisor is not older: old ones seldom accept newer guests."""
+    facts = prereq.facts_of_nodes(
+        unit,
+        [source.uuid, target.uuid],
+        instance.hypervisor,
+        unit.config.filled(instance).hvparams,
+    )
+    old, new = (facts[node.uuid].get("hv_version") for node in (source, target))
+    if not isinstance(old, list) or not isinstance(new, list) or old <= new:
+        return
+    text = (
+        f"hypervisor {instance.hypervisor} is version {_dotted(old)} on node {source.name},"
+        f" but only {_dotted(new)} on node {target.name}"
+    )
+    if not ignore:
+        raise errors.OpPrereqError(
+            f"{text}. Use --ignore-hvversions to try nevertheless.", errors.ECODE_STATE
+        )
+    unit.warn(text)
+
+
+def _dotted(version: list[int]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _needed_balloon(
+    unit: AnyUnit, instance: Instance, free_mib: int, allowed: bool, target: Node
+) -> int | None:
+    """Memory (MiB) to which the guest must shrink to fit on the target; None if it fits."""
+    current_mib = prereq.running_info(unit, instance).get("memory", 0)
+    if not isinstance(current_mib, int) or current_mib <= free_mib:
+        return None
+    if not allowed:
+        raise errors.OpPrereqError(
+            f"instance {instance.name} uses {current_mib} MiB, node {target.name} has {free_mib}"
+            " MiB free, and changes of the running instance are not allowed",
+            errors.ECODE_NORES,
+        )
+    return free_mib
