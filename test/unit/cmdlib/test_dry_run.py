@@ -272,8 +272,10 @@ def test_own_steps_replace_the_derived_ones(
         (
             OpInstanceMigrate(instance_name="web", cleanup=True),
             [
-                "find out on which of node1.example.com, node2.example.com instance web.example.com
-                runs", "make that node its primary node", "remove what is left on the others",
+                "find out on which of node1.example.com, node2.example.com instance"
+                " web.example.com runs",
+                "make that node its primary node",
+                "remove what is left on the others",
             ],
         ),
         (
