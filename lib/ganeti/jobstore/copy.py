@@ -1,13 +1,14 @@
-"""A copy of the job queue, written for the master of another node.
+"""The copy of the job queue on a master candidate, written by its node daemon.
 
-Each message is durable when it is answered: its content is in the journal, flushed
-(:mod:`.queue_store`). Its files follow a moment later, in a thread of their own. So a master that
-hands in many jobs does not wait until each candidate has made a file of each, and a job that goes
-through several states within that moment is written once.
+Each message is durable when it is answered: its content is in the journal, flushed (:mod:`.store`).
+A thread writes the files a moment later. So a master that sends many jobs does not wait until each
+candidate has written a file for each of them, and a job that goes through several states within
+that moment is written once.
 
-Whoever looks at the directory meanwhile sees whole files of a moment ago. Who has to know the
-newest of all (a vote) reads the journals, too: :func:`~ganeti.jobstore.store.journaled_serial`.
-When the process is killed, the next one that opens the directory finishes what is in its journals.
+A program that reads the directory meanwhile sees whole files, which are a moment old. A vote needs
+the newest job id of all, so it reads the journals, too
+(:func:`ganeti.jobstore.journal.journaled_serial`). When the process is killed, the next one that
+opens the directory replays the journals.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from ganeti.jobstore.store import QueueStore
 
 _log = logging.getLogger(__name__)
 
-#: How long what was committed may wait for what follows before it becomes files.
+#: Seconds between the first commit of a group and the moment at which its files are written.
 APPLY_AFTER_S = 0.25
 
 
 class QueueCopy:
-    """An open copy; one thread calls it.
+    """An open copy; all calls come from one thread.
 
-    :param store: the directory, opened; it belongs to the copy from now on.
+    :param store: the opened directory; it belongs to the copy from now on.
     :param apply_after_s: as :data:`APPLY_AFTER_S`.
     """
 
@@ -35,7 +36,7 @@ class QueueCopy:
         self._store = store
         self._apply_after_s = apply_after_s
         self._lock = threading.Lock()
-        # Whether a thread will see all that was committed until now.
+        # Whether a thread is started which will write everything committed until now.
         self._planned = False
         self._applying: list[threading.Thread] = []
         self._flushing: threading.Thread | None = None
@@ -43,14 +44,14 @@ class QueueCopy:
 
     @property
     def removed(self) -> bool:
-        """Whether somebody emptied the directory: what is written to this copy now is lost."""
+        """Whether another process emptied the directory: further content of this copy is lost."""
         return self._store.removed
 
     def write(self, files: Mapping[str, str]) -> None:
         """Make new content durable.
 
         :param files: content by name in the queue directory.
-        :raises errors.JobQueueError: nothing was changed.
+        :raises errors.JobQueueError: the disk refused; nothing was changed.
         """
         self._store.commit(files)
         with self._lock:
@@ -66,14 +67,14 @@ class QueueCopy:
             self._flushing.start()
 
     def apply(self) -> None:
-        """Put into its files what has been written; what the disk refuses stays in the journal."""
+        """Write the committed content into its files; on an error it stays in the journal."""
         if not self._store.removed:
             self._store.apply()
 
     def close(self, *, abandon: bool = False) -> None:
-        """Let others write the directory.
+        """Let other processes write the directory.
 
-        :param abandon: another process will do what is left to do, else that is done here.
+        :param abandon: another process will write the remaining files; False to write them here.
         """
         self._hurry.set()
         for thread in self._applying:
@@ -92,7 +93,7 @@ class QueueCopy:
         self.apply()
 
     def _flush(self) -> None:
-        """Free a journal that has grown; beside the messages, which must not wait for that."""
+        """Flush the files of a journal that has grown, in a thread: messages must not wait."""
         try:
             if not self._store.removed:
                 self._store.checkpoint()

@@ -1,12 +1,12 @@
-"""What a queue directory holds, told so briefly that it can be compared with another one.
+"""Inventory of a queue directory: short enough to be sent and compared with another one.
 
 A master candidate which was away does not know what it missed, and a master daemon which has just
-started does not know it either. So the candidate tells the size and checksum of each live job, and
-one checksum for each part of the archive (:func:`take`); :func:`compare` says which files have to
-be sent. ``gnt-cluster verify`` uses the same.
+started does not know it either. So the candidate sends the size and checksum of each live job, and
+one checksum for each part of the archive (:func:`take`); :func:`compare` finds the files which have
+to be sent. ``gnt-cluster verify`` uses the same functions.
 
-The published names are those of the queue directory (seed 001 *Queue structure*); everything else
-that lies there is nobody's business and left out.
+Only the published files of a queue directory count (Ganeti design 2.0, *Queue structure*); all
+other files are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import errors, ht
-from ganeti.jobstore.store import ARCHIVE, DRAIN, SERIAL, VERSION, ids_in, job_file
+from ganeti.jobstore.files import ARCHIVE, DRAIN, SERIAL, VERSION, ids_in, job_file
 from ganeti.utils import fs
 
 #: Shape of :meth:`Inventory.to_wire`.
@@ -29,11 +29,11 @@ _PLAIN = (SERIAL, VERSION)
 class Inventory(NamedTuple):
     """Content of a queue directory.
 
-    :ivar live: digest of each live job's file, by id.
+    :ivar live: digest of each live job's file, by job id.
     :ivar plain: content of ``serial`` and ``version``; None for one that does not exist.
     :ivar drained: whether the queue is marked to take no new jobs.
     :ivar archive: digest of each part of the archive, by its number.
-    :ivar archived: size of each job's file, by id, in the parts that were asked for.
+    :ivar archived: size in bytes of each job's file, by id, in the wanted parts, by number.
     """
 
     live: dict[int, str]
@@ -43,7 +43,7 @@ class Inventory(NamedTuple):
     archived: dict[int, dict[int, int]]
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON has it: keys are text."""
+        """Return the inventory as JSON values, with text as keys."""
         return {
             "live": {str(job_id): digest for job_id, digest in self.live.items()},
             "plain": self.plain,
@@ -57,9 +57,9 @@ class Inventory(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Inventory:
-        """Reverse of :meth:`to_wire`.
+        """Read the result of :meth:`to_wire`.
 
-        :raises errors.ParseError: it is none.
+        :raises errors.ParseError: the value is no inventory.
         """
         try:
             return cls(
@@ -79,12 +79,12 @@ class Inventory(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What a copy lacks.
+    """The differences between a copy and its original.
 
-    :ivar files: live jobs, ``serial`` and ``version`` which are missing or differ, by name.
-    :ivar moved: jobs which are live there and archived here.
-    :ivar parts: parts of the archive which differ.
-    :ivar unknown: jobs which are live there and do not exist here.
+    :ivar files: names of missing or different files: live jobs, ``serial`` and ``version``.
+    :ivar moved: ids of jobs which are live in the copy and archived in the original.
+    :ivar parts: numbers of the parts of the archive which differ.
+    :ivar unknown: ids of jobs which are live in the copy and missing in the original.
     """
 
     files: list[str]
@@ -94,17 +94,17 @@ class Difference(NamedTuple):
 
 
 def digest(content: bytes) -> str:
-    """Size and checksum of a file."""
+    """Return size and checksum of a file, as text."""
     return f"{len(content):x}-{zlib.crc32(content):08x}"
 
 
 def take(directory: str, parts: Iterable[int] = ()) -> Inventory:
-    """Look at a queue directory; one that does not exist is empty.
+    """Make the inventory of a queue directory; a missing directory counts as empty.
 
     Reads every live job, and only the names and sizes of archived ones.
 
     :param parts: parts of the archive whose jobs shall be named.
-    :raises OSError: it cannot be read.
+    :raises OSError: a file cannot be read.
     """
     live = {}
     for job_id in _ids(directory):
@@ -128,7 +128,7 @@ def take(directory: str, parts: Iterable[int] = ()) -> Inventory:
 
 
 def sizes_of_part(directory: str, part: int) -> dict[int, int]:
-    """Size of each job's file in a part of the archive, by id.
+    """Return the size in bytes of each job's file in a part of the archive, by job id.
 
     :raises OSError: it cannot be read.
     """
@@ -142,9 +142,9 @@ def sizes_of_part(directory: str, part: int) -> dict[int, int]:
 
 
 def compare(here: Inventory, there: Inventory, is_archived: Callable[[int], bool]) -> Difference:
-    """What `there`, a copy of `here`, lacks.
+    """Compare an original (`here`) with its copy (`there`).
 
-    :param is_archived: whether a job that is live there only was archived here.
+    :param is_archived: whether a job which is live only in the copy is archived in the original.
     """
     files = [
         name

@@ -19,8 +19,9 @@ from typing import NamedTuple, TypeVar
 
 from ganeti import errors
 from ganeti.jobstore import inventory as queue_inventory
+from ganeti.jobstore.files import archive_file, job_file
 from ganeti.jobstore.inventory import Inventory
-from ganeti.jobstore.store import QueueStore, archive_file, job_file
+from ganeti.jobstore.store import QueueStore
 
 _log = logging.getLogger(__name__)
 

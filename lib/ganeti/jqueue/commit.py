@@ -29,7 +29,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ganeti import errors
-from ganeti.jobstore.store import SERIAL, QueueStore, job_file
+from ganeti.jobstore.files import SERIAL, job_file
+from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.jobstore import store as store_room
+from ganeti.jobstore.journal import encode_record
 from ganeti.jobstore.store import QueueStore
 
 
@@ -159,7 +159,8 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
     """/dev/full stands for it: the record is cut off or the journal abandoned."""
     store = opened(tmp_path)
     save(store, {"job-1": "one"})
-    real, store._fd = store._fd, os.open("/dev/full", os.O_RDWR)
+    writer = store._journal
+    real, writer._fd = writer._fd, os.open("/dev/full", os.O_RDWR)
     with pytest.raises(errors.JobQueueError, match="No space left"):
         store.commit({"job-2": "two"})
     assert real is not None
@@ -179,7 +180,7 @@ def test_a_record_whose_flush_failed_never_comes_back(tmp_path: Path) -> None:
         store.commit({"job-2": "refused"})
     disk.fail_names = set()
     # The kernel may have written the record all the same, after we cut it off.
-    record = store_room._record({"job-2": "refused"}, (), None)
+    record = encode_record({"job-2": "refused"}, (), None)
     (tmp_path / "journal-1").write_bytes(before + record)
     save(store, {"job-3": "three"})
     assert opened(tmp_path).job_ids() == [1, 3]

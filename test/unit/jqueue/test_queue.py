@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.jobstore import inventory as queue_inventory
+from ganeti.jobstore.files import archive_file
 from ganeti.jobstore.inventory import Inventory
-from ganeti.jobstore.store import QueueStore, archive_file
+from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
 from ganeti.jqueue.queue import JobQueue

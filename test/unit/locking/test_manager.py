@@ -218,9 +218,9 @@ def test_removal_needs_the_lock_exclusively(locks: LockManager) -> None:
         locks.remove(NODE, ["n1"], A)
     with pytest.raises(errors.LockError, match="must hold lock node/n2 exclusively"):
         locks.remove(NODE, ["n2"], A)
-    with pytest.raises(errors.LockError, match="cluster locks are fixed"):
+    with pytest.raises(errors.LockError, match="cluster locks cannot be added or removed"):
         locks.remove(Level.CLUSTER, [BGL], A)
-    with pytest.raises(errors.LockError, match="cluster locks are fixed"):
+    with pytest.raises(errors.LockError, match="cluster locks cannot be added or removed"):
         locks.add(Level.CLUSTER, ["other"])
     assert locks.keys(NODE) == {"n1", "n2", "n3"}
 

@@ -24,7 +24,9 @@ from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.jobstore import inventory as queue_inventory
 from ganeti.jobstore.copy import QueueCopy
-from ganeti.jobstore.store import VERSION, QueueStore, has_journals
+from ganeti.jobstore.files import VERSION
+from ganeti.jobstore.journal import has_journals
+from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch, paths, users
 from ganeti.utils import filelock, fs
 from ganeti.wire import calls

@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.backend.cluster import config_file, jobqueue, ssconf
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf as ssconf_const
-from ganeti.jobstore.store import journaled_serial
+from ganeti.jobstore.journal import journaled_serial
 from ganeti.objects.transfer import MasterVote
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import daemonize, fs

@@ -1,8 +1,9 @@
-"""Verification of the copies of the job queue which the other master candidates keep.
+"""Verification of the copies of the job queue on the other master candidates.
 
-Called by the verification of a group for the candidates in it. The queue changes while it is looked
-at, were it only for the job that looks. So a file counts as wrong when several looks, some time
-apart, found it in the copy unchanged and different from the master's.
+The verification of a node group calls this module for the candidates in the group. The queue
+changes during the comparison, because the verification is a job, too. So a file counts as wrong
+only when several comparisons in a row found it unchanged in the copy and different from the
+master's file.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.jobstore.inventory import Inventory
-from ganeti.jobstore.store import DRAIN, archive_file, job_file
+from ganeti.jobstore.files import DRAIN, archive_file, job_file
 from ganeti.wire.calls import JOBQUEUE_INVENTORY
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Node
 
-# Together longer than a candidate waits that has just come back, before the master sends it what it
-# missed.
-_LOOKS = 9
+# All rounds together take longer than the master needs until it sends a candidate which was offline
+# the changes which the candidate missed.
+_ROUNDS = 9
 _PAUSE_S = 1.0
-# The first time only for what is on its way; a copy's files follow the messages after 0.25 s.
+# The first pause is for changes which are being sent; a copy writes its files 0.25 s later.
 _FIRST_PAUSE_S = 0.4
 _MAX_NAMED = 5
 
-_Look = dict[str, dict[str, str | None]]
+_Differing = dict[str, dict[str, str | None]]
 
 
 def compare_copies(
@@ -38,7 +39,7 @@ def compare_copies(
     nodes: Sequence[Node],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Report each of these nodes that is a candidate and has another queue than the master."""
+    """Report each master candidate among these nodes whose queue differs from the master's."""
     master = unit.config.master_node()
     names = {
         node.uuid: node.name for node in nodes if node.master_candidate and node.uuid != master.uuid
@@ -50,7 +51,7 @@ def compare_copies(
     first = _ask(unit, asked, parts, findings)
     if master.uuid not in first:
         return
-    # The archives of two nodes are compared job by job only where they differ.
+    # Archives are compared job by job only in those parts which differ.
     parts = sorted(
         {
             part
@@ -59,8 +60,8 @@ def compare_copies(
             if copy.archive.get(part) != first[master.uuid].archive[part]
         }
     )
-    wrong: _Look | None = None
-    for number in range(_LOOKS):
+    wrong: _Differing | None = None
+    for number in range(_ROUNDS):
         if number:
             sleep(_PAUSE_S if number > 1 else _FIRST_PAUSE_S)
         found = _ask(unit, asked, parts) if number or parts else first
@@ -80,7 +81,7 @@ def compare_copies(
             "ENODEFILECHECK",
             names[uuid],
             f"its copy of the job queue differs in {', '.join(listed[:_MAX_NAMED])}{more}."
-            " 'gnt-cluster redist-conf' brings it up to date",
+            " Use 'gnt-cluster redist-conf' to update it",
         )
 
 
@@ -98,14 +99,14 @@ def _ask(
                 findings.report(
                     "ENODEFILECHECK",
                     answer.node_name,
-                    f"does not tell what its job queue holds: {why(err)}",
+                    f"did not report the content of its job queue: {why(err)}",
                 )
     return found
 
 
 def _files(copy: Inventory) -> dict[str, str | None]:
-    """Everything to be compared: by name, what is told of it."""
-    files: dict[str, str | None] = {job_file(job_id): told for job_id, told in copy.live.items()}
+    """Make a comparable form of a queue: name of a file -> its state."""
+    files: dict[str, str | None] = {job_file(job_id): state for job_id, state in copy.live.items()}
     files.update(copy.plain)
     files[DRAIN] = "set" if copy.drained else None
     for sizes in copy.archived.values():
@@ -116,10 +117,10 @@ def _files(copy: Inventory) -> dict[str, str | None]:
 def _differences(
     here: Mapping[str, str | None], there: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Files which are not the same, with what the copy tells of them.
+    """Find the files which differ: name -> state in the copy, None if the copy lacks the file.
 
-    More in the copy's archive than in the master's is no harm: who was a candidate for long may
-    know more than who has become the master.
+    Archived jobs which only the copy has are no difference: a node which has been a candidate for a
+    long time may have more of them than a new master.
     """
     return {
         name: there.get(name)
@@ -128,15 +129,15 @@ def _differences(
     }
 
 
-def _still(before: _Look | None, now: _Look) -> _Look:
-    """Of what was wrong before, that which is wrong now and did not change meanwhile."""
+def _still(before: _Differing | None, now: _Differing) -> _Differing:
+    """Keep the differences which were there before and whose files did not change meanwhile."""
     if before is None:
         return now
     return {
         uuid: {
-            name: told
-            for name, told in files.items()
-            if name in before.get(uuid, {}) and before[uuid][name] == told
+            name: state
+            for name, state in files.items()
+            if name in before.get(uuid, {}) and before[uuid][name] == state
         }
         for uuid, files in now.items()
     }
