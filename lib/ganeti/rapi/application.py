@@ -1,11 +1,11 @@
-"""From a request to an answer: finding the resource, checks, rights, representation.
+"""Serving one request: find the resource, check request and rights, make the representation.
 
-The order in which a request is looked at decides what a client learns: path (404), method (501),
-who it is (401, 429) and what that user may (403), representation (406, 415), then the body (400),
-the state of the object (412), and at last the master. Until the body is wanted none of it is read.
+The order of the checks decides what a client learns: path (404), method (501), user (401, 429) and
+rights (403), representation (406, 415), then the body (400), the state of the object (412), and
+finally the answer of the master. The body is not read before it is checked.
 
-At most `at_once` requests are with the master at a time; others wait in line. Those which only
-wait (for a job, for events) do not count.
+At most `at_once` requests are sent to the master at a time; others wait in order. Requests which
+only wait (for a job, for events) do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ganeti.wire import json
 _log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 20
-# So much of a path that leads nowhere is said back.
+# The length of an unknown path which an error repeats.
 _SHOWN: Final = 100
 _NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+")
@@ -57,7 +57,7 @@ class Router:
             place[""] = resource
 
     def find(self, path: str) -> tuple[Resource, dict[str, str]]:
-        """The resource, and what the names in its path stand for.
+        """Return the resource of a path, and the values of the names in the path.
 
         :raises Refused: 404 when there is none.
         """
@@ -80,11 +80,11 @@ class Router:
 
 
 def _nothing(path: str, word: str, place: Mapping[str, Any]) -> Refused:
-    """The error of a path that leads nowhere, with what may have been meant at the wrong word."""
+    """Make the error for an unknown path, with a hint at the segment which is wrong."""
     known = [name for name in place if name and name != "{}"]
     shown = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
-    hint = suggest.did_you_mean(word, known) or " /2/doc shows what there is."
-    return Refused(404, f"there is nothing at {shown}.{hint}")
+    hint = suggest.did_you_mean(word, known) or " /2/doc lists all resources."
+    return Refused(404, f"there is no resource {shown}.{hint}")
 
 
 def _segments(path: str) -> list[str]:
@@ -94,9 +94,9 @@ def _segments(path: str) -> list[str]:
 class RestApplication:
     """What the daemon serves.
 
-    :param require_authentication: nothing at all without a password.
-    :param at_once: requests with the master at a time.
-    :param hub: where events come from.
+    :param require_authentication: every request needs a password.
+    :param at_once: how many requests are sent to the master at a time.
+    :param hub: the source of events.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RestApplication:
     # -- what the server calls -------------------------------------------------------------------
 
     async def begin(self, incoming: Incoming) -> Accepted | Response:
-        """Look at the head of a request."""
+        """Check the head of a request."""
         head = incoming.head
         resource, uri = self._router.find(messages.decode_path(head.path))
         method = GET if head.method == "HEAD" else head.method
@@ -147,7 +147,7 @@ class RestApplication:
         return Accepted(user.name if user is not None else "-", answer)
 
     def refusal(self, refused: Refused) -> Response:
-        """The answer that says why a request is refused."""
+        """Make the answer for a refused request."""
         return represent.error_response(refused)
 
     # -- steps -----------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class RestApplication:
             return await self._represent(call, value, media_type)
         except errors.GenericError as err:
             raise failures.refusal(err) from err
-        except Exception as err:  # noqa: BLE001 -- the door of a REST request
+        except Exception as err:  # noqa: BLE001 -- the entry point of a REST request
             _log.exception("internal error at %s", resource.path)
             raise Refused(
                 500,

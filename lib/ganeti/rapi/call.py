@@ -1,7 +1,7 @@
-"""One request while it is being served: what it says, checked against the declaration.
+"""One request while it is served: its arguments, checked against the declaration.
 
-The argument of every function behind a resource. Checks of the query and of the body are here, so
-that each of these functions may rely on what was declared.
+Every function of a resource has a :class:`Call` as its argument. Query and body are checked here,
+so these functions can rely on the declaration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
 
 
 class State(NamedTuple):
-    """What resources about the server itself need of it.
+    """The parts of the server which resources about the server need.
 
     :ivar description: makes the OpenAPI description.
     :ivar page: makes the documentation in HTML.
@@ -35,13 +35,13 @@ class State(NamedTuple):
 
 
 class Call:
-    """A request for an operation.
+    """A checked request for an operation.
 
     :ivar uri: values of the names in the path.
     :ivar query: every declared argument by its name, converted.
     :ivar body: the body, checked; an empty dictionary when there is none.
-    :ivar given: names of the query's arguments which the client sent.
-    :ivar etag: set by the operation to what names this state of the object.
+    :ivar given: names of the query arguments which the client sent.
+    :ivar etag: the operation sets it to the tag of the state of the object.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Call:
             self.body = check_fields(body, fields)
 
     def opcodes(self) -> list[OpCode]:
-        """The opcodes which the request asks for, checked, with their reason.
+        """Return the checked opcodes of the request, with their reason.
 
         :raises Refused: 400 with what is wrong with the request.
         """
@@ -91,23 +91,23 @@ class Call:
         return built
 
     def user_reason(self) -> list[list[Any]]:
-        """What the user gave as a reason, as a trail."""
+        """Return the reason of the user, as a reason trail."""
         return [[_USER_SOURCE, self._reason, clock.now_ns()]] if self._reason else []
 
     def reason(self) -> list[list[Any]]:
-        """Why this is done, as a trail."""
+        """Return the reason trail of the request."""
         return [*self.user_reason(), [_LIBRARY_SOURCE + self.handler, "", clock.now_ns()]]
 
     async def submit(self) -> int:
-        """Submit what is asked for as one job; its number.
+        """Submit the opcodes of the request as one job; return its number.
 
         :raises Refused: 400 with what is wrong with the request.
-        :raises errors.GenericError: the master refused it, or is not there.
+        :raises errors.GenericError: the master refused the job, or does not run.
         """
         return await self.master.submit(self.opcodes())
 
     def fixed_params(self, job: Job) -> dict[str, Any]:
-        """Parameters that the path, the query and the resource itself decide."""
+        """Return the parameters which path, query and resource decide."""
         found = dict(job.fixed)
         for name, value in self.uri.items():
             param = job.uri.get(name, name)
@@ -147,26 +147,28 @@ class Call:
         built = job.build(self, check_fields(body, fields))
         for number, op in enumerate(built):
             for name, value in common.items():
-                # Later opcodes of a job come after the first one anyway.
+                # Later opcodes of a job run after the first one in any case.
                 if name != "depends" or number == 0:
                     setattr(op, name, value)
         return built
 
 
 def build_opcode(job: Job, body: dict[str, Any], fixed: Mapping[str, Any]) -> OpCode:
-    """An opcode from a body and from what is fixed.
+    """Make an opcode from a body and from fixed parameters.
 
-    :raises Refused: the body says something which it may not.
+    :raises Refused: the body sets a parameter which it may not set.
     :raises errors.OpPrereqError: the opcode has no such parameter.
     """
     for name, param in job.rename.items():
         if name in body and name != param:
             if param in body:
-                raise Refused(400, f"'{name}' and '{param}' are the same parameter, give one")
+                raise Refused(
+                    400, f"'{name}' and '{param}' are the same parameter; give one of them"
+                )
             body[param] = body.pop(name)
     for name in body:
         if name in job.forbidden:
-            raise Refused(403, f"parameter '{name}' cannot be changed from here")
+            raise Refused(403, f"parameter '{name}' cannot be changed through this interface")
         if name in fixed or name in job.static_params():
             raise Refused(400, f"parameter '{name}' cannot be given in the body")
         if name not in job.opcode.PARAMS or name == "reason" and "reason" not in job.rename:
@@ -177,9 +179,9 @@ def build_opcode(job: Job, body: dict[str, Any], fixed: Mapping[str, Any]) -> Op
 
 
 def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
-    """A body with its defaults filled in.
+    """Check a body, and fill in its defaults.
 
-    :raises Refused: it is no object, or one of its members is unknown, missing or of another kind.
+    :raises Refused: it is not an object, or a member is unknown, missing or of another type.
     """
     if body is None:
         body = {}

@@ -1,7 +1,7 @@
 """A client of the REST interface, for programs by others.
 
-One file which imports nothing of ours, so it can be copied to wherever it is needed; it wants
-Python and pycurl. Classes, methods and constants have the names by which such programs know them::
+This file imports no other module of the project, so it can be copied to any place; it needs Python
+and pycurl. Classes, methods and constants have their published names::
 
     from ganeti.rapi import client
 
@@ -10,8 +10,8 @@ Python and pycurl. Classes, methods and constants have the names by which such p
     if not cluster.WaitForJobCompletion(job):
         print(cluster.GetJobStatus(job)["opresult"])
 
-Methods which change something return the number of a job, unless they say otherwise. Everything
-raises :class:`GanetiApiError`, whose ``code`` is the HTTP status, and :class:`CertificateError`
+Methods which change something return the number of a job, unless they say otherwise. All methods
+raise :class:`GanetiApiError`, whose ``code`` is the HTTP status, and :class:`CertificateError`
 when the server cannot prove who it is.
 
 ``GenericCurlConfig`` makes the settings of the connection, such as the file with the authority's
@@ -71,7 +71,7 @@ JOB_STATUS_ERROR: Final = "error"
 JOB_STATUS_PENDING: Final = frozenset((JOB_STATUS_QUEUED, JOB_STATUS_WAITING, JOB_STATUS_CANCELING))
 JOB_STATUS_FINALIZED: Final = frozenset((JOB_STATUS_CANCELED, JOB_STATUS_SUCCESS, JOB_STATUS_ERROR))
 JOB_STATUS_ALL: Final = JOB_STATUS_PENDING | JOB_STATUS_FINALIZED | {JOB_STATUS_RUNNING}
-# The name by which older programs know a waiting job.
+# The name of a waiting job in older programs.
 JOB_STATUS_WAITLOCK: Final = JOB_STATUS_WAITING
 
 ECODE_RESOLVER: Final = "resolver_error"
@@ -105,7 +105,7 @@ NODE_MIGRATE_REQV1: Final = "node-migrate-reqv1"
 NODE_EVAC_RES1: Final = "node-evac-res1"
 
 _VERSION_FIELD: Final = "__version__"
-# Of libcurl: the certificate cannot be checked, or the file with the authorities not be read.
+# Errors of libcurl: the certificate is wrong, or the file with the authorities is unreadable.
 _CERTIFICATE_ERRORS: Final = frozenset((51, 60, 77, 83))
 
 CurlConfig = Callable[[pycurl.Curl, logging.Logger], None]
@@ -113,7 +113,7 @@ Query = list[tuple[str, Any]]
 
 
 class Error(Exception):
-    """Root of the errors raised here."""
+    """Base class of the errors of this module."""
 
 
 class GanetiApiError(Error):
@@ -128,16 +128,16 @@ class GanetiApiError(Error):
 
 
 class CertificateError(GanetiApiError):
-    """The server's certificate is not to be trusted."""
+    """The certificate of the server is not trusted."""
 
 
 def EpochNano() -> int:
-    """Now, in nanoseconds since 1970, as trails of reasons want it."""
+    """Return the present time in nanoseconds since 1970, for reason trails."""
     return int(time.time() * 1_000_000_000)
 
 
 def UsesRapiClient(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for functions that use the client: sets up libcurl, and cleans up after it."""
+    """Decorator for functions which use the client: initialise libcurl, and clean up afterwards."""
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -145,7 +145,7 @@ def UsesRapiClient(fn: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return fn(*args, **kwargs)
         finally:
-            # Another thread may be using it; the end of the program cleans up as well.
+            # Another thread may use libcurl; the end of the program cleans up, too.
             if threading.active_count() == 1:
                 pycurl.global_cleanup()
 
@@ -166,14 +166,14 @@ def GenericCurlConfig(
 ) -> CurlConfig:
     """Settings for connections.
 
-    :param use_signal: let libcurl use signals, which it must not in programs with threads.
+    :param use_signal: let libcurl use signals, which is wrong in programs with threads.
     :param use_curl_cabundle: trust the authorities which libcurl trusts.
     :param cafile: file with the certificates of authorities to trust.
-    :param capath: directory with them.
-    :param verify_hostname: the certificate must be that of the server's name.
+    :param capath: directory with such files.
+    :param verify_hostname: the certificate must have the name of the server.
     :param connect_timeout: seconds to connect.
     :param timeout: seconds for a request.
-    :raises Error: settings which exclude each other, or that libcurl does not have.
+    :raises Error: the settings exclude each other, or libcurl does not support them.
     """
     if use_curl_cabundle and (cafile or capath):
         raise Error("cannot trust both libcurl's authorities and others")
@@ -205,14 +205,14 @@ def GenericCurlConfig(
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Those that are not None."""
+    """Return the members which are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _options(
     reason: str | None = None, *, dry_run: bool = False, force: bool = False, **values: Any
 ) -> Query:
-    """Arguments of the query."""
+    """Return the arguments of the query."""
     found: Query = []
     if dry_run:
         found.append(("dry-run", 1))
@@ -236,7 +236,7 @@ def _names(items: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 
 class GanetiRapiClient:
-    """A cluster, by its REST interface.
+    """The REST interface of a cluster.
 
     A connection is made for each request, so an object may be used by several threads.
 
@@ -263,7 +263,7 @@ class GanetiRapiClient:
         self._logger = logger
         self._curl_config_fn = curl_config_fn
         self._curl_factory = curl_factory
-        # An IPv6 address stands in brackets in a URL.
+        # A URL has an IPv6 address in brackets.
         shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
         self._base_url = f"https://{shown}:{port}"
 
@@ -277,7 +277,7 @@ class GanetiRapiClient:
         curl.setopt(pycurl.USERAGENT, self.USER_AGENT)
         curl.setopt(pycurl.SSL_VERIFYHOST, 0)
         curl.setopt(pycurl.SSL_VERIFYPEER, False)
-        # No question before a large body: it costs a second where the server does not answer it.
+        # No "Expect" before a large body: it costs a second with servers which do not answer it.
         curl.setopt(
             pycurl.HTTPHEADER,
             [f"Accept: {HTTP_APP_JSON}", f"Content-type: {HTTP_APP_JSON}", "Expect:"],
@@ -294,8 +294,8 @@ class GanetiRapiClient:
         """Send a request and return the value in its answer.
 
         :param content: body, as a value; None for no body.
-        :raises CertificateError: the server's certificate is not to be trusted.
-        :raises GanetiApiError: it cannot be reached, or refused the request.
+        :raises CertificateError: the certificate of the server is not trusted.
+        :raises GanetiApiError: the server cannot be reached, or refused the request.
         """
         url = self._base_url + path
         if query:
@@ -310,7 +310,7 @@ class GanetiRapiClient:
                 curl.setopt(pycurl.POSTFIELDS, json.dumps(content))
             elif method in (HTTP_PUT, HTTP_POST):
                 curl.setopt(pycurl.POSTFIELDS, "")
-                # Without a body there is no type of it.
+                # A request without a body has no content type.
                 curl.setopt(
                     pycurl.HTTPHEADER, [f"Accept: {HTTP_APP_JSON}", "Content-Type:", "Expect:"]
                 )
@@ -333,7 +333,7 @@ class GanetiRapiClient:
             return value
         if isinstance(value, dict) and "message" in value:
             raise GanetiApiError(
-                # Servers escape it for browsers.
+                # Servers escape the text for browsers.
                 f"{value.get('code', status)} {value.get('explain', '')}:"
                 f" {html.unescape(str(value['message']))}",
                 code=status,
@@ -366,11 +366,11 @@ class GanetiRapiClient:
     # -- the cluster -----------------------------------------------------------------------------
 
     def GetVersion(self) -> int:
-        """The version of the interface."""
+        """Return the version of the interface."""
         return int(self._get("/version"))
 
     def GetFeatures(self) -> list[str]:
-        """What the server can do; nothing for one too old to say."""
+        """Return the features of the server; an empty list for old servers."""
         try:
             return list(self._get(self._path("features")))
         except GanetiApiError as err:
@@ -379,11 +379,11 @@ class GanetiRapiClient:
             raise
 
     def GetOperatingSystems(self, reason: str | None = None) -> list[str]:
-        """Operating systems that can be installed."""
+        """Return the operating systems which can be installed."""
         return list(self._get(self._path("os"), _options(reason)))
 
     def GetInfo(self, reason: str | None = None) -> dict[str, Any]:
-        """The cluster as a whole."""
+        """Return the description of the cluster."""
         return dict(self._get(self._path("info"), _options(reason)))
 
     def RedistributeConfig(self, reason: str | None = None) -> int:
@@ -397,17 +397,17 @@ class GanetiRapiClient:
     # -- instances -------------------------------------------------------------------------------
 
     def GetInstances(self, bulk: bool = False, reason: str | None = None) -> list[Any]:
-        """Names of the instances, or whole objects."""
+        """Return the names of the instances, or whole objects."""
         return list(self._list("instances", "id", bulk, reason))
 
     def GetInstance(self, instance: str, reason: str | None = None) -> dict[str, Any]:
-        """An instance."""
+        """Return the description of an instance."""
         return dict(self._get(self._path("instances", instance), _options(reason)))
 
     def GetInstanceInfo(
         self, instance: str, static: bool | None = None, reason: str | None = None
     ) -> int:
-        """Describe an instance with everything known; in the job's result."""
+        """Describe an instance with all details, in the result of the job."""
         return int(
             self._get(self._path("instances", instance, "info"), _options(reason, static=static))
         )
@@ -428,7 +428,7 @@ class GanetiRapiClient:
         nics: Sequence[Mapping[str, Any]],
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """What describes an instance for :meth:`InstancesMultiAlloc`."""
+        """Return the specification of an instance for :meth:`InstancesMultiAlloc`."""
         base: dict[str, Any] = {
             _VERSION_FIELD: 1,
             "mode": mode,
@@ -485,7 +485,7 @@ class GanetiRapiClient:
     def ActivateInstanceDisks(
         self, instance: str, ignore_size: bool | None = None, reason: str | None = None
     ) -> int:
-        """Make the disks usable on the instance's nodes."""
+        """Activate the disks on the nodes of an instance."""
         return int(
             self._put(
                 self._path("instances", instance, "activate-disks"),
@@ -496,7 +496,7 @@ class GanetiRapiClient:
     def DeactivateInstanceDisks(
         self, instance: str, reason: str | None = None, force: bool = False
     ) -> int:
-        """Take the disks down."""
+        """Deactivate the disks of an instance."""
         return int(
             self._put(
                 self._path("instances", instance, "deactivate-disks"), _options(reason, force=force)
@@ -511,7 +511,7 @@ class GanetiRapiClient:
         reason: str | None = None,
         iallocator: str | None = None,
     ) -> int:
-        """Make lost disks again, empty."""
+        """Recreate lost disks, empty."""
         return int(
             self._post(
                 self._path("instances", instance, "recreate-disks"),
@@ -528,7 +528,7 @@ class GanetiRapiClient:
         wait_for_sync: bool | None = None,
         reason: str | None = None,
     ) -> int:
-        """Make a disk larger, by `amount` MiB."""
+        """Grow a disk by `amount` MiB."""
         return int(
             self._post(
                 self._path("instances", instance, "disk", disk, "grow"),
@@ -538,7 +538,7 @@ class GanetiRapiClient:
         )
 
     def GetInstanceSnapshots(self, instance: str, reason: str | None = None) -> int:
-        """List the snapshots of an instance's disks; in the job's result."""
+        """List the snapshots of the disks of an instance, in the result of the job."""
         return int(self._get(self._path("instances", instance, "snapshots"), _options(reason)))
 
     def SnapshotInstance(
@@ -551,7 +551,7 @@ class GanetiRapiClient:
         dry_run: bool = False,
         reason: str | None = None,
     ) -> int:
-        """Keep the present content of disks under a name, which is the job's result."""
+        """Make a snapshot of disks; the result of the job is its name."""
         return int(
             self._post(
                 self._path("instances", instance, "snapshots"),
@@ -579,7 +579,7 @@ class GanetiRapiClient:
     def RestoreInstanceSnapshot(
         self, instance: str, snapshot_name: str, dry_run: bool = False, reason: str | None = None
     ) -> int:
-        """Let the disks of a stopped instance be as they were when a snapshot was made."""
+        """Restore the disks of a stopped instance from a snapshot."""
         return int(
             self._post(
                 self._path("instances", instance, "snapshots", snapshot_name, "restore"),
@@ -647,7 +647,7 @@ class GanetiRapiClient:
         osparams: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> int:
-        """Install the operating system anew."""
+        """Reinstall the operating system."""
         path = self._path("instances", instance, "reinstall")
         if INST_REINSTALL_REQV1 in self.GetFeatures():
             body = {"start": not no_startup, **_given(os=os, osparams=osparams)}
@@ -666,7 +666,7 @@ class GanetiRapiClient:
         reason: str | None = None,
         early_release: bool | None = None,
     ) -> int:
-        """Replace disks that are kept on two nodes."""
+        """Replace the storage of mirrored disks."""
         return int(
             self._post(
                 self._path("instances", instance, "replace-disks"),
@@ -730,7 +730,7 @@ class GanetiRapiClient:
         target_node: str | None = None,
         reason: str | None = None,
     ) -> int:
-        """Move a running instance to another node."""
+        """Migrate an instance to another node."""
         return int(
             self._put(
                 self._path("instances", instance, "migrate"),
@@ -747,7 +747,7 @@ class GanetiRapiClient:
         target_node: str | None = None,
         reason: str | None = None,
     ) -> int:
-        """Stop an instance and start it on another node."""
+        """Fail an instance over to another node."""
         return int(
             self._put(
                 self._path("instances", instance, "failover"),
@@ -768,7 +768,7 @@ class GanetiRapiClient:
         name_check: bool | None = None,
         reason: str | None = None,
     ) -> int:
-        """Give an instance another name."""
+        """Rename an instance."""
         return int(
             self._put(
                 self._path("instances", instance, "rename"),
@@ -778,13 +778,13 @@ class GanetiRapiClient:
         )
 
     def GetInstanceConsole(self, instance: str, reason: str | None = None) -> dict[str, Any]:
-        """How to reach the console of an instance."""
+        """Return the console of an instance."""
         return dict(self._get(self._path("instances", instance, "console"), _options(reason)))
 
     # -- jobs ------------------------------------------------------------------------------------
 
     def GetJobs(self, bulk: bool = False) -> list[Any]:
-        """Numbers of the jobs, or whole objects."""
+        """Return the numbers of the jobs, or whole objects."""
         found = self._list("jobs", "id", bulk, None)
         return list(found) if bulk else [int(job) for job in found]
 
@@ -793,11 +793,11 @@ class GanetiRapiClient:
         return dict(self._get(self._path("jobs", job_id)))
 
     def WaitForJobCompletion(self, job_id: int | str, period: float = 5, retries: int = -1) -> bool:
-        """Ask for a job until it has ended.
+        """Poll a job until it has ended.
 
-        :param period: seconds between two looks.
-        :param retries: how often to look, -1 for ever.
-        :returns: whether it succeeded; False also when it has not ended after so many looks.
+        :param period: seconds between two requests.
+        :param retries: number of requests, -1 for no limit.
+        :returns: whether the job succeeded; False also when it has not ended by then.
         """
         while retries != 0:
             status = self.GetJobStatus(job_id)["status"]
@@ -818,7 +818,7 @@ class GanetiRapiClient:
         prev_job_info: Sequence[Any] | None,
         prev_log_serial: int | None,
     ) -> dict[str, Any] | None:
-        """Wait some seconds until a job changes; None when it did not."""
+        """Wait some seconds for a change of a job; return None without a change."""
         found: dict[str, Any] | None = self._get(
             self._path("jobs", job_id, "wait"),
             None,
@@ -831,13 +831,13 @@ class GanetiRapiClient:
         return found
 
     def CancelJob(self, job_id: int | str, dry_run: bool = False) -> list[Any]:
-        """Ask a job to stop: whether it will, and a sentence."""
+        """Cancel a job; return whether it is cancelled, and a sentence."""
         return list(self._delete(self._path("jobs", job_id), _options(dry_run=dry_run)))
 
     # -- nodes -----------------------------------------------------------------------------------
 
     def GetNodes(self, bulk: bool = False, reason: str | None = None) -> list[Any]:
-        """Names of the nodes, or whole objects."""
+        """Return the names of the nodes, or whole objects."""
         return list(self._list("nodes", "id", bulk, reason))
 
     def GetNode(self, node: str, reason: str | None = None) -> dict[str, Any]:
@@ -855,9 +855,9 @@ class GanetiRapiClient:
         accept_old: bool = False,
         reason: str | None = None,
     ) -> int:
-        """Move the instances of a node elsewhere; the job's result names the jobs that do it.
+        """Move the instances of a node to other nodes; the result of the job names their jobs.
 
-        :param accept_old: also with a server which is too old to answer this way.
+        :param accept_old: also use an old server with another answer.
         :raises GanetiApiError: both `iallocator` and `remote_node` are given.
         """
         if iallocator and remote_node:
@@ -897,11 +897,11 @@ class GanetiRapiClient:
                 )
             )
         if target_node is not None:
-            raise GanetiApiError("the server is too old to be told where to migrate to")
+            raise GanetiApiError("the server is too old for a target of the migration")
         return int(self._post(path, _options(reason, dry_run=dry_run, mode=mode)))
 
     def GetNodeRole(self, node: str, reason: str | None = None) -> str:
-        """The role of a node."""
+        """Return the role of a node."""
         return str(self._get(self._path("nodes", node, "role"), _options(reason)))
 
     def SetNodeRole(
@@ -922,7 +922,7 @@ class GanetiRapiClient:
         )
 
     def PowercycleNode(self, node: str, force: bool = False, reason: str | None = None) -> int:
-        """Reboot the machine, hard."""
+        """Power-cycle a node."""
         return int(
             self._post(self._path("nodes", node, "powercycle"), _options(reason, force=force))
         )
@@ -934,7 +934,7 @@ class GanetiRapiClient:
     def GetNodeStorageUnits(
         self, node: str, storage_type: str, output_fields: str, reason: str | None = None
     ) -> int:
-        """List the storage units of a node; in the job's result.
+        """List the storage units of a node, in the result of the job.
 
         :param output_fields: separated by commas.
         """
@@ -975,11 +975,11 @@ class GanetiRapiClient:
     # -- networks --------------------------------------------------------------------------------
 
     def GetNetworks(self, bulk: bool = False, reason: str | None = None) -> list[Any]:
-        """Names of the networks, or whole objects."""
+        """Return the names of the networks, or whole objects."""
         return list(self._list("networks", "name", bulk, reason))
 
     def GetNetwork(self, network: str, reason: str | None = None) -> dict[str, Any]:
-        """A network."""
+        """Return the description of a network."""
         return dict(self._get(self._path("networks", network), _options(reason)))
 
     def CreateNetwork(
@@ -1065,7 +1065,7 @@ class GanetiRapiClient:
         return int(self._delete(self._path("networks", network), _options(reason, dry_run=dry_run)))
 
     def RenameNetwork(self, network: str, new_name: str, reason: str | None = None) -> int:
-        """Give a network another name."""
+        """Rename a network."""
         return int(
             self._put(
                 self._path("networks", network, "rename"), _options(reason), {"new_name": new_name}
@@ -1075,11 +1075,11 @@ class GanetiRapiClient:
     # -- node groups -----------------------------------------------------------------------------
 
     def GetGroups(self, bulk: bool = False, reason: str | None = None) -> list[Any]:
-        """Names of the node groups, or whole objects."""
+        """Return the names of the node groups, or whole objects."""
         return list(self._list("groups", "name", bulk, reason))
 
     def GetGroup(self, group: str, reason: str | None = None) -> dict[str, Any]:
-        """A node group."""
+        """Return the description of a node group."""
         return dict(self._get(self._path("groups", group), _options(reason)))
 
     def CreateGroup(
@@ -1107,7 +1107,7 @@ class GanetiRapiClient:
         return int(self._delete(self._path("groups", group), _options(reason, dry_run=dry_run)))
 
     def RenameGroup(self, group: str, new_name: str, reason: str | None = None) -> int:
-        """Give a node group another name."""
+        """Rename a node group."""
         return int(
             self._put(
                 self._path("groups", group, "rename"), _options(reason), {"new_name": new_name}
@@ -1140,7 +1140,7 @@ class GanetiRapiClient:
         return int(self._SendRequest(method, path, query, None))
 
     def GetClusterTags(self, reason: str | None = None) -> list[str]:
-        """Tags of the cluster."""
+        """Return the tags of the cluster."""
         return list(self._get(self._path("tags"), _options(reason)))
 
     def AddClusterTags(
@@ -1156,7 +1156,7 @@ class GanetiRapiClient:
         return self._change_tags(HTTP_DELETE, self._path("tags"), tags, dry_run, reason)
 
     def GetInstanceTags(self, instance: str, reason: str | None = None) -> list[str]:
-        """Tags of an instance."""
+        """Return the tags of an instance."""
         return list(self._get(self._path("instances", instance, "tags"), _options(reason)))
 
     def AddInstanceTags(
@@ -1176,7 +1176,7 @@ class GanetiRapiClient:
         )
 
     def GetNodeTags(self, node: str, reason: str | None = None) -> list[str]:
-        """Tags of a node."""
+        """Return the tags of a node."""
         return list(self._get(self._path("nodes", node, "tags"), _options(reason)))
 
     def AddNodeTags(
@@ -1194,7 +1194,7 @@ class GanetiRapiClient:
         )
 
     def GetNetworkTags(self, network: str, reason: str | None = None) -> list[str]:
-        """Tags of a network."""
+        """Return the tags of a network."""
         return list(self._get(self._path("networks", network, "tags"), _options(reason)))
 
     def AddNetworkTags(
@@ -1214,7 +1214,7 @@ class GanetiRapiClient:
         )
 
     def GetGroupTags(self, group: str, reason: str | None = None) -> list[str]:
-        """Tags of a node group."""
+        """Return the tags of a node group."""
         return list(self._get(self._path("groups", group, "tags"), _options(reason)))
 
     def AddGroupTags(
@@ -1242,7 +1242,7 @@ class GanetiRapiClient:
         qfilter: Sequence[Any] | None = None,
         reason: str | None = None,
     ) -> dict[str, Any]:
-        """Fields of objects, chosen by a filter: ``fields`` and ``data``."""
+        """Query objects selected by a filter; return ``fields`` and ``data``."""
         body: dict[str, Any] = {"fields": fields}
         if qfilter is not None:
             body["qfilter"] = qfilter
@@ -1251,16 +1251,16 @@ class GanetiRapiClient:
     def QueryFields(
         self, what: str, fields: Sequence[str] | None = None, reason: str | None = None
     ) -> dict[str, Any]:
-        """The fields that a kind of object has."""
+        """Return the fields of a kind of object."""
         wanted = ",".join(fields) if fields is not None else None
         return dict(self._get(self._path("query", what, "fields"), _options(reason, fields=wanted)))
 
     def GetFilters(self, bulk: bool = False) -> list[Any]:
-        """UUIDs of the queue's filter rules, or whole rules."""
+        """Return the UUIDs of the filter rules, or whole rules."""
         return list(self._list("filters", "uuid", bulk, None))
 
     def GetFilter(self, filter_uuid: str) -> dict[str, Any]:
-        """A filter rule."""
+        """Return the description of a filter rule."""
         return dict(self._get(self._path("filters", filter_uuid)))
 
     def AddFilter(
@@ -1270,7 +1270,7 @@ class GanetiRapiClient:
         action: Any,
         reason_trail: Sequence[Any] | None = None,
     ) -> str:
-        """Add a filter rule; its UUID."""
+        """Add a filter rule; return its UUID."""
         return str(
             self._post(
                 self._path("filters"),
@@ -1292,7 +1292,7 @@ class GanetiRapiClient:
         action: Any,
         reason_trail: Sequence[Any] | None = None,
     ) -> str:
-        """Replace a filter rule, or add one of this UUID."""
+        """Replace a filter rule, or add one with this UUID."""
         return str(
             self._put(
                 self._path("filters", uuid),

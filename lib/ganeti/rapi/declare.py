@@ -1,14 +1,14 @@
-"""The words in which resources are declared.
+"""The classes with which resources are declared.
 
 A :class:`Resource` is a path with an :class:`Operation` for each method. There are two kinds of
 operations:
 
 * a :class:`Job` names an opcode, and where each of its parameters comes from: the path, the query,
   a fixed value, and the rest from the body;
-* a :class:`Read` names a function, which asks the master and returns what is shown.
+* a :class:`Read` names a function, which asks the master and returns the answer.
 
-Nothing here runs a request; :mod:`ganeti.rapi.application` does. Everything a reader of the
-documentation wants to know stands in the declaration, and nothing is said twice.
+Declarations do not run requests; :mod:`ganeti.rapi.application` does. The documentation is made
+from them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GET, PUT, POST, DELETE = "GET", "PUT", "POST", "DELETE"
 METHODS: Final = (GET, PUT, POST, DELETE)
 
-# Rights. An operation lists those of which one is enough; an empty list lets everybody in.
+# Rights. One of those which an operation lists is sufficient; an empty list needs no right.
 READ, WRITE = "read", "write"
 ANYBODY: Final = frozenset[str]()
 WRITERS: Final = frozenset({WRITE})
@@ -34,7 +34,7 @@ READERS: Final = frozenset({READ, WRITE})
 # Kinds of arguments in the query.
 FLAG, TEXT, WORDS, MANY = "flag", "text", "words", "many"
 
-# What the body of a job may say beside the parameters of its opcode.
+# Members of the body of a job besides the parameters of its opcode.
 BODY_COMMON: Final = ("depends", "priority", "comment", "debug_level")
 
 
@@ -42,7 +42,7 @@ class Query(NamedTuple):
     """An argument in the query.
 
     :ivar kind: FLAG is 0 or 1, WORDS a list separated by commas, MANY may be repeated.
-    :ivar param: the opcode's parameter which it becomes; empty when the operation looks at it.
+    :ivar param: the parameter of the opcode which it becomes; empty when the operation reads it.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Query(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A member of a body which belongs to no opcode."""
+    """A member of a body which is not a parameter of an opcode."""
 
     type: ht.Type
     doc: str
@@ -64,7 +64,7 @@ class Field(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What is returned: a word for its shape and one for people."""
+    """The result of an operation: its type, and its description."""
 
     type: ht.Type
     doc: str
@@ -74,14 +74,14 @@ class Result(NamedTuple):
 BULK: Final = Query("bulk", "1: whole objects instead of names", default=False)
 LOCK: Final = Query("lock", "accepted and ignored: reading takes no locks", default=False)
 DRY_RUN: Final = Query(
-    "dry-run", "1: only check whether it could be done", default=False, param="dry_run"
+    "dry-run", "1: only check whether the operation is possible", default=False, param="dry_run"
 )
-FORCE: Final = Query("force", "1: also where it is dangerous", default=False, param="force")
-REASON: Final = Query("reason", "why, for the job's trail of reasons", TEXT)
+FORCE: Final = Query("force", "1: also when it is dangerous", default=False, param="force")
+REASON: Final = Query("reason", "reason, for the reason trail of the job", TEXT)
 
 JOB_ID: Final = Result(ht.NonNegInt, "number of the job")
 
-#: Opcodes from what a request says; for operations which are not one opcode.
+#: Makes opcodes from a request; for operations which are not one opcode.
 Build = Callable[["Call", Mapping[str, Any]], list[OpCode]]
 Run = Callable[["Call"], Awaitable[Any]]
 
@@ -89,15 +89,15 @@ Run = Callable[["Call"], Awaitable[Any]]
 class Job(NamedTuple):
     """Submit an opcode.
 
-    :ivar uri: name in the path -> parameter; a name that is missing here is the parameter's own.
+    :ivar uri: name in the path -> parameter; other names in the path are names of parameters.
     :ivar fixed: parameters which this resource decides.
-    :ivar rename: name in the body -> parameter; the parameter's own name is understood as well.
-    :ivar forbidden: parameters which may not be set from afar.
-    :ivar body: whether there is one.
-    :ivar adjust: changes what the body says into what the opcode wants.
-    :ivar build: makes the opcodes, instead of all the above.
-    :ivar fields: what the body holds when `build` reads it.
-    :ivar extra: what the body holds beside the opcode's parameters, for the description.
+    :ivar rename: name in the body -> parameter; the name of the parameter is accepted, too.
+    :ivar forbidden: parameters which clients may not set.
+    :ivar body: whether requests have a body.
+    :ivar adjust: converts the body into parameters of the opcode.
+    :ivar build: makes the opcodes; replaces all of the above.
+    :ivar fields: members of the body for `build`.
+    :ivar extra: members of the body besides the parameters of the opcode, for the description.
     """
 
     opcode: type[OpCode]
@@ -116,7 +116,7 @@ class Job(NamedTuple):
     result: Result = JOB_ID
 
     def body_fields(self, path_names: Iterable[str]) -> dict[str, Field]:
-        """What may stand in the body, by name.
+        """Return the allowed members of the body, by name.
 
         :param path_names: names in the path of the resource.
         """
@@ -139,7 +139,7 @@ class Job(NamedTuple):
         return found
 
     def static_params(self) -> set[str]:
-        """Parameters which the body may not set, because something else does."""
+        """Return the parameters which the body may not set, because path or resource set them."""
         return {
             *self.fixed,
             *self.uri.values(),
@@ -151,7 +151,7 @@ class Read(NamedTuple):
     """Ask the master.
 
     :ivar produces: media type, when it is not JSON (or YAML).
-    :ivar waits: may take long without costing anybody anything; does not count as at work.
+    :ivar waits: the request only waits, and does not count as a request to the master.
     """
 
     run: Run
@@ -165,7 +165,7 @@ class Read(NamedTuple):
 
 
 class Change(NamedTuple):
-    """As :class:`Read`, but something is changed, without a job."""
+    """Ask the master to change something without a job; otherwise like :class:`Read`."""
 
     run: Run
     doc: str
@@ -181,11 +181,11 @@ Operation = Job | Read | Change
 
 
 class Resource(NamedTuple):
-    """A path and what can be done there.
+    """A path with its operations.
 
     :ivar path: with names in braces.
-    :ivar handler: the published name, which stands in trails of reasons and in users' rights.
-    :ivar tagged: what is compared with ``If-Match``: the kind of the object in the path.
+    :ivar handler: the published name, which is used in reason trails and in the rights of users.
+    :ivar tagged: kind of the object whose tag is compared with ``If-Match``.
     """
 
     path: str
@@ -194,11 +194,11 @@ class Resource(NamedTuple):
     tagged: str = ""
 
     def names(self) -> list[str]:
-        """The names in the path."""
+        """Return the names in the path."""
         return [word[1:-1] for word in self.path.split("/") if word.startswith("{")]
 
     def body_fields(self, method: str) -> dict[str, Field]:
-        """What the body of a method may hold, by name."""
+        """Return the allowed members of the body of a method, by name."""
         operation = self.operations[method]
         if isinstance(operation, Job):
             return operation.body_fields(self.names())

@@ -1,17 +1,17 @@
-"""Events: what happens to jobs and instances, for clients that would otherwise ask again and again.
+"""Events: changes of jobs and instances, for clients which would otherwise poll.
 
-The master keeps its last events in memory and lets us wait for the next
-(:mod:`ganeti.master.events`). One :class:`Hub` waits for all clients of this daemon, so a
-thousand of them cost the master one connection. Each client has a place in the hub's copy of the
-events and is sent what comes after it; one that is too slow, or comes back after too long, is told
-by an event ``reset`` that something is missing, and has to look at the objects again.
+The master keeps its last events in memory, and a client can wait for the next one
+(:mod:`ganeti.master.events`). One :class:`Hub` waits for all clients of this daemon, so a thousand
+of them cost the master one connection. Each client has a position in the copy of the events, and
+gets the events after it. A client which is too slow, or returns after too long a time, gets an
+event ``reset``: events are missing, and it must read the objects again.
 
 That a guest has stopped by itself, a master notices when live data comes in with a query. So while
 anybody listens to events of instances, the hub lets it look every :data:`LOOK_S` seconds: one
 question to each node, for all clients, instead of one by each client.
 
-An event's id is ``<epoch>-<number>``. The epoch is that of the master daemon's process: numbers of
-another one mean nothing, which again ends in ``reset``.
+The id of an event is ``<epoch>-<number>``. The epoch identifies the process of the master daemon:
+after numbers of another process, the client gets ``reset``.
 
 Source: WHATWG HTML, *Server-sent events*.
 """
@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 JOB, INSTANCE = "job", "instance"
 KINDS: Final = (JOB, INSTANCE)
-# Proxies and clients take a longer silence for a dead connection.
+# Proxies and clients regard a connection as dead when it is idle for longer.
 _HEARTBEAT_S: Final = 15.0
 _WAIT_S: Final = 60
 _RETRY_S: Final = 1.0
 _KEPT: Final = 5000
-#: Seconds between looking for guests that have stopped (or started) by themselves.
+#: Seconds between checks for guests which have stopped (or started) by themselves.
 LOOK_S: Final = 20.0
 _AT_ONCE: Final = 500
 
@@ -46,7 +46,7 @@ _Place = tuple[str, int]
 
 
 class Hub:
-    """Waits for the events of the master, as long as anybody listens."""
+    """Waits for the events of the master while at least one client listens."""
 
     def __init__(
         self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S, look_s: float = LOOK_S
@@ -73,10 +73,10 @@ class Hub:
             self._take(await self._master.call("WaitForEvents", None, 0))
 
     def join(self, wanted: str | None, kinds: Collection[str]) -> _Place:
-        """Begin to listen.
+        """Begin to listen to events.
 
         :param wanted: the id of the last event which the client has seen.
-        :returns: the place after which it wants events.
+        :returns: the position after which the client gets events.
         """
         self._listeners += 1
         if INSTANCE in kinds:
@@ -91,7 +91,7 @@ class Hub:
         return self._epoch, self._last
 
     def leave(self, kinds: Collection[str]) -> None:
-        """A client is gone."""
+        """Remove a client."""
         self._listeners -= 1
         if INSTANCE in kinds:
             self._watchers -= 1
@@ -105,9 +105,9 @@ class Hub:
             self._epoch = ""
 
     async def after(self, place: _Place) -> tuple[list[list[Any]], _Place, bool]:
-        """Events after a place, at once or after at most a heartbeat.
+        """Return the events after a position, at once or after at most one heartbeat.
 
-        :returns: the events, the new place, and whether some are missing before them.
+        :returns: the events, the new position, and whether events before them are missing.
         """
         async with self._changed:
             if place == (self._epoch, self._last) and not self.closed:
@@ -123,7 +123,7 @@ class Hub:
             return found[:_AT_ONCE], (epoch, found[:_AT_ONCE][-1][0]) if found else here, False
 
     async def close(self) -> None:
-        """Let all clients go."""
+        """End the streams of all clients."""
         self.closed = True
         for task in (self._task, self._watch_task):
             if task is not None:
@@ -138,7 +138,7 @@ class Hub:
                     "WaitForEvents", [self._epoch, self._last], _WAIT_S
                 )
             except errors.GenericError as err:
-                _log.info("events are not to be had now: %s", err)
+                _log.info("cannot get events from the master now: %s", err)
                 await asyncio.sleep(_RETRY_S)
                 continue
             async with self._changed:
@@ -146,16 +146,16 @@ class Hub:
                     self._changed.notify_all()
 
     async def _watch(self) -> None:
-        """Let the master look at the guests; what it finds comes as events."""
+        """Let the master query the guests; changes arrive as events."""
         while True:
             try:
                 await self._master.call("CheckGuests")
             except errors.GenericError as err:
-                _log.info("guests cannot be looked at now: %s", err)
+                _log.info("cannot query the guests now: %s", err)
             await asyncio.sleep(self._look_s)
 
     def _take(self, answer: dict[str, Any]) -> bool:
-        """Add what the master told; whether it is anything new."""
+        """Add events from the master; return whether there are new ones."""
         events = answer["events"]
         if answer["epoch"] != self._epoch or answer["lost"]:
             self._events.clear()
@@ -167,9 +167,9 @@ class Hub:
 
 
 async def stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIterator[bytes]:
-    """The text of a stream, from now on or from after an event.
+    """Make the text of a stream, from now on or after an event.
 
-    :raises errors.GenericError: the master is not there.
+    :raises errors.GenericError: the master does not run.
     """
     await hub.look()
     return _stream(hub, kinds, last)

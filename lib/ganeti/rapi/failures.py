@@ -1,13 +1,13 @@
-"""What the master reports, as HTTP says it.
+"""The HTTP status for each kind of error of the master.
 
 =========================================== ======
-no master daemon here, or it went away      502
-it did not answer in time                   504
+no master daemon here, or it has ended      502
+no answer in time                           504
 the queue is full or drained                503
-we may not talk to it                       500
-there is no such object or job              404
-the request cannot be done as it is         400
-it contradicts the present state            409
+no permission to connect to it              500
+the object or job does not exist            404
+the request is wrong                        400
+the request contradicts the present state   409
 anything else                               500
 =========================================== ======
 """
@@ -32,7 +32,7 @@ _ECODES: Final = {
 
 
 def refusal(err: errors.GenericError) -> Refused:
-    """The answer to a request that failed at the master."""
+    """Make the answer for a request which the master refused."""
     if isinstance(err, Refused):
         return err
     if isinstance(err, errors.OpPrereqError):
@@ -48,7 +48,7 @@ def refusal(err: errors.GenericError) -> Refused:
     if isinstance(err, errors.LuxiTimeout):
         return Refused(504, str(err), headers=_AGAIN)
     if isinstance(err, errors.RequestError):
-        # The master did not like our words; what the client said was in them.
+        # The master refused a request of this daemon, which holds the arguments of the client.
         return Refused(502, str(err))
     if isinstance(err, errors.LuxiError):
         return Refused(502, str(err), headers=_AGAIN)

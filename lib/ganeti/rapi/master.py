@@ -1,14 +1,13 @@
-"""Talking to the master daemon without waiting for it in a thread.
+"""Asynchronous client of the master daemon.
 
-A :class:`Master` keeps connections to the master's local socket and lends each request one of them,
-so requests of different clients never wait for each other here, and a client that waits for a job
-costs a file descriptor. Reading the answer is the same as in :mod:`ganeti.luxi.client`, and so are
-the errors; what differs is that a master which does not run is reported at once, because an HTTP
-client has its own idea of when to try again.
+A :class:`Master` keeps connections to the local socket of the master, and uses one of them for each
+request. So requests of different clients do not wait for each other, and a client which waits for a
+job costs a file descriptor. Answers and errors are the same as in :mod:`ganeti.luxi.client`; but a
+master which does not run is reported at once, because the HTTP client decides when to try again.
 
-A connection kept from before a restart of the master looks alive until it is used. A question sent
-into such a one is asked again on a fresh connection; a request that changes something never is,
-because the first may have been heard.
+A connection which was kept over a restart of the master looks alive until it is used. A query is
+repeated on a new connection then; a request which changes something is not, because the master may
+have carried it out.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ganeti.utils import net
 TIMEOUT_S: Final = float(const.READ_WRITE_TIMEOUT_S)
 _CONNECT_S: Final = 5.0
 _IDLE_CONNECTIONS: Final = 32
-# What is not in here is safe to be asked twice.
+# All other methods may be repeated without effect.
 _CHANGING: Final = frozenset(
     (
         "SubmitJob",
@@ -66,7 +65,7 @@ class _Link(asyncio.Protocol):
         return self.transport is not None and not self.transport.is_closing()
 
     async def ask(self, request: bytes, timeout_s: float) -> bytes:
-        """Send a request and wait for its answer; the connection is closed unless it came."""
+        """Send a request and wait for its answer; without an answer, close the connection."""
         assert self.transport is not None
         self._waiter = asyncio.get_running_loop().create_future()
         try:
@@ -82,11 +81,11 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None or self._waiter.done():
-            # Nobody asked for this; whatever it is, the next answer would be mistaken.
+            # Unexpected data would be read as the answer to the next request.
             if self.transport is not None:
                 self.transport.abort()
             return
-        # One request, one answer: the mark that ends it can only be the last byte.
+        # One request has one answer, so the end mark can only be the last byte.
         self._parts.append(data)
         if data.endswith(wire.ETX):
             answer = b"".join(self._parts)[:-1]
@@ -119,8 +118,8 @@ class Master:
         :raises errors.NoMasterError: no master daemon runs here.
         :raises errors.LuxiPermissionError: this daemon's user may not open the socket.
         :raises errors.LuxiTimeout: no answer in time.
-        :raises errors.ConnectionClosedError: the master went away before it answered.
-        :raises errors.GenericError: what the master reported.
+        :raises errors.ConnectionClosedError: the master closed the connection before it answered.
+        :raises errors.GenericError: the error which the master reported.
         """
         request = wire.encode_request(method, args)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -140,33 +139,33 @@ class Master:
         return wire.parse_answer(answer)
 
     async def submit(self, ops: Sequence[OpCode]) -> int:
-        """Submit a job and return its id; it is on disk then.
+        """Submit a job; return its id when the job is acknowledged.
 
-        :raises errors.JobQueueDrainError: the queue takes no jobs now.
+        :raises errors.JobQueueDrainError: the queue accepts no jobs now.
         :raises errors.JobQueueFull: too many jobs wait.
         """
         return int(await self.call("SubmitJob", [op.to_dict() for op in ops]))
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the unused connections."""
         while self._idle:
             transport = self._idle.pop().transport
             if transport is not None:
                 transport.close()
 
     def forget(self, link: _Link) -> None:
-        """A connection is gone."""
+        """Note that a connection was closed."""
         if link in self._idle:
             self._idle.remove(link)
 
     async def _take(self) -> tuple[_Link, bool]:
-        """A connection, and whether it was used before."""
+        """Return a connection, and whether it was used before."""
         while self._idle:
             link = self._idle.pop()
             if link.usable:
                 return link, True
         loop = asyncio.get_running_loop()
-        # Connecting waits only when the master is too busy to accept.
+        # Connecting waits only while the master accepts no connections.
         sock = await loop.run_in_executor(None, self._connect)
         sock.setblocking(False)
         _transport, link = await loop.create_unix_connection(lambda: _Link(self), sock=sock)
@@ -177,14 +176,15 @@ class Master:
             return net.unix_connect(self._address, _CONNECT_S)
         except PermissionError as err:
             raise errors.LuxiPermissionError(
-                f"no permission to talk to the master at {self._address}. The user of this daemon"
+                f"no permission to connect to the master at {self._address}. The user of this"
+                " daemon"
                 " must be a member of the daemons' group."
             ) from err
         except TimeoutError as err:
             raise errors.LuxiTimeout("the master daemon accepts no connection") from err
         except OSError as err:
             if err.errno in (errno.ENOENT, errno.ECONNREFUSED):
-                # Says who is, when this node is not.
+                # Raises an error which names the master, when this node is not the master.
                 client.check_master()
                 raise errors.NoMasterError(
                     "the master daemon (ganeti-masterd) does not run"

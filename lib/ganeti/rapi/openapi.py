@@ -16,13 +16,13 @@ from ganeti.rapi.resources import RESOURCES
 
 _ABOUT: Final = (
     "Jobs are submitted and answered with their number; `GET /2/jobs/{job_id}` and"
-    " `GET /2/events` tell what becomes of them. Objects have an `ETag`, which changes when their"
+    " `GET /2/events` report their progress. Objects have an `ETag`, which changes when their"
     " configuration does: send it in `If-Match` with a change, or in `If-None-Match` with a `GET`."
     " Live values, such as the memory of a guest, do not change the tag."
 )
 _NAMES: Final = r"^[A-Za-z0-9_.-]+$"
 _NUMBERS: Final = ("job_id", "disk_index")
-# Which fields of queries an object of a resource has.
+# The query fields of an object of each resource.
 _KINDS: Final = {
     "instances": query_const.INSTANCE,
     "nodes": query_const.NODE,
@@ -38,17 +38,17 @@ _SCHEMES: Final[dict[str, dict[str, Any]]] = {
 }
 _ERRORS: Final = {
     "400": "the request is wrong",
-    "401": "wrong password, or none",
-    "403": "not for this user",
-    "404": "there is no such object",
-    "406": "not to be had in the form asked for",
-    "409": "it contradicts the present state",
+    "401": "the password is missing or wrong",
+    "403": "the user has no right to do this",
+    "404": "the object does not exist",
+    "406": "not available in the requested representation",
+    "409": "the request contradicts the present state",
     "412": "the object has changed (If-Match)",
     "413": "the body is too large",
     "415": "the body is not JSON",
     "429": "too many wrong passwords from this address",
     "500": "internal error",
-    "502": "no master daemon here",
+    "502": "no master daemon runs here",
     "503": "not now",
     "504": "the master does not answer",
 }
@@ -56,7 +56,7 @@ _ERRORS: Final = {
 
 @cache
 def description() -> dict[str, Any]:
-    """The whole description."""
+    """Make the whole description."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -149,7 +149,7 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     if isinstance(operation, Job):
         found["x-opcode"] = operation.opcode.OP_ID
     found["x-rights"] = sorted(operation.access)
-    # Where anybody may come, a password is accepted too.
+    # Operations without required rights accept a password, too.
     found["security"] = [{"basic": []}] if operation.access else [{}, {"basic": []}]
     return found
 
@@ -190,7 +190,7 @@ def _parameter(query: Query) -> dict[str, Any]:
 
 
 def request_body(operation: Operation, fields: Mapping[str, Field]) -> dict[str, Any] | None:
-    """The schema of a body; None where there is none."""
+    """Make the schema of a body; None for requests without a body."""
     if isinstance(operation.fields, ht.Type):
         return schema.of(operation.fields)
     if not fields:
@@ -222,7 +222,7 @@ def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
     one = schema.of_object(_kind(resource), result.fields)
     if result.type is ht.Dict:
         return one
-    # A list: of names, or of objects when asked for in bulk.
+    # A list of names, or of objects with bulk=1.
     return {
         "type": "array",
         "items": {"anyOf": [{"type": "string"}, one]}
@@ -243,14 +243,14 @@ def _kind(resource: Resource) -> str:
 
 
 def rights(operation: Operation) -> str:
-    """Who may do this, in words."""
+    """Describe the users who may use an operation."""
     if not operation.access:
         return "anybody"
     return "read or write" if READ in operation.access else "write"
 
 
 def subjects() -> dict[str, Sequence[Resource]]:
-    """The resources by subject."""
+    """Group the resources by subject."""
     found: dict[str, list[Resource]] = {}
     for resource in RESOURCES:
         found.setdefault(_subject(resource), []).append(resource)

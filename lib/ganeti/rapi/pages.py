@@ -1,6 +1,6 @@
-"""The documentation of the resources for people: a page in HTML, and a chapter in reST.
+"""The documentation of the resources: a page in HTML, and a chapter in reST.
 
-Both say the same, from the declarations; the page is served at ``/2/doc``, the chapter is
+Both are made from the declarations; the page is served at ``/2/doc``, the chapter is
 ``doc/rapi-resources.rst``, made by ``make pages``.
 """
 
@@ -30,7 +30,7 @@ td{border-color:#2c343e}h2{border-color:#38414c}.r{color:#9aa6b4}}
 
 @cache
 def page() -> str:
-    """The HTML page."""
+    """Make the HTML page."""
     parts = [
         "<!DOCTYPE html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width'>"
@@ -79,7 +79,7 @@ def _marked(text: str) -> str:
 
 
 def _arguments(resource: Resource, method: str) -> Iterator[tuple[str, str, str]]:
-    """Name, kind and text of everything that may be given."""
+    """List name, kind and description of all parameters."""
     operation = resource.operations[method]
     for query in operation.query:
         yield (
@@ -103,14 +103,15 @@ def _default(value: Any) -> str:
 
 
 def chapter() -> str:
-    """The reST chapter."""
+    """Make the reST chapter."""
     lines = [
         ".. Made by devel/build-rapi-doc; a test says when it is out of date.",
         "",
         "Resources of the remote API",
         "===========================",
         "",
-        "What can be done where. Every job also takes the query argument ``reason``; a path in"
+        "All paths and their operations. Every job also takes the query argument ``reason``; a"
+        " path in"
         " braces",
         "stands for a name. How to use all this is in ``rapi.rst``.",
         "",

@@ -1,14 +1,14 @@
-"""The forms in which a password may stand in the users file.
+"""The forms of a password in the users file.
 
 ================================ ===============================================================
 ``secret``                       the password itself, when it does not begin with a brace
 ``{CLEARTEXT}secret``            the password itself
 ``{HA1}<32 hexadecimal digits>`` MD5 of ``user:realm:password``
-``{SCRYPT}n,r,p$salt$hash``      what ``rapi-passwd`` writes; salt and hash in Base64
+``{SCRYPT}n,r,p$salt$hash``      made by ``rapi-passwd``; salt and hash in Base64
 ================================ ===============================================================
 
-Names of forms are case-insensitive. Only the last form is safe in a file that somebody reads: the
-others are there because files made for other programs have them.
+Names of forms are case-insensitive. Only the last form is safe when the file becomes known; the
+others exist because the files of other programs have them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ganeti import errors
 
 REALM: Final = "Ganeti Remote API"
 
-# 32 MiB and some hundredths of a second for each try.
+# Each check takes 32 MiB and some hundredths of a second.
 SCRYPT_COST: Final = (1 << 15, 8, 3)
 _SCRYPT_BYTES: Final = 32
-# What a file may demand of us.
+# Limits for the costs which a file may demand.
 _SCRYPT_MOST_MEMORY: Final = 256 << 20
 _FORM: Final = re.compile(r"\{([^}]*)\}(.*)", re.DOTALL)
 
 
 class Password(NamedTuple):
-    """A password as it stands in the file.
+    """A password in the form of the file.
 
     :ivar form: ``cleartext``, ``ha1`` or ``scrypt``.
     """
@@ -44,19 +44,21 @@ class Password(NamedTuple):
 
     @property
     def slow(self) -> bool:
-        """Whether checking takes long enough that a loop must not wait for it."""
+        """Whether a check takes so long that it needs a thread."""
         return self.form == "scrypt"
 
 
 def parse(text: str) -> Password:
-    """Read the second word of a line.
+    """Parse the password field of a line.
 
-    :raises errors.ParseError: an unknown form, or one with a wrong content.
+    :raises errors.ParseError: the form is unknown, or its content is wrong.
     """
     match = _FORM.fullmatch(text)
     if match is None:
         if text.startswith("{"):
-            raise errors.ParseError("a brace begins the form of a password, and is not closed")
+            raise errors.ParseError(
+                "the form of the password begins with a brace which is not closed"
+            )
         return Password("cleartext", text)
     form, value = match[1].lower(), match[2]
     if form == "cleartext":
@@ -72,7 +74,7 @@ def parse(text: str) -> Password:
 
 
 def matches(password: Password, user: str, given: str) -> bool:
-    """Whether this is the password; takes as long for a wrong one as for a right one."""
+    """Return whether a password is right, in the same time for right and wrong ones."""
     raw = given.encode("utf-8", "surrogatepass")
     if password.form == "scrypt":
         cost, salt, wanted = _scrypt_parts(password.value)
@@ -80,7 +82,7 @@ def matches(password: Password, user: str, given: str) -> bool:
     if password.form == "ha1":
         found = hashlib.md5(f"{user}:{REALM}:".encode() + raw, usedforsecurity=False).hexdigest()
         return hmac.compare_digest(found, password.value)
-    # Digests, so that not even the length is told by the time it takes.
+    # Digests are compared, so that the time does not depend on the length.
     return hmac.compare_digest(
         hashlib.sha256(raw).digest(),
         hashlib.sha256(password.value.encode("utf-8", "surrogatepass")).digest(),
@@ -88,7 +90,7 @@ def matches(password: Password, user: str, given: str) -> bool:
 
 
 def hashed(given: str, cost: tuple[int, int, int] = SCRYPT_COST) -> str:
-    """A password in the form that is safe to keep."""
+    """Return a password in the form which is safe to store."""
     salt = os.urandom(16)
     digest = _scrypt(given.encode(), salt, cost, _SCRYPT_BYTES)
     n, r, p = cost
@@ -96,7 +98,7 @@ def hashed(given: str, cost: tuple[int, int, int] = SCRYPT_COST) -> str:
 
 
 def waste_time() -> None:
-    """Take as long as checking a password of the slow form."""
+    """Take the same time as the check of a password of the slow form."""
     _scrypt(b"", b"0123456789abcdef", SCRYPT_COST, _SCRYPT_BYTES)
 
 
@@ -125,7 +127,9 @@ def _scrypt_parts(value: str) -> tuple[tuple[int, int, int], bytes, bytes]:
         or len(parts[1]) < 16
         or len(parts[0]) < 8
     ):
-        raise errors.ParseError("a password of form {SCRYPT} has costs or lengths that cannot be")
+        raise errors.ParseError(
+            "a password of form {SCRYPT} has costs or lengths outside of the limits"
+        )
     return (n, r, p), *parts
 
 

@@ -1,7 +1,7 @@
-"""Answers as bytes: which representation a client wants, and making it.
+"""Representations of answers: choosing one by the headers of a request, and making it.
 
-JSON is what programs get; YAML is for people who ask for it (``Accept: application/yaml``). An
-error is always JSON.
+The default is JSON; YAML is for people who ask for it (``Accept: application/yaml``). Errors are
+always JSON.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ganeti.wire import json
 YAML: Final = "application/yaml"
 _YAML_NAMES: Final = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
 
-# Nobody reads more, and making it would keep a processor busy for many seconds.
+# Making a longer text would take many seconds of processor time.
 _MOST_YAML_BYTES: Final = 2 << 20
 
 _one_yaml = asyncio.Lock()
 
 
 def choose(accept: str | None, produces: str = "") -> str:
-    """The media type to answer with.
+    """Return the media type of the answer.
 
-    :param produces: the only one there is, when it is neither JSON nor YAML.
-    :raises Refused: 406 when none of those that the client accepts can be had.
+    :param produces: the only media type of the operation, when it is neither JSON nor YAML.
+    :raises Refused: 406 when the client accepts no available media type.
     """
     if not accept or accept == "*/*":
         return produces or JSON
@@ -40,7 +40,7 @@ def choose(accept: str | None, produces: str = "") -> str:
         if quality > best_quality:
             best, best_quality = offer, quality
     if not best:
-        raise Refused(406, f"can be had as {produces or f'{JSON} or {YAML}'}")
+        raise Refused(406, f"available as {produces or f'{JSON} or {YAML}'}")
     return YAML if best in _YAML_NAMES else best
 
 
@@ -58,7 +58,7 @@ def _range(word: str) -> tuple[str, float]:
 
 
 def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
-    """What the most exact range that fits says."""
+    """Return the quality of the most specific media range which matches."""
     kind = offer.partition("/")[0]
     for wanted in (offer, f"{kind}/*", "*/*"):
         found = [quality for name, quality in ranges if name == wanted]
@@ -68,15 +68,15 @@ def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
 
 
 async def render(value: Any, media_type: str) -> bytes:
-    """A value in a representation, with a line end.
+    """Encode a value in a representation, with a line end.
 
-    :raises Refused: 406 for something too large for YAML.
+    :raises Refused: 406 when it is too large for YAML.
     """
     text = json.dumps_spaced(value)
     if media_type == YAML:
         if len(text) > _MOST_YAML_BYTES:
-            raise Refused(406, f"too large for YAML, can be had as {JSON}")
-        # Slow for a long list; others are served meanwhile, and one such at a time.
+            raise Refused(406, f"too large for YAML, available as {JSON}")
+        # A long list is slow: it is made in a thread, one at a time, while others are served.
         async with _one_yaml:
             return await asyncio.to_thread(_yaml, text)
     return text.encode("ascii") + b"\n"
@@ -97,14 +97,14 @@ def _yaml(text: str) -> bytes:
 
 
 def content_etag(body: bytes) -> str:
-    """The tag of something that has no serial number."""
+    """Make the tag of a value without serial number."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
 
 def tag_matches(wanted: str, etag: str, *, weak: bool) -> bool:
-    """Whether a tag is among those of ``If-Match`` or ``If-None-Match``.
+    """Return whether a tag is one of those in ``If-Match`` or ``If-None-Match``.
 
-    :param weak: also when the client has only a weak form of it.
+    :param weak: a weak tag of the client counts, too.
     """
     if wanted.strip() == "*":
         return True
@@ -118,7 +118,7 @@ def tag_matches(wanted: str, etag: str, *, weak: bool) -> bool:
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    """What the body of an error says."""
+    """Make the body of an error."""
     known = HTTPStatus(status)
     return {
         "code": status,
@@ -128,6 +128,6 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 def error_response(refused: Refused) -> Response:
-    """The answer to a request that is refused."""
+    """Make the answer for a refused request."""
     body = json.dumps_spaced(error_body(refused.status, str(refused))).encode("ascii") + b"\n"
     return Response(refused.status, body, [("Content-Type", JSON), *refused.headers])

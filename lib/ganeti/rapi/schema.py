@@ -1,8 +1,7 @@
-"""Shapes as JSON Schema (2020-12), which is what OpenAPI 3.1 speaks.
+"""JSON Schema (2020-12) of types, as OpenAPI 3.1 uses it.
 
-The words of :mod:`ganeti.ht` say how they were made, so most of a schema follows from the word; the
-few that stand for themselves are in a table. Fields of objects are described by the tables which
-queries use.
+The types of :mod:`ganeti.ht` know how they were made, so most schemas follow from the type; those
+of the basic types are in a table. Fields of objects are described by the tables of queries.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PLAIN: Final[dict[str, Schema]] = {
     "ipv6-network": {"type": "string", "description": "address/bits"},
 }
 
-# What a field of a query may hold; anything may be missing.
+# The schema of each kind of query field; every value may be null.
 _KINDS: Final[dict[str, Schema]] = {
     query_const.KIND_TEXT: {"type": ["string", "null"]},
     query_const.KIND_BOOL: {"type": ["boolean", "null"]},
@@ -50,9 +49,9 @@ _KINDS: Final[dict[str, Schema]] = {
 
 
 def of(word: ht.Type) -> Schema:
-    """The schema of a word.
+    """Make the schema of a type.
 
-    :raises errors.ProgrammerError: a word that stands for itself is not in the table.
+    :raises errors.ProgrammerError: a basic type is not in the table.
     """
     if not word.made_of:
         try:
@@ -80,7 +79,7 @@ def _or(*inner: ht.Type) -> Schema:
 
 
 def _one_of(*values: Any) -> Schema:
-    # Tables of constants are sets, whose order changes from run to run.
+    # Sorted, because the order of a set differs from run to run.
     return {"enum": sorted(values, key=lambda value: (str(type(value)), value))}
 
 
@@ -126,9 +125,9 @@ _FORMS: Final[dict[str, Any]] = {
 
 
 def of_object(what: str, fields: Sequence[str]) -> Schema:
-    """The schema of an object that is shown with these fields.
+    """Make the schema of an object with these fields.
 
-    :param what: the kind of object that queries know; empty for one they do not.
+    :param what: kind of the object in queries; empty for other objects.
     """
     table = resources.lookup(what).fields if what else {}
     properties: Schema = {}

@@ -1,7 +1,7 @@
-"""Who may use the REST interface, and for what.
+"""The users of the REST interface and their rights.
 
-The users file has a line for each user: name, password (:mod:`ganeti.rapi.passwords`), and what the
-user may, separated by commas::
+The users file has a line for each user: name, password (:mod:`ganeti.rapi.passwords`), and rights,
+separated by commas::
 
     # comment
     jack    {SCRYPT}...      write
@@ -10,15 +10,15 @@ user may, separated by commas::
 
 ============================ ===================================================================
 ``write``, ``@admin``        everything
-``read``, ``@readonly``      what only looks, also where looking needs a right
-``@operator``                as ``read``; start, stop, reboot, move instances; wait for and cancel
+``read``, ``@readonly``      reading, also where reading needs a right
+``@operator``                like ``read``; start, stop, reboot, move instances; wait for and cancel
                              jobs
 ``<resource>``               everything at a resource, by its name (``instances_name_tags``)
-``<resource>:<METHOD>``      one method there (``nodes_name_role:PUT``)
+``<resource>:<METHOD>``      one method of it (``nodes_name_role:PUT``)
 ============================ ===================================================================
 
-A user without any right may still do what needs none. A line that cannot be understood lets nobody
-in and is reported; the others hold. When the file cannot be read at all, the last one read holds.
+A user without rights may use the operations which need none. A wrong line is reported and defines
+no user; the other lines are valid. When the file cannot be read, the users do not change.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ _ROLES: Final[Mapping[str, frozenset[str]]] = {
     "@readonly": frozenset({READ}),
     "@operator": frozenset({READ, *_OPERATED}),
 }
-# So many wrong passwords within this time, and an address has to wait until it is over.
+# After so many wrong passwords within this time, an address must wait until the time is over.
 FAILURES: Final = 10
 WINDOW_S: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
 _MOST_KNOWN: Final = 1_000
 _LOOK_S, _LOOK_WATCHED_S = 2.0, 60.0
-# Each takes 32 MiB while it runs.
+# Each check takes 32 MiB while it runs.
 _CHECKS_AT_ONCE: Final = 2
 
 
@@ -79,7 +79,7 @@ class User(NamedTuple):
     rights: frozenset[str]
 
     def may(self, needed: Collection[str], handler: str, method: str) -> bool:
-        """Whether one of the rights that suffice is there."""
+        """Return whether the user has one of the sufficient rights."""
         return (
             not needed
             or WRITE in self.rights
@@ -92,8 +92,8 @@ class User(NamedTuple):
 def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], list[str]]:
     """Read the users file.
 
-    :param handlers: names of resources; another word is reported.
-    :returns: the users by name, and what is wrong with the file.
+    :param handlers: names of resources; other names are reported.
+    :returns: the users by name, and the problems of the file.
     """
     users: dict[str, User] = {}
     problems = []
@@ -105,7 +105,7 @@ def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], l
             problems.append(f"line {number} is not 'user password [right,...]'")
             continue
         if words[0] in users:
-            problems.append(f"line {number}: user '{words[0]}' is there twice, the first counts")
+            problems.append(f"line {number}: user '{words[0]}' occurs twice; the first line counts")
             continue
         try:
             password = passwords.parse(words[1])
@@ -120,15 +120,15 @@ def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], l
                 and word not in (READ, WRITE)
                 and (word.partition(":")[0] not in handlers)
             ):
-                problems.append(f"line {number}: '{word}' is no right")
+                problems.append(f"line {number}: '{word}' is not a right")
         users[words[0]] = User(words[0], password, frozenset(rights))
     return users, problems
 
 
 class Users:
-    """The users file, as it is now.
+    """The users of the present users file.
 
-    :param path: need not exist: then there are no users.
+    :param path: without the file there are no users.
     """
 
     def __init__(
@@ -145,31 +145,31 @@ class Users:
         self._stamp: tuple[int, int, int] | None = None
         self._read = False
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        # Who has shown a password need not wait for the slow check again.
+        # A password which was right before needs no second slow check.
         self._known: OrderedDict[bytes, User] = OrderedDict()
         self._key = os.urandom(32)
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
-        #: Whether somebody calls :meth:`refresh` when the file changes.
+        #: Whether :meth:`refresh` is called when the file changes.
         self.watched = False
         self._looked = 0.0
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again if it changed."""
+        """Read the file again when it has changed."""
         try:
             found = os.stat(self._path)
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         except FileNotFoundError:
             stamp = None
         except OSError as err:
-            _log.error("going on with the users as they were: %s", err)
+            _log.error("the users are not changed: %s", err)
             return
         if self._read and stamp == self._stamp:
             return
         try:
             text = fs.read_file(self._path) if stamp else ""
         except (OSError, UnicodeDecodeError) as err:
-            _log.error("going on with the users as they were: cannot read %s: %s", self._path, err)
+            _log.error("the users are not changed: cannot read %s: %s", self._path, err)
             return
         self._stamp = stamp
         self._read = True
@@ -180,15 +180,15 @@ class Users:
         _log.info("%d users may use the interface", len(self._users))
 
     def refresh_if_due(self) -> None:
-        """Look at the file from time to time; seldom where somebody tells of changes."""
+        """Check the file from time to time; rarely when :meth:`refresh` is called on changes."""
         if self._clock() - self._looked > (_LOOK_WATCHED_S if self.watched else _LOOK_S):
             self._looked = self._clock()
             self.refresh()
 
     async def identify(self, authorization: str | None, address: str) -> User | None:
-        """Who a request comes from; None for one without credentials.
+        """Return the user of a request; None without credentials.
 
-        :raises Refused: 401 for wrong credentials, 429 for one wrong try too many.
+        :raises Refused: 401 for wrong credentials, 429 after too many wrong ones.
         """
         if authorization is None:
             return None
@@ -215,11 +215,11 @@ class Users:
         return user
 
     def challenge(self) -> Refused:
-        """What to raise when somebody has to say who he is."""
+        """Make the error for a request which needs credentials."""
         return Refused(401, headers=_CHALLENGE)
 
     async def _check(self, user: User | None, name: str, password: str) -> bool:
-        # Who asks for a user that does not exist waits as long as for a wrong password.
+        # An unknown user takes the same time as a wrong password.
         slow = (
             user.password.slow
             if user is not None

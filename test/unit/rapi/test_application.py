@@ -90,7 +90,7 @@ def test_path_and_method(rest: Rest) -> None:
     ):
         status, body, _headers = rest("GET", path)
         assert (status, body["code"]) == (404, 404), path
-        assert body["message"].startswith("there is nothing at /"), path
+        assert body["message"].startswith("there is no resource /"), path
     for path, meant in (("/2/instancs", "instances"), ("/2/instances/a/shutdwon", "shutdown")):
         assert f"Did you mean &#x27;{meant}&#x27;?" in rest("GET", path)[1]["message"]
     assert len(rest("GET", f"/2/{'x' * 900}")[1]["message"]) < 200

@@ -30,7 +30,7 @@ _OS_FIELDS: Final = (
     "hidden",
     "trusted",
 )
-# Names which these values have as well.
+# Other names of these values.
 _ALIASES: Final = {"volume_group_name": "vg_name", "drbd_usermode_helper": "drbd_helper"}
 
 
@@ -50,7 +50,7 @@ async def _info(call: Call) -> dict[str, Any]:
     info: dict[str, Any] = await call.master.call("QueryClusterInfo")
     for name, alias in _ALIASES.items():
         info[alias] = info.get(name)
-    # The serial number of the cluster is not told; its time of change moves with it.
+    # The serial number of the cluster is not published; its time of change replaces it.
     call.etag = etag(info["uuid"], info["mtime"])
     return info
 
@@ -87,10 +87,8 @@ def _pair(entry: Any) -> tuple[str, str]:
 
 
 RESOURCES: Final = (
-    Resource("/", "R_root", {GET: Read(_nothing, "Nothing; shows that somebody is there.", NULL)}),
-    Resource(
-        "/2", "R_2", {GET: Read(_nothing, "Nothing; shows that this version is there.", NULL)}
-    ),
+    Resource("/", "R_root", {GET: Read(_nothing, "Nothing; shows that the server runs.", NULL)}),
+    Resource("/2", "R_2", {GET: Read(_nothing, "Nothing; shows that this version exists.", NULL)}),
     Resource(
         "/version",
         "R_version",
@@ -104,7 +102,7 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _features,
-                "What this server can do beyond the first of its version.",
+                "The features of this server.",
                 Result(ht.ListOf(ht.NonEmptyString), "names"),
             ),
         },
@@ -141,10 +139,10 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _os,
-                "List the operating systems that can be installed.",
+                "List the operating systems which can be installed.",
                 Result(
                     ht.List,
-                    "names, with +variant where there are any; with bulk whole descriptions",
+                    "names, with +variant for OSes with variants; with bulk whole descriptions",
                     _OS_FIELDS,
                 ),
                 (declare.BULK,),

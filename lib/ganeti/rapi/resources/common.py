@@ -1,4 +1,4 @@
-"""What several resources share: reading objects, lists of them, their tags."""
+"""Parts of several resources: reading objects, lists of objects, their tags."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NULL: Final = Result(ht.NoneType, "null")
 
 
 def _same(_values: dict[str, Any]) -> None:
-    """Leave an object as it is."""
+    """Return an object unchanged."""
 
 
 class Table:
     """One kind of object: how to list and to show it.
 
-    :param method: the master's question, which takes names, fields and a flag.
+    :param method: the LUXI method, whose arguments are names, fields and a flag.
     :param path: the resource of the list.
-    :param id_name: under which name the short list shows the identifier.
+    :param id_name: the name of the identifier in the short list.
     :param adjust: changes an object before it is shown.
     """
 
@@ -50,7 +50,7 @@ class Table:
         self._adjust = adjust
 
     async def list(self, call: Call) -> list[dict[str, Any]]:
-        """Names and paths, or with ``bulk=1`` whole objects."""
+        """Return names and paths, or with ``bulk=1`` whole objects."""
         if call.query["bulk"]:
             rows = await call.master.call(self._method, [], self.fields, False)
             return [self._object(row) for row in rows]
@@ -58,7 +58,7 @@ class Table:
         return uris(self._path, self._id_name, [row[0] for row in rows])
 
     async def show(self, call: Call) -> dict[str, Any]:
-        """The object which the path names.
+        """Return the object which the path names.
 
         :raises Refused: 404 when there is none.
         """
@@ -76,7 +76,7 @@ class Table:
         return found
 
     async def current_etag(self, call_master: Any, name: str) -> str:
-        """The tag of the object as it is now.
+        """Return the tag of the present state of the object.
 
         :raises Refused: 404 when there is none.
         """
@@ -97,19 +97,19 @@ class Table:
 
 
 def etag(uuid: str, serial_no: int) -> str:
-    """What names a state of an object."""
+    """Make the tag of a state of an object."""
     return f'"{uuid}-{serial_no}"'
 
 
 def uris(path: str, id_name: str, names: Sequence[Any]) -> list[dict[str, Any]]:
-    """The short form of a list, sorted."""
+    """Return the short form of a list, sorted."""
     return [{id_name: name, "uri": f"{path}/{name}"} for name in sorted(names)]
 
 
 def tags_resource(path: str, handler: str, kind: str, question: str) -> Resource:
-    """The tags of the object in the path, or of the cluster.
+    """Declare the resource of the tags of the object in the path, or of the cluster.
 
-    :param question: the master's word for the kind.
+    :param question: the kind of the object in LUXI.
     """
     of = "of the cluster" if kind == "cluster" else f"of a {question}"
 

@@ -1,4 +1,4 @@
-"""Groups of nodes."""
+"""Node groups."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ RESOURCES: Final = (
         f"{_PATH}/rename",
         "groups_name_rename",
         {
-            PUT: Job(OpGroupRename, "Give a node group another name.", (DRY_RUN,), body=True),
+            PUT: Job(OpGroupRename, "Rename a node group.", (DRY_RUN,), body=True),
         },
         tagged=query_const.GROUP,
     ),

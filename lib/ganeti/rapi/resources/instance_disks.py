@@ -36,7 +36,7 @@ from ganeti.rapi.resources.instances import PATH
 
 def _grow(call: Call, body: Mapping[str, Any]) -> list[Any]:
     text = call.uri["disk_index"]
-    # More digits than any disk has; the opcode says what is wrong with the number.
+    # A number with many digits is passed on; the opcode refuses it.
     fixed = {**call.fixed_params(_GROW), "disk": int(text[:9])}
     if "disk" in body:
         raise Refused(400, "parameter 'disk' cannot be given in the body")
@@ -44,9 +44,9 @@ def _grow(call: Call, body: Mapping[str, Any]) -> list[Any]:
 
 
 def _numbers(disks: Any) -> Any:
-    """``"0,1"`` and ``["0", 1]`` as numbers; something else as it is, for the opcode to refuse.
+    """Convert ``"0,1"`` and ``["0", 1]`` to numbers; other values are refused by the opcode.
 
-    :raises Refused: a text that is no list of numbers.
+    :raises Refused: a text which is not a list of numbers.
     """
     if not isinstance(disks, str):
         return disks
@@ -72,16 +72,16 @@ def _replace(call: Call, body: Mapping[str, Any]) -> list[Any]:
 
 
 _GROW: Final = Job(
-    OpInstanceGrowDisk, "Make a disk larger.", body=True, uri={"disk_index": "disk"}, build=_grow
+    OpInstanceGrowDisk, "Grow a disk.", body=True, uri={"disk_index": "disk"}, build=_grow
 )
 _REPLACE: Final = Job(
     OpInstanceReplaceDisks,
-    "Replace disks that are kept on two nodes.",
+    "Replace the storage of mirrored disks.",
     (
-        Query("disks", "older form of the body's: 0,1", declare.TEXT),
-        Query("mode", "older form of the body's", declare.TEXT),
-        Query("remote_node", "older form of the body's", declare.TEXT),
-        Query("iallocator", "older form of the body's", declare.TEXT),
+        Query("disks", "older form of the parameter in the body: 0,1", declare.TEXT),
+        Query("mode", "older form of the parameter in the body", declare.TEXT),
+        Query("remote_node", "older form of the parameter in the body", declare.TEXT),
+        Query("iallocator", "older form of the parameter in the body", declare.TEXT),
     ),
     body=True,
     build=_replace,
@@ -101,11 +101,11 @@ RESOURCES: Final = (
         {
             PUT: Job(
                 OpInstanceActivateDisks,
-                "Make the disks usable on the instance's nodes.",
+                "Activate the disks on the nodes of the instance.",
                 (
                     Query(
                         "ignore_size",
-                        "1: take the size of disks as it is",
+                        "1: ignore the recorded sizes of the disks",
                         default=False,
                         param="ignore_size",
                     ),
@@ -118,7 +118,7 @@ RESOURCES: Final = (
         f"{PATH}/deactivate-disks",
         "instances_name_deactivate_disks",
         {
-            PUT: Job(OpInstanceDeactivateDisks, "Take the disks down.", (FORCE,)),
+            PUT: Job(OpInstanceDeactivateDisks, "Deactivate the disks.", (FORCE,)),
         },
         tagged=query_const.INSTANCE,
     ),
@@ -126,7 +126,7 @@ RESOURCES: Final = (
         f"{PATH}/recreate-disks",
         "instances_name_recreate_disks",
         {
-            POST: Job(OpInstanceRecreateDisks, "Make lost disks again, empty.", body=True),
+            POST: Job(OpInstanceRecreateDisks, "Recreate lost disks, empty.", body=True),
         },
         tagged=query_const.INSTANCE,
     ),
@@ -142,14 +142,14 @@ RESOURCES: Final = (
         {
             GET: Job(
                 OpInstanceSnapshotList,
-                "List the snapshots of an instance's disks.",
+                "List the snapshots of the disks of an instance.",
                 fields={},
                 build=_list_snapshots,
                 access=declare.ANYBODY,
             ),
             POST: Job(
                 OpInstanceSnapshot,
-                "Keep the present content of disks under a name.",
+                "Make a snapshot of disks.",
                 (DRY_RUN,),
                 body=True,
             ),
@@ -170,7 +170,7 @@ RESOURCES: Final = (
         {
             POST: Job(
                 OpInstanceSnapshotRestore,
-                "Let the disks of a stopped instance be as they were.",
+                "Restore the disks of a stopped instance from a snapshot.",
                 (DRY_RUN,),
             ),
         },

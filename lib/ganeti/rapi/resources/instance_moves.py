@@ -1,4 +1,4 @@
-"""What is done to an instance as a whole: running it, moving it, saving it."""
+"""Operations on an instance as a whole: start, stop, move, install, export."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ganeti.rapi.resources.instances import PATH
 
 _NO_REMEMBER: Final = Query(
     "no_remember",
-    "1: leave the state as it should be unchanged",
+    "1: do not change the wanted state of the instance",
     default=False,
     param="no_remember",
 )
@@ -87,11 +87,15 @@ RESOURCES: Final = tuple(
         "reinstall": {
             POST: Job(
                 OpInstanceReinstall,
-                "Install the operating system anew: one job which stops the instance, installs, and"
+                "Reinstall the operating system: one job which stops the instance, installs, and"
                 " starts it.",
                 (
-                    Query("os", "older form of the body's", declare.TEXT),
-                    Query("nostartup", "older form of the body's start, reversed", default=False),
+                    Query("os", "older form of the parameter in the body", declare.TEXT),
+                    Query(
+                        "nostartup",
+                        "older form of the parameter start in the body, reversed",
+                        default=False,
+                    ),
                 ),
                 build=_reinstall,
                 fields={
@@ -101,13 +105,9 @@ RESOURCES: Final = tuple(
                 },
             )
         },
-        "migrate": {
-            PUT: Job(OpInstanceMigrate, "Move a running instance to another node.", body=True)
-        },
+        "migrate": {PUT: Job(OpInstanceMigrate, "Migrate an instance to another node.", body=True)},
         "failover": {
-            PUT: Job(
-                OpInstanceFailover, "Stop an instance and start it on another node.", body=True
-            )
+            PUT: Job(OpInstanceFailover, "Fail an instance over to another node.", body=True)
         },
         "prepare-export": {
             PUT: Job(

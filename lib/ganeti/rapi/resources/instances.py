@@ -79,7 +79,7 @@ PATH: Final = "/2/instances/{instance_name}"
 
 
 def _with_memory(instance: dict[str, Any]) -> None:
-    """Older clients know one size of memory."""
+    """Convert the single memory size of older clients."""
     beparams = instance.get("beparams")
     if beparams is not None and "maxmem" in beparams:
         beparams["memory"] = beparams["maxmem"]
@@ -96,7 +96,7 @@ TABLE: Final = Table(
 
 
 def _usb_devices(body: dict[str, Any]) -> None:
-    """Programs write several devices with blanks; the parameter wants commas."""
+    """Convert blanks between devices, as programs write them, to commas."""
     hvparams = body.get("hvparams")
     if isinstance(hvparams, dict) and isinstance(hvparams.get("usb_devices"), str):
         body["hvparams"] = {**hvparams, "usb_devices": hvparams["usb_devices"].replace(" ", ",")}
@@ -119,7 +119,8 @@ def _create(call: Call, body: Mapping[str, Any]) -> list[Any]:
         raise Refused(400, f"'{_VERSION}' must be a number")
     if version == 0:
         raise Refused(
-            400, f"instance creation request version 0 is no longer supported. Say '{_VERSION}': 1."
+            400,
+            f"instance creation request version 0 is no longer supported. Send '{_VERSION}': 1.",
         )
     if version != 1:
         raise Refused(400, f"instance creation request version {version} is not supported")
@@ -174,7 +175,7 @@ RESOURCES: Final = (
             GET: Read(
                 TABLE.list, "List the instances.", TABLE.list_result(), (declare.BULK, declare.LOCK)
             ),
-            # The members are those of the opcode, and one more.
+            # The members are the parameters of the opcode, and the version.
             POST: _CREATE._replace(
                 doc="Create an instance.",
                 build=_create,
@@ -200,13 +201,13 @@ RESOURCES: Final = (
                 fields={
                     "instances": Field(
                         ht.ListOf(ht.Dict),
-                        "what to create, each as the body of POST /2/instances",
+                        "the instances, each like the body of POST /2/instances",
                         required=True,
                     ),
-                    "iallocator": Field(types.MaybeString, "allocator which decides where to"),
+                    "iallocator": Field(types.MaybeString, "allocator which chooses the nodes"),
                     "opportunistic_locking": Field(
                         ht.Bool,
-                        "take the nodes that are free now rather than wait for all",
+                        "use the nodes which are not locked now, instead of waiting for all",
                         default=False,
                     ),
                 },
@@ -234,8 +235,8 @@ RESOURCES: Final = (
         {
             GET: Job(
                 OpInstanceQueryData,
-                "Describe an instance with everything known.",
-                (Query("static", "1: from the configuration alone", default=False),),
+                "Describe an instance with all details.",
+                (Query("static", "1: from the configuration only", default=False),),
                 fields={},
                 build=_info,
                 access=declare.ANYBODY,
@@ -248,7 +249,7 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _console,
-                "How to reach the console of an instance; 503 when it is not running.",
+                "The console of an instance; 503 when the instance is not running.",
                 Result(ht.Dict, "kind, and host, port, user, command or message"),
                 access=READERS,
             ),
@@ -272,7 +273,7 @@ RESOURCES: Final = (
         f"{PATH}/rename",
         "instances_name_rename",
         {
-            PUT: Job(OpInstanceRename, "Give an instance another name.", body=True),
+            PUT: Job(OpInstanceRename, "Rename an instance.", body=True),
         },
         tagged=query_const.INSTANCE,
     ),

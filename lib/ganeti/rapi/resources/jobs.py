@@ -1,4 +1,4 @@
-"""Jobs, and the rules that filter them."""
+"""Jobs, and filter rules of the job queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BULK_FIELDS: Final = (
     "end_ts",
 )
 _FIELDS: Final = (*_BULK_FIELDS, "oplog", "opresult")
-# HTTP clients, and what is between, do not like to wait longer.
+# HTTP clients and proxies often do not wait longer.
 _WAIT_S: Final = 10
 _RULE_FIELDS: Final = ("watermark", "priority", "predicates", "action", "reason_trail", "uuid")
 _PATH: Final = "/2/jobs/{job_id}"
@@ -74,17 +74,19 @@ async def _wait(call: Call) -> Any:
 
 _RULE: Final = {
     "priority": Field(
-        ht.Int, "place among the rules; a lower number is looked at first", default=0
+        ht.Int, "position of the rule; rules with lower numbers are tried first", default=0
     ),
-    "predicates": Field(ht.List, "what a job must be like: [name, filter] each", default=[]),
+    "predicates": Field(ht.List, "conditions on a job: [name, filter] each", default=[]),
     "action": Field(
         ht.Or(ht.Str, ht.List),
         "ACCEPT, CONTINUE, PAUSE, REJECT, or [RATE_LIMIT, number]",
         default="CONTINUE",
     ),
-    "reason": Field(ht.List, "why, as a trail of [source, reason, time in ns]", default=[]),
+    "reason": Field(
+        ht.List, "reason trail: [source, reason, time in nanoseconds] each", default=[]
+    ),
 }
-_RULE_UUID: Final = Result(ht.NonEmptyString, "uuid of the rule")
+_RULE_UUID: Final = Result(ht.NonEmptyString, "UUID of the rule")
 
 
 async def _rules(call: Call) -> Any:
@@ -104,7 +106,7 @@ async def _rule(call: Call) -> Any:
 
 async def _put_rule(call: Call) -> Any:
     body = call.body
-    # The master adds itself; who is in front of it comes before.
+    # The master adds its own entry; those of this daemon precede it.
     reason = [*body["reason"], *call.user_reason()]
     return await call.master.call(
         "ReplaceFilter",
@@ -127,7 +129,7 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _list,
-                "List the jobs that are not archived.",
+                "List the jobs which are not archived.",
                 Result(ht.ListOf(ht.Dict), "[{id, uri}], or with bulk whole jobs", _BULK_FIELDS),
                 (declare.BULK,),
             ),
@@ -140,8 +142,8 @@ RESOURCES: Final = (
             GET: Read(_show, "Show a job.", Result(ht.Dict, "the job", _FIELDS)),
             DELETE: Change(
                 _cancel,
-                "Ask a job to stop.",
-                Result(ht.Tuple(ht.Bool, ht.Str), "[whether it will, a sentence]"),
+                "Cancel a job.",
+                Result(ht.Tuple(ht.Bool, ht.Str), "[whether it is cancelled, a sentence]"),
             ),
         },
     ),
@@ -160,8 +162,13 @@ RESOURCES: Final = (
                 ),
                 fields={
                     "fields": Field(ht.ListOf(ht.Str), "fields of the job", required=True),
-                    "previous_job_info": Field(ht.Maybe(ht.List), "their values, as known"),
-                    "previous_log_serial": Field(ht.Maybe(ht.Int), "last log entry known"),
+                    "previous_job_info": Field(
+                        ht.Maybe(ht.List), "the values of these fields which the client knows"
+                    ),
+                    "previous_log_serial": Field(
+                        ht.Maybe(ht.Int),
+                        "serial number of the last log entry which the client knows",
+                    ),
                 },
                 access=declare.WRITERS,
                 waits=True,
@@ -188,7 +195,7 @@ RESOURCES: Final = (
             GET: Read(_rule, "Show a filter rule.", Result(ht.Dict, "the rule", _RULE_FIELDS)),
             PUT: Change(
                 _put_rule,
-                "Replace a filter rule, or add one of this uuid.",
+                "Replace a filter rule, or add one with this UUID.",
                 _RULE_UUID,
                 fields=_RULE,
             ),

@@ -97,7 +97,7 @@ RESOURCES: Final = (
         f"{_PATH}/rename",
         "networks_name_rename",
         {
-            PUT: Job(OpNetworkRename, "Give a network another name.", (DRY_RUN,), body=True),
+            PUT: Job(OpNetworkRename, "Rename a network.", (DRY_RUN,), body=True),
         },
         tagged=query_const.NETWORK,
     ),

@@ -69,7 +69,7 @@ _FIELDS: Final = (
 )
 _PATH: Final = "/2/nodes/{node_name}"
 
-# The letter in lists -> the word here.
+# Letter of a role in lists -> its name in this interface.
 _ROLES: Final = {
     "M": "master",
     "C": "master-candidate",
@@ -91,7 +91,7 @@ TABLE: Final = Table(query_const.NODE, "QueryNodes", "/2/nodes", _FIELDS, id_nam
 
 async def _show(call: Call) -> dict[str, Any]:
     found = await TABLE.show(call)
-    # Here alone it also has the name that commands use.
+    # This resource also accepts the name which commands use.
     found["secondary_ip"] = found["sip"]
     return found
 
@@ -106,7 +106,9 @@ async def _role(call: Call) -> str:
 def _set_role(call: Call, _body: Mapping[str, Any]) -> list[Any]:
     role = call.body
     if role not in _FLAGS:
-        raise Refused(400, "a node becomes master by 'gnt-cluster master-failover', not from here")
+        raise Refused(
+            400, "a node becomes master by 'gnt-cluster master-failover', not by this interface"
+        )
     return [
         OpNodeSetParams(
             node_name=call.uri["node_name"],
@@ -135,8 +137,8 @@ _MIGRATE: Final = Job(
     OpNodeMigrate,
     "Migrate all instances which run on a node.",
     (
-        Query("live", "older form of the body's mode: 1 live, 0 non-live"),
-        Query("mode", "older form of the body's", declare.TEXT),
+        Query("live", "older form of the parameter mode in the body: 1 live, 0 non-live"),
+        Query("mode", "older form of the parameter in the body", declare.TEXT),
     ),
     body=True,
     build=_migrate,
@@ -204,8 +206,8 @@ RESOURCES: Final = (
         {
             POST: Job(
                 OpNodeEvacuate,
-                "Move the instances of a node elsewhere. The job's result names"
-                " the jobs that do it.",
+                "Move the instances of a node to other nodes. The result of the job names"
+                " the jobs which move them.",
                 (DRY_RUN,),
                 body=True,
             ),
@@ -225,7 +227,7 @@ RESOURCES: Final = (
         f"{_PATH}/powercycle",
         "nodes_name_powercycle",
         {
-            POST: Job(OpNodePowercycle, "Reboot the machine, hard.", (FORCE,), body=True),
+            POST: Job(OpNodePowercycle, "Power-cycle a node.", (FORCE,), body=True),
         },
         tagged=query_const.NODE,
     ),
@@ -241,7 +243,7 @@ RESOURCES: Final = (
                     FORCE,
                     Query(
                         "auto-promote",
-                        "1: let other nodes become candidates instead",
+                        "1: promote other nodes to candidates instead",
                         default=False,
                     ),
                 ),
@@ -279,7 +281,11 @@ RESOURCES: Final = (
             PUT: Job(
                 OpNodeModifyStorage,
                 "Change a storage unit.",
-                (_STORAGE_TYPE, _UNIT, Query("allocatable", "1: disks may be made there, 0: not")),
+                (
+                    _STORAGE_TYPE,
+                    _UNIT,
+                    Query("allocatable", "1: new disks may be created there, 0: not"),
+                ),
                 fields={},
                 build=_modify_storage,
             ),

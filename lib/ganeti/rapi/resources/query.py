@@ -1,4 +1,4 @@
-"""Any fields of any kind of object, chosen by a filter."""
+"""Queries: fields of objects of any kind, selected by a filter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _resource(call: Call) -> str:
     if what not in query_const.RESOURCES:
         raise Refused(
             404,
-            f"there is nothing called '{what}' to query. Known are"
+            f"there is no kind of object '{what}'. Known are"
             f" {', '.join(sorted(query_const.RESOURCES))}.",
         )
     return what
@@ -35,9 +35,9 @@ async def _query(call: Call) -> Any:
 
 async def _query_filtered(call: Call) -> Any:
     body = call.body
-    # Clients which do not know what the server is used to send both.
+    # Clients which do not know the version of the server send both.
     if None not in (body["filter"], body["qfilter"]) and body["filter"] != body["qfilter"]:
-        raise Refused(400, "'filter' and 'qfilter' are the same parameter, and differ")
+        raise Refused(400, "'filter' and 'qfilter' are the same parameter and differ")
     fields = body["fields"] or call.query["fields"]
     if not fields:
         raise Refused(400, "required parameter 'fields' is missing")
@@ -67,7 +67,7 @@ RESOURCES: Final = (
             ),
             PUT: Read(
                 _query_filtered,
-                "Query objects of a kind, chosen by a filter.",
+                "Query objects of a kind, selected by a filter.",
                 _ROWS,
                 (_FIELDS,),
                 fields={

@@ -1,4 +1,4 @@
-"""What the server says about itself, and the stream of events."""
+"""The description of this interface, and the stream of events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _openapi,
-                "This interface, described in OpenAPI 3.1.",
+                "The description of this interface in OpenAPI 3.1.",
                 Result(ht.Dict, "the description"),
             ),
         },
@@ -49,7 +49,9 @@ RESOURCES: Final = (
         "/2/doc",
         "doc",
         {
-            GET: Read(_page, "This interface, described for people.", _TEXT, produces="text/html"),
+            GET: Read(
+                _page, "The description of this interface as a page.", _TEXT, produces="text/html"
+            ),
         },
     ),
     Resource(
@@ -58,13 +60,13 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _events,
-                "What happens to jobs and instances, as it happens: server-sent events."
-                " Send Last-Event-ID to go on where a connection ended.",
+                "Changes of jobs and instances, as server-sent events."
+                " Send Last-Event-ID to continue after the end of a connection.",
                 _TEXT,
                 (
                     Query(
                         "kinds",
-                        "only these, separated by commas: " + ", ".join(KINDS),
+                        "only these kinds, separated by commas: " + ", ".join(KINDS),
                         declare.WORDS,
                     ),
                     Query("last-event-id", "for clients that cannot send the header", declare.TEXT),
