@@ -1,21 +1,22 @@
-"""A virtual cluster: N nodes under one directory and one ordinary user; the program ``vcluster``.
+"""Virtual clusters: several nodes in one directory, under one ordinary user.
 
-Each node is a directory that stands for its ``/`` and an address in 127.0.0.0/8; the daemons and
-commands are the real ones. Nothing outside the directory changes: no root, no SSH, no
-``/etc/hosts``. It serves as demonstration, scenario tests and rehearsal ground.
+Each node is a directory, which stands for its ``/``, and an address in 127.0.0.0/8. The daemons and
+commands are the real ones. Nothing outside the directory changes: virtual clusters need no root, no
+SSH, and no entry in ``/etc/hosts``. The demonstration, the benchmarks and the scenario tests use
+them, and an administrator can practise with one. The program is ``vcluster``.
 
 ::
 
-    <directory>/vcluster.json      what this is: network, nodes, hypervisor
+    <directory>/vcluster.json      description: network, nodes, hypervisor
     <directory>/hosts              names of the nodes and of the cluster
-    <directory>/bin/               gnt-* and daemons, run as the master or as GANETI_HOSTNAME
+    <directory>/bin/               gnt-* and daemons; they run on the master or on GANETI_HOSTNAME
     <directory>/shared/            the shared file storage of all nodes
     <directory>/tiny/, os/tiny/    boot image and OS definition of the example system
-    <directory>/<node name>/       the root of that node
+    <directory>/<node name>/       the root directory of that node
 
-Two virtual clusters never meet: each takes a network 127.A.B.0/24 on which nobody listens. While
-one is being created, it holds the network by an abstract socket, which leaves no file and ends
-with the process. Creating is all or nothing.
+Two virtual clusters never communicate: each takes a network 127.A.B.0/24 on which no process
+listens. During its creation a cluster reserves the network with an abstract socket, which leaves no
+file and ends with the process. When the creation fails, nothing remains.
 """
 
 from ganeti.vcluster.creation import add_node, create, qemu_path

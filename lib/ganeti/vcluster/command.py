@@ -18,48 +18,57 @@ from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="vcluster", description="A cluster of many nodes on this machine, without root."
+        prog="vcluster",
+        description="Create and manage clusters of many nodes on this machine, without root.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, words: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=words, description=words.capitalize() + ".")
+        return commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
 
-    one = command("create", "make a cluster and start it")
-    one.add_argument("-n", "--nodes", type=int, default=3, help="how many nodes (default 3)")
+    one = command("create", "create a cluster and start it")
+    one.add_argument("-n", "--nodes", type=int, default=3, help="number of nodes (default: 3)")
     one.add_argument(
-        "--hypervisor", choices=("kvm", "fake"), help="the default one (kvm where QEMU is)"
-    )
-    one.add_argument("--name", default=CLUSTER_NAME, help="name of the cluster (%(default)s)")
-    one.add_argument(
-        "--tiny", action=argparse.BooleanOptionalAction, help="install the OS definition 'tiny'"
+        "--hypervisor",
+        choices=("kvm", "fake"),
+        help="default hypervisor (default: kvm if QEMU is installed)",
     )
     one.add_argument(
-        "--ssh", action="store_true", help="let the cluster look after SSH keys of the nodes"
+        "--name", default=CLUSTER_NAME, help="name of the cluster (default: %(default)s)"
     )
     one.add_argument(
-        "--keep-failed", action="store_true", help="leave what there is when creating fails"
+        "--tiny",
+        action=argparse.BooleanOptionalAction,
+        help="install the OS definition 'tiny' (default: with kvm only)",
+    )
+    one.add_argument(
+        "--ssh", action="store_true", help="let the cluster manage the SSH keys of the nodes"
+    )
+    one.add_argument(
+        "--keep-failed", action="store_true", help="keep the directory when the creation fails"
     )
     one.add_argument("directory")
     for name, words in (
-        ("start", "start the daemons that do not run"),
-        ("stop", "stop the daemons; guests go on"),
-        ("show", "show nodes and what runs there"),
-        ("destroy", "end guests and daemons, remove the directory"),
-        ("add-node", "add one more node; prints its name last"),
+        ("start", "start the daemons which do not run"),
+        ("stop", "stop the daemons; guests continue to run"),
+        ("show", "show the nodes with their daemons and guests"),
+        ("destroy", "end guests and daemons, and remove the directory"),
+        ("add-node", "add a node to the cluster, and print its name in the last line"),
     ):
         one = command(name, words)
         one.add_argument("directory")
         if name == "add-node":
             one.add_argument(
-                "--machine-only", action="store_true", help="only make it, outside the cluster"
+                "--machine-only",
+                action="store_true",
+                help="make the node, and do not add it to the cluster",
             )
     for name, words in (
-        ("env", 'print exports, for: eval "$(vcluster env DIRECTORY)"'),
-        ("run", "run a program inside the cluster"),
+        ("env", 'print exports for a shell: eval "$(vcluster env DIRECTORY)"'),
+        ("run", "run a program on a node of the cluster"),
     ):
         one = command(name, words)
-        one.add_argument("--node", help="as this node (default: the master)")
+        one.add_argument("--node", help="node of the program (default: the master)")
         one.add_argument("directory")
         if name == "run":
             one.add_argument("argv", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT...]")
@@ -70,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
-    # A shell inside another virtual cluster must not decide where this one looks.
+    # The program may run in a shell of another virtual cluster.
     for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
         os.environ.pop(name, None)
     try:
@@ -99,7 +108,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             say=say,
         )
         say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
-        say(f'    eval "$({shlex.quote(_myself())} env {shlex.quote(cluster.directory)})"')
+        say(f'    eval "$({shlex.quote(_own_path())} env {shlex.quote(cluster.directory)})"')
     elif options.command == "add-node":
         say(add_node(directory, join=not options.machine_only).name)
     elif options.command == "show":
@@ -108,12 +117,12 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
         say(exports(directory, options.node))
     elif options.command == "run":
         if not options.argv:
-            parser.error("no program given")
+            parser.error("'run' needs a program")
         run(directory, options.argv, options.node)
     else:
         {"start": start, "stop": stop, "destroy": destroy}[options.command](directory)
 
 
-def _myself() -> str:
+def _own_path() -> str:
     top = paths.project_dir()
-    return f"{top}/tools/vcluster" if top else "vcluster"
+    return f"{top}/tools/vcluster" if top else f"{os.path.dirname(paths.daemon_util())}/vcluster"

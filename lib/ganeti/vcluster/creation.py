@@ -1,4 +1,4 @@
-"""Making a virtual cluster, and one more node of it."""
+"""Creates virtual clusters, and adds nodes to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ganeti.vcluster.network import claimed_network, is_free
 from ganeti.vcluster.operation import end_processes, remove_directory
 from ganeti.wire import json
 
-# A guest for rehearsal is small; the usual minimum of 1 GiB of disk would refuse it.
+# Guests of virtual clusters are small; the usual minimum of 1 GiB for a disk would refuse them.
 _BOUNDS = (
     "min:cpu-count=1,disk-count=0,disk-size=1,memory-size=1,nic-count=0,spindle-use=1"
     "/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12"
@@ -40,14 +40,16 @@ _STD = "cpu-count=1,disk-count=1,disk-size=16,memory-size=128,nic-count=1,spindl
 
 
 def qemu_path() -> str | None:
-    """QEMU for this machine's own kind of processor, or None when there is none."""
+    """Return the path of QEMU for the architecture of this machine, or None."""
     return shutil.which(f"qemu-system-{platform.machine()}") or shutil.which("kvm")
 
 
 def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
-    """Lay out a node's directory, without credentials: those come by init and node add.
+    """Make the directory of a node, without credentials.
 
-    :param ssh: with a host key, as an SSH server would have it.
+    ``gnt-cluster init`` and ``gnt-node add`` write the credentials.
+
+    :param ssh: make a host key, as an SSH server has it.
     """
     here = cluster.paths(node)
     for directory, mode in (
@@ -64,7 +66,7 @@ def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
     os.symlink(f"{cluster.directory}/shared", here.to_local(paths.DEFAULT_SHARED_FILE_STORAGE_DIR))
     fs.write_file(
         here.file_storage_paths_file,
-        "# Directories that may hold disks of instances.\n"
+        "# Directories which may contain disks of instances.\n"
         f"{paths.DEFAULT_FILE_STORAGE_DIR}\n{paths.DEFAULT_SHARED_FILE_STORAGE_DIR}\n",
         mode=0o644,
     )
@@ -91,11 +93,11 @@ def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
 
 
 def _install_tiny(cluster: VirtualCluster, *, build: bool) -> bool:
-    """Put the example system into the cluster's directory.
+    """Install the OS definition "tiny" and its boot image in the directory of the cluster.
 
-    :param build: fetch and build its boot image when this checkout has none ready.
-    :returns: whether it is there.
-    :raises CommandError: building failed.
+    :param build: build the boot image if this checkout has none yet; this may download packages.
+    :returns: whether the OS definition is installed.
+    :raises CommandError: the image could not be built.
     """
     top = paths.project_dir()
     if top is None or not os.access(f"{top}/devel/tiny-image", os.X_OK):
@@ -115,25 +117,28 @@ def _install_tiny(cluster: VirtualCluster, *, build: bool) -> bool:
 
 
 def kvm_parameters(cluster: VirtualCluster, qemu: str) -> dict[str, str]:
-    """Hypervisor parameters for guests of an ordinary user on this machine."""
+    """Return the hypervisor parameters for guests of an ordinary user on this machine."""
     found = {"kvm_path": qemu, "security_model": "none", "kernel_path": "", "initrd_path": ""}
     boot_file = f"{cluster.directory}/tiny/boot.json"
     if os.path.exists(boot_file):
         boot = json.loads(fs.read_file(boot_file))
         found.update({key: str(value) for key, value in boot.items()})
-        # The image may have been copied from where it was built.
+        # The image may have been copied from the directory in which it was built.
         found["kernel_path"] = f"{cluster.directory}/tiny/vmlinux"
         found["initrd_path"] = f"{cluster.directory}/tiny/initrd"
     return found
 
 
 def _has_ssh(cluster: VirtualCluster) -> bool:
-    """Was it made with ``--ssh``?"""
+    """Check whether the cluster was created with ``--ssh``."""
     return os.path.isdir(cluster.paths(cluster.nodes[0]).ssh_host_key_dir)
 
 
 def init_argv(cluster: VirtualCluster, qemu: str | None) -> list[str]:
-    """The ``gnt-cluster init`` of a virtual cluster."""
+    """Build the command line of ``gnt-cluster init`` for a virtual cluster.
+
+    :param qemu: path of QEMU, or None.
+    """
     hypervisors = ["fake"] if qemu is None else ["kvm", "fake"]
     if cluster.hypervisor == "fake":
         hypervisors.reverse()
@@ -170,15 +175,18 @@ def create(
     keep_failed: bool = False,
     say: Callable[[str], None] = print,
 ) -> VirtualCluster:
-    """Create a virtual cluster and start it; on any failure nothing is left.
+    """Create a virtual cluster and start it.
 
-    :param directory: must not exist, or be empty.
-    :param hypervisor: the default one, ``kvm`` or ``fake``; None takes kvm when there is a QEMU.
-    :param tiny: install the example system; None does so for kvm.
-    :param ssh: let the cluster look after SSH keys, in the nodes' own directories.
-    :param say: told what has been done, a line each.
-    :raises ParameterError: a wrong argument.
-    :raises OpExecError: a step failed; carries what it printed.
+    :param directory: must not exist, or must be empty.
+    :param nodes: number of nodes.
+    :param hypervisor: the default hypervisor, ``kvm`` or ``fake``; None means kvm if QEMU is
+        installed.
+    :param tiny: install the OS definition "tiny"; None installs it if the hypervisor is kvm.
+    :param ssh: let the cluster manage SSH keys, in the directories of the nodes.
+    :param keep_failed: keep the directory when the creation fails; otherwise nothing remains.
+    :param say: called with each line of progress.
+    :raises ParameterError: an argument is wrong.
+    :raises OpExecError: a step failed; the message has its output.
     """
     if not 1 <= nodes <= MOST_NODES:
         raise errors.ParameterError(f"a virtual cluster has 1 to {MOST_NODES} nodes, not {nodes}")
@@ -187,7 +195,7 @@ def create(
     qemu = qemu_path()
     if hypervisor == "kvm" and qemu is None:
         raise errors.ParameterError(
-            "no QEMU is installed. Install qemu-system-x86 or use '--hypervisor fake'."
+            "QEMU is not installed. Install qemu-system-x86, or use '--hypervisor fake'."
         )
     chosen = hypervisor or ("fake" if qemu is None else "kvm")
     directory = os.path.realpath(directory)
@@ -203,9 +211,9 @@ def create(
             _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, ssh, say)
         except BaseException:
             if keep_failed:
-                say(f"what is there of it stays in {directory}")
+                say(f"the creation failed; {directory} is kept")
                 raise
-            say("undoing")
+            say(f"the creation failed; removing {directory}")
             end_processes(cluster)
             remove_directory(directory, keep_top=existed)
             raise
@@ -217,7 +225,7 @@ def _create(
 ) -> None:
     fs.make_dirs(cluster.directory)
     with locked(cluster.directory):
-        # First what it is, so that "destroy" knows it even if we are killed.
+        # The description comes first, so that "destroy" works even if this process is killed.
         write(cluster)
         fs.make_dirs(f"{cluster.directory}/shared", 0o750)
         if _install_tiny(cluster, build=tiny):
@@ -230,24 +238,24 @@ def _create(
         write_programs(cluster)
         first = cluster.nodes[0]
         run_in(cluster, first, *init_argv(cluster, qemu))
-        say(f"{cluster.cluster_name} with its master {first.name} at {first.ip}")
+        say(f"created {cluster.cluster_name} with its master {first.name} at {first.ip}")
         for node in cluster.nodes[1:]:
             _add(cluster, node)
-            say(f"{node.name} at {node.ip}")
+            say(f"added {node.name} at {node.ip}")
         if build is not None:
             _copy_facts(cluster.directory, build)
 
 
 def _build_dir() -> str | None:
-    """Where this checkout keeps what was made once for all clusters; None without a checkout."""
+    """Return the directory of files which all virtual clusters share; None without a checkout."""
     top = paths.project_dir()
     return None if top is None else f"{top}/build"
 
 
 def _copy_facts(source: str, target: str) -> None:
-    """Hand on what was found out about QEMU, which takes seconds where KVM is slow.
+    """Copy the results of probing QEMU, which takes seconds on machines without KVM.
 
-    The facts say themselves for which program and since which start of the machine they hold.
+    The results contain the program and the start of the machine for which they are valid.
     """
     try:
         for path in glob.glob(f"{source}/.qemu-*"):
@@ -257,33 +265,35 @@ def _copy_facts(source: str, target: str) -> None:
                 fs.make_dirs(target)
                 fs.write_file(known, content, mode=0o644, sync=False)
     except OSError as err:
-        # The checkout may belong to somebody else; then it is found out again.
-        logging.debug("cannot hand on facts of QEMU: %s", err)
+        # The checkout may belong to another user; then QEMU is probed again.
+        logging.debug("cannot copy the results of probing QEMU: %s", err)
 
 
 def _add(cluster: VirtualCluster, node: Node) -> None:
     chief = master(cluster)
     if chief is None:
-        raise errors.ConfigurationError(f"{cluster.directory} has no master. Was it destroyed?")
+        raise errors.ConfigurationError(f"the virtual cluster in {cluster.directory} has no master")
     run_in(cluster, chief, "gnt-node", "add", "--no-ssh-key-check", node.name)
 
 
 def add_node(directory: str, *, join: bool = True) -> Node:
-    """Give a virtual cluster one more node; on failure it is as before.
+    """Add a node to a virtual cluster; after a failure the cluster is as before.
 
-    :param join: False only makes the machine, so that joining can be tried by hand.
-    :raises ConfigurationError: no address is left or free.
-    :raises OpExecError: ``gnt-node add`` failed; carries what it printed.
+    :param join: False only makes the directory of the node, so that the administrator can add it.
+    :raises ConfigurationError: no address is free.
+    :raises OpExecError: ``gnt-node add`` failed; the message has its output.
     """
     cluster = read(directory)
     with locked(cluster.directory):
         cluster = read(directory)
         number = 1 + max(int(node.ip.rpartition(".")[2]) for node in cluster.nodes)
         if number > MOST_NODES:
-            raise errors.ConfigurationError(f"{directory} has no address left for one more node")
+            raise errors.ConfigurationError(
+                f"the network of the virtual cluster in {directory} has no free address"
+            )
         node = Node(f"node{number}.{DOMAIN}", f"{cluster.network}.{number}")
         if not is_free(node.ip, hosts.NODED_PORT):
-            raise errors.ConfigurationError(f"port {hosts.NODED_PORT} of {node.ip} is taken")
+            raise errors.ConfigurationError(f"port {hosts.NODED_PORT} of {node.ip} is in use")
         bigger = cluster._replace(nodes=(*cluster.nodes, node))
         try:
             _make_node(bigger, node, ssh=_has_ssh(bigger))

@@ -1,4 +1,4 @@
-"""What a virtual cluster is: its description on disk, its nodes, and how a program enters one."""
+"""The description of a virtual cluster on disk, its nodes, and the environment of its programs."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ MASTER_HOST_NUMBER = 250
 MOST_NODES = 200
 _STATE = "vcluster.json"
 _STATE_VERSION = 1
-# Bounds a hang; a cluster of three takes a few seconds.
+# Limit for commands that hang; creating a cluster of three nodes takes a few seconds.
 COMMAND_S = 600.0
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 class Node(NamedTuple):
-    """One virtual node."""
+    """A node of a virtual cluster."""
 
     name: str
     ip: str
 
 
 class VirtualCluster(NamedTuple):
-    """What ``vcluster.json`` says."""
+    """The content of ``vcluster.json``."""
 
     directory: str
     cluster_name: str
     network: str  # the first three numbers, "127.12.34"
-    hypervisor: str  # the default one
+    hypervisor: str  # the default hypervisor
     nodes: tuple[Node, ...]
 
     def node(self, name: str) -> Node:
-        """A node by full or short name.
+        """Find a node by its full or short name.
 
-        :raises ParameterError: no such node.
+        :raises ParameterError: the node does not exist.
         """
         full = text.match_name_component(name, [node.name for node in self.nodes])
         for node in self.nodes:
             if node.name == full:
                 return node
         known = text.comma_join(node.name for node in self.nodes)
-        raise errors.ParameterError(f"no node '{name}' in {self.directory}. There are {known}.")
+        raise errors.ParameterError(f"no node '{name}' in {self.directory}. The nodes are {known}.")
 
     def root(self, node: Node) -> str:
-        """Directory that stands for the node's ``/``."""
+        """Return the directory which stands for the ``/`` of a node."""
         return f"{self.directory}/{node.name}"
 
     def paths(self, node: Node) -> paths.Paths:
-        """The node's files."""
+        """Return the paths of the files of a node."""
         return paths.Paths(self.root(node))
 
 
 def read(directory: str) -> VirtualCluster:
-    """Load the description of a virtual cluster.
+    """Read the description of a virtual cluster.
 
-    :raises ParameterError: the directory holds none.
-    :raises ConfigurationError: its description cannot be understood.
+    :raises ParameterError: the directory does not contain a virtual cluster.
+    :raises ConfigurationError: the description is wrong.
     """
     directory = os.path.realpath(directory)
     state_file = f"{directory}/{_STATE}"
@@ -75,7 +75,7 @@ def read(directory: str) -> VirtualCluster:
         content = fs.read_file(state_file)
     except (FileNotFoundError, NotADirectoryError):
         raise errors.ParameterError(
-            f"{directory} is not a virtual cluster. Make one with 'vcluster create'."
+            f"{directory} is not a virtual cluster. 'vcluster create' creates one."
         ) from None
     try:
         state = json.loads(content)
@@ -86,11 +86,11 @@ def read(directory: str) -> VirtualCluster:
             directory, state["cluster_name"], state["network"], state["hypervisor"], nodes
         )
     except (KeyError, TypeError, ValueError, errors.ParseError) as err:
-        raise errors.ConfigurationError(f"cannot understand {state_file}: {err!r}") from err
+        raise errors.ConfigurationError(f"the content of {state_file} is wrong: {err!r}") from err
 
 
 def write(cluster: VirtualCluster) -> None:
-    """Write down what it is."""
+    """Write the description of a virtual cluster, and its file ``hosts``."""
     state = {
         "version": _STATE_VERSION,
         "cluster_name": cluster.cluster_name,
@@ -103,14 +103,14 @@ def write(cluster: VirtualCluster) -> None:
 
 
 def hosts_text(cluster: VirtualCluster) -> str:
-    """The ``hosts`` file: a line per node and one for the cluster's own address."""
+    """Return the text of the file ``hosts``: a line for each node, and one for the cluster."""
     lines = [f"{node.ip}\t{node.name} {node.name.partition('.')[0]}" for node in cluster.nodes]
     lines.append(f"{cluster.network}.{MASTER_HOST_NUMBER}\t{cluster.cluster_name}")
     return "\n".join(lines) + "\n"
 
 
 def environment(cluster: VirtualCluster, node: Node) -> dict[str, str]:
-    """The variables that make a process belong to a node."""
+    """Return the variables of the environment by which a process belongs to a node."""
     lib = os.path.dirname(paths.package_dir())
     return {
         paths.ENV_VCLUSTER: cluster.directory,
@@ -121,7 +121,10 @@ def environment(cluster: VirtualCluster, node: Node) -> dict[str, str]:
 
 
 def full_environment(cluster: VirtualCluster, node: Node) -> dict[str, str]:
-    """Our own environment, made that of a node; its programs come first on the path."""
+    """Return the environment of this process, changed for a node.
+
+    The programs of the virtual cluster come first in ``PATH``.
+    """
     env = dict(os.environ)
     env.update(environment(cluster, node))
     env["PATH"] = f"{cluster.directory}/bin:{env.get('PATH') or process.DEFAULT_PATH}"
@@ -129,7 +132,10 @@ def full_environment(cluster: VirtualCluster, node: Node) -> dict[str, str]:
 
 
 def master(cluster: VirtualCluster) -> Node | None:
-    """The node that the nodes' own files call the master, or None before init and after destroy."""
+    """Return the node which most nodes have as the master in their ssconf files.
+
+    The result is None before ``gnt-cluster init`` and after ``gnt-cluster destroy``.
+    """
     votes: dict[str, int] = {}
     for node in cluster.nodes:
         with contextlib.suppress(FileNotFoundError):
@@ -143,7 +149,7 @@ def master(cluster: VirtualCluster) -> Node | None:
 
 
 def programs() -> dict[str, str]:
-    """Name -> file of every command and daemon this checkout or installation has."""
+    """Return the path of each command and daemon of this checkout or installation, by name."""
     top = paths.project_dir()
     places = [f"{top}/scripts", f"{top}/daemons"] if top else [paths.daemon_dir()]
     found: dict[str, str] = {"daemon-util": paths.daemon_util()}
@@ -155,10 +161,13 @@ def programs() -> dict[str, str]:
 
 
 def _enter_script(cluster: VirtualCluster) -> str:
-    """Shell lines that put a program on a node: the one already chosen, else the master."""
+    """Return shell lines which set the environment for a node.
+
+    The node is ``GANETI_HOSTNAME`` if that is set for this virtual cluster; otherwise the master.
+    """
     first = cluster.nodes[0].name
     return f"""\
-# Sourced by the programs beside this directory. The node is GANETI_HOSTNAME, else the master.
+# The programs in bin/ read this file. The node is GANETI_HOSTNAME if set, otherwise the master.
 vc={shlex.quote(cluster.directory)}
 if [ "${{GANETI_VCLUSTER:-}}" != "$vc" ] || [ -z "${{GANETI_HOSTNAME:-}}" ]; then
     GANETI_HOSTNAME={shlex.quote(first)}
@@ -174,7 +183,7 @@ export GANETI_VCLUSTER GANETI_HOSTNAME GANETI_ROOTDIR PYTHONPATH
 
 
 def write_programs(cluster: VirtualCluster) -> None:
-    """Write the wrappers: ``bin/<program>`` for the cluster and ``<node>/cmd`` for one node."""
+    """Write the wrappers: ``bin/<program>`` for the cluster, and ``<node>/cmd`` for each node."""
     directory = cluster.directory
     fs.make_dirs(f"{directory}/bin")
     fs.write_file(f"{directory}/enter.sh", _enter_script(cluster), mode=0o644, sync=False)
@@ -199,9 +208,9 @@ def write_programs(cluster: VirtualCluster) -> None:
 
 
 def run_in(cluster: VirtualCluster, node: Node, *argv: str) -> process.Completed:
-    """Run one of the cluster's programs on a node.
+    """Run a program of the cluster on a node.
 
-    :raises OpExecError: it failed; carries what it printed.
+    :raises OpExecError: the program failed; the message has its output.
     """
     program = f"{cluster.directory}/bin/{argv[0]}"
     try:
@@ -212,22 +221,25 @@ def run_in(cluster: VirtualCluster, node: Node, *argv: str) -> process.Completed
             log=False,
         )
     except errors.CommandError as err:
-        # Only the program's own words: init has more options than fit on a screen.
+        # The options are left out of the message: init has too many of them.
         short = " ".join(argv[:2])
         raise errors.OpExecError(f"{short} on {node.name}: {err.output.strip() or err}") from err
 
 
 def say(message: str) -> None:
-    """Tell the user how far it is."""
+    """Print a line of progress at once."""
     print(message, flush=True)
 
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
-    """One command at a time changes a virtual cluster."""
+    """Lock a virtual cluster during the block.
+
+    :raises LockError: another command changes the virtual cluster.
+    """
     with filelock.FileLock(f"{directory}/.lock") as lock:
         try:
             lock.acquire(timeout_s=0)
         except errors.LockError as err:
-            raise errors.LockError(f"another vcluster command works on {directory}") from err
+            raise errors.LockError(f"another vcluster command changes {directory}") from err
         yield

@@ -1,4 +1,4 @@
-"""A network for a virtual cluster: addresses in 127.0.0.0/8 on which nobody listens."""
+"""Finds a network for a virtual cluster: addresses in 127.0.0.0/8 on which no process listens."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TRIES = 200
 
 
 def is_free(ip: str, port: int) -> bool:
-    """Whether nobody listens there."""
+    """Check whether no process listens on an address and port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Connections of an earlier cluster that are only being forgotten do not count.
+        # Closed connections of an earlier cluster, in the state TIME_WAIT, do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((ip, port))
@@ -29,10 +29,12 @@ def is_free(ip: str, port: int) -> bool:
 def claimed_network(
     nodes: int, *, choose: Callable[[int, int], int] = random.randint
 ) -> Iterator[str]:
-    """A network on which this cluster will be alone; nobody else gets it inside the block.
+    """Reserve a network for a virtual cluster during the block.
 
-    :param nodes: how many addresses must be free.
-    :raises ConfigurationError: none was found.
+    :param nodes: number of addresses which must be free.
+    :param choose: chooses a number in a range, both ends included.
+    :returns: the first three numbers of the addresses, such as ``127.12.34``.
+    :raises ConfigurationError: no free network was found.
     """
     port = hosts.NODED_PORT
     for _ in range(_TRIES):
@@ -47,5 +49,5 @@ def claimed_network(
                 yield network
                 return
     raise errors.ConfigurationError(
-        f"no network 127.A.B.0/24 where port {port} is free was found in {_TRIES} tries"
+        f"found no network 127.A.B.0/24 in which port {port} is free, after {_TRIES} attempts"
     )

@@ -1,4 +1,4 @@
-"""A virtual cluster that is there: its daemons and processes, a look at it, its end."""
+"""Operates a virtual cluster: starts and stops its daemons, shows it, and destroys it."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ _GUEST_PROGRAMS = tuple(
 
 
 def start(directory: str) -> None:
-    """Start the daemons that do not run: a node daemon per node, then the master's.
+    """Start the daemons which do not run, those of the master last.
 
-    :raises OpExecError: one cannot start; the others were still tried.
+    :raises OpExecError: a daemon could not be started; the other ones were started nevertheless.
     """
     cluster = read(directory)
     with locked(cluster.directory):
         failed: list[errors.OpExecError] = []
         for node in cluster.nodes:
             if not os.path.exists(cluster.paths(node).noded_cert_file):
-                say(f"{node.name} is not in the cluster")
+                say(f"{node.name} is not a node of the cluster yet")
                 continue
-            # Which daemons this node needs, it knows itself; those of the master come last.
+            # The node decides which daemons it needs; the daemons of the master come last.
             listed = run_in(cluster, node, "daemon-util", "list-start-daemons")
             for daemon in listed.stdout.split():
                 if daemon in daemon_util.MASTER_DAEMONS:
@@ -72,20 +72,20 @@ def start(directory: str) -> None:
 
 
 def stop(directory: str) -> None:
-    """Stop all daemons; guests go on running.
+    """Stop all daemons; guests continue to run.
 
-    :raises OpExecError: one cannot be stopped.
+    :raises OpExecError: a daemon could not be stopped.
     """
     cluster = read(directory)
     with locked(cluster.directory):
-        # The master first: it must not take its nodes for broken.
+        # The master stops first, because it would treat nodes without daemons as broken.
         for daemons in (("stop-master",), ("stop-all",)):
             for node in cluster.nodes:
                 run_in(cluster, node, "daemon-util", *daemons)
 
 
 def destroy(directory: str) -> None:
-    """End everything that belongs to this virtual cluster and remove its directory."""
+    """End all processes of a virtual cluster, and remove its directory."""
     cluster = read(directory)
     with locked(cluster.directory):
         end_processes(cluster)
@@ -113,7 +113,7 @@ class _Process(NamedTuple):
 
 
 def _own_processes() -> list[_Process]:
-    """Processes whose environment we may read: our own user's, or all for root."""
+    """List the processes whose environment this process may read: of its user, or all for root."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdecimal():
@@ -132,10 +132,14 @@ def _own_processes() -> list[_Process]:
 
 
 def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
-    """Whether a process is a daemon or a guest of this virtual cluster.
+    """Check whether a process is a daemon or a guest of a virtual cluster.
 
-    The environment alone proves nothing: an editor started from a shell that sits in the cluster
-    has it too. A daemon also names its program, a guest names files below the directory.
+    The environment alone does not decide: an editor which was started from a shell of the cluster
+    has it, too. A daemon also has its program in its arguments, and a guest has files of the
+    directory.
+
+    :param directory: directory of the virtual cluster.
+    :param root: root directory of one node, to check for this node only.
     """
     if not one.argv:
         return False
@@ -150,11 +154,15 @@ def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
 
 
 def end_processes(cluster: VirtualCluster, only: Node | None = None) -> None:
-    """End the daemons and guests of a cluster or of one node, and what the daemons started."""
+    """End the daemons and guests of a cluster, and all programs which the daemons started.
+
+    :param only: end the processes of this node only.
+    :raises CommandError: a process could not be ended.
+    """
     root = cluster.root(only) if only is not None else None
     running = _own_processes()
     doomed = {one.pid for one in running if belongs(one, cluster.directory, root)}
-    # OS scripts and hooks run below a node daemon.
+    # OS scripts and hooks are children of a node daemon.
     grown = True
     while grown:
         children = {one.pid for one in running if one.parent in doomed}
@@ -176,11 +184,13 @@ def end_processes(cluster: VirtualCluster, only: Node | None = None) -> None:
         except errors.RetryTimeout:
             continue
     left = text.comma_join(pid for pid in sorted(doomed) if process.is_alive(pid))
-    raise errors.CommandError(f"processes {left} of {cluster.directory} cannot be ended")
+    raise errors.CommandError(
+        f"processes {left} of the virtual cluster in {cluster.directory} cannot be ended"
+    )
 
 
 def show(directory: str) -> str:
-    """A table of the nodes and what runs on them."""
+    """Return a table of the nodes with their daemons and guests."""
     cluster = read(directory)
     chief = master(cluster)
     rows = [("Node", "Address", "Role", "Daemons", "Guests")]
@@ -207,11 +217,11 @@ def show(directory: str) -> str:
 
 
 def exports(directory: str, node_name: str | None = None) -> str:
-    """Shell lines to ``eval``: the gnt-* commands then act on this cluster."""
+    """Return shell lines for ``eval``; the gnt-* commands of that shell then use this cluster."""
     cluster = read(directory)
     node = cluster.node(node_name) if node_name else master(cluster) or cluster.nodes[0]
     chosen = environment(cluster, node)
-    # Only the programs need the library, and they find it themselves.
+    # The programs find the library themselves.
     del chosen["PYTHONPATH"]
     lines = [f"export {key}={shlex.quote(value)}" for key, value in sorted(chosen.items())]
     lines.append(f'export PATH={shlex.quote(cluster.directory + "/bin")}:"$PATH"')
@@ -219,9 +229,9 @@ def exports(directory: str, node_name: str | None = None) -> str:
 
 
 def run(directory: str, argv: Sequence[str], node_name: str | None = None) -> None:
-    """Become a program inside the cluster; returns only when it cannot be started.
+    """Replace this process by a program which runs on a node of the cluster.
 
-    :raises CommandError: there is no such program.
+    :raises CommandError: the program cannot be started.
     """
     cluster = read(directory)
     node = cluster.node(node_name) if node_name else master(cluster) or cluster.nodes[0]
