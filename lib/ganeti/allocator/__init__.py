@@ -1,20 +1,23 @@
-"""Placement: asking an instance allocator where instances should go.
+"""Asking an instance allocator to choose nodes for instances.
 
-An allocator is a program outside of Ganeti (manual page **ganeti-iallocator**). It is told the
-cluster as it is now and one request, and answers with nodes, or with jobs that would move
-instances. This room owns both texts: :mod:`~ganeti.allocator.describe` writes the cluster,
-:mod:`~ganeti.allocator.live` asks the nodes for what only they know,
-:mod:`~ganeti.allocator.requests` has a class for each mode, which writes its part and checks the
-result, :mod:`~ganeti.allocator.answers` reads what every answer has in common, and :func:`ask`
-puts them together.
+An allocator is a program outside of Ganeti (manual page **ganeti-iallocator**). Its input describes
+the present state of the cluster and one request; its answer has nodes, or jobs that would move
+instances. This package writes the input and reads the answer:
 
-Logical units call it. It takes no locks and changes nothing: which nodes may be chosen, and that
-the facts about them stay true until the instance is there, is the business of the caller. Nothing
-that an allocator prints is believed unchecked: names must exist, numbers must fit, a node must be
-able to take an instance.
+- :mod:`~ganeti.allocator.describe` describes the cluster;
+- :mod:`~ganeti.allocator.live` asks the nodes for their memory, processors, disk space and guests;
+- :mod:`~ganeti.allocator.requests` has a class for each mode, which writes the request and checks
+  its result;
+- :mod:`~ganeti.allocator.answers` reads the part which all answers share;
+- :func:`ask` does all of that.
 
-All errors are :class:`~ganeti.errors.AllocatorError`;
-:class:`~ganeti.errors.NoPlacement` when the allocator did its work and found no place.
+Logical units call this package. It takes no locks and changes nothing: the caller decides which
+nodes may be chosen and holds the locks which keep the description true. Every answer is checked:
+the names must exist, the number of nodes must be right, and the nodes must be able to run
+instances.
+
+All errors are :class:`~ganeti.errors.AllocatorError`, and :class:`~ganeti.errors.NoPlacement` when
+the allocator found no nodes.
 """
 
 from __future__ import annotations
@@ -25,19 +28,20 @@ from ganeti.allocator.describe import nic_dict
 from ganeti.allocator.requests import (
     Allocate,
     AllocateSecondary,
+    AllocationRequest,
     ChangeGroup,
     Moves,
     MultiAllocate,
     NodeEvacuate,
     Placements,
     Relocate,
-    Request,
     allocate_nic,
     instance_space_mib,
     required_nodes,
 )
 
 __all__ = [
+    "AllocationRequest",
     "Allocate",
     "AllocateSecondary",
     "Answer",
@@ -47,7 +51,6 @@ __all__ = [
     "NodeEvacuate",
     "Placements",
     "Relocate",
-    "Request",
     "allocate_nic",
     "ask",
     "instance_space_mib",

@@ -1,4 +1,7 @@
-"""What every answer of an allocator has in common: ``success``, ``info`` and ``result``."""
+"""Reading the part which all answers of allocators share: ``success``, ``info`` and ``result``.
+
+Source: manual page **ganeti-iallocator**.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from typing import Any
 from ganeti import errors
 from ganeti.wire import json
 
-# Enough of a strange answer to recognise it.
+# So many characters of a wrong answer are quoted in the error.
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer in its outer shape; ``result`` depends on the mode and is not checked yet."""
+    """An answer of an allocator; ``result`` depends on the mode and is not checked yet."""
 
     success: bool
     info: str
@@ -22,22 +25,23 @@ class Answer:
 
 
 def parse(allocator: str, text: str) -> Answer:
-    """Read what an allocator printed.
+    """Read the output of an allocator.
 
-    :raises AllocatorError: it is not an answer; says what is wrong with it.
+    :param allocator: name of the allocator, for errors.
+    :raises AllocatorError: the output is not an answer.
     """
     try:
         found = json.loads(text)
     except errors.ParseError as err:
         shown = text.strip()[:_SHOWN]
         raise errors.AllocatorError(
-            f"the answer of instance allocator {allocator} cannot be read: {err}. It began with"
+            f"the answer of instance allocator {allocator} cannot be read: {err}. It begins with"
             f" {shown!r}."
         ) from err
     if not isinstance(found, dict):
         raise _wrong(allocator, f"is not a JSON object but {found!r:.{_SHOWN}}")
     if "result" not in found and "nodes" in found:
-        # The name of the key until version 2 of the format.
+        # The name of this key before version 2 of the format.
         found = {**found, "result": found["nodes"]}
     for key in ("success", "info", "result"):
         if key not in found:

@@ -1,4 +1,4 @@
-"""One question to an allocator, from the configuration to a checked result."""
+"""Running an allocator, from the description of the cluster to the checked result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganeti.wire import json
 from ganeti.wire.calls import IALLOCATOR_RUNNER
 
 if TYPE_CHECKING:
-    from ganeti.allocator.requests import Request
+    from ganeti.allocator.requests import AllocationRequest
     from ganeti.objects import ConfigData
     from ganeti.rpc import RpcRunner
 
@@ -20,10 +20,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def prepare(rpc: RpcRunner, config: ConfigData, request: Request[Any]) -> dict[str, Any]:
-    """The whole request as an allocator gets it, with what the nodes say now.
+def prepare(rpc: RpcRunner, config: ConfigData, request: AllocationRequest[Any]) -> dict[str, Any]:
+    """Make the input of an allocator; asks the nodes for their present state.
 
-    :raises AllocatorError: a node answered nonsense, or the request does not fit the cluster.
+    :returns: the input as published in the manual page **ganeti-iallocator**.
+    :raises AllocatorError: a node sent a wrong answer, or the request does not fit the cluster.
     """
     found = live.collect(
         rpc,
@@ -31,18 +32,19 @@ def prepare(rpc: RpcRunner, config: ConfigData, request: Request[Any]) -> dict[s
         hypervisor=request.hypervisor_of(config),
         template=request.disk_template_of(config),
     )
-    for name, reason in found.silent.items():
-        log.warning("node %s is not considered by the allocator: %s", name, reason)
+    for name, reason in found.unresponsive.items():
+        log.warning("node %s is described to the allocator as offline: %s", name, reason)
     return {
         **describe.cluster(config, found),
         "request": {**request.to_dict(config), "type": request.MODE},
     }
 
 
-def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: Request[Any]) -> str:
-    """Run the allocator on the master node; what it printed.
+def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationRequest[Any]) -> str:
+    """Run an allocator on the master node.
 
-    :raises AllocatorError: there is none of that name, or it failed; with what it said.
+    :returns: its output.
+    :raises AllocatorError: no allocator has this name, or it failed.
     """
     text = json.dumps(prepare(rpc, config, request))
     parameters = {**config.cluster.default_iallocator_params, **request.parameters()}
@@ -58,18 +60,18 @@ def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: Request[Any
         raise errors.AllocatorError(failure.message) from failure
     if failure is not None:
         raise errors.AllocatorError(
-            f"instance allocator {allocator} cannot be asked: {failure}"
+            f"instance allocator {allocator} cannot be run: {failure}"
         ) from failure
     return str(answer.data)
 
 
-def ask(rpc: RpcRunner, config: ConfigData, allocator: str, request: Request[T]) -> T:
-    """Let an allocator decide.
+def ask(rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationRequest[T]) -> T:
+    """Run an allocator and check its answer.
 
-    :param config: one snapshot; the answer is checked against it.
-    :returns: what the request's class promises.
-    :raises NoPlacement: it found no place; with its reason.
-    :raises AllocatorError: it could not be asked, or its answer is wrong.
+    :param config: a snapshot of the configuration; the answer is checked against it.
+    :returns: the result of the request, see its class.
+    :raises NoPlacement: the allocator found no nodes; has its reason.
+    :raises AllocatorError: the allocator could not be run, or its answer is wrong.
     """
     found = answers.parse(allocator, run(rpc, config, allocator, request))
     if not found.success:

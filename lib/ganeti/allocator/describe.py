@@ -1,7 +1,8 @@
-"""The cluster as an allocator is told it: pure functions from configuration and live data.
+"""Describing the cluster in the input of an allocator: pure functions of configuration and live
+data.
 
-Keys and their meaning are published (manual page **ganeti-iallocator**): programs by others read
-them. Sizes are in MiB.
+The keys and their meaning are published (manual page **ganeti-iallocator**), because programs of
+other projects read them. Sizes are in MiB.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ VERSION = 2
 
 
 def cluster(config: ConfigData, live: LiveData) -> dict[str, Any]:
-    """Everything but the request itself."""
+    """Make the input of an allocator without its key ``request``."""
     own = config.cluster
     placed: dict[str, list[Instance]] = {}
     for instance in config.instances.values():
@@ -54,7 +55,7 @@ def cluster(config: ConfigData, live: LiveData) -> dict[str, Any]:
         "instances": {
             instance.name: instance_dict(config, instance)
             for instance in sorted(config.instances.values(), key=lambda i: natural_key(i.name))
-            # One that is only announced may have no node yet; then it takes up no room either.
+            # A forthcoming instance may have no node yet; then it needs no capacity.
             if instance.primary_node in config.nodes
         },
     }
@@ -63,7 +64,10 @@ def cluster(config: ConfigData, live: LiveData) -> dict[str, Any]:
 def node_dict(
     config: ConfigData, node: Node, live: LiveData, primaries: Collection[Instance]
 ) -> dict[str, Any]:
-    """One node; without the numbers when it is offline, silent or never runs instances."""
+    """Describe a node; without capacities if it is offline, unresponsive or not vm_capable.
+
+    :param primaries: the instances whose primary node it is.
+    """
     found = live.nodes.get(node.uuid)
     numbers: dict[str, Any] = {} if found is None else _numbers(config, found, primaries)
     if found is not None:
@@ -73,8 +77,8 @@ def node_dict(
         "tags": sorted(node.tags),
         "primary_ip": node.primary_ip,
         "secondary_ip": node.secondary_ip,
-        # Nothing may be placed where nobody answers.
-        "offline": node.offline or node.name in live.silent,
+        # No instance may be placed on a node which does not answer.
+        "offline": node.offline or node.name in live.unresponsive,
         "drained": node.drained,
         "master_candidate": node.master_candidate,
         "group": node.group,
@@ -90,7 +94,7 @@ def _numbers(config: ConfigData, live: LiveNode, primaries: Collection[Instance]
     free = live.memory_free_mib
     for instance in primaries:
         if instance.forthcoming:
-            continue  # taken off the free memory already
+            continue  # its memory is subtracted from the free memory already
         memory = own.fill_be(instance)["maxmem"]
         assigned += memory
         if instance.admin_state == instance_c.ADMIN_UP:
@@ -114,7 +118,7 @@ def _numbers(config: ConfigData, live: LiveNode, primaries: Collection[Instance]
 
 
 def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
-    """One instance of the cluster."""
+    """Describe an instance of the cluster."""
     backend = config.cluster.fill_be(instance)
     disks = fill.instance_disks(config, instance)
     return {
@@ -146,14 +150,17 @@ def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
 
 
 def node_uuids(config: ConfigData, instance: Instance) -> list[str]:
-    """The nodes of an instance, primary first."""
+    """UUIDs of the nodes of an instance, the primary node first."""
     disks = fill.instance_disks(config, instance)
     return [instance.primary_node, *fill.secondary_nodes(instance, disks)]
 
 
 def nic_dict(mac: str | None, ip: str | None, filled: Mapping[str, Any]) -> dict[str, Any]:
-    """One network interface; ``filled`` are all its parameters."""
-    # The mode of virtual clusters is ours; allocators by others refuse what they do not know.
+    """Describe a NIC.
+
+    :param filled: the parameters of the NIC with all defaults.
+    """
+    # Only this project has the mode of virtual clusters; other allocators refuse unknown modes.
     mode = NIC_MODE_ROUTED if filled["mode"] == NIC_MODE_USER else filled["mode"]
     described = {"mac": mac, "ip": ip, "mode": mode, "link": filled["link"]}
     if filled["mode"] == NIC_MODE_BRIDGED:
@@ -162,12 +169,12 @@ def nic_dict(mac: str | None, ip: str | None, filled: Mapping[str, Any]) -> dict
 
 
 def space_mib(disks: Collection[Disk]) -> int:
-    """What existing disks take of the nodes they are on."""
+    """Space (MiB) which existing disks take on each of their nodes."""
     return sum(disk_space_mib(disk.dev_type, disk.size) for disk in disks)
 
 
 def disk_space_mib(template: str, size_mib: int) -> int:
-    """What one disk takes of a node: mirrored ones need room for their own records, too."""
+    """Space (MiB) which one disk takes on each of its nodes, with the metadata of DRBD."""
     if template in (disk_c.DISKLESS, disk_c.BLOCK):
         return 0
     return size_mib + (disk_c.DRBD_META_SIZE_MIB if template == disk_c.DRBD8 else 0)

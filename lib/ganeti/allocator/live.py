@@ -1,11 +1,11 @@
-"""What only the nodes know: memory, processors, disk space, and what really runs.
+"""Collecting live data from the nodes: memory, processors, disk space and running guests.
 
-Two fan-outs ask all nodes which are online and may run instances. A node that does not answer is
-no error here: it is remembered as silent and described as offline, so that one broken machine does
-not keep the others from getting instances.
+Two fan-outs ask all nodes which are online and may run instances. A node that does not answer is no
+error: it is noted as unresponsive and described to the allocator as offline, so that one broken
+machine does not prevent new instances on the others.
 
-What forthcoming instances will need is taken off what the nodes have free: allocators need not know
-of them, they look like stopped instances whose disks are there.
+The memory and space of forthcoming instances is subtracted from the free memory and space of their
+nodes. So allocators need not know of them: they look like stopped instances with existing disks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from ganeti.objects import ConfigData, Node
     from ganeti.rpc import RpcRunner
 
-# Facts of a hypervisor which a request needs, all of them whole numbers.
+# Facts of a hypervisor in the answer of ``node_info``; all are whole numbers.
 _FACTS = ("memory_total", "memory_free", "memory_dom0", "cpu_total", "cpu_dom0")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """One node now: sizes in MiB; ``running`` is the memory of each instance that runs there."""
+    """Live data of one node.
+
+    :ivar running: name of each instance whose guest runs on the node -> its memory in MiB.
+    :ivar storage: storage units, as the input of an allocator describes them.
+    """
 
     memory_total_mib: int
     memory_free_mib: int
@@ -48,17 +52,22 @@ class LiveNode:
 
 @dataclass(frozen=True, slots=True)
 class LiveData:
-    """All nodes that answered, by UUID; and why others did not, by name."""
+    """Live data of all nodes.
+
+    :ivar nodes: UUID -> data of a node that answered.
+    :ivar unresponsive: name -> why the node did not answer.
+    """
 
     nodes: Mapping[str, LiveNode]
-    silent: Mapping[str, str] = field(default_factory=dict)
+    unresponsive: Mapping[str, str] = field(default_factory=dict)
 
 
 def storage_template(config: ConfigData, wanted: str | None) -> str | None:
-    """The disk template whose storage counts as the disk of a node; None when none does.
+    """Choose the disk template whose storage counts as the disk space of a node.
 
-    That is the template asked for, else the first enabled one, among those whose disks use up
-    space of their node. What several nodes share belongs to none of them.
+    :param wanted: the template of the request, which is preferred; None without one.
+    :returns: the first template whose disks take space on one node; None when there is none,
+        because shared storage belongs to no node.
     """
     enabled = config.cluster.enabled_disk_templates
     for template in (wanted, *enabled):
@@ -70,7 +79,7 @@ def storage_template(config: ConfigData, wanted: str | None) -> str | None:
 
 
 def storage_units(config: ConfigData, node: Node, template: str | None) -> list[list[Any]]:
-    """What to ask a node about its storage: ``[type, key, arguments]`` each."""
+    """Make the query for the disk space of a node: ``[type, key, arguments]`` for each unit."""
     if template is None:
         return []
     cluster = config.cluster
@@ -80,15 +89,16 @@ def storage_units(config: ConfigData, node: Node, template: str | None) -> list[
     volume_group = cluster.volume_group_name
     units: list[list[Any]] = [[disk_c.ST_LVM_VG, volume_group, [exclusive]]]
     if exclusive:
-        # Only then is a spindle something which one instance has for itself.
+        # Spindles belong to single instances only with exclusive storage.
         units.append([disk_c.ST_LVM_PV, volume_group, [exclusive]])
     return units
 
 
 def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, int], dict[str, int]]:
-    """What forthcoming instances will take of each node, by UUID: memory, and disk.
+    """Sum up the capacity which is reserved for forthcoming instances.
 
-    :param template: see :func:`storage_template`.
+    :param template: the template whose disks are counted, see :func:`storage_template`.
+    :returns: UUID of a node -> memory in MiB, and UUID of a node -> disk space in MiB.
     """
     kinds = disk_c.LVM_BASED if template in disk_c.LVM_BASED else {template}
     memory: dict[str, int] = {}
@@ -109,11 +119,11 @@ def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, in
 def collect(
     rpc: RpcRunner, config: ConfigData, *, hypervisor: str | None, template: str | None
 ) -> LiveData:
-    """Ask the nodes.
+    """Ask the nodes for live data.
 
-    :param hypervisor: whose memory and processors count; the cluster's default one if None.
-    :param template: the disk template of the request, if it is about one.
-    :raises AllocatorError: a node answered, but not with what is needed; names it and the fact.
+    :param hypervisor: the hypervisor whose memory and processors count; None for the default one.
+    :param template: the disk template of the request; None without one.
+    :raises AllocatorError: a fact is missing in the answer of a node.
     """
     cluster = config.cluster
     hypervisor = hypervisor or cluster.primary_hypervisor
@@ -149,11 +159,11 @@ def collect(
     )
     memory, space = reserved_mib(config, stored_on)
     live: dict[str, LiveNode] = {}
-    silent: dict[str, str] = {}
+    unresponsive: dict[str, str] = {}
     for node in nodes:
         failure = facts[node.uuid].failure or guests[node.uuid].failure
         if failure is not None:
-            silent[node.name] = str(failure)
+            unresponsive[node.name] = str(failure)
         else:
             found = live_node(
                 node.name, facts[node.uuid].data, guests[node.uuid].data, len(counted[node.uuid])
@@ -165,7 +175,7 @@ def collect(
                 memory_free_mib=max(0, found.memory_free_mib - memory.get(node.uuid, 0)),
                 disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)),
             )
-    return LiveData(live, silent)
+    return LiveData(live, unresponsive)
 
 
 def _exclusive(config: ConfigData, node: Node) -> bool:
@@ -176,11 +186,11 @@ def _exclusive(config: ConfigData, node: Node) -> bool:
 def live_node(
     node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]], counted: int | None = None
 ) -> LiveNode:
-    """The facts of one node.
+    """Read the answers of one node.
 
     :param info: answer of ``node_info``: ``[boot id, storage units, facts of hypervisors]``.
     :param guests: answer of ``all_instances_info``.
-    :param counted: so many of the first units stand for the disk of the node; None for all.
+    :param counted: number of the first storage units which count as disk space; None for all.
     :raises AllocatorError: a fact is missing or no number.
     """
     storage, hypervisors = (info[1] or [], info[2] or []) if len(info) == 3 else ([], [])
@@ -193,7 +203,7 @@ def live_node(
     for unit in storage[:counted]:
         target = spindles if unit.get("type") == disk_c.ST_LVM_PV else space
         for name in target:
-            # A directory which comes into being with the first instance has no size yet.
+            # A directory which is created with the first instance has no size before.
             if unit.get(name) is not None:
                 target[name] = _number(node_name, name, unit[name])
     running = {
@@ -217,6 +227,6 @@ def live_node(
 def _number(node_name: str, what: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise errors.AllocatorError(
-            f"node {node_name} does not tell its {what.replace('_', ' ')}, it answered {value!r}"
+            f"node {node_name} did not report its {what.replace('_', ' ')}, it answered {value!r}"
         )
     return int(value)

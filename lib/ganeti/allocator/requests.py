@@ -1,8 +1,10 @@
-"""What an allocator can be asked: a class for each mode.
+"""The requests to allocators: a class for each mode.
 
-A request writes the part ``request`` of what the allocator is told (:meth:`Request.to_dict`) and
-checks the part ``result`` of what it answers (:meth:`Request.check`). Both are pure: they see one
-snapshot of the configuration and nothing else.
+A request writes the part ``request`` of the input of the allocator
+(:meth:`AllocationRequest.to_dict`) and checks the part ``result`` of its answer
+(:meth:`AllocationRequest.check`). Both are pure functions of one snapshot of the configuration.
+
+Source: manual page **ganeti-iallocator**.
 """
 
 from __future__ import annotations
@@ -23,22 +25,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What an allocator may ask for to move instances.
+#: The opcodes which may be in the jobs of an allocator.
 _MOVES = ("OP_INSTANCE_FAILOVER", "OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DISKS")
 
 
 def required_nodes(disk_template: str) -> int:
-    """How many nodes an instance needs."""
+    """Number of nodes which an instance with this disk template needs."""
     return 2 if disk_template in disk_c.INT_MIRRORED else 1
 
 
 def instance_space_mib(disk_template: str, sizes_mib: Collection[int]) -> int:
-    """What the disks of a new instance take of each of its nodes."""
+    """Space (MiB) which the disks of a new instance will take on each of its nodes."""
     return sum(describe.disk_space_mib(disk_template, size) for size in sizes_mib)
 
 
 def allocate_nic(nic: Nic, filled: Mapping[str, Any]) -> dict[str, Any]:
-    """A network interface of an instance to be made; ``filled`` are all its parameters."""
+    """Describe a NIC of a new instance.
+
+    :param filled: the parameters of the NIC with all defaults.
+    """
     described = describe.nic_dict(nic.mac, nic.ip, filled)
     if nic.network is not None:
         described["network"] = nic.network
@@ -47,42 +52,46 @@ def allocate_nic(nic: Nic, filled: Mapping[str, Any]) -> dict[str, Any]:
     return {**described, "nicparams": dict(nic.nicparams), "uuid": nic.uuid}
 
 
-class Request(ABC, Generic[T]):
-    """A question whose checked answer is a ``T``."""
+class AllocationRequest(ABC, Generic[T]):
+    """A request to an allocator, whose checked result is a ``T``."""
 
     MODE: ClassVar[str]
 
     @abstractmethod
     def to_dict(self, config: ConfigData) -> dict[str, Any]:
-        """The request as published, without its ``type``."""
+        """Make the published form of the request, without its key ``type``.
+
+        :raises AllocatorError: the request is not possible for the instance.
+        """
 
     @abstractmethod
     def check(self, config: ConfigData, result: Any) -> T:
-        """Make the result usable.
+        """Check the result of the allocator and convert it.
 
-        :raises AllocatorError: it has another shape, or names what does not exist or fit.
+        :raises AllocatorError: the shape of the result is wrong, or it names unknown or unsuitable
+            objects.
         """
 
     def hypervisor_of(self, config: ConfigData) -> str | None:
-        """Whose memory and processors count; None for the cluster's default."""
+        """The hypervisor whose memory and processors count; None for the cluster's default."""
         return None
 
     def disk_template_of(self, config: ConfigData) -> str | None:
-        """The kind of disks which the request is about, if there is one."""
+        """The disk template which the request is about; None without one."""
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """Options for the allocator, on top of the cluster's."""
+        """Options of the allocator, in addition to those of the cluster."""
         return {}
 
 
 @dataclass(frozen=True, slots=True)
-class Allocate(Request[tuple[str, ...]]):
-    """Nodes for a new instance. Result: their UUIDs, the primary first.
+class Allocate(AllocationRequest[tuple[str, ...]]):
+    """Request for the nodes of a new instance. Result: their UUIDs, the primary node first.
 
-    :ivar disks: ``size`` (MiB), ``mode`` and what else was asked for, each.
-    :ivar nics: as :func:`allocate_nic` makes them.
-    :ivar group: UUID of the node group which it must be in.
+    :ivar disks: specs of the disks with ``size`` (MiB) and ``mode``.
+    :ivar nics: NICs as :func:`allocate_nic` describes them.
+    :ivar group: UUID of the node group in which the nodes must be; None for any.
     :ivar only_nodes: UUIDs of the nodes among which to choose; None for all.
     """
 
@@ -103,7 +112,7 @@ class Allocate(Request[tuple[str, ...]]):
 
     @property
     def required_nodes(self) -> int:
-        """How many nodes it needs."""
+        """Number of nodes which the instance needs."""
         return required_nodes(self.disk_template)
 
     def hypervisor_of(self, config: ConfigData) -> str | None:
@@ -145,7 +154,7 @@ class Allocate(Request[tuple[str, ...]]):
             _require_target(node)
             if self.only_nodes is not None and node.uuid not in self.only_nodes:
                 raise errors.AllocatorError(
-                    f"node {node.name} is not one of those among which it was to choose"
+                    f"node {node.name} is not one of the nodes which it was allowed to choose"
                 )
             if self.group is not None and node.group != self.group:
                 raise errors.AllocatorError(
@@ -155,12 +164,12 @@ class Allocate(Request[tuple[str, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Relocate(Request[tuple[str, ...]]):
-    """Another node for an instance. Result: its UUID.
+class Relocate(AllocationRequest[tuple[str, ...]]):
+    """Request for another node of an instance. Result: a tuple with its UUID.
 
     :ivar instance: UUID of the instance.
-    :ivar relocate_from: UUIDs of the nodes it shall leave: mirrored ones their secondary, others
-        their primary.
+    :ivar relocate_from: UUIDs of the nodes which the instance leaves: the secondary node of an
+        instance with DRBD disks, the primary node of another one.
     """
 
     instance: str
@@ -180,7 +189,8 @@ class Relocate(Request[tuple[str, ...]]):
         disks = fill.instance_disks(config, instance)
         if fill.disk_template(disks) not in disk_c.MIRRORED:
             raise errors.AllocatorError(
-                f"instance {instance.name} cannot be relocated: its disks are on one node only"
+                f"instance {instance.name} cannot be relocated, because its disks are on one node"
+                " only"
             )
         return {
             "name": instance.name,
@@ -197,18 +207,23 @@ class Relocate(Request[tuple[str, ...]]):
         for node in nodes:
             _require_target(node)
             if node.uuid in present:
-                raise errors.AllocatorError(f"instance {instance.name} is on node {node.name} now")
+                raise errors.AllocatorError(
+                    f"instance {instance.name} is on node {node.name} already"
+                )
             if node.group not in groups:
                 raise errors.AllocatorError(
-                    f"node {node.name} is in group {config.nodegroups[node.group].name}, in which"
+                    f"node {node.name} is in group {config.nodegroups[node.group].name}, but"
                     f" instance {instance.name} is not"
                 )
         return tuple(node.uuid for node in nodes)
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateSecondary(Request[str]):
-    """A secondary node for an instance which has none. Result: its UUID."""
+class AllocateSecondary(AllocationRequest[str]):
+    """Request for a secondary node of an instance which has none. Result: its UUID.
+
+    :ivar instance: UUID of the instance.
+    """
 
     instance: str
 
@@ -233,15 +248,19 @@ class AllocateSecondary(Request[str]):
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """Nodes for several new instances: UUIDs by name, the primary first; and who got none."""
+    """Nodes for several new instances.
+
+    :ivar nodes: name of an instance -> UUIDs of its nodes, the primary node first.
+    :ivar failed: names of the instances for which no nodes were found.
+    """
 
     nodes: Mapping[str, tuple[str, ...]]
     failed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MultiAllocate(Request[Placements]):
-    """Nodes for several new instances, seen together."""
+class MultiAllocate(AllocationRequest[Placements]):
+    """Request for the nodes of several new instances, which are placed together."""
 
     instances: tuple[Allocate, ...]
 
@@ -263,22 +282,26 @@ class MultiAllocate(Request[Placements]):
         for entry in _list(found, "placed instances"):
             name, nodes = _fixed_list(entry, 2, "an instance and its nodes")
             if not isinstance(name, str) or name not in wanted:
-                raise errors.AllocatorError(f"it places instance {name!r}, which nobody asked for")
+                raise errors.AllocatorError(
+                    f"it places instance {name!r}, which is not in the request"
+                )
             placed[name] = wanted[name].check(config, nodes)
         without = _list(failed, "failed instances")
         missing = sorted(set(wanted) - set(placed) - {str(name) for name in without})
         if missing:
-            raise errors.AllocatorError(f"it says nothing about instance {', '.join(missing)}")
+            raise errors.AllocatorError(
+                f"instance {', '.join(missing)} of the request is not in the answer"
+            )
         return Placements(placed, tuple(str(name) for name in without))
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """How instances would move.
+    """Moves of instances which an allocator proposes.
 
     :ivar moved: name of an instance, its new group (name or UUID), names of its new nodes.
-    :ivar failed: name of an instance and why it cannot move, if the allocator says so.
-    :ivar jobs: opcodes, job by job, that do it.
+    :ivar failed: name of an instance, and why it cannot move (None without a reason).
+    :ivar jobs: the opcodes of each job which carries out the moves.
     """
 
     moved: tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -286,8 +309,8 @@ class Moves:
     jobs: tuple[tuple[OpCode, ...], ...]
 
 
-class _Moving(Request[Moves]):
-    """Requests answered by jobs."""
+class _MoveRequest(AllocationRequest[Moves]):
+    """A request whose result is a list of jobs."""
 
     __slots__ = ()
 
@@ -301,11 +324,12 @@ class _Moving(Request[Moves]):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeEvacuate(_Moving):
-    """Jobs that empty nodes of these instances (UUIDs).
+class NodeEvacuate(_MoveRequest):
+    """Request for jobs which move instances away from their nodes.
 
+    :ivar instances: UUIDs of the instances.
     :ivar evac_mode: ``primary-only``, ``secondary-only`` or ``all``.
-    :ivar ignore_soft_errors: prefer an allocation against soft rules to none.
+    :ivar ignore_soft_errors: the allocator may violate rules which it usually keeps.
     """
 
     instances: tuple[str, ...]
@@ -322,8 +346,12 @@ class NodeEvacuate(_Moving):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeGroup(_Moving):
-    """Jobs that bring instances (UUIDs) to other groups (UUIDs; none: any other)."""
+class ChangeGroup(_MoveRequest):
+    """Request for jobs which move instances to other node groups.
+
+    :ivar instances: UUIDs of the instances.
+    :ivar target_groups: UUIDs of the groups to choose from; empty for all other groups.
+    """
 
     instances: tuple[str, ...]
     target_groups: tuple[str, ...] = ()
@@ -384,11 +412,14 @@ def _instance(config: ConfigData, name: Any) -> Instance:
 
 
 def _require_target(node: Node) -> None:
-    """The node may get instances; an allocator was told so, but it is a program by others."""
+    """Check that a node may get instances, because an allocator may ignore its description.
+
+    :raises AllocatorError: it may not.
+    """
     for refused, reason in (
         (node.offline, "offline"),
         (node.drained, "drained"),
-        (not node.vm_capable, "not meant to run instances"),
+        (not node.vm_capable, "not vm_capable"),
     ):
         if refused:
             raise errors.AllocatorError(f"node {node.name} is {reason}")

@@ -98,7 +98,7 @@ def new(name: str = "new.example.com", **changes: object) -> allocator.Allocate:
     return allocator.Allocate(**{**values, **changes})
 
 
-def ask(rpc: FakeRpc, request: allocator.Request) -> object:
+def ask(rpc: FakeRpc, request: allocator.AllocationRequest) -> object:
     return allocator.ask(rpc, rpc.config.snapshot(), "program", request)
 
 

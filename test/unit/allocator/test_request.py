@@ -321,7 +321,7 @@ def test_a_silent_node_is_told_as_offline(rpc):
 @pytest.mark.parametrize("facts", [[], [{}], [{"memory_total": "a lot"}], [None]])
 def test_a_node_that_tells_nonsense_is_named(rpc, facts):
     rpc.answers["node_info"] = ["boot", [], facts]
-    with pytest.raises(errors.AllocatorError, match="node node1.example.com does not tell"):
+    with pytest.raises(errors.AllocatorError, match="node node1.example.com did not report"):
         prepare(rpc, new())
 
 

@@ -251,7 +251,7 @@ def test_a_node_that_forgets_a_transfer(monkeypatch):
     nodes.outcome["export"] = "silent"
     monkeypatch.setattr(disk_copy, "UNRESPONSIVE_S", 0.05)
     master.failed(export())
-    assert master.job.said("does not know it any more")
+    assert master.job.said("does not know the transfer any more")
     assert master.rpc.where("web") == ["node1"]
 
 
@@ -266,7 +266,7 @@ def test_an_instance_that_does_not_start_again_is_a_warning():
     ("changes", "ecode", "fragment"),
     [
         ({"target_node": "x"}, errors.ECODE_NOENT, "'x'"),
-        ({"target_node": ["x"]}, errors.ECODE_INVAL, "is a node"),
+        ({"target_node": ["x"]}, errors.ECODE_INVAL, "must be a node"),
         ({"instance_name": "x"}, errors.ECODE_NOENT, "'x'"),
         ({"compress": "zip"}, errors.ECODE_INVAL, "zip"),
         ({"long_sleep": False}, errors.ECODE_STATE, "--long-sleep"),
@@ -442,8 +442,8 @@ def test_values_nobody_knows_any_more():
         }
     )
     master.run(anew())
-    assert master.job.said("left out: colour")
-    assert master.job.said("network gone of the export is not known")
+    assert master.job.said("are ignored: colour")
+    assert master.job.said("network gone of the export does not exist")
 
 
 @pytest.mark.parametrize(
@@ -596,7 +596,7 @@ def test_who_does_not_know_the_secret_is_refused(secret, certificate):
         ({"source_x509_ca": certificate}, "not signed"),
         ({"source_x509_ca": signed.sign_certificate("other", certificate, "1")}, "domain secret"),
         ({"source_x509_ca": None}, "missing"),
-        ({"source_instance_name": None}, "the name it has there"),
+        ({"source_instance_name": None}, "the name of the instance there"),
         ({"disks": []}, "without disks"),
     )
     for changes, fragment in wrong:

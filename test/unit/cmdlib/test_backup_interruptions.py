@@ -93,7 +93,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(node_side, "NodeSide", TransferNodeSide)
     monkeypatch.setattr(disk_copy, "POLL_MIN_S", 0.0)
-    monkeypatch.setattr(disk_copy, "SILENCE_S", 0.0)
+    monkeypatch.setattr(disk_copy, "UNRESPONSIVE_S", 0.0)
 
 
 def fresh(directory: Path, *, up: bool) -> Cluster:
@@ -153,6 +153,7 @@ def check_export(cluster: Cluster) -> None:
     assert all(path.read_bytes() == DATA for path in found.iterdir() if path.suffix != ".ini")
 
 
+@pytest.mark.larger
 def test_export(tmp_path: Path) -> None:
     def set_right(cluster: Cluster) -> None:
         # The watcher starts what shall run and does not.
@@ -164,6 +165,7 @@ def test_export(tmp_path: Path) -> None:
     assert everywhere(maker(tmp_path, up=True), export, set_right, breaks=breaks) > 40
 
 
+@pytest.mark.larger
 def test_export_that_removes(tmp_path: Path) -> None:
     def set_right(cluster: Cluster) -> None:
         if cluster.config.instances():
@@ -178,6 +180,7 @@ def test_export_that_removes(tmp_path: Path) -> None:
     assert everywhere(maker(tmp_path, up=True), remove_by_export, set_right, breaks=breaks) > 40
 
 
+@pytest.mark.larger
 def test_import(tmp_path: Path) -> None:
     def set_right(cluster: Cluster) -> None:
         if cluster.config.instances():
@@ -195,6 +198,7 @@ def test_import(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.larger
 def test_remove(tmp_path: Path) -> None:
     def op() -> OpCode:
         return OpBackupRemove(instance_name=WEB)

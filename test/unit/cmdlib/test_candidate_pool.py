@@ -81,7 +81,7 @@ def test_a_node_that_cannot_be_told() -> None:
     unit = Unit(master)
     candidates.keep_pool_size(unit)
     assert candidate_names(master.config) == ["node1"]
-    assert any("node2.example.com keeps copies" in text for text in unit.said)
+    assert any("node2.example.com keeps old copies" in text for text in unit.said)
 
 
 def test_a_drained_node_gives_up_its_copies() -> None:

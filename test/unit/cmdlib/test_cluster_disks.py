@@ -127,7 +127,7 @@ def test_what_cannot_be_measured_stays() -> None:
     master.rpc.answers["blockdev_getdimensions"] = [None, [-1, None]]
     assert master.run(OpClusterRepairDiskSizes()) == []
     assert master.job.said("does not exist")
-    assert master.job.said("a size which cannot be")
+    assert master.job.said("an impossible size")
     master.rpc.errors["blockdev_getdimensions"] = "no answer"
     assert master.run(OpClusterRepairDiskSizes()) == []
     assert master.job.said("no answer")

@@ -84,7 +84,7 @@ def test_an_address_that_somebody_has_is_refused() -> None:
     assert "node node2.example.com can reach it" in text
     master.rpc.errors["node_verify"] = "not now"
     text = master.refused(OpClusterRename(name="new.example.com"), errors.ECODE_ENVIRON)
-    assert "no node could tell" in text
+    assert "no node could check" in text
 
 
 def test_a_new_address_that_does_not_come_up_leaves_the_old_one() -> None:
@@ -104,7 +104,7 @@ def test_a_new_address_that_does_not_come_up_leaves_the_old_one() -> None:
 
     master.rpc._answer = failing  # type: ignore[method-assign]
     text = master.failed(OpClusterRename(name="new.example.com"))
-    assert text.endswith("no device. Everything is as it was.")
+    assert text.endswith("no device. Nothing was changed.")
     assert up == ["192.0.2.200", "192.0.2.100"]
     cluster = master.config.cluster()
     assert (cluster.cluster_name, cluster.master_ip) == ("cluster.example.com", "192.0.2.100")

@@ -69,5 +69,5 @@ def test_a_node_that_cannot_tell_is_a_warning():
     master = master_of()
     master.rpc.errors["instance_metadata_modify"] = "no daemon"
     master.run(modify(osparams={"size": "2"}))
-    assert master.job.said("before its next start: no daemon")
+    assert master.job.said("only at its next start: no daemon")
     assert master.config.expand_instance("web").osparams == {"size": "2"}

@@ -173,7 +173,7 @@ def test_the_plan_of_adding_a_prepared_machine(hosts):
     master = Master(cluster_of(2))
     master.run(add(dry_run=True))
     assert not master.job.said("before the job")
-    assert master.job.said(f"take node {NEW} with address 192.0.2.9 into node group")
+    assert master.job.said(f"add node {NEW} with address 192.0.2.9 to node group")
     assert by_name(master, NEW) is None
 
 

@@ -59,7 +59,7 @@ def test_power_status_is_compared():
     master.rpc.answers["run_oob"] = '{"powered": false}'
     result = master.run(OpOobCommand(command="power-status", node_names=["node2"]))
     assert result == [[(0, NODE2), (0, {"powered": False})]]
-    assert master.job.said("is switched off, but the configuration says on")
+    assert master.job.said("is switched off, but is marked as powered on")
 
 
 def test_switching_off_and_on(monkeypatch):
@@ -341,7 +341,7 @@ def test_repair_needs_a_good_copy_elsewhere():
             node_name="node2", storage_type="lvm-vg", name="xenvg", ignore_consistency=True
         )
     )
-    assert bad.job.said("not in order")
+    assert bad.job.said("has no good replica")
 
 
 def test_only_volume_groups_are_repaired():

@@ -150,8 +150,13 @@ def test_nothing_to_evacuate():
     ("templates", "changes", "ecode", "fragment"),
     [
         (["diskless"], {}, errors.ECODE_INVAL, "--new-secondary"),
-        (["diskless", "file"], {"iallocator": "hail"}, errors.ECODE_STATE, "disks of type file"),
-        (["drbd"], {"remote_node": "node1"}, errors.ECODE_STATE, "a copy of its disks already"),
+        (
+            ["diskless", "file"],
+            {"iallocator": "hail"},
+            errors.ECODE_STATE,
+            "disks of template file",
+        ),
+        (["drbd"], {"remote_node": "node1"}, errors.ECODE_STATE, "a replica of its disks already"),
         (
             ["diskless"],
             {"iallocator": "hail", "remote_node": "node3"},
@@ -163,7 +168,7 @@ def test_nothing_to_evacuate():
             ["diskless", "file"],
             {"remote_node": "node3"},
             errors.ECODE_STATE,
-            "web1.example.com (disks of type file",
+            "web1.example.com (disks of template file",
         ),
     ],
 )
@@ -283,7 +288,7 @@ def test_early_release_reaches_the_allocators_jobs():
         (
             evacuation(MOVED[:1]),
             errors.ECODE_ENVIRON,
-            "says nothing about instance web1.example.com",
+            "hail lacks instance web1.example.com",
         ),
         (
             evacuation(MOVED, jobs=[[{"OP_ID": "OP_CLUSTER_DESTROY"}]]),

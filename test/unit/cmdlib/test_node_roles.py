@@ -9,7 +9,14 @@ import pytest
 from fakes.config import cluster_of, instance_of, node_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.ops.node.roles import TRANSITIONS, Role, Wish, role_of, transition, wanted_role
+from ganeti.cmdlib.ops.node.roles import (
+    TRANSITIONS,
+    RequestedFlags,
+    Role,
+    requested_role,
+    role_of,
+    transition,
+)
 from ganeti.opcodes.node import OpNodeSetParams
 
 FLAGS = {
@@ -54,7 +61,7 @@ def test_the_role_is_read_from_the_flags(role):
 @pytest.mark.parametrize(("present", "wanted"), PAIRS)
 def test_every_pair_through_the_unit(present, wanted):
     """What the table says is what happens to the configuration and on the wire."""
-    # A pool without room, so that nothing becomes a candidate by itself.
+    # A full pool, so that nothing becomes a candidate by itself.
     size = 3 if present in (Role.CANDIDATE, Role.MASTER) else 2
     data, name = cluster_with(present, candidate_pool_size=size)
     master = Master(data)
@@ -104,40 +111,50 @@ def test_a_node_that_comes_back_fills_a_gap(present):
     master = Master(data)
     result = master.run(OpNodeSetParams(node_name=name, **CLEAR[present]))
     assert ("master_candidate", "True") in result
-    assert master.job.said("room for one")
+    assert master.job.said("fewer than candidate_pool_size")
     data, name = cluster_with(present)
     regular = Master(data)
     regular.run(OpNodeSetParams(node_name=name, master_candidate=False, **CLEAR[present]))
     assert not regular.config.node_by_name(f"{name}.example.com").master_candidate
 
 
-def wanted(present, *, master_capable=True, room=False, **flags):
-    return wanted_role("n", present, Wish(**flags), master_capable=master_capable, room=room)
+def role_after(present, *, master_capable=True, pool_not_full=False, **flags):
+    return requested_role(
+        "n",
+        present,
+        RequestedFlags(**flags),
+        master_capable=master_capable,
+        pool_not_full=pool_not_full,
+    )
 
 
 def test_clearing_what_is_not_set_changes_nothing():
-    assert wanted(Role.REGULAR, drained=False, offline=False) is Role.REGULAR
-    assert wanted(Role.CANDIDATE, drained=False, offline=False) is Role.CANDIDATE
-    assert wanted(Role.OFFLINE, drained=False, room=True) is Role.OFFLINE
-    assert wanted(Role.DRAINED, master_candidate=False) is Role.DRAINED
+    assert role_after(Role.REGULAR, drained=False, offline=False) is Role.REGULAR
+    assert role_after(Role.CANDIDATE, drained=False, offline=False) is Role.CANDIDATE
+    assert role_after(Role.OFFLINE, drained=False, pool_not_full=True) is Role.OFFLINE
+    assert role_after(Role.DRAINED, master_candidate=False) is Role.DRAINED
 
 
 def test_all_flags_at_once_name_one_role():
     # As REST clients ask for a role.
     assert (
-        wanted(Role.OFFLINE, master_candidate=True, offline=False, drained=False) is Role.CANDIDATE
+        role_after(Role.OFFLINE, master_candidate=True, offline=False, drained=False)
+        is Role.CANDIDATE
     )
     assert (
-        wanted(Role.DRAINED, master_candidate=False, offline=False, drained=False, room=True)
+        role_after(
+            Role.DRAINED, master_candidate=False, offline=False, drained=False, pool_not_full=True
+        )
         is Role.REGULAR
     )
 
 
 def test_who_may_not_be_master_is_no_candidate():
     with pytest.raises(errors.OpPrereqError, match="capable"):
-        wanted(Role.REGULAR, master_candidate=True, master_capable=False)
-    assert wanted(Role.CANDIDATE, master_capable=False) is Role.REGULAR
-    assert wanted(Role.OFFLINE, offline=False, master_capable=False, room=True) is Role.REGULAR
+        role_after(Role.REGULAR, master_candidate=True, master_capable=False)
+    assert role_after(Role.CANDIDATE, master_capable=False) is Role.REGULAR
+    back = role_after(Role.OFFLINE, offline=False, master_capable=False, pool_not_full=True)
+    assert back is Role.REGULAR
 
 
 def test_who_becomes_capable_fills_a_gap():
@@ -157,7 +174,7 @@ def test_who_becomes_capable_fills_a_gap():
 )
 def test_two_roles_at_once_are_refused(flags):
     with pytest.raises(errors.OpPrereqError, match="only one"):
-        wanted(Role.REGULAR, **flags)
+        role_after(Role.REGULAR, **flags)
 
 
 def test_an_offline_node_with_instances_is_pointed_out():
@@ -175,11 +192,11 @@ OOB = {"oob_program": "/usr/bin/oob"}
 def test_power_goes_with_offline():
     master = Master(cluster_of(3, node_changes={2: {"ndparams": OOB}}))
     text = master.refused(OpNodeSetParams(node_name="node2", powered=False), errors.ECODE_STATE)
-    assert "not offline" in text
+    assert "not marked offline" in text
     master.run(OpNodeSetParams(node_name="node2", offline=True, powered=False))
     assert not master.config.node(uuid_of("node2")).powered
     text = master.refused(OpNodeSetParams(node_name="node2", offline=False), errors.ECODE_STATE)
-    assert "switched on" in text
+    assert "powered off" in text
     master.run(OpNodeSetParams(node_name="node2", offline=False, powered=True))
     node = master.config.node(uuid_of("node2"))
     assert node.powered

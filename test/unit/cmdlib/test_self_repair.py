@@ -109,7 +109,7 @@ def test_a_disk_that_dies_is_taken_out_once(caplog) -> None:
     assert line == f"lvm-self-repair node={NODE2} group=xenvg volumes=web-data,web-meta job=100"
     # Whether it helped or not: it is not done again before all was well for a while.
     assert look(master) == []
-    assert master.job.said("it was so before")
+    assert master.job.said("had incomplete volume groups before")
     nodes_say(master)
     assert look(master) == []
     nodes_say(master, node2=[lost()])

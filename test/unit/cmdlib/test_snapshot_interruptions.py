@@ -152,6 +152,7 @@ def breaks(count: int) -> list[tuple[str, int]]:
     return [(BREAKS[at % 4], at) for at in range(count)]
 
 
+@pytest.mark.larger
 @pytest.mark.parametrize("template", ["file", "sharedfile", "plain", "drbd"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_broke_is_set_right(tmp_path: Path, name: str, template: str) -> None:
@@ -184,10 +185,10 @@ def test_an_incomplete_restore_is_never_started(tmp_path: Path, template: str) -
                 ops.OpInstanceStartup(instance_name=WEB),
                 ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
             ):
-                with pytest.raises(errors.OpPrereqError, match="not written completely"):
+                with pytest.raises(errors.OpPrereqError, match="not completely restored"):
                     cluster.run(op)
             cluster.run(ops.OpInstanceStartup(instance_name=WEB, force=True))
-            assert cluster.job.said("It is used as it is")
+            assert cluster.job.said("; it is used as it is")
             cluster.run(ops.OpInstanceShutdown(instance_name=WEB))
             cluster.run(ops.OpInstanceStartup(instance_name=WEB))  # said once
     assert half

@@ -257,7 +257,7 @@ def test_what_cannot_be_undone_is_named():
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("blockdev", "belongs to the administrator"),
+        ("blockdev", "the administrator manages the device"),
         ("rbd", "rbd snap create"),
         ("gluster", "gluster snapshot"),
     ],
@@ -272,7 +272,7 @@ def test_external_storage_makes_them_and_no_more():
     assert nodes.acted() == [("blockdev_snapshot_keep", "node1"), ("blockdev_shutdown", "node1")]
     assert nodes.master.job.said("vol.snap.a of disk 0 belongs to its storage provider")
     for op in (remove, restore):
-        with pytest.raises(errors.OpPrereqError, match="only their storage provider knows"):
+        with pytest.raises(errors.OpPrereqError, match="only the storage provider knows"):
             nodes.run(op())
     assert nodes.run(ops.OpInstanceSnapshotList()) == []
 
@@ -288,7 +288,7 @@ def test_what_is_refused():
     )
     silent = Nodes(file_disk())
     silent.rpc.errors["blockdev_snapshot_list"] = "broken"
-    silent.refused(take(), "node1.* does not tell whether it has snapshots: broken")
+    silent.refused(take(), "node1.* did not report its snapshots: broken")
 
 
 def test_exclusive_storage():
@@ -413,19 +413,21 @@ def test_a_restore_that_fails_says_which_disk_is_half_written():
     start = ops.OpInstanceStartup(instance_name="web")
     with pytest.raises(
         errors.OpPrereqError,
-        match="disk 0 .*not written completely .*disk 1 .*startup --force web.example.com",
+        match="disk 0 .*not completely restored .*disk 1 .*startup --force web.example.com",
     ):
         nodes.run(start)
-    with pytest.raises(errors.OpPrereqError, match="not written completely"):
+    with pytest.raises(errors.OpPrereqError, match="not completely restored"):
         nodes.run(ops.OpInstanceReboot(instance_name="web", reboot_type="full"))
     for op in (
         SET(instance_name="web", disk_template="sharedfile"),
         OpBackupExport(instance_name="web", target_node="node2", mode="local"),
     ):
-        with pytest.raises(errors.OpPrereqError, match="not written completely"):
+        with pytest.raises(errors.OpPrereqError, match="not completely restored"):
             nodes.run(op)
     nodes.run(take(snapshot_name="half"))
-    assert nodes.master.job.said("WARNING: disk 0 of instance web.example.com was not written")
+    assert nodes.master.job.said(
+        "WARNING: disk 0 of instance web.example.com was not completely restored"
+    )
     del nodes.rpc.errors["blockdev_snapshot_restore"]
     nodes.run(restore())
     nodes.run(start)
@@ -569,10 +571,10 @@ def test_a_dead_secondary_is_left_all_the_same():
             instance_name="web", mode="replace_new_secondary", remote_node="node3", dry_run=True
         )
     )
-    assert nodes.master.job.said("does not tell whether it has snapshots")
+    assert nodes.master.job.said("did not report its snapshots")
     nodes = Nodes(disk)
     nodes.rpc.errors["blockdev_snapshot_list", N2] = "does not work"
-    nodes.refused(op, "node2.* does not tell whether it has snapshots: does not work")
+    nodes.refused(op, "node2.* did not report its snapshots: does not work")
 
 
 def test_lost_files_whose_snapshots_remain_are_not_made_anew():

@@ -85,7 +85,7 @@ def test_a_copy_that_differs(master: Master, copies: Copies, name: str, text: st
     copies.put(NODE2, name, text)
     assert findings(master) == [
         f"ERROR:ENODEFILECHECK:node:{NODE2}:its copy of the job queue differs in {name}."
-        " 'gnt-cluster redist-conf' brings it up to date"
+        " Use 'gnt-cluster redist-conf' to update it"
     ]
 
 
@@ -125,7 +125,7 @@ def test_a_node_that_cannot_tell(master: Master) -> None:
     master.rpc.errors["jobqueue_inventory", NODE3] = "cannot read the job queue"
     (line,) = findings(master)
     assert line == (
-        f"ERROR:ENODEFILECHECK:node:{NODE3}:does not tell what its job queue holds:"
+        f"ERROR:ENODEFILECHECK:node:{NODE3}:did not report the content of its job queue:"
         " cannot read the job queue"
     )
     master.rpc.errors = {

@@ -1,12 +1,12 @@
-"""Exporting an instance: to a node of the cluster, or to another cluster.
+"""Exporting an instance to a node of the cluster, or to another cluster.
 
-Where the storage has snapshots (LVM, and what lies on it) the instance is stopped only while they
-are made. Elsewhere it stays down until everything is sent, which the user must allow
-(``long_sleep``). ``admin_state`` stays *up* all the time: if the master dies in between, the
-watcher starts the instance again.
+If the storage has snapshots (logical volumes, also those of DRBD disks), the instance is stopped
+only while they are taken. Otherwise it stays down until its disks have been sent, which the user
+must allow (``long_sleep``). ``admin_state`` stays *up* all the time: if the master dies in between,
+the watcher starts the instance again.
 
-When it is over, well or not, the instance runs again if it ran (and is not to be removed),
-snapshots are gone, and of a failed export nothing is left on the target.
+At the end, after a success or a failure, the instance runs again if it ran before (and is not to be
+removed), its snapshots have been removed, and a failed export has been removed from the target.
 """
 
 from __future__ import annotations
@@ -36,13 +36,18 @@ from ganeti.platform import paths
 from ganeti.wire.calls import BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 
-#: Kinds of disks of which a copy of the moment can be made, or whose parts can.
+#: Disk templates with snapshots: of the disk, or of its data volume.
 _SNAPSHOTS = (disk_c.PLAIN, disk_c.DRBD8)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteTarget:
-    """The other cluster: our key, whom to trust, and where each disk is awaited."""
+    """The other cluster as the target of an export.
+
+    :ivar key_name: name of the key on the source node.
+    :ivar ca_pem: certificate of the other cluster.
+    :ivar disks: for each disk host, port and magic of its import.
+    """
 
     key_name: str
     ca_pem: str
@@ -51,9 +56,13 @@ class RemoteTarget:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What is exported to where; ``running`` says whether a guest runs now.
+    """Source and target of an export.
 
-    ``zeroing`` is what a helper guest does before.
+    :ivar source: the primary node of the instance.
+    :ivar running: whether the guest runs now.
+    :ivar target: the target node; None for an export to another cluster.
+    :ivar remote: the other cluster; None for an export to a node.
+    :ivar zeroing: work of the helper guest which overwrites free space first; None for no work.
     """
 
     instance: Instance
@@ -77,19 +86,19 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         if op.mode == EXPORT_LOCAL:
             if not isinstance(op.target_node, str):
                 raise errors.OpPrereqError(
-                    "the target of a local export is a node", errors.ECODE_INVAL
+                    "the target of a local export must be a node", errors.ECODE_INVAL
                 )
             self.target = self.config.expand_node(op.target_node_uuid or op.target_node)
         elif op.x509_key_name is None or op.destination_x509_ca is None:
             raise errors.OpPrereqError(
-                "an export to another cluster needs the name of our key and the certificate of the"
-                " other side; see OP_BACKUP_PREPARE",
+                "an export to another cluster needs the name of the key of this cluster and the"
+                " certificate of the other one; see OP_BACKUP_PREPARE",
                 errors.ECODE_INVAL,
             )
         zeroing.check_arguments(op)
         if op.remove_instance and not op.shutdown:
             raise errors.OpPrereqError(
-                "an instance can be removed after its export only when it was shut down before",
+                "an instance can be removed after its export only if it is shut down before",
                 errors.ECODE_INVAL,
             )
         if op.ignore_remove_failures and not op.remove_instance:
@@ -142,12 +151,12 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         running = prereq.is_running(prereq.running_info(self, instance))
         disks = self.config.instance_disks(instance)
         slow = sorted({disk.dev_type for disk in disks if disk.dev_type not in _SNAPSHOTS})
-        # Who moves it away, to another cluster or for good, wants it down.
+        # The instance stays down anyway when it is moved to another cluster or removed.
         moves = self.op.mode == EXPORT_REMOTE or self.op.remove_instance
         if running and slow and not self.op.long_sleep and not moves:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has disks of kind {', '.join(slow)}, which have no"
-                " snapshots: it must stay shut down until they are exported. Allow that with"
+                f"instance {instance.name} has disks of template {', '.join(slow)}, which have no"
+                " snapshots, so it must stay shut down until they are exported. Allow that with"
                 " --long-sleep.",
                 errors.ECODE_STATE,
             )
@@ -159,8 +168,8 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         given = op.target_node
         if not isinstance(given, list | tuple) or len(given) != len(instance.disks):
             raise errors.OpPrereqError(
-                f"instance {instance.name} has {len(instance.disks)} disks; the target must say"
-                " for each where it is awaited",
+                f"instance {instance.name} has {len(instance.disks)} disks, and the target must"
+                " have an address for each of them",
                 errors.ECODE_INVAL,
             )
         return RemoteTarget(
@@ -200,7 +209,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         return True, arrived
 
     def _export(self, plan: ExportPlan) -> list[bool]:
-        """Send everything; afterwards the instance is as it was."""
+        """Send all disks; start the instance again if it was stopped."""
         instance = plan.instance
         stopped = plan.running and self.op.shutdown
         if stopped:
@@ -208,8 +217,8 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             power.stop(self, instance, self.op.shutdown_timeout)
         elif plan.running:
             self.warn(
-                f"instance {instance.name} goes on running: what it writes meanwhile may be"
-                " exported in part"
+                f"instance {instance.name} is not shut down, so the export may have only a part of"
+                " what it writes meanwhile"
             )
         activated = False
         snapshots: list[Disk] = []
@@ -240,7 +249,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                 self._deactivate(instance)
 
     def _restart(self, instance: Instance) -> bool:
-        """Start it again; that it does not start must not hide how the export went."""
+        """Start the instance again; a failure is a warning, which does not hide other errors.
+
+        :returns: whether it was started.
+        """
         self.feedback(f"Starting instance {instance.name}")
         try:
             power.start(self, self.config.instance(instance.uuid))
@@ -256,7 +268,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             self.warn(str(err))
 
     def _disks_to_send(self, plan: ExportPlan, snapshots: list[Disk]) -> list[Disk]:
-        """A snapshot of each disk which can have one, else the disk; adds to ``snapshots``."""
+        """Take a snapshot of each disk which can have one; returns the snapshots and other disks.
+
+        :param snapshots: each snapshot is appended at once, for the clean-up.
+        """
         found = []
         for disk in self.config.instance_disks(plan.instance):
             snapshot = None
@@ -279,8 +294,8 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             params=None,
             dynamic_params=None,
         )
-        # An export which was interrupted may have left one; nobody else makes it, for we hold the
-        # lock of the instance.
+        # An interrupted export may have left a snapshot. No other job can have taken it, because
+        # this job holds the lock of the instance.
         self._best_effort(
             f"an older snapshot {group}/{volume}.snap",
             BLOCKDEV_REMOVE,
@@ -296,7 +311,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         )
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"could not make a snapshot of {disk.iv_name} of instance {plan.instance.name} on"
+                f"could not take a snapshot of {disk.iv_name} of instance {plan.instance.name} on"
                 f" node {plan.source.name}: {why(answer.failure)}"
             ) from answer.failure
         return replace(snapshot, logical_id=tuple(answer.data))
@@ -318,7 +333,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
     def _send_local(self, plan: ExportPlan, target: Node, sent: list[Disk]) -> list[bool]:
         instance = plan.instance
         unfinished = f"{instance.name}.new"
-        # As all nodes name it; each has it below its own root.
+        # The path as it is in node calls: in a virtual cluster each node adds its own root.
         base = posixpath.join(paths.Paths().export_dir, unfinished)
         self._best_effort("", calls.EXPORT_REMOVE, target.uuid, export=unfinished)
         complete = False
@@ -355,7 +370,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         finally:
             if not complete:
                 self._best_effort(
-                    f"what was exported to node {target.name}",
+                    f"the incomplete export on node {target.name}",
                     calls.EXPORT_REMOVE,
                     target.uuid,
                     export=unfinished,
@@ -392,7 +407,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         return [end.ok for end in ends]
 
     def _remove_older(self, name: str, target: Node) -> None:
-        """An instance has one export; older ones on other nodes go."""
+        """Remove older exports of the instance from other nodes."""
         having, _silent = nodes_with_export(self, name)
         older = [uuid for uuid in having if uuid != target.uuid]
         if older:
@@ -404,7 +419,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             )
 
     def _best_effort(self, what: str, call: Any, node_uuid: str, **args: Any) -> None:
-        """Tidy up; what stays is a warning."""
+        """Make a node call which cleans up; a failure is a warning.
+
+        :param what: the object to be removed, for the warning; empty for no warning.
+        """
         answer = self.rpc.call(call, node_uuid, **args)
         if answer.failure is not None and what:
             self.warn(f"{what} could not be removed: {why(answer.failure)}")

@@ -1,4 +1,4 @@
-"""Preparing an export to another cluster: the credentials of the source."""
+"""Preparing an export to another cluster: making the credentials of the source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from ganeti.wire.calls import backup as calls
 
 @executes(OpBackupPrepare)
 class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
-    """Prepare an export to another cluster: make a key on the node, and sign what is told."""
+    """Make a key on the primary node, and sign its name and its certificate.
+
+    Result: ``handshake``, ``x509_key_name`` and ``x509_ca``; None for a local export.
+    """
 
     def expand_names(self) -> None:
         self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)

@@ -14,13 +14,13 @@ from ganeti.wire.calls import backup as calls
 
 @executes(OpBackupRemove)
 class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
-    """Remove the exports of an instance, which need not exist any more."""
+    """Remove the exports of an instance, which itself need not exist any more."""
 
     def expand_names(self) -> None:
         try:
             instance = self.config.expand_instance(self.op.instance_name)
         except errors.OpPrereqError:
-            # The exports of an instance outlive it; then its whole name must be given.
+            # Exports of removed instances are found by the full name only.
             self.name = self.op.instance_name
         else:
             if self.op.instance_uuid not in (None, instance.uuid):
@@ -35,21 +35,21 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
     def check_prereq(self) -> list[str]:
         having, unresponsive = nodes_with_export(self, self.name)
         for name in unresponsive:
-            self.warn(f"node {name} does not tell its exports")
+            self.warn(f"node {name} did not report its exports")
         if not having:
             self.warn(
-                f"there is no export of {self.name}. An export of an instance which is gone needs"
-                " its whole name."
+                f"there is no export of {self.name}. For the export of a removed instance use its"
+                " full name."
             )
         return having
 
     def exec(self, plan: list[str]) -> Any:
-        kept = []
+        failed = []
         for uuid in plan:
             answer = self.rpc.call(calls.EXPORT_REMOVE, uuid, export=self.name)
             if answer.failure is not None:
-                kept.append(f"{answer.node_name} ({why(answer.failure)})")
-        if kept:
+                failed.append(f"{answer.node_name} ({why(answer.failure)})")
+        if failed:
             raise errors.OpExecError(
-                f"exports of {self.name} were not removed from node {', '.join(kept)}"
+                f"exports of {self.name} were not removed from node {', '.join(failed)}"
             )

@@ -1,4 +1,4 @@
-"""Bringing the master's address up on the master node."""
+"""Bringing the master address up on the master node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ganeti.rpc import master_ip
 
 @executes(OpClusterActivateMasterIp)
 class LUClusterActivateMasterIp(LogicalUnit[OpClusterActivateMasterIp, None]):
-    """Let the master answer for the address of the cluster."""
+    """Bring the master address up."""
 
     def expand_names(self) -> None:
-        """Nothing is locked: only the master is concerned, and nothing else is changed."""
+        """Take no locks, because no object of the configuration is changed."""
 
     def exec(self, plan: None) -> None:
         failure = master_ip.activate_master_ip(self.rpc, self.config.snapshot())
         if failure is not None:
-            raise errors.OpExecError(f"the address of the master is not up: {failure}")
+            raise errors.OpExecError(f"the master address was not brought up: {failure}")

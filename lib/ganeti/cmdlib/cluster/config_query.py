@@ -10,7 +10,7 @@ from ganeti.opcodes.cluster import OpClusterConfigQuery
 
 @executes(OpClusterConfigQuery)
 class LUClusterConfigQuery(LogicalUnit[OpClusterConfigQuery, None]):
-    """Read single values."""
+    """Read single values about the cluster. Result: the values, in the order of the request."""
 
     def exec(self, plan: None) -> list[Any]:
         return self.ctx.queries.config_values(self.ctx.master, self.op.output_fields)

@@ -1,4 +1,4 @@
-"""Taking the master's address down on the master node."""
+"""Taking the master address down on the master node."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ganeti.rpc import master_ip
 
 @executes(OpClusterDeactivateMasterIp)
 class LUClusterDeactivateMasterIp(LogicalUnit[OpClusterDeactivateMasterIp, None]):
-    """Let the master answer for the address of the cluster no longer."""
+    """Take the master address down."""
 
     def expand_names(self) -> None:
-        """As above."""
+        """Take no locks, because no object of the configuration is changed."""
 
     def exec(self, plan: None) -> None:
         failure = master_ip.deactivate_master_ip(self.rpc, self.config.snapshot())
         if failure is not None:
-            raise errors.OpExecError(f"the address of the master is still up: {failure}")
+            raise errors.OpExecError(f"the master address was not taken down: {failure}")

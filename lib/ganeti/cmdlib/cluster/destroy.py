@@ -1,5 +1,4 @@
-"""The last job of a cluster. The command which submitted it removes daemons and files
-afterwards."""
+"""The last job of a cluster, before ``gnt-cluster destroy`` stops daemons and removes files."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from ganeti.wire.calls import NODE_DEACTIVATE_MASTER_IP
 
 @executes(OpClusterDestroy)
 class LUClusterDestroy(LogicalUnit[OpClusterDestroy, None]):
-    """Check that the cluster is empty, tell the hooks, give up the master address.
+    """Check that the cluster is empty, run the hooks, and take the master address down.
 
-    Returns the uuid of the master node, which the command needs for the rest.
+    Result: the UUID of the master node, which ``gnt-cluster destroy`` needs.
     """
 
     HOOKS = ClusterHooks("cluster-destroy")
@@ -41,7 +40,7 @@ class LUClusterDestroy(LogicalUnit[OpClusterDestroy, None]):
 
     def exec(self, plan: None) -> str:
         cluster, master = self.config.cluster(), self.config.master_node()
-        # Now, because there will be no cluster left to run them in.
+        # The post hooks run now, because later there is no cluster.
         if self.hooks is not None:
             self.hooks.post_on([master.uuid])
         answer = self.rpc.call(
@@ -57,5 +56,5 @@ class LUClusterDestroy(LogicalUnit[OpClusterDestroy, None]):
             use_external_mip_script=cluster.use_external_mip_script,
         )
         if answer.failure is not None:
-            self.warn(f"the address of the master was not taken down: {answer.failure}")
+            self.warn(f"the master address was not taken down: {answer.failure}")
         return master.uuid

@@ -1,4 +1,4 @@
-"""The first job of a cluster, submitted by its initialisation: SSH, ``/etc/hosts``, hooks."""
+"""The first job of a cluster, from ``gnt-cluster init``: SSH keys, ``/etc/hosts``, hooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.opcodes.cluster import OpClusterPostInit
 
 @executes(OpClusterPostInit)
 class LUClusterPostInit(LogicalUnit[OpClusterPostInit, None]):
-    """Set up what needs the daemons, and run the hooks which follow the initialisation."""
+    """Do the part of the initialisation which needs the daemons, and run the hooks."""
 
     HOOKS = ClusterHooks("cluster-init")
     REQ_BGL = True

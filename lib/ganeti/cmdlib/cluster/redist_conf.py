@@ -1,4 +1,4 @@
-"""Copying everything that nodes have in common once more."""
+"""Distributing the configuration, the common files and the SSH keys again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from ganeti.opcodes.cluster import OpClusterRedistConf
 
 @executes(OpClusterRedistConf)
 class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
-    """Send the configuration to everybody, copy the common files, distribute SSH keys, compare
-    the job queues."""
+    """Send configuration, common files and SSH keys to all nodes, and compare the job queues."""
 
     def expand_names(self) -> None:
         self.need(Level.NODE, ALL, shared=True)
@@ -20,7 +19,7 @@ class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
     def exec(self, plan: None) -> None:
         for failure in self.config.redistribute():
             name = self.config.node(failure.node_uuid).name
-            self.warn(f"node {name} did not take the {failure.what}: {failure.message}")
+            self.warn(f"node {name} did not accept the {failure.what}: {failure.message}")
         distribute_files(self)
         ssh_keys.distribute(self)
         if self.ctx.master.queue is not None:

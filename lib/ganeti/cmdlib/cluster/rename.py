@@ -1,4 +1,4 @@
-"""Giving the cluster another name, another address, or both."""
+"""Changing the name of the cluster, the master address, or both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ganeti.wire.calls import NODE_VERIFY
 
 @dataclass(frozen=True, slots=True)
 class RenamePlan:
-    """Name and address, old and new."""
+    """Old and new name, old and new master address."""
 
     old_name: str
     old_ip: str
@@ -31,7 +31,10 @@ class RenamePlan:
 
 @executes(OpClusterRename)
 class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
-    """Rename the cluster: the new name's address becomes the master's. Result: the new name."""
+    """Rename the cluster; the address of the new name becomes the master address.
+
+    Result: the new name.
+    """
 
     HOOKS = ClusterHooks("cluster-rename")
     REQ_BGL = True
@@ -49,7 +52,7 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
         plan = RenamePlan(cluster.cluster_name, cluster.master_ip, host.name, host.ip)
         if (plan.name, plan.ip) == (plan.old_name, plan.old_ip):
             raise errors.OpPrereqError(
-                f"the cluster is called {plan.name} and has the address {plan.ip} already",
+                f"the cluster already has the name {plan.name} and the address {plan.ip}",
                 errors.ECODE_INVAL,
             )
         for node in self.config.nodes():
@@ -67,7 +70,10 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
         return plan
 
     def _require_free(self, plan: RenamePlan) -> None:
-        """No node hears anybody at the new address, be it from where it may."""
+        """Check that no node can reach the new address.
+
+        :raises errors.OpPrereqError: the address is in use, or no node could check it.
+        """
         # All of 127.0.0.0/8 is one machine, which answers for every address.
         if plan.ip.startswith("127."):
             return
@@ -78,29 +84,29 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
             cluster_name=plan.old_name,
             all_hvparams={},
         )
-        hear = [
+        reaching = [
             answer.node_name
             for answer in answers.values()
             if answer.failure is None and answer.data[nv.MASTERIP]
         ]
         asked = [answer for answer in answers.values() if answer.failure is None]
-        if hear:
+        if reaching:
             raise errors.OpPrereqError(
-                f"somebody answers at the address {plan.ip} of {plan.name}; node"
-                f" {comma_join(hear)} can reach it",
+                f"the address {plan.ip} of {plan.name} is in use: node {comma_join(reaching)} can"
+                " reach it",
                 errors.ECODE_NOTUNIQUE,
             )
         if not asked:
             raise errors.OpPrereqError(
-                f"no node could tell whether somebody has the address {plan.ip}",
+                f"no node could check whether the address {plan.ip} is in use",
                 errors.ECODE_ENVIRON,
             )
 
     def steps(self, plan: RenamePlan) -> list[str]:
         return [
-            f"take the address {plan.old_ip} of the master down",
+            f"take the master address {plan.old_ip} down",
             f"rename the cluster from {plan.old_name} to {plan.name}",
-            f"bring the address {plan.ip} up; take all back when that fails",
+            f"bring the master address {plan.ip} up; if that fails, undo everything",
         ]
 
     def exec(self, plan: RenamePlan) -> str:

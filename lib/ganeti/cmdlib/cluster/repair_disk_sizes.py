@@ -1,7 +1,8 @@
-"""Correcting recorded sizes of disks by what the nodes have.
+"""Correcting the sizes of disks in the configuration.
 
-A volume may have been rounded up, grown by hand, or an old version may have written down another
-size; what is on record decides about placement and about the size of mirrors.
+The size of a device may differ from the one in the configuration: LVM rounds sizes up, an
+administrator may have grown a volume, or an old version may have stored another size. Placement and
+the size of new replicas depend on the configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ Correction = tuple[str, int, str, int]
 
 @executes(OpClusterRepairDiskSizes)
 class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instance]]):
-    """Correct sizes. Result: (instance, number of the disk, what, new value) each."""
+    """Correct the sizes of disks.
+
+    Result: for each correction the name of the instance, the number of the disk, ``size`` (MiB) or
+    ``spindles``, and the new value.
+    """
 
     def expand_names(self) -> None:
         if self.op.instances:
@@ -46,7 +51,7 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
         count = sum(len(instance.disks) for instance in plan)
         return [
             f"ask nodes for the sizes of {count} disks of {len(plan)} instances",
-            "correct the recorded sizes which differ",
+            "correct the sizes in the configuration which differ",
         ]
 
     def exec(self, plan: list[Instance]) -> list[Correction]:
@@ -64,7 +69,7 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
         for uuid, answer in answers.items():
             if answer.failure is not None:
                 self.warn(
-                    f"node {answer.node_name} does not tell the sizes of its disks:"
+                    f"node {answer.node_name} did not report the sizes of its disks:"
                     f" {why(answer.failure)}"
                 )
                 continue
@@ -76,16 +81,16 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
         index = instance.disks.index(disk.uuid)
         label = f"disk {index} of instance {instance.name}"
         if dimensions is None:
-            self.warn(f"{label} does not exist, its size stays as it is")
+            self.warn(f"{label} does not exist, so its size is not changed")
             return []
         if not _plausible(dimensions):
-            self.warn(f"{label} has a size which cannot be: {dimensions!r:.200}")
+            self.warn(f"{label} has an impossible size: {dimensions!r:.200}")
             return []
         size_mib, spindles = dimensions[0] // _MIB, dimensions[1]
         changes: dict[str, Any] = {}
         found: list[Correction] = []
         if size_mib != disk.size:
-            self.info(f"{label} has {size_mib} MiB, not {disk.size}")
+            self.info(f"{label} has {size_mib} MiB, not {disk.size} MiB")
             changes["size"] = size_mib
             found.append((instance.name, index, "size", size_mib))
         if spindles is not None and spindles != disk.spindles and self._exclusive(instance):
@@ -94,7 +99,7 @@ class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instan
             found.append((instance.name, index, "spindles", spindles))
         children = _grown_children(disk, changes.get("size", disk.size))
         if children != disk.children:
-            self.info(f"the data below {label} has {changes.get('size', disk.size)} MiB, too")
+            self.info(f"the data volume of {label} has {changes.get('size', disk.size)} MiB, too")
             changes["children"] = children
         if changes:
             with self.config.transaction() as change:
@@ -117,7 +122,7 @@ def _plausible(dimensions: Any) -> bool:
 
 
 def _grown_children(disk: Disk, size_mib: int) -> tuple[Disk, ...]:
-    """What is below a mirrored disk: its data, the first, is at least as large as the disk."""
+    """The children of a disk, with a data volume which is at least as large as the DRBD disk."""
     if disk.dev_type != disk_c.DRBD8 or not disk.children or disk.children[0].size >= size_mib:
         return disk.children
     data, *rest = disk.children

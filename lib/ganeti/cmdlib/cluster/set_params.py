@@ -74,7 +74,7 @@ _GROUP_PARAMS = ("ipolicy", "enabled_disk_templates", "instance_communication_ne
 
 
 @dataclass(frozen=True, slots=True)
-class SetPlan:
+class ClusterChangePlan:
     """The cluster before, the attributes which change, and the jobs which have to follow."""
 
     old: Cluster
@@ -82,7 +82,7 @@ class SetPlan:
 
 
 @executes(OpClusterSetParams)
-class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
+class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
     """Change parameters of the cluster. Result: None, or the jobs which make a network."""
 
     HOOKS = ClusterHooks("cluster-modify")
@@ -101,16 +101,16 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
             # Nodes change their role when there are to be more or fewer candidates.
             self.need(Level.NODE, ALL, shared=self.op.candidate_pool_size is None)
 
-    def hook_env(self, plan: SetPlan) -> dict[str, object]:
+    def hook_env(self, plan: ClusterChangePlan) -> dict[str, object]:
         return {"OP_TARGET": self.config.cluster_name, "NEW_VG_NAME": self.op.vg_name}
 
-    def hook_nodes(self, plan: SetPlan) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: ClusterChangePlan) -> tuple[list[str], list[str]]:
         master = [self.config.master_node().uuid]
         return master, master
 
     # -- may it be done? -------------------------------------------------------
 
-    def check_prereq(self) -> SetPlan:
+    def check_prereq(self) -> ClusterChangePlan:
         data = self.config.snapshot()
         change = params.changed(data, self.op, nic_modes=machine.current().nic_modes())
         for text, is_warning in change.notes:
@@ -125,7 +125,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
             require_alike(self, self.op.instance_communication_network)
         if "ipolicy" in change.values:
             self._tell_violations(new)
-        return SetPlan(data.cluster, change)
+        return ClusterChangePlan(data.cluster, change)
 
     def _object(self, text: str, ecode: str = errors.ECODE_ENVIRON) -> None:
         """Something speaks against it."""
@@ -253,7 +253,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
 
     # -- act -------------------------------------------------------------------
 
-    def steps(self, plan: SetPlan) -> list[str]:
+    def steps(self, plan: ClusterChangePlan) -> list[str]:
         values = plan.change.values
         moves = bool({"master_netdev", "use_external_mip_script"} & set(values))
         found = ["take the address of the master down"] if moves else []
@@ -281,7 +281,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
                 )
         return found
 
-    def exec(self, plan: SetPlan) -> ResultWithJobs | None:
+    def exec(self, plan: ClusterChangePlan) -> ResultWithJobs | None:
         values = plan.change.values
         if {"master_netdev", "use_external_mip_script"} & set(values):
             move_address(
@@ -325,7 +325,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
                         f" {'started' if run else 'stopped'}: {why(answer.failure)}"
                     )
 
-    def _commit(self, plan: SetPlan) -> None:
+    def _commit(self, plan: ClusterChangePlan) -> None:
         values = plan.change.values
         with self.config.transaction() as change:
             now = change.data.cluster
@@ -336,7 +336,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
                 ).values
             change.update_cluster(updated(now, **values))
 
-    def _put_back(self, plan: SetPlan) -> None:
+    def _put_back(self, plan: ClusterChangePlan) -> None:
         old = {name: getattr(plan.old, name) for name in plan.change.values}
         with self.config.transaction() as change:
             change.update_cluster(updated(change.data.cluster, **old))

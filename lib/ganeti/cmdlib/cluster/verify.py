@@ -1,4 +1,4 @@
-"""Verification of the whole cluster: submits the jobs which do it."""
+"""Verifying the whole cluster: submits the jobs which do it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganeti.opcodes.cluster import OpClusterVerify, OpClusterVerifyConfig, OpClu
 
 @executes(OpClusterVerify)
 class LUClusterVerify(LogicalUnit[OpClusterVerify, list[str]]):
-    """One job for the configuration, then one for each group (or only the one asked for)."""
+    """Submit a job for the configuration and one for each node group, or for one group only."""
 
     def check_prereq(self) -> list[str]:
         if self.op.group_name is not None:
@@ -30,7 +30,7 @@ class LUClusterVerify(LogicalUnit[OpClusterVerify, list[str]]):
         if self.op.group_name is None:
             jobs.append([OpClusterVerifyConfig(**common)])
         for group_uuid in plan:
-            # The groups wait for the configuration's job, however it ends; counted backwards.
+            # Relative job number: each group waits for the end of the configuration's job.
             depends = [[-len(jobs), []]] if self.op.group_name is None else None
             jobs.append(
                 [

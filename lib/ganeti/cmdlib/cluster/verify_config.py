@@ -1,4 +1,4 @@
-"""Verification of what the master itself knows: configuration, certificates, parameters."""
+"""Verifying the configuration, the certificates and the hypervisor parameters on the master."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ganeti.utils import clock, x509
 
 @executes(OpClusterVerifyConfig)
 class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
-    """Check the configuration against itself; True when nothing is wrong."""
+    """Check the configuration and the certificates. Result: whether no error was found."""
 
     def exec(self, plan: None) -> bool:
         findings = Findings(self.feedback, self.op)
@@ -31,7 +31,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         self._renewal(findings, data)
         findings.section("Checking hypervisor parameters")
         self._hypervisor_parameters(findings, data)
-        findings.section("Checking that every object has its place")
+        findings.section("Checking for dangling nodes and instances")
         self._dangling(findings, data)
         findings.summary()
         return not findings.failed
@@ -66,7 +66,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
             )
 
     def _renewal(self, findings: Findings, data: ConfigData) -> None:
-        """A renewal that stands still leaves old certificates trusted for longer than needed."""
+        """Report an interrupted renewal, because old certificates are still trusted then."""
         here = paths.current()
         findings.check(
             os.path.isdir(here.renewal_dir)
@@ -74,8 +74,8 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
             or any(key.endswith(CERT_RENEWAL_SUFFIX) for key in data.cluster.candidate_certs),
             "ECLUSTERCERT",
             "",
-            "a renewal of keys and certificates was interrupted; 'gnt-cluster renew-crypto' brings"
-            " it to its end",
+            "a renewal of keys and certificates was interrupted. Use 'gnt-cluster renew-crypto' to"
+            " finish it",
             warning=True,
         )
 
@@ -112,5 +112,5 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
                 instance.primary_node not in data.nodes,
                 "ECLUSTERDANGLINGINST",
                 instance.name,
-                f"has node {instance.primary_node} as primary, which does not exist",
+                f"has node {instance.primary_node} as primary node, which does not exist",
             )

@@ -1,4 +1,4 @@
-"""Looking for disks which are not usable as they should be: submits a job for each group."""
+"""Verifying the disks of instances: submits a job for each node group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ganeti.opcodes.group import OpGroupVerifyDisks
 
 @executes(OpClusterVerifyDisks)
 class LUClusterVerifyDisks(LogicalUnit[OpClusterVerifyDisks, list[str]]):
-    """One job for each group, or for the one asked for."""
+    """Submit a job for each node group, or for one group only."""
 
     def check_prereq(self) -> list[str]:
         if self.op.group_name is not None:

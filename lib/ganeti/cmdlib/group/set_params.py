@@ -18,7 +18,7 @@ from ganeti.utils.text import natural_key
 
 
 @dataclass(frozen=True, slots=True)
-class SetPlan:
+class GroupChangePlan:
     """The group with its new values, the pairs to report, and who will violate its policy."""
 
     new: NodeGroup
@@ -27,7 +27,7 @@ class SetPlan:
 
 
 @executes(OpGroupSetParams)
-class LUGroupSetParams(LogicalUnit[OpGroupSetParams, SetPlan]):
+class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
     """Change parameters of a node group; instances which do not fit any more are named."""
 
     HOOKS = GroupHooks("group-modify")
@@ -51,14 +51,14 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, SetPlan]):
             self.need(Level.INSTANCE, self.guessed, shared=True)
         self.need(Level.NODEGROUP, [self.group.uuid])
 
-    def hook_env(self, plan: SetPlan) -> dict[str, object]:
+    def hook_env(self, plan: GroupChangePlan) -> dict[str, object]:
         return {"GROUP_NAME": self.op.group_name, "NEW_ALLOC_POLICY": self.op.alloc_policy}
 
-    def hook_nodes(self, plan: SetPlan) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: GroupChangePlan) -> tuple[list[str], list[str]]:
         master = [self.config.master_node().uuid]
         return master, master
 
-    def check_prereq(self) -> SetPlan:
+    def check_prereq(self) -> GroupChangePlan:
         op, cluster = self.op, self.config.cluster()
         group = self.config.group(self.group.uuid)
         if op.ipolicy is not None:
@@ -86,7 +86,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, SetPlan]):
             for name, value in values.items()
             if name in ("ndparams", "diskparams")
         ]
-        return SetPlan(new, changes, self._violators(group, new))
+        return GroupChangePlan(new, changes, self._violators(group, new))
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
         """Instances which fit the old policy and do not fit the new one."""
@@ -101,7 +101,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, SetPlan]):
                 found.append(filled.name)
         return sorted(found, key=natural_key)
 
-    def exec(self, plan: SetPlan) -> list[tuple[str, str]]:
+    def exec(self, plan: GroupChangePlan) -> list[tuple[str, str]]:
         with self.config.transaction() as change:
             change.update_group(plan.new)
         if plan.violators:

@@ -1,7 +1,8 @@
-"""Adding a node: the cluster begins to use a machine whose node daemon already runs.
+"""Adding a node: a machine whose node daemon already runs becomes a part of the cluster.
 
-The machine was prepared before (cluster certificate, daemon started); this unit checks that it
-answers, writes it into the configuration and gives it the files which nodes have.
+``gnt-node add`` prepares the machine before: it sends the cluster certificate and starts the node
+daemon. This unit checks that the machine answers, writes it to the configuration and copies the
+common files to it.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from ganeti.wire.calls import NODE_VERIFY_LIGHT, VERSION
 
 @dataclass(frozen=True, slots=True)
 class AddPlan:
-    """The node as it will be, and the digest of its certificate when it becomes a candidate.
+    """The node after the operation.
 
-    ``unprepared`` is only set in a dry run: the machine does not answer yet, and would be prepared
-    by the command first.
+    :ivar readd: the node is in the configuration already.
+    :ivar digest: digest of its certificate if it becomes a candidate, else None.
+    :ivar unprepared: only in a dry run: the machine does not answer yet, because the command would
+        prepare it first.
     """
 
     node: Node
@@ -42,7 +45,7 @@ class AddPlan:
 
 @executes(OpNodeAdd)
 class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
-    """Add a node, or add one again whose machine was lost or replaced."""
+    """Add a node, or add a node again whose machine was lost or replaced."""
 
     HOOKS = NodeHooks("node-add")
     REQ_BGL = True
@@ -117,7 +120,8 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
     def _check_readd(self, old: Node) -> AddPlan:
         if old.uuid == self.config.cluster().master_node:
             raise errors.OpPrereqError(
-                f"node {old.name} is the master and cannot be added again", errors.ECODE_STATE
+                f"node {old.name} is the master node and cannot be added again",
+                errors.ECODE_STATE,
             )
         op = self.op
         if op.group is not None and self.config.expand_group(op.group).uuid != old.group:
@@ -149,7 +153,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         groups = list(self.config.snapshot().nodegroups.values())
         if len(groups) > 1:
             raise errors.OpPrereqError(
-                "there is more than one node group. Name the one to join with --node-group.",
+                "there are several node groups. Name the group of the node with --node-group.",
                 errors.ECODE_INVAL,
             )
         return groups[0]
@@ -161,18 +165,21 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         for node in self.config.nodes():
             for ip in {primary_ip, secondary_ip} & {node.primary_ip, node.secondary_ip}:
                 raise errors.OpPrereqError(
-                    f"address {ip} is already the one of node {node.name}", errors.ECODE_NOTUNIQUE
+                    f"address {ip} is already in use by node {node.name}", errors.ECODE_NOTUNIQUE
                 )
         master = self.config.master_node()
         if (master.primary_ip == master.secondary_ip) != (primary_ip == secondary_ip):
             has = "no" if master.primary_ip == master.secondary_ip else "a"
             raise errors.OpPrereqError(
-                f"the master has {has} secondary address of its own, all nodes must be alike",
+                f"the master has {has} separate secondary address, and all nodes must be alike",
                 errors.ECODE_INVAL,
             )
 
     def _check_machine(self, node: Node, *, readd: bool) -> AddPlan:
-        """Ask the node daemon on the machine: same version, hypervisors usable."""
+        """Check the node daemon of the machine: its version and its hypervisors.
+
+        :raises errors.OpPrereqError: it does not answer, or has another version.
+        """
         address = {node.name: node.primary_ip}
         answer = self.rpc.call_addresses(VERSION, address)[node.name]
         if isinstance(answer.failure, errors.NodeUnreachable):
@@ -181,16 +188,14 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 return AddPlan(updated(node, master_candidate=candidate), readd, None, True)
             raise errors.OpPrereqError(
                 f"node {node.name} ({node.primary_ip}) does not answer: {answer.failure.message}."
-                " Is its"
-                " node daemon running, with the cluster's certificate?",
+                " Check that its node daemon runs with the cluster's certificate.",
                 errors.ECODE_ENVIRON,
             ) from answer.failure
         version = answer.payload()
         if version != PROTOCOL_VERSION:
             raise errors.OpPrereqError(
-                f"node {node.name} speaks protocol {version}, the master {PROTOCOL_VERSION}."
-                " Install the"
-                " same version on both.",
+                f"node {node.name} uses protocol {version}, the master {PROTOCOL_VERSION}. Install"
+                " the same version on both.",
                 errors.ECODE_ENVIRON,
             )
         if node.vm_capable:
@@ -227,31 +232,27 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         steps = []
         if plan.unprepared:
             steps.append(
-                f"before the job: prepare machine {node.name} ({node.primary_ip}), which"
-                " does not answer yet: send it the cluster's credentials and start its"
-                " node daemon; then check its version and its hypervisors"
+                f"before the job: prepare machine {node.name} ({node.primary_ip}), which does not"
+                " answer yet: send it the cluster's credentials and start its node daemon; then"
+                " check its version and its hypervisors"
             )
         steps.append(
-            f"take node {node.name} with address {node.primary_ip} "
-            + (
-                "in again, neither offline nor drained"
-                if plan.readd
-                else f"into node group {group}"
-            )
+            f"add node {node.name} with address {node.primary_ip} "
+            + ("again, neither offline nor drained" if plan.readd else f"to node group {group}")
         )
         if node.master_candidate:
             steps.append(f"make node {node.name} a master candidate")
         if not plan.readd and self.config.cluster().modify_etc_hosts:
-            steps.append("name it in /etc/hosts of all nodes")
+            steps.append(f"add node {node.name} to /etc/hosts of all nodes")
         steps.append(f"send configuration and common files to node {node.name}")
         if ssh_keys.is_managed(self.config.cluster()):
-            steps.append("let all nodes know each other's SSH keys again")
+            steps.append("update the SSH keys on all nodes")
         return steps
 
     def exec(self, plan: AddPlan) -> None:
         node = plan.node
         if plan.readd:
-            self.info("the flags offline and drained of the node are reset")
+            self.info(f"the flags offline and drained of node {node.name} are cleared")
         if plan.digest is not None:
             self.info(f"node {node.name} will be a master candidate")
         with self.config.transaction() as change:

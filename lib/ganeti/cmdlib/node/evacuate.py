@@ -1,4 +1,4 @@
-"""Evacuating a node: its instances leave, each in a job of its own."""
+"""Evacuating a node: moving its instances to other nodes, each in its own job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ganeti.opcodes.node import OpNodeEvacuate
 
 @executes(OpNodeEvacuate)
 class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
-    """Move instances away from a node, whether they run or not and whether it answers or not."""
+    """Submit jobs which move instances away from a node; it and its instances may be down."""
 
     def expand_names(self) -> None:
         op = self.op
@@ -31,7 +31,7 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
             self.allocator = placement.choose_allocator(
                 self,
                 op.iallocator,
-                what=f"what is on node {node.name}",
+                what=f"the instances on node {node.name}",
                 node_option="--new-secondary",
                 node_given=target is not None,
             )
@@ -47,9 +47,9 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         return found
 
     def check_prereq(self) -> list[list[OpCode]]:
-        """Returns the jobs."""
+        """Make the jobs."""
         instances = self._wanted(self.node)
-        self._still(instances)
+        self._require_unchanged(instances)
         instances = prereq.without_forthcoming(self, instances, f"node {self.node.name}")
         if not instances:
             self.info(f"node {self.node.name} has no instances to evacuate")
@@ -72,15 +72,16 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
 
     def _refusal(self, stuck: Sequence[str]) -> errors.OpPrereqError:
         return errors.OpPrereqError(
-            f"instances cannot leave node {self.node.name}: {', '.join(stuck)}. Nothing was moved.",
+            f"instances cannot be moved away from node {self.node.name}: {', '.join(stuck)}."
+            " Nothing was moved.",
             errors.ECODE_STATE,
         )
 
     def _why_not(self, instance: Instance) -> str | None:
-        """Why an instance can go nowhere, if so."""
+        """Reason why an instance cannot be moved to another node; None if it can."""
         template = self.config.disk_template(instance)
         if template not in disk_c.MIRRORED:
-            return f"disks of type {template} exist on one node only"
+            return f"disks of template {template} exist on one node only"
         if instance.primary_node == self.node.uuid and (
             instance.admin_state == prereq.ADMIN_OFFLINE
         ):
@@ -92,19 +93,19 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         ):
             if self.op.mode == node_c.EVAC_PRIMARY:
                 return None
-            return f"node {self.target.name} has a copy of its disks already"
+            return f"node {self.target.name} has a replica of its disks already"
         return None
 
     # -- with a target node ----------------------------------------------------
 
     def _job(self, instance: Instance, target: Node) -> list[OpCode]:
-        """What brings one instance away from the node, to the target if it is free to go there."""
+        """Make the job which moves one instance to the target, or to its secondary node."""
         if self.config.disk_template(instance) in disk_c.EXT_MIRRORED:
             self.info(f"instance {instance.name} will be moved to node {target.name}")
             return [self._migrate(instance, target)]
         job: list[OpCode] = []
         if instance.primary_node == self.node.uuid:
-            # Its only other node is the one with the second copy.
+            # Only the secondary node has the other replica of its disks.
             self.info(f"instance {instance.name} will be moved to its secondary node")
             job.append(self._migrate(instance, None))
         if self.op.mode != node_c.EVAC_PRIMARY:
@@ -124,7 +125,7 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         return OpInstanceMigrate(
             instance_name=instance.name,
             target_node=None if target is None else target.name,
-            # Who does not run, or whose node is dead, is failed over.
+            # An instance which does not run, or whose node is dead, is failed over.
             allow_failover=True,
             allow_runtime_changes=True,
         )
@@ -132,9 +133,9 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
     # -- with an allocator -----------------------------------------------------
 
     def _ask(self, instances: Sequence[Instance]) -> list[list[OpCode]]:
-        """Let the allocator say which jobs empty the node.
+        """Ask the allocator for the jobs which empty the node.
 
-        :raises errors.OpPrereqError: it cannot be asked, or leaves an instance where it is.
+        :raises errors.OpPrereqError: it cannot be run, or does not move all instances.
         """
         assert self.allocator is not None
         config = self.config.snapshot()
@@ -155,12 +156,12 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         left = [instance.name for instance in instances if instance.name not in moved]
         if left:
             raise errors.OpPrereqError(
-                f"instance allocator {self.allocator} says nothing about instance"
+                f"the answer of instance allocator {self.allocator} lacks instance"
                 f" {', '.join(left)}. Nothing was moved.",
                 errors.ECODE_ENVIRON,
             )
         for name, _group, nodes in moves.moved:
-            self.info(f"instance {name} will be on node {', '.join(nodes)}")
+            self.info(f"instance {name} will be moved to node {', '.join(nodes)}")
         jobs = [list(job) for job in moves.jobs]
         for op in (op for job in jobs for op in job):
             if isinstance(op, OpInstanceReplaceDisks):

@@ -1,4 +1,4 @@
-"""Migrating all primary instances of a node, each in a job of its own."""
+"""Migrating all primary instances of a node, each in its own job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ganeti.opcodes.node import OpNodeMigrate
 
 @executes(OpNodeMigrate)
 class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
-    """Migrate all primary instances of a node."""
+    """Submit jobs which migrate all primary instances of a node."""
 
     HOOKS = NodeHooks("node-migrate")
 
@@ -25,25 +25,25 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
         op = self.op
         if op.live is not None and op.mode is not None:
             raise errors.OpPrereqError(
-                "parameters live and mode say the same thing, only one may be given",
+                "parameter live is the old form of mode, so only one of them may be used",
                 errors.ECODE_INVAL,
             )
         node = self._find_node()
         target = evacuation_target(self, op.target_node, op.target_node_uuid)
         instances = self.config.node_instances(node.uuid)[0]
         if any(self._is_free(instance) for instance in instances):
-            # It is asked by each of the jobs, so only its name is needed here.
+            # Each job asks the allocator; here it is only checked that there is one.
             placement.choose_allocator(
                 self,
                 op.iallocator,
-                what=f"what runs on node {node.name}",
+                what=f"the instances on node {node.name}",
                 node_option="--target-node",
                 node_given=target is not None,
             )
         self._lock(node, instances, target)
 
     def _is_free(self, instance: Instance) -> bool:
-        """May it go to any node? A disk with a partner has its target already."""
+        """Tell whether an instance may be moved to any node, because its disks are shared."""
         return self.config.disk_template(instance) in disk_c.EXT_MIRRORED
 
     def hook_env(self, plan: list[Instance]) -> dict[str, object]:
@@ -60,7 +60,7 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
         if self.target is not None:
             check_target(self.node, self.config.node(self.target.uuid))
         primaries = self.config.node_instances(self.node.uuid)[0]
-        self._still(primaries)
+        self._require_unchanged(primaries)
         instances = prereq.without_forthcoming(self, primaries, f"node {self.node.name}")
         stuck = [
             f"{instance.name} (its disks exist on one node only)"

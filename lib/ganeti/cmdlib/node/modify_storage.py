@@ -18,20 +18,21 @@ MODIFIABLE = {disk_c.ST_LVM_PV: frozenset(("allocatable",))}
 
 @executes(OpNodeModifyStorage)
 class LUNodeModifyStorage(LogicalUnit[OpNodeModifyStorage, None]):
-    """Change a storage unit: open or close a physical volume for new volumes."""
+    """Change a storage unit: allow or forbid new logical volumes on a physical volume."""
 
     def expand_names(self) -> None:
         op = self.op
         allowed = MODIFIABLE.get(op.storage_type)
         if allowed is None:
             raise errors.OpPrereqError(
-                f"storage of type {op.storage_type!r} cannot be changed", errors.ECODE_INVAL
+                f"storage units of type {op.storage_type!r} cannot be changed",
+                errors.ECODE_INVAL,
             )
         unknown = sorted(set(op.changes) - allowed)
         if unknown or not op.changes or not op.name:
             raise errors.OpPrereqError(
-                f"of storage of type {op.storage_type!r} only {', '.join(sorted(allowed))} can be"
-                f" changed, not {', '.join(unknown) or 'nothing'}",
+                f"of storage units of type {op.storage_type!r} only {', '.join(sorted(allowed))}"
+                f" can be changed, not {', '.join(unknown) or 'nothing'}",
                 errors.ECODE_INVAL,
             )
         self.node = self.lock_node(op.node_name, op.node_uuid)

@@ -1,8 +1,8 @@
-"""Switching machines with the administrator's out-of-band helper.
+"""Running the administrator's out-of-band helper, which switches machines on and off.
 
-The helper runs on the master's node, once for each node asked about. What it prints is checked
-here: rows of item and status for ``health``, ``{"powered": bool}`` for ``power-status``, nothing
-for the others. The flag *powered* follows what was done.
+The helper runs on the master node, once for each node in the request. Its output is checked here:
+rows of item and status for ``health``, ``{"powered": bool}`` for ``power-status``, nothing for the
+other commands. After ``power-on`` and ``power-off`` the flag *powered* of the node is changed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ POWER_STATUS, HEALTH = "power-status", "health"
 POWERED = "powered"
 HEALTH_STATUSES = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
 _DANGEROUS = (POWER_OFF, POWER_CYCLE)
-# One after the other, so that the inrush current does not blow a fuse.
+# Pause between machines which are switched on, because of their inrush current.
 _sleep = time.sleep
 
 
 def parse_answer(command: str, text: str) -> Any:
-    """Read and check what a helper printed.
+    """Read and check the output of a helper.
 
+    :param command: the command of the helper, such as ``health``.
     :returns: rows of [item, status] for health, ``{"powered": bool}`` for the power status, else
         None.
-    :raises ParseError: it is something else.
+    :raises ParseError: the output has another form.
     """
     if command in (POWER_ON, POWER_OFF, POWER_CYCLE):
         if text.strip():
@@ -65,7 +66,7 @@ def _is_health(row: Any) -> bool:
 
 @executes(OpOobCommand)
 class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
-    """Ask the helper about nodes, or let it switch them."""
+    """Run a command of the out-of-band helper for nodes."""
 
     def expand_names(self) -> None:
         op = self.op
@@ -82,15 +83,15 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
         master = self.config.master_node()
         if op.power_delay < 0 or op.timeout < 1:
             raise errors.OpPrereqError(
-                "a delay cannot be below zero, a timeout not below one second", errors.ECODE_INVAL
+                "power_delay must not be negative, and timeout must be at least one second",
+                errors.ECODE_INVAL,
             )
         if op.command in _DANGEROUS and master.uuid in self.node_uuids:
             if op.node_names:
                 raise errors.OpPrereqError(
-                    f"node {master.name} is the master and cannot be switched by a job, which"
-                    " would end with it."
-                    f" Run '{self._helper(master) or 'the helper'} {op.command} {master.name}'"
-                    " by hand, or move the master role first.",
+                    f"node {master.name} is the master node, and the job would end with it. Run"
+                    f" '{self._helper(master) or 'the helper'} {op.command} {master.name}' by hand,"
+                    " or move the master role first.",
                     errors.ECODE_INVAL,
                 )
             nodes = [node for node in nodes if node.uuid != master.uuid]
@@ -99,7 +100,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
             if online:
                 raise errors.OpPrereqError(
                     f"nodes {', '.join(online)} are not marked offline, so they cannot be switched"
-                    " off. Mark them, or use --ignore-status.",
+                    " off. Mark them offline, or use --ignore-status.",
                     errors.ECODE_STATE,
                 )
         if op.node_names:
@@ -153,7 +154,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
         return parse_answer(self.op.command, text)
 
     def _take_in(self, node: Node, answer: Any) -> None:
-        """Let the configuration follow; point out what is not in order."""
+        """Change the flag *powered* of the node; warn about problems in the answer."""
         command = self.op.command
         if command == HEALTH:
             for item, status in answer:
@@ -163,7 +164,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
             if answer[POWERED] != node.powered:
                 is_on, should = ("on", "off") if answer[POWERED] else ("off", "on")
                 self.warn(
-                    f"node {node.name} is switched {is_on}, but the configuration says {should}"
+                    f"node {node.name} is switched {is_on}, but is marked as powered {should}"
                 )
         elif command in (POWER_ON, POWER_OFF):
             powered = command == POWER_ON

@@ -1,4 +1,4 @@
-"""Resetting a node."""
+"""Power-cycling a node with its hypervisor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganeti.wire.calls import NODE_POWERCYCLE
 
 @executes(OpNodePowercycle)
 class LUNodePowercycle(LogicalUnit[OpNodePowercycle, Node]):
-    """Let a node reset itself. No locks: it is done when nothing else helps any more."""
+    """Let a node reset itself. No locks are taken, because other jobs may hang on the node."""
 
     def expand_names(self) -> None:
         self.node = self.config.expand_node(self.op.node_name)
@@ -19,7 +19,7 @@ class LUNodePowercycle(LogicalUnit[OpNodePowercycle, Node]):
     def check_prereq(self) -> Node:
         if self.node.uuid == self.config.cluster().master_node and not self.op.force:
             raise errors.OpPrereqError(
-                f"node {self.node.name} is the master. Use --force to reset it all the same.",
+                f"node {self.node.name} is the master node. Use --force to reset it all the same.",
                 errors.ECODE_INVAL,
             )
         return self.node

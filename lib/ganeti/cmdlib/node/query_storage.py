@@ -28,7 +28,7 @@ REPORTED_TYPES = (
 
 @executes(OpNodeQueryStorage)
 class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
-    """List the storage units of one kind."""
+    """List the storage units of one type."""
 
     FIELDS = STORAGE_FIELDS
 
@@ -39,11 +39,11 @@ class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
                 disk_c.STORAGE_TYPE_OF[template]
                 for template in self.config.cluster().enabled_disk_templates
             ]
-            # The first that says something about nodes; disks may be on none of them.
+            # The first type which nodes can list; shared storage belongs to no node.
             wanted = next((kind for kind in enabled if kind in REPORTED_TYPES), enabled[0])
         if wanted not in REPORTED_TYPES:
             raise errors.OpPrereqError(
-                f"storage of type {wanted!r} cannot be listed. Choose one of"
+                f"storage units of type {wanted!r} cannot be listed. Choose one of"
                 f" {', '.join(REPORTED_TYPES)} with --storage-type.",
                 errors.ECODE_INVAL,
             )

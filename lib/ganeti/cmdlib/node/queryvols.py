@@ -19,7 +19,7 @@ VOLUME_FIELDS = ("instance", NAME, NODE, "phys", "size", "vg")
 
 
 def volume_owners(unit: AnyUnit) -> dict[tuple[str, str], str]:
-    """(node uuid, "vg/lv") to the name of the instance whose disk it is."""
+    """Map each logical volume of a disk, as (UUID of the node, "vg/lv"), to its instance's name."""
     owners = {}
     for instance in unit.config.instances():
         for disk in unit.config.instance_disks(instance):
@@ -45,7 +45,7 @@ class LUNodeQueryvols(NodeQueryUnit[OpNodeQueryvols, None]):
 
     def exec(self, plan: None) -> list[list[Any]]:
         if not self.config.cluster().volume_group_name:
-            # No node needs to have LVM.
+            # Without a volume group the nodes need not have LVM.
             return []
         nodes = [self.config.node(uuid) for uuid in self.node_uuids]
         answers = self._ask(NODE_VOLUMES, nodes)
@@ -58,7 +58,7 @@ class LUNodeQueryvols(NodeQueryUnit[OpNodeQueryvols, None]):
                 owner = owners.get((node.uuid, full))
                 parts = snapshots.split(full)
                 if owner is None and parts is not None:
-                    # A snapshot belongs to whoever has the volume.
+                    # A snapshot belongs to the owner of its volume.
                     owner = owners.get((node.uuid, parts[0]))
                 values = {
                     NODE: node.name,

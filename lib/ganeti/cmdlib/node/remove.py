@@ -15,7 +15,7 @@ from ganeti.wire.calls import NODE_LEAVE_CLUSTER
 
 @executes(OpNodeRemove)
 class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
-    """Forget a node which has no instances, and tell it to forget the cluster."""
+    """Remove a node without instances, and let it remove the files of the cluster."""
 
     HOOKS = NodeHooks("node-remove")
     REQ_BGL = True
@@ -34,7 +34,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         node = self.config.node(self.node.uuid)
         if node.uuid == self.config.cluster().master_node:
             raise errors.OpPrereqError(
-                f"node {node.name} is the master and cannot be removed",
+                f"node {node.name} is the master node and cannot be removed",
                 errors.ECODE_INVAL,
             )
         primaries, secondaries = self.config.node_instances(node.uuid)
@@ -42,14 +42,13 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         if names:
             raise errors.OpPrereqError(
                 f"node {node.name} still has instances: {', '.join(sorted(set(names)))}. Move or"
-                " remove"
-                " them first.",
+                " remove them first.",
                 errors.ECODE_INVAL,
             )
         return node
 
     def exec(self, plan: Node) -> None:
-        # While it is still a node: afterwards nobody could reach it by the configuration.
+        # The hooks run on the node as long as it is in the configuration.
         if self.hooks is not None and not plan.offline:
             self.hooks.post_on([plan.uuid])
         candidates.fill_pool(self, without=[plan.uuid])
@@ -61,7 +60,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
             distribute_files(self)
         if plan.offline:
             self.warn(
-                f"node {plan.name} was offline and could not be told that it left the cluster",
+                f"node {plan.name} is offline, so the files of the cluster stay on it",
                 hint="Remove the cluster's files from the machine before it is started again.",
             )
             return
@@ -72,7 +71,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         )[plan.name]
         if answer.failure is not None:
             self.warn(
-                f"node {plan.name} was removed, but could not clean up after itself:"
+                f"node {plan.name} was removed, but could not remove the files of the cluster:"
                 f" {why(answer.failure)}",
                 hint="Stop its node daemon and remove the cluster's files from the machine.",
             )

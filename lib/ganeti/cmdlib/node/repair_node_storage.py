@@ -1,11 +1,14 @@
-"""Repairing a storage unit of a node."""
+"""Repairing a volume group of a node."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.node.storage_query import storage_arguments
 from ganeti.constants import disk as disk_c
+from ganeti.objects import BlockDevStatus, Disk, Instance
 from ganeti.opcodes.node import (
     OpRepairNodeStorage,
 )
@@ -20,38 +23,38 @@ REPAIRABLE = (disk_c.ST_LVM_VG,)
 
 @executes(OpRepairNodeStorage)
 class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
-    """Take lost devices out of a volume group."""
+    """Remove the lost physical volumes from a volume group."""
 
     def expand_names(self) -> None:
         op = self.op
         if op.storage_type not in REPAIRABLE or not op.name:
             raise errors.OpPrereqError(
-                f"storage of type {op.storage_type!r} cannot be repaired", errors.ECODE_INVAL
+                f"storage units of type {op.storage_type!r} cannot be repaired",
+                errors.ECODE_INVAL,
             )
         self.node = self.lock_node(op.node_name, op.node_uuid)
 
     def check_prereq(self) -> None:
-        """Nobody's only good copy may be on this node."""
-        primaries, secondaries = self.config.node_instances(self.node.uuid)
-        for instance in (*primaries, *secondaries):
-            if not instance.disks_active:
-                continue
-            for uuid in self.config.instance_nodes(instance):
-                if uuid != self.node.uuid:
-                    self._check_other_half(instance.uuid, uuid)
+        """Check the other replicas of the disks on the node, which may be the only good ones.
 
-    def _check_other_half(self, instance_uuid: str, node_uuid: str) -> None:
-        instance = self.config.instance(instance_uuid)
-        for disk in self.config.instance_disks(instance):
-            if disk.dev_type != disk_c.DRBD8:
-                continue
-            answer = self.rpc.call(BLOCKDEV_FIND, node_uuid, disk=(disk, instance))
-            status = None if answer.failure is not None else answer.data
+        :raises errors.OpPrereqError: one of them is faulty, missing, or could not be checked.
+        """
+        primaries, secondaries = self.config.node_instances(self.node.uuid)
+        replicas = [
+            (disk, instance, uuid)
+            for instance in (*primaries, *secondaries)
+            if instance.disks_active
+            for uuid in self.config.instance_nodes(instance)
+            if uuid != self.node.uuid
+            for disk in self.config.instance_disks(instance)
+            if disk.dev_type == disk_c.DRBD8
+        ]
+        for (disk, instance, uuid), status in zip(replicas, self._ask(replicas), strict=True):
             if status is not None and status.ldisk_status != disk_c.LDS_FAULTY:
                 continue
             problem = (
-                f"disk {disk.iv_name} of instance {instance.name} is not in order on node"
-                f" {self.config.node(node_uuid).name}"
+                f"{disk.iv_name} of instance {instance.name} has no good replica on node"
+                f" {self.config.node(uuid).name}"
             )
             if not self.op.ignore_consistency:
                 raise errors.OpPrereqError(
@@ -59,6 +62,29 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
                     errors.ECODE_STATE,
                 )
             self.warn(problem)
+
+    def _ask(self, replicas: Sequence[tuple[Disk, Instance, str]]) -> list[BlockDevStatus | None]:
+        """Ask nodes for the states of replicas: all nodes at once, each for one disk at a time.
+
+        :param replicas: disk, instance, UUID of the node.
+        :returns: for each replica its state; None if it does not exist or the node did not answer.
+        """
+        waiting: dict[str, list[int]] = {}
+        for number, (_disk, _instance, uuid) in enumerate(replicas):
+            waiting.setdefault(uuid, []).append(number)
+        found: list[BlockDevStatus | None] = [None] * len(replicas)
+        while waiting:
+            asked = {uuid: numbers.pop(0) for uuid, numbers in waiting.items()}
+            answers = self.rpc.call_many(
+                BLOCKDEV_FIND,
+                list(asked),
+                per_node={uuid: {"disk": replicas[number][:2]} for uuid, number in asked.items()},
+            )
+            for uuid, number in asked.items():
+                if answers[uuid].failure is None:
+                    found[number] = answers[uuid].data
+            waiting = {uuid: numbers for uuid, numbers in waiting.items() if numbers}
+        return found
 
     def exec(self, plan: None) -> None:
         op = self.op

@@ -1,4 +1,4 @@
-"""Running one of the administrator's prepared commands on nodes."""
+"""Running a restricted command, a program which the administrator prepared, on nodes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ganeti.wire.calls import RESTRICTED_COMMAND
 
 @executes(OpRestrictedCommand)
 class LURestrictedCommand(LogicalUnit[OpRestrictedCommand, list[str]]):
-    """Run the command on all nodes at once; answers whether it worked, and what it printed."""
+    """Run the command on all nodes at once. Result: for each node its success and its output."""
 
     def expand_names(self) -> None:
         if not self.op.nodes:
-            raise errors.OpPrereqError("no node is given", errors.ECODE_INVAL)
+            raise errors.OpPrereqError("no node is named", errors.ECODE_INVAL)
         self.node_uuids = [self.config.expand_node(name).uuid for name in self.op.nodes]
         if self.op.use_locking:
             self.lock_nodes(self.node_uuids)
@@ -25,7 +25,7 @@ class LURestrictedCommand(LogicalUnit[OpRestrictedCommand, list[str]]):
         return self.node_uuids
 
     def exec(self, plan: Sequence[str]) -> list[tuple[bool, str]]:
-        # A node named twice is asked once and answers twice.
+        # A node which is named twice is called once and has two rows.
         answers = self.rpc.call_many(
             RESTRICTED_COMMAND, list(dict.fromkeys(plan)), cmd=self.op.command
         )

@@ -1,7 +1,8 @@
 """Changing the role, the flags and the parameters of a node.
 
-Which role follows from which flags, and what the change takes, says
-:mod:`ganeti.cmdlib.ops.node.roles`; this unit asks the nodes and writes.
+:mod:`ganeti.cmdlib.ops.node.roles` finds the role which follows from the flags, and the
+requirements of its change. This unit checks the requirements, writes the configuration and updates
+SSH keys and copies.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ from ganeti.opcodes.node import OpNodeSetParams
 from ganeti.utils import net
 from ganeti.wire.calls import NODE_HAS_IP_ADDRESS, VERSION
 
-# Flags which are no roles, in the order in which changes are reported.
+# Flags which are not those of roles, in the order in which changes are reported.
 _PLAIN_FLAGS = ("master_capable", "vm_capable", "powered")
 
 
 @dataclass(frozen=True, slots=True)
-class SetPlan:
-    """The node with its new values, what its change of role takes, and the pairs to report."""
+class NodeChangePlan:
+    """The node before and after the change.
+
+    :ivar transition: requirements and consequences of the change of role.
+    :ivar changes: pairs of parameter and new value, which the user is shown.
+    """
 
     old: Node
     new: Node
@@ -39,14 +44,14 @@ class SetPlan:
 
 
 @executes(OpNodeSetParams)
-class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
+class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
     """Change flags and parameters of a node."""
 
     HOOKS = NodeHooks("node-modify")
 
     def expand_names(self) -> None:
         op = self.op
-        self.wish = roles.RequestedFlags(
+        self.flags = roles.RequestedFlags(
             op.master_candidate, op.drained, op.offline, op.master_capable
         )
         values: list[Any] = [op.master_candidate, op.drained, op.offline, op.master_capable]
@@ -57,14 +62,14 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         node = self.config.expand_node(op.node_name)
         self.node = node
         if op.auto_promote:
-            # Any other node may change too.
+            # Another node may become a candidate.
             self.lock_nodes(ALL, resources=True)
         else:
             self.lock_node(op.node_name, op.node_uuid, resources=True)
         if op.vm_capable is False or op.secondary_ip is not None:
             self.need(Level.INSTANCE, ALL, shared=True)
 
-    def hook_env(self, plan: SetPlan) -> dict[str, object]:
+    def hook_env(self, plan: NodeChangePlan) -> dict[str, object]:
         return {
             "OP_TARGET": self.node.name,
             "MASTER_CANDIDATE": self.op.master_candidate,
@@ -74,18 +79,22 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
             "VM_CAPABLE": self.op.vm_capable,
         }
 
-    def hook_nodes(self, plan: SetPlan) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: NodeChangePlan) -> tuple[list[str], list[str]]:
         nodes = [self.config.master_node().uuid, self.node.uuid]
         return nodes, nodes
 
-    def check_prereq(self) -> SetPlan:
+    def check_prereq(self) -> NodeChangePlan:
         data = self.config.snapshot()
         node = self.config.node(self.node.uuid)
         master_capable = _either(self.op.master_capable, node.master_capable)
         present = roles.role_of(node, data.cluster.master_node)
-        room = candidates.present_count(data, [node.uuid]) < data.cluster.candidate_pool_size
+        others = candidates.present_count(data, [node.uuid])
         role = roles.requested_role(
-            node.name, present, self.wish, master_capable=master_capable, room=room
+            node.name,
+            present,
+            self.flags,
+            master_capable=master_capable,
+            pool_not_full=others < data.cluster.candidate_pool_size,
         )
         transition = roles.transition(node.name, present, role)
         self._check_capable(node)
@@ -97,13 +106,17 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         if transition.leaves:
             self._check_pool(node)
         if transition.enlists and not self.op.master_candidate:
-            self.info(f"node {node.name} becomes a master candidate, because there is room for one")
+            self.info(
+                f"node {node.name} becomes a master candidate, because there are fewer than"
+                " candidate_pool_size"
+            )
         return self._plan(node, present, role, transition)
 
     def _check_capable(self, node: Node) -> None:
         if self.op.vm_capable is False and any(self.config.node_instances(node.uuid)):
             raise errors.OpPrereqError(
-                f"node {node.name} has instances, so it must stay vm_capable", errors.ECODE_STATE
+                f"node {node.name} has instances, so vm_capable cannot be cleared",
+                errors.ECODE_STATE,
             )
 
     def _check_power(self, node: Node, present: Role, role: Role) -> None:
@@ -120,12 +133,12 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         powered = _either(self.op.powered, node.powered)
         if present is Role.OFFLINE and role is not Role.OFFLINE and not powered:
             raise errors.OpPrereqError(
-                f"node {node.name} must be switched on before it can be online",
+                f"node {node.name} is powered off. Switch it on before it is marked online.",
                 errors.ECODE_STATE,
             )
         if self.op.powered is False and role is not Role.OFFLINE:
             raise errors.OpPrereqError(
-                f"node {node.name} is not offline, so it cannot be without power",
+                f"node {node.name} is not marked offline, so it cannot be marked as powered off",
                 errors.ECODE_STATE,
             )
 
@@ -137,7 +150,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         for other in self.config.nodes():
             if other.uuid != node.uuid and address in (other.primary_ip, other.secondary_ip):
                 raise errors.OpPrereqError(
-                    f"address {address} is already the one of node {other.name}",
+                    f"address {address} is already in use by node {other.name}",
                     errors.ECODE_NOTUNIQUE,
                 )
         self._check_homes(node, address)
@@ -150,7 +163,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         if mirrored:
             raise errors.OpPrereqError(
                 f"the disks of instances {', '.join(mirrored)} are replicated over the secondary"
-                f" address of node {node.name}. Move them away first.",
+                f" address of node {node.name}. Move the instances away first.",
                 errors.ECODE_STATE,
             )
         if node.offline:
@@ -162,7 +175,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
             )
 
     def _check_homes(self, node: Node, address: str) -> None:
-        """All nodes have a secondary address of their own, or none has."""
+        """Check that either all nodes have a separate secondary address, or none."""
         master = self.config.master_node()
         own = address != node.primary_ip
         if node.uuid == master.uuid:
@@ -170,25 +183,29 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
             unlike = [n.name for n in others if (n.primary_ip != n.secondary_ip) != own]
             if unlike and not self.op.force:
                 raise errors.OpPrereqError(
-                    f"nodes {', '.join(unlike)} would differ from the master in having a secondary"
-                    " address of their own. Use --force to change the master first.",
+                    f"either all nodes or none must have a separate secondary address, but nodes"
+                    f" {', '.join(unlike)} would differ from the master. Use --force to change the"
+                    " master first.",
                     errors.ECODE_INVAL,
                 )
             return
         if own != (master.primary_ip != master.secondary_ip):
             has = "a" if not own else "no"
             raise errors.OpPrereqError(
-                f"the master has {has} secondary address of its own, all nodes must be alike",
+                f"the master has {has} separate secondary address, and all nodes must be alike",
                 errors.ECODE_INVAL,
             )
 
     def _check_back(self, node: Node) -> None:
-        """A node which was offline must answer before it is used again."""
+        """Check that a node which was offline answers.
+
+        :raises errors.OpPrereqError: it does not.
+        """
         answer = self.rpc.call_addresses(VERSION, {node.name: node.primary_ip})[node.name]
         if answer.failure is not None:
             raise errors.OpPrereqError(
-                f"node {node.name} does not answer and stays offline: {why(answer.failure)}. A"
-                " machine which was set up anew is added with 'gnt-node add --readd'.",
+                f"node {node.name} does not answer and stays offline: {why(answer.failure)}. Add a"
+                " machine which was set up again with 'gnt-node add --readd'.",
                 errors.ECODE_ENVIRON,
             ) from answer.failure
 
@@ -198,23 +215,25 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         if candidates.present_count(data, without) >= candidates.wanted_count(data, without):
             return
         if self.op.force:
-            self.warn("there will be fewer master candidates than there should be")
+            self.warn("there will be fewer master candidates than candidate_pool_size")
         elif not self.op.auto_promote:
             raise errors.OpPrereqError(
-                "there would be too few master candidates. Let another node be promoted with"
-                " --auto-promote.",
+                "there would be too few master candidates. Use --auto-promote to promote another"
+                " node.",
                 errors.ECODE_STATE,
             )
 
-    def _plan(self, node: Node, present: Role, role: Role, transition: roles.Transition) -> SetPlan:
+    def _plan(
+        self, node: Node, present: Role, role: Role, transition: roles.Transition
+    ) -> NodeChangePlan:
         op = self.op
         values: dict[str, Any] = {}
         changes: list[tuple[str, str]] = []
         for name in _PLAIN_FLAGS:
-            wish = getattr(op, name)
-            if wish is not None and wish != getattr(node, name):
-                values[name] = wish
-                changes.append((name, str(wish)))
+            value = getattr(op, name)
+            if value is not None and value != getattr(node, name):
+                values[name] = value
+                changes.append((name, str(value)))
         if role is not present:
             for of_role, flag in FLAG_OF.items():
                 new = role is of_role
@@ -236,9 +255,9 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
         if op.disk_state:
             values["disk_state_static"] = merged_disk_state(node.disk_state_static, op.disk_state)
             changes.append(("disk_state", str(values["disk_state_static"])))
-        return SetPlan(node, updated(node, **values), transition, changes)
+        return NodeChangePlan(node, updated(node, **values), transition, changes)
 
-    def exec(self, plan: SetPlan) -> list[tuple[str, str]]:
+    def exec(self, plan: NodeChangePlan) -> list[tuple[str, str]]:
         new = plan.new
         if plan.transition.enlists:
             digest = candidates.certificate_digest(self, new)
@@ -250,7 +269,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
                 change.update_node(new)
         returns = plan.old.offline and not new.offline
         if (plan.old.master_candidate or returns) and not new.master_candidate:
-            # Who was offline when it was demoted has its old copies still.
+            # A node which was offline when it was demoted still has its old copies.
             candidates.give_up(self, new)
         if plan.transition.leaves and self.op.auto_promote:
             candidates.fill_pool(self, without=[new.uuid])
@@ -266,10 +285,10 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
             if names:
                 self.warn(
                     f"offline node {new.name} is the primary node of {', '.join(names)}",
-                    hint=f"Bring them to other nodes with 'gnt-node evacuate {new.name}'.",
+                    hint=f"Move them to other nodes with 'gnt-node evacuate {new.name}'.",
                 )
         return plan.changes
 
 
-def _either(wish: bool | None, present: bool) -> bool:
-    return present if wish is None else wish
+def _either(requested: bool | None, present: bool) -> bool:
+    return present if requested is None else requested

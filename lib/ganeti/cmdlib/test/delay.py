@@ -79,7 +79,7 @@ class LUTestDelay(LogicalUnit[OpTestDelay, DelayPlan]):
         callbacks = self.ctx.callbacks
         with Rendezvous() as place:
             callbacks.feedback(LOG_DELAY_TEST, [place.path])
-            visitor = place.arrived(duration_s, callbacks.check_cancel)
+            visitor = place.accept(duration_s, callbacks.check_cancel)
             if visitor is not None:
                 visitor.close()
             return visitor is not None

@@ -54,12 +54,12 @@ class LUTestJqueue(LogicalUnit[OpTestJqueue, None]):
         callbacks = self.ctx.callbacks
         with Rendezvous() as place:
             callbacks.feedback(LOG_JQUEUE_TEST, [place.path, where, argument])
-            visitor = place.arrived(_CONNECT_S, callbacks.check_cancel)
+            visitor = place.accept(_CONNECT_S, callbacks.check_cancel)
             if visitor is None:
                 raise errors.OpExecError(
                     f"no client connected within {_CONNECT_S:g} s while the job was at {where}"
                 )
-            if not place.left(visitor, _STAY_S, callbacks.check_cancel):
+            if not place.wait_closed(visitor, _STAY_S, callbacks.check_cancel):
                 raise errors.OpExecError(
                     f"the client did not go within {_STAY_S:g} s while the job was at {where}"
                 )

@@ -1,1 +1,1 @@
-"""Parts of the operations on the cluster as a whole."""
+"""Functions which the operations on the cluster as a whole share."""

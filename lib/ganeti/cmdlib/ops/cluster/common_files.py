@@ -1,7 +1,8 @@
-"""Files which every node has in the same form, besides the configuration.
+"""Copying the files which are the same on all nodes, such as keys and certificates.
 
-The configuration and ssconf are distributed by the configuration store with every change; the
-files here change seldom (keys, certificates) and are copied when a node joins or on request.
+These files change seldom. They are copied when a node joins the cluster, or on request. The
+configuration and ssconf files are no part of them; the package :mod:`ganeti.config` distributes
+these with every change.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ganeti.wire.calls import UPLOAD_FILE, FileDetails
 if TYPE_CHECKING:
     pass
 
-# Mode, whose file, whose group; the same as ensure-dirs gives them.
+# Mode, role of the owner, role of the group; as the program ensure-dirs sets them.
 _SHAPES = {
     "cluster_domain_secret": (0o640, users.MASTERD, users.MASTERD),
     "hmac_key": (0o440, users.CONFD, users.MASTERD),
@@ -30,9 +31,9 @@ _SHAPES = {
 
 
 def shape(name: str) -> tuple[int, str, str]:
-    """Mode, owner and group of a file that all nodes share; they all have the same users.
+    """Mode, owner and group of a common file.
 
-    :param name: attribute of Paths.
+    :param name: attribute of :class:`ganeti.platform.paths.Paths`.
     """
     who = users.current()
     mode, owner, group = _SHAPES[name]
@@ -40,9 +41,10 @@ def shape(name: str) -> tuple[int, str, str]:
 
 
 def common_files(*, etc_hosts: bool) -> dict[str, tuple[int, str, str]]:
-    """Local path to (mode, owner, group) of the files which all nodes share and which exist.
+    """Find the common files which exist on the master.
 
-    :param etc_hosts: ``/etc/hosts`` is one of them, because the cluster looks after it.
+    :param etc_hosts: ``/etc/hosts`` is one of them, because the cluster manages it.
+    :returns: local path -> mode, owner and group.
     """
     here = paths.current()
     named = {str(getattr(here, name)): shape(name) for name in _SHAPES}
@@ -54,10 +56,10 @@ def common_files(*, etc_hosts: bool) -> dict[str, tuple[int, str, str]]:
 def read_details(
     path: str, mode: int, owner: str, group: str, *, target: str | None = None
 ) -> FileDetails:
-    """Read a file of the master for sending.
+    """Read a file of the master in order to send it.
 
-    :param target: where it belongs; None means where it is.
-    :raises errors.OpExecError: it cannot be read.
+    :param target: path on the nodes; None for the same path.
+    :raises errors.OpExecError: the file cannot be read.
     """
     try:
         status = os.stat(path)
@@ -77,10 +79,11 @@ def read_details(
 
 
 def distribute_files(unit: AnyUnit, node_uuids: Sequence[str] | None = None) -> None:
-    """Copy the common files to nodes, by default all which are online, except the master.
+    """Copy the common files to nodes, except the master.
 
-    A node which does not take a file is a warning: cluster verification will report it until it is
-    repaired.
+    A failure is a warning; cluster verification reports it until it is repaired.
+
+    :param node_uuids: UUIDs of the nodes; all online nodes by default.
     """
     master = unit.config.cluster().master_node
     if node_uuids is None:

@@ -1,7 +1,8 @@
-"""The network over which guests talk to their node.
+"""The instance communication network, over which guests talk to their node.
 
-Naming it in a cluster parameter is enough: jobs make the network and connect it to all node groups.
-One of that name which exists already is used when it looks the same.
+When the cluster parameter ``instance_communication_network`` is set, jobs create the network and
+connect it to all node groups. An existing network of this name is used if it has the same
+parameters.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def require_alike(unit: AnyUnit, name: str) -> None:
-    """A network of that name can carry the talk between guests and nodes, or there is none yet.
+    """Check that a network, if it exists, can be the instance communication network.
 
-    :raises errors.OpPrereqError: it is another kind of network.
+    :raises errors.OpPrereqError: the network has other parameters.
     """
     network = unit.config.network_by_name(name)
     if network is None:
@@ -37,14 +38,14 @@ def require_alike(unit: AnyUnit, name: str) -> None:
     ]
     if wrong:
         raise errors.OpPrereqError(
-            f"network {name} exists and cannot be used by guests to talk to their node; it has"
+            f"network {name} exists and cannot be the instance communication network; it has"
             f" {', '.join(wrong)}",
             errors.ECODE_STATE,
         )
 
 
 def communication_jobs(unit: AnyUnit, name: str) -> list[list[OpCode]]:
-    """Jobs which make the network, when it is missing, and connect the groups that lack it."""
+    """Make the jobs which create the network, if it is missing, and connect it to all groups."""
     network = unit.config.network_by_name(name)
     jobs: list[list[OpCode]] = []
     if network is None:
@@ -55,7 +56,7 @@ def communication_jobs(unit: AnyUnit, name: str) -> list[list[OpCode]]:
                     network=const.COMMUNICATION_NETWORK4,
                     network6=const.COMMUNICATION_NETWORK6,
                     mac_prefix=const.COMMUNICATION_MAC_PREFIX,
-                    # The nodes have this one.
+                    # This is the address of the nodes.
                     add_reserved_ips=[metad.ADDRESS],
                     conflicts_check=False,
                 )
@@ -64,7 +65,7 @@ def communication_jobs(unit: AnyUnit, name: str) -> list[list[OpCode]]:
     for group in unit.config.groups():
         if network is not None and network.uuid in group.networks:
             continue
-        # Counted backwards: the first job makes the network.
+        # Relative job number: each job depends on the first one, which creates the network.
         depends = [[-len(jobs), ["success"]]] if network is None else None
         jobs.append(
             [

@@ -1,13 +1,13 @@
-"""Who may log in where over SSH: the nodes' keys, distributed by the master in node calls.
+"""Distributing the SSH keys of the nodes by node calls of the master.
 
-Used for clusters that were made without ``--no-ssh-init``. Every node has a key of its own; the
-keys of the master candidates may log in on all nodes, and all nodes know each other's hosts, under
-the node's name and under that of the cluster. ``ganeti_pub_keys`` on the candidates lists the keys
-of all nodes that could become the master.
+This is done unless the cluster was created with ``--no-ssh-init``. Every node has its own key. With
+the keys of the master candidates one may log in on all nodes. All nodes know the host keys of the
+others, under the name of the node and under that of the cluster. The file ``ganeti_pub_keys`` on
+the candidates lists the keys of all nodes that could become the master.
 
-:func:`distribute` makes that so, from whatever is there; units call it when nodes or candidates
-have changed. A node which misses it is a warning: verification reports it, and ``gnt-cluster
-redist-conf`` repairs it. ``doc/design-ssh-keys.rst`` says why it is done like this.
+Logical units call :func:`distribute` when nodes or candidates have changed. A node which cannot be
+called is a warning: verification reports it, and ``gnt-cluster redist-conf`` repairs it.
+``doc/design-ssh-keys.rst`` has the reasons for this design.
 """
 
 from __future__ import annotations
@@ -31,16 +31,25 @@ NOTHING, MISSING, NEW = "nothing", "missing", "new"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What nodes told about their keys, by UUID."""
+class NodeKeys:
+    """The public SSH keys of nodes.
+
+    :ivar root: UUID of a node -> lines with the keys of its user root.
+    :ivar hosts: UUID of a node -> its host keys.
+    """
 
     root: dict[str, list[str]]
     hosts: dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the files of nodes shall hold."""
+class SshFiles:
+    """The content of the SSH files of nodes.
+
+    :ivar authorized: lines for ``authorized_keys``.
+    :ivar known_hosts: the file ``known_hosts``.
+    :ivar public_keys: the file ``ganeti_pub_keys``, which only candidates have.
+    """
 
     authorized: list[str]
     known_hosts: str
@@ -48,56 +57,62 @@ class Wanted:
 
 
 def is_managed(cluster: Cluster) -> bool:
-    """Does the cluster look after SSH?"""
+    """Tell whether the cluster manages the SSH keys of its nodes."""
     return cluster.modify_ssh_setup
 
 
-def wanted(config: ConfigData, facts: Facts) -> Wanted:
-    """What follows from the configuration and the keys."""
-    nodes = [node for node in config.nodes.values() if node.uuid in facts.root]
+def ssh_files(config: ConfigData, keys: NodeKeys) -> SshFiles:
+    """Make the content of the SSH files from the configuration and the keys."""
+    nodes = [node for node in config.nodes.values() if node.uuid in keys.root]
     candidates = sorted((node for node in nodes if node.master_candidate), key=lambda n: n.name)
     hosts = [
         (
             node.name,
             config.cluster.fill_nd(node, config.nodegroups[node.group])["ssh_port"],
-            facts.hosts[node.uuid],
+            keys.hosts[node.uuid],
         )
         for node in nodes
     ]
-    return Wanted(
-        [line for node in candidates for line in facts.root[node.uuid]],
+    return SshFiles(
+        [line for node in candidates for line in keys.root[node.uuid]],
         ssh_keys.known_hosts_text(config.cluster.cluster_name, hosts),
         ssh_keys.public_keys_text(
-            {node.uuid: facts.root[node.uuid] for node in nodes if node.master_capable}
+            {node.uuid: keys.root[node.uuid] for node in nodes if node.master_capable}
         ),
     )
 
 
 def collect(
     unit: AnyUnit, nodes: Sequence[Node], *, kind: str, bits: int, make: str = MISSING
-) -> tuple[Facts, list[str]]:
-    """Ask nodes for their keys; and who failed.
+) -> tuple[NodeKeys, list[str]]:
+    """Ask nodes for their keys.
 
-    :param make: which keys are made: :data:`NOTHING`, :data:`MISSING` ones, or :data:`NEW` ones.
+    :param kind: type of the keys to make, such as ``ed25519``.
+    :param bits: length of the keys to make.
+    :param make: which keys the nodes make first: :data:`NOTHING`, :data:`MISSING` or :data:`NEW`.
+    :returns: the keys, and a message for each problem.
     """
     answers = unit.rpc.call_many(
         NODE_SSH_KEYS, [node.uuid for node in nodes], kind=kind, bits=bits, make=make
     )
-    facts, failed = Facts({}, {}), []
+    keys, failed = NodeKeys({}, {}), []
     for node in nodes:
         answer = answers[node.uuid]
         if answer.failure is not None:
-            failed.append(f"node {node.name} does not tell its SSH keys: {why(answer.failure)}")
+            failed.append(f"node {node.name} did not report its SSH keys: {why(answer.failure)}")
             continue
-        facts.root[node.uuid] = list(answer.data["root"])
-        facts.hosts[node.uuid] = list(answer.data["hosts"])
-        if not facts.hosts[node.uuid]:
+        keys.root[node.uuid] = list(answer.data["root"])
+        keys.hosts[node.uuid] = list(answer.data["hosts"])
+        if not keys.hosts[node.uuid]:
             failed.append(f"node {node.name} has no SSH host key. Is an SSH server installed?")
-    return facts, failed
+    return keys, failed
 
 
-def send(unit: AnyUnit, nodes: Sequence[Node], found: Wanted) -> list[str]:
-    """Let nodes take the keys; who failed."""
+def send(unit: AnyUnit, nodes: Sequence[Node], found: SshFiles) -> list[str]:
+    """Send nodes the content of their SSH files.
+
+    :returns: a message for each failure.
+    """
     failed = []
     for group in (True, False):
         members = [node for node in nodes if node.master_candidate is group]
@@ -111,7 +126,7 @@ def send(unit: AnyUnit, nodes: Sequence[Node], found: Wanted) -> list[str]:
             public_keys=found.public_keys if group else None,
         )
         failed += [
-            f"node {node.name} did not take the SSH keys: {why(answers[node.uuid].failure)}"
+            f"node {node.name} did not accept the SSH keys: {why(answers[node.uuid].failure)}"
             for node in members
             if answers[node.uuid].failure is not None
         ]
@@ -119,8 +134,12 @@ def send(unit: AnyUnit, nodes: Sequence[Node], found: Wanted) -> list[str]:
 
 
 def remembered(config: ConfigData, node: Node) -> tuple[list[str], list[str]]:
-    """The keys of a node which does not answer now, as this node's files know them: its own ones
-    and its host's. It will need them when it is back."""
+    """Read the keys of an unresponsive node from the SSH files of the master.
+
+    The other nodes keep these keys, so that the node can be used when it answers again.
+
+    :returns: lines with the keys of its user root, and its host keys.
+    """
     here = paths.current()
     own = ssh_keys.parse_public_keys(_content(here.ssh_public_keys_file)).get(node.uuid, [])
     port = config.cluster.fill_nd(node, config.nodegroups[node.group])["ssh_port"]
@@ -136,51 +155,56 @@ def _content(path: str) -> str:
 
 
 def distribute(unit: AnyUnit, *, without: Collection[str] = ()) -> None:
-    """Make the SSH files of all online nodes what they should be; nothing where SSH is not ours.
+    """Update the SSH files of all online nodes, if the cluster manages SSH; failures are warnings.
 
-    :param without: UUIDs of nodes which are about to leave.
+    :param without: UUIDs of nodes which are about to leave the cluster.
     """
     data = unit.config.snapshot()
     if not is_managed(data.cluster):
         return
     nodes = [node for node in unit.config.online_nodes() if node.uuid not in without]
-    facts, failed = collect(
+    keys, failed = collect(
         unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits
     )
-    answered = [node for node in nodes if node.uuid in facts.root]
+    answered = [node for node in nodes if node.uuid in keys.root]
     for node in nodes:
-        if node.uuid not in facts.root:
-            facts.root[node.uuid], facts.hosts[node.uuid] = remembered(data, node)
-    failed += send(unit, answered, wanted(data, facts))
+        if node.uuid not in keys.root:
+            keys.root[node.uuid], keys.hosts[node.uuid] = remembered(data, node)
+    failed += send(unit, answered, ssh_files(data, keys))
     for problem in failed:
-        unit.warn(problem, hint="When it is repaired, run 'gnt-cluster redist-conf'.")
+        unit.warn(problem, hint="Repair the node, then run 'gnt-cluster redist-conf'.")
 
 
 def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[str]]:
-    """The argument of the check ``ssh-setup``, from what the nodes have now, and what is wrong
-    already; None when a node does not answer, so that nobody knows what is right."""
+    """Make the argument of the check ``ssh-setup`` from the present keys of the nodes.
+
+    :returns: the argument, and a message for each problem. The argument is None if a node did not
+        answer, because then the right content of the files is not known.
+    """
     data = unit.config.snapshot()
     nodes = unit.config.online_nodes()
-    facts, failed = collect(
+    keys, failed = collect(
         unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits, make=NOTHING
     )
-    if len(facts.root) < len(nodes):
+    if len(keys.root) < len(nodes):
         return None, failed
     failed += [
-        f"node {node.name} has no SSH key of its own" for node in nodes if not facts.root[node.uuid]
+        f"node {node.name} has no SSH key of its own" for node in nodes if not keys.root[node.uuid]
     ]
-    found = wanted(data, facts)
+    found = ssh_files(data, keys)
     candidates = [node.name for node in nodes if node.master_candidate]
     return [found.authorized, found.known_hosts, found.public_keys, candidates], failed
 
 
 def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
-    """Give every online node a new key, in steps between which every key that is used works.
+    """Give every online node a new SSH key; every key in use works after each step.
 
-    All make a new one beside the old, all let both log in, all use the new one, all let only the
-    new ones log in. Interrupted, it is run again.
+    All nodes make a new key beside the old one, accept both, use the new one, and accept only the
+    new ones. After an interruption it can be repeated.
 
-    :raises errors.OpExecError: a node failed; old keys work as before.
+    :param kind: type of the new keys, such as ``ed25519``.
+    :param bits: length of the new keys.
+    :raises errors.OpExecError: a node failed; the keys in use work as before.
     """
     nodes = list(unit.config.online_nodes())
     cluster = unit.config.cluster()
@@ -189,41 +213,44 @@ def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
     _all_or_nothing(failed)
     new, failed = collect(unit, nodes, kind=kind, bits=bits, make=NEW)
     _all_or_nothing(failed)
-    both = Facts(
+    both = NodeKeys(
         {uuid: list(dict.fromkeys([*old.root[uuid], *lines])) for uuid, lines in new.root.items()},
         new.hosts,
     )
-    unit.feedback("* Letting old and new ones log in")
-    _all_or_nothing(send(unit, nodes, wanted(unit.config.snapshot(), both)))
-    unit.feedback("* Using the new ones")
+    unit.feedback("* Accepting old and new SSH keys")
+    _all_or_nothing(send(unit, nodes, ssh_files(unit.config.snapshot(), both)))
+    unit.feedback("* Using the new SSH keys")
     answers = unit.rpc.call_many(
         NODE_SSH_ACTIVATE, [node.uuid for node in nodes], kind=kind, bits=bits
     )
     _all_or_nothing(
         [
-            f"node {node.name} uses its old SSH key: {why(answers[node.uuid].failure)}"
+            f"node {node.name} still uses its old SSH key: {why(answers[node.uuid].failure)}"
             for node in nodes
             if answers[node.uuid].failure is not None
         ]
     )
     with unit.config.transaction() as change:
         change.update_cluster(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
-    unit.feedback("* Forgetting the old ones")
-    last = Facts({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
-    _all_or_nothing(send(unit, nodes, wanted(unit.config.snapshot(), last)))
+    unit.feedback("* Removing the old SSH keys")
+    last = NodeKeys({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
+    _all_or_nothing(send(unit, nodes, ssh_files(unit.config.snapshot(), last)))
 
 
 def _all_or_nothing(failed: Sequence[str]) -> None:
     if failed:
         raise errors.OpExecError(
-            f"{'; '.join(failed)}. The SSH keys that are in use work as before; run 'gnt-cluster"
-            " renew-crypto --new-ssh-keys' again to go on."
+            f"{'; '.join(failed)}. The SSH keys in use work as before. Continue with 'gnt-cluster"
+            " renew-crypto --new-ssh-keys'."
         )
 
 
 def name_in_etc_hosts(unit: AnyUnit, node: Node, *, add: bool) -> None:
-    """Add a node to the master's ``/etc/hosts``, or take it out, where the cluster looks after
-    it; the file is copied to all nodes with the other common ones."""
+    """Add a node to ``/etc/hosts`` of the master, or remove it, if the cluster manages this file.
+
+    :func:`~.common_files.distribute_files` copies the file to the other nodes. A failure is a
+    warning.
+    """
     if not unit.config.cluster().modify_etc_hosts:
         return
     answer = unit.rpc.call(

@@ -180,7 +180,11 @@ def _ask(
     nodes: Sequence[Node],
     names: Sequence[str],
 ) -> tuple[dict[str, dict[str, list[str]]], dict[str, str]]:
-    """Node uuid -> what it lacks: volume group -> lost volumes; and node -> why it is unresponsive."""
+    """Ask nodes whether their volume groups are complete.
+
+    :returns: UUID of a node -> incomplete volume group -> its lost logical volumes; and name of a
+        node -> why it could not be asked.
+    """
     lacks: dict[str, dict[str, list[str]]] = {}
     unresponsive: dict[str, str] = {}
     answers = unit.rpc.call_many(

@@ -236,7 +236,7 @@ def require_restored(unit: AnyUnit, instance: Instance, *, force: bool = False) 
         for index, name in partly
     )
     if force:
-        unit.warn(f"{text}. It is used as it is.")
+        unit.warn(f"{text}; it is used as it is")
         return
     raise errors.OpPrereqError(
         f"{text}. Repeat 'gnt-instance restore-snapshot {instance.name} {partly[0][1]}', or use the"

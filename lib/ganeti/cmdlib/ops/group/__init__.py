@@ -1,1 +1,1 @@
-"""Parts of the operations on node groups."""
+"""Functions and base classes which the operations on node groups share."""

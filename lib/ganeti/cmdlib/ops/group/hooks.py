@@ -1,4 +1,4 @@
-"""Hooks of the operations on node groups, and the check of a new name."""
+"""The hooks of the operations on node groups, and the check of new names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ class GroupHooks(Hooks):
 
 
 def require_new_name(config: Config, name: str, what: str) -> None:
-    """A name which an object may get.
+    """Check a new name for a node group or a network.
+
+    The name is a part of REST paths and a column of lists, so some characters are not allowed.
 
     :param what: ``node group`` or ``network``.
-    :raises errors.OpPrereqError: it has a form which cannot be handled, or is taken.
+    :raises errors.OpPrereqError: the form of the name is wrong, or the name is in use.
     """
     if not _NAME.match(name):
         raise errors.OpPrereqError(

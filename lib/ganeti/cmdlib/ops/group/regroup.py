@@ -1,12 +1,12 @@
-"""Moving instances from node group to node group, as an allocator decides.
+"""The base class of the logical units which move instances between node groups with an allocator.
 
-The allocator answers with jobs; this unit checks them, adds the options of the user (early release,
+The allocator answers with jobs. The unit checks them, adds the options of the user (early release,
 failover instead of migration, one after the other) and submits them. It moves nothing itself, so it
-holds its locks shared, and only while the allocator works.
+holds its locks shared, and only until the allocator has answered.
 
-Which instances, groups and nodes are concerned is guessed from the configuration, because
-instances are locked before groups and groups before nodes; once all locks are held, the guess is
-compared with the configuration of that moment.
+Instances are locked before groups, and groups before nodes. So the objects to lock are read from
+the configuration before all locks are held; afterwards the unit checks that they are still the
+same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RegroupingOpT = TypeVar("RegroupingOpT", bound=OpGroupEvacuate | OpInstanceChang
 
 
 class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
-    """Locks and question of both units."""
+    """Locks of the units, and their request to the allocator."""
 
     def _prepare(self, iallocator: str | None, target_groups: Sequence[str] | None) -> None:
         self.allocator = chosen_allocator(self, iallocator)
@@ -42,11 +42,11 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         )
 
     def _instances(self) -> frozenset[str]:
-        """Uuids of the instances which are to move, as configured now."""
+        """UUIDs of the instances to move, in the present configuration."""
         raise errors.ProgrammerError(f"{type(self).__name__} does not say what moves")
 
     def _groups(self) -> frozenset[str]:
-        """Uuids of the groups in which these instances are now."""
+        """UUIDs of the node groups in which these instances are now."""
         data = self.config.snapshot()
         return frozenset(data.nodes[uuid].group for uuid in self._nodes())
 
@@ -76,10 +76,12 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         return {"TARGET_GROUPS": " ".join(self.targets)}
 
     def _ask(self, what: str) -> tuple[allocator.Moves, list[str]]:
-        """The allocator's answer, and names of the groups which it may choose.
+        """Ask the allocator.
 
-        :raises errors.OpPrereqError: things changed meanwhile, there is no other group, or an
-            instance cannot move.
+        :param what: the instances to move, for messages.
+        :returns: its answer, and the names of the groups from which it chose.
+        :raises errors.OpPrereqError: the configuration has changed meanwhile, there is no other
+            group, or an instance cannot move.
         """
         require_still_same(self.guessed, self._instances(), f"instances of {what}")
         held = self.owned(Level.NODEGROUP)
@@ -96,7 +98,8 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         )
         if not targets:
             raise errors.OpPrereqError(
-                f"there is no other node group to which {what} could go", errors.ECODE_NORES
+                f"there is no other node group to which {what} could be moved",
+                errors.ECODE_NORES,
             )
         moves = placement.ask_allocator(
             self,
@@ -109,7 +112,7 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
                 f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed
             )
             raise errors.OpPrereqError(
-                f"instance allocator {self.allocator} finds no place for {stuck}. Nothing was"
+                f"instance allocator {self.allocator} found no nodes for {stuck}. Nothing was"
                 " moved.",
                 errors.ECODE_NORES,
             )
@@ -119,7 +122,8 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         groups = {group.uuid: group.name for group in self.config.groups()}
         for name, group, nodes in moves.moved:
             self.info(
-                f"instance {name} moves to group {groups.get(group, group)} ({', '.join(nodes)})"
+                f"instance {name} will be moved to node group {groups.get(group, group)} (nodes"
+                f" {', '.join(nodes)})"
             )
 
 
@@ -130,8 +134,10 @@ def adapted_jobs(
     force_failover: bool = False,
     sequential: bool = False,
 ) -> list[list[OpCode]]:
-    """The jobs of an allocator with what the user wants of them.
+    """Change the jobs of an allocator according to the options of the user.
 
+    :param early_release: release locks before the old disks are removed.
+    :param force_failover: fail instances over instead of migrating them.
     :param sequential: each job begins when the one before it has succeeded.
     """
     adapted: list[list[OpCode]] = []
@@ -158,6 +164,10 @@ def _adapted(op: OpCode, early_release: bool, force_failover: bool) -> OpCode:
 
 
 def chosen_allocator(unit: AnyUnit, given: str | None) -> str:
+    """Return the name of the allocator in the request, or of the default one.
+
+    :raises errors.OpPrereqError: there is neither of them.
+    """
     default = unit.config.cluster().default_iallocator
     chosen = default if given in (None, "", IALLOCATOR_DEFAULT_SHORTCUT) else given
     if not chosen:

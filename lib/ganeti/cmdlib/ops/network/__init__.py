@@ -1,1 +1,1 @@
-"""Parts of the operations on networks."""
+"""Functions and base classes which the operations on networks share."""

@@ -1,4 +1,4 @@
-"""What all units about networks check and tell."""
+"""Checks, hooks and messages of the operations on networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NetworkHooks(Hooks):
 
 
 def network_env(network: Network) -> dict[str, object]:
-    """Variables of a network; those which say nothing are left out."""
+    """Hook variables of a network; empty ones are left out."""
     values = {
         "NETWORK_NAME": network.name,
         "NETWORK_SUBNET": network.network,
@@ -40,16 +40,17 @@ def network_env(network: Network) -> dict[str, object]:
 
 
 def master_only(unit: AnyUnit) -> tuple[list[str], list[str]]:
-    """Hooks run on the master, before and after."""
+    """UUIDs of the nodes for both phases of hooks: the master only."""
     master = [unit.config.master_node().uuid]
     return master, master
 
 
 def mac_prefix(given: str | None, present: str | None = None) -> str | None:
-    """The first three bytes of MAC addresses, in the usual form.
+    """Check the prefix of MAC addresses: three bytes, such as ``aa:00:01``.
 
-    :param given: ``none`` takes the prefix away.
-    :raises errors.OpPrereqError: it is none, or one of group addresses.
+    :param given: the prefix in the request; None keeps the present one, ``none`` removes it.
+    :returns: the prefix in lower case with colons; None for no prefix.
+    :raises errors.OpPrereqError: it is no prefix, or one of multicast addresses.
     """
     if given is None:
         return present
@@ -64,9 +65,9 @@ def mac_prefix(given: str | None, present: str | None = None) -> str | None:
 
 
 def check_ipv6(network6: str | None, gateway6: str | None) -> None:
-    """The gateway lies in the network.
+    """Check that the IPv6 gateway is in the IPv6 network.
 
-    :raises errors.OpPrereqError: it does not, or there is no network.
+    :raises errors.OpPrereqError: it is not, or there is no IPv6 network.
     """
     if gateway6 is None:
         return
@@ -81,7 +82,10 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
 
 
 def users(unit: AnyUnit, network_uuid: str, group_uuid: str | None = None) -> list[str]:
-    """Names of instances with an interface in a network; only those of a group, if given."""
+    """Names of the instances which have a NIC in a network.
+
+    :param group_uuid: only instances of this node group; None for all.
+    """
     data = unit.config.snapshot()
     nodes = {n.uuid for n in data.nodes.values() if group_uuid in (None, n.group)}
     return [
@@ -93,13 +97,13 @@ def users(unit: AnyUnit, network_uuid: str, group_uuid: str | None = None) -> li
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:
-    """Names for a message; of very many only the first."""
+    """Join names for a message; of more than ``most`` only the first are named."""
     text = ", ".join(names[:most])
     return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
 def connection_env(connection: Mapping[str, Any] | None) -> dict[str, object]:
-    """Variables of the connection of a network to a group."""
+    """Hook variables of the connection of a network to a node group."""
     if not connection:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""What connecting and disconnecting a network have in common."""
+"""The base class of the logical units which connect networks to node groups or disconnect them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ConnectionOpT = TypeVar("ConnectionOpT", bound=OpNetworkConnect | OpNetworkDisco
 
 
 class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
-    """Locks and hooks of both units."""
+    """Locks and hooks of the units, and the change of the group."""
 
     def _prepare(self, network_name: str, group_name: str, *, instances: bool) -> None:
         self.network = self.config.expand_network(network_name)
@@ -32,7 +32,10 @@ class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
         return nodes, nodes
 
     def _present(self) -> tuple[Network, NodeGroup]:
-        """Both as they are, after the look whether the right instances are locked."""
+        """Return the present network and group, after a check that the right instances are locked.
+
+        :raises errors.OpPrereqError: the group has other instances now.
+        """
         if self.guessed is not None:
             now = instances_of_group(self, self.group.uuid)
             require_still_same(self.guessed, now, f"instances of node group {self.group.name}")
@@ -46,6 +49,6 @@ class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPlan:
-    """The group with its new connections; None when nothing has to be done."""
+    """The node group with its new connections; None if nothing has to be changed."""
 
     new: NodeGroup | None

@@ -1,1 +1,2 @@
-"""Parts of the operations on nodes: roles, candidates, evacuation, storage queries."""
+"""Functions and base classes which the operations on nodes share: roles, candidates, evacuation,
+storage."""

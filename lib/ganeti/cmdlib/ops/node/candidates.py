@@ -1,7 +1,8 @@
-"""Master candidates: the nodes which keep copies of the configuration and the job queue.
+"""Promoting and demoting master candidates, which keep copies of configuration and job queue.
 
-A node becomes one by its flag *and* by its certificate being listed; the list is what other nodes
-check when somebody calls them. The functions here keep both together.
+A node is a candidate when it has the flag *and* its certificate is in the list of candidate
+certificates, with which nodes authenticate the callers of node calls. The functions here change
+both together.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ GET = "get"
 
 
 def eligible(node: Node) -> bool:
-    """May this node be a master candidate?"""
+    """Tell whether a node may be a master candidate."""
     return node.master_capable and not node.offline and not node.drained
 
 
 def wanted_count(data: ConfigData, without: Collection[str] = ()) -> int:
-    """How many candidates there should be, when the nodes ``without`` do not count."""
+    """Number of candidates which there should be.
+
+    :param without: UUIDs of nodes which do not count.
+    """
     possible = sum(1 for n in data.nodes.values() if eligible(n) and n.uuid not in without)
     return min(possible, data.cluster.candidate_pool_size)
 
 
 def present_count(data: ConfigData, without: Collection[str] = ()) -> int:
-    """How many there are."""
+    """Number of candidates which there are.
+
+    :param without: UUIDs of nodes which do not count.
+    """
     return sum(
         1
         for n in data.nodes.values()
@@ -43,9 +50,11 @@ def present_count(data: ConfigData, without: Collection[str] = ()) -> int:
 
 
 def certificate_digest(unit: AnyUnit, node: Node) -> str:
-    """Ask a node for the digest of its client certificate; it need not be configured or online yet.
+    """Ask a node for the digest of its client certificate.
 
-    :raises errors.RpcError: it did not answer.
+    The node need not be in the configuration or online yet.
+
+    :raises errors.RpcError: the node did not answer.
     """
     answer = unit.rpc.call_addresses(
         NODE_CRYPTO_TOKENS, {node.name: node.primary_ip}, requests=[[SSL, GET, None]]
@@ -54,12 +63,15 @@ def certificate_digest(unit: AnyUnit, node: Node) -> str:
         if kind == SSL:
             return str(token)
     raise errors.NodeCallFailed(
-        node.name, NODE_CRYPTO_TOKENS.name, "does not tell the digest of its certificate"
+        node.name, NODE_CRYPTO_TOKENS.name, "the answer has no digest of the certificate"
     )
 
 
 def promote(unit: AnyUnit, node: Node) -> None:
-    """Make a configured node a master candidate."""
+    """Make a node of the configuration a master candidate.
+
+    :raises errors.RpcError: the node did not answer.
+    """
     digest = certificate_digest(unit, node)
     with unit.config.transaction() as change:
         change.update_node(updated(node, master_candidate=True))
@@ -70,6 +82,8 @@ def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
     """Promote nodes until there are as many candidates as there should be.
 
     A node which does not answer is skipped with a warning.
+
+    :param without: UUIDs of nodes which do not count and are not promoted.
     """
     for node in unit.config.nodes():
         data = unit.config.snapshot()
@@ -86,29 +100,32 @@ def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
 
 
 def give_up(unit: AnyUnit, node: Node) -> None:
-    """Tell a node that it is no master candidate any more; the configuration says so already.
+    """Let a node which is no candidate any more remove its copies of configuration and jobs.
 
-    A node which cannot be told keeps old copies, which is a warning and does no harm.
+    The configuration has to be changed before. A failure is a warning: old copies do no harm. A
+    node which is marked offline is not called.
     """
     if node.offline:
         return
     answer = unit.rpc.call(NODE_DEMOTE_FROM_MC, node.uuid)
     if answer.failure is not None:
-        unit.warn(f"node {node.name} keeps copies of configuration and jobs: {why(answer.failure)}")
+        unit.warn(
+            f"node {node.name} keeps old copies of configuration and jobs: {why(answer.failure)}"
+        )
 
 
 def demote(unit: AnyUnit, node: Node) -> None:
-    """Make a master candidate an ordinary node."""
+    """Make a master candidate a regular node."""
     with unit.config.transaction() as change:
         change.update_node(updated(node, master_candidate=False))
     give_up(unit, node)
 
 
 def keep_pool_size(unit: AnyUnit) -> None:
-    """Promote or demote nodes until there are as many candidates as there should be.
+    """Promote or demote nodes after a change of ``candidate_pool_size``.
 
-    For a changed ``candidate_pool_size``. The master stays; of the others the last ones by name go.
-    All nodes must be locked.
+    The master is never demoted; of the other candidates those with the last names are demoted. The
+    caller holds the locks of all nodes.
     """
     before = unit.config.master_candidates()
     fill_pool(unit)
@@ -124,4 +141,4 @@ def _shrink_pool(unit: AnyUnit) -> None:
             return
         if node.uuid != data.cluster.master_node and node.master_candidate and eligible(node):
             demote(unit, node)
-            unit.info(f"node {node.name} is no master candidate any more")
+            unit.info(f"node {node.name} is no longer a master candidate")

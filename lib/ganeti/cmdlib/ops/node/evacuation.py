@@ -1,11 +1,11 @@
-"""Emptying a node: what migrating and evacuating its instances have in common.
+"""The base class of the logical units which move all instances away from a node.
 
-``OP_NODE_MIGRATE`` makes a migration for each primary instance. ``OP_NODE_EVACUATE`` also takes
-those which do not run or whose node is dead, and, in the modes ``secondary-only`` and ``all``,
-the disks of which the node has the second copy. Where they go is said by the user, with a target
-node, or by an allocator (manual page **ganeti-iallocator**): an evacuation asks it once for all
-instances, in mode ``node-evacuate``, and checks the jobs it wants before they are submitted; each
-migration asks it by itself when its turn comes.
+``OP_NODE_MIGRATE`` submits a migration for each primary instance. ``OP_NODE_EVACUATE`` also moves
+instances which do not run or whose node is dead, and, in the modes ``secondary-only`` and ``all``,
+the secondary replicas on the node. The target is a node which the user names, or an allocator
+chooses it (manual page **ganeti-iallocator**): an evacuation asks the allocator once for all
+instances, in mode ``node-evacuate``, and checks its jobs before they are submitted; each migration
+job asks the allocator itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMigrate
 
 
 def evacuation_target(unit: AnyUnit, name: str | None, uuid: str | None) -> Node | None:
-    """The node which the user named; None when none was.
+    """Find the target node which the user named; None without one.
 
-    :raises errors.OpPrereqError: unknown, or name and uuid are those of two nodes.
+    :raises errors.OpPrereqError: the node is unknown, or name and UUID are those of two nodes.
     """
     if not name and not uuid:
         return None
@@ -38,6 +38,10 @@ def evacuation_target(unit: AnyUnit, name: str | None, uuid: str | None) -> Node
 
 
 def check_target(node: Node, target: Node) -> None:
+    """Check that the target can take the instances of a node.
+
+    :raises errors.OpPrereqError: it is the same node, or may not get instances.
+    """
     if node.uuid == target.uuid:
         raise errors.OpPrereqError(
             f"node {node.name} cannot be the target of its own instances", errors.ECODE_INVAL
@@ -49,14 +53,17 @@ EvacuationOpT = TypeVar("EvacuationOpT", bound=OpNodeEvacuate | OpNodeMigrate)
 
 
 class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):
-    """What both units do first, and their locks: the instances, then the nodes.
+    """Finds the node and holds shared locks of its instances, the node and the target.
 
-    Nothing is changed under these locks; they keep what is decided true until the jobs, which ask
-    for their own, are known.
+    Nothing is changed under these locks. They keep the configuration as it is until the jobs are
+    submitted, which take their own locks.
     """
 
     def _find_node(self) -> Node:
-        """:raises errors.OpPrereqError: unknown, or name and uuid are those of two nodes."""
+        """Find the node to be emptied.
+
+        :raises errors.OpPrereqError: it is unknown, or name and UUID are those of two nodes.
+        """
         node = self.config.expand_node(self.op.node_name)
         if self.op.node_uuid is not None and node.uuid != self.op.node_uuid:
             raise errors.OpPrereqError(
@@ -72,7 +79,7 @@ class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):
         nodes = [node.uuid] if target is None else [node.uuid, target.uuid]
         self.lock_nodes(nodes, shared=True)
 
-    def _still(self, instances: Sequence[Instance]) -> None:
+    def _require_unchanged(self, instances: Sequence[Instance]) -> None:
         require_still_same(
             self.guessed, {i.uuid for i in instances}, f"instances of node {self.node.name}"
         )

@@ -1,10 +1,10 @@
-"""The role of a node, and how it may change.
+"""The roles of nodes, and the transitions between them.
 
-A node is in exactly one role (seed 001 *Node flags*): master, master candidate, regular, drained or
-offline. The configuration stores flags; they exclude each other, and :func:`role_of` reads them.
-Everything here is pure: :func:`requested_role` turns what a user asked for into the role to be taken,
-:data:`TRANSITIONS` says of every pair of roles whether the change may be made by modifying the node
-and what it takes. :mod:`ganeti.cmdlib.node.set_params` does what the table says.
+A node has exactly one role: master, master candidate, regular, drained or offline (Ganeti design
+2.0, *Node flags*). The configuration stores flags, which exclude each other; :func:`role_of` reads
+them. :func:`requested_role` finds the role which follows from the flags in a request, and
+:data:`TRANSITIONS` has the requirements and consequences of each change of role. All functions are
+pure; :mod:`ganeti.cmdlib.node.set_params` carries out the change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What a node is for the cluster; the value is the letter of lists."""
+    """The role of a node; the value is the published letter in lists."""
 
     MASTER = node_c.ROLE_MASTER
     CANDIDATE = node_c.ROLE_CANDIDATE
@@ -30,7 +30,7 @@ class Role(Enum):
     OFFLINE = node_c.ROLE_OFFLINE
 
 
-#: The flags by which a role is stored and asked for, in the order in which changes are reported.
+#: The flag of each role in configuration and requests, in the order in which changes are reported.
 FLAG_OF = {
     Role.CANDIDATE: "master_candidate",
     Role.DRAINED: "drained",
@@ -40,12 +40,12 @@ FLAG_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What a change of role takes.
+    """Requirements and consequences of a change of role.
 
-    :ivar refusal: why it cannot be made this way; empty when it can.
-    :ivar answers: the node must answer before, because nobody has talked to it for a while.
-    :ivar enlists: the node joins the candidates: its certificate is listed with the change.
-    :ivar leaves: the node leaves the candidates: another one may have to take its place.
+    :ivar refusal: why the change is not possible by modifying the node; empty if it is.
+    :ivar answers: the node must answer first, because it was not called while it was offline.
+    :ivar enlists: the node becomes a candidate: its certificate is listed with the change.
+    :ivar leaves: the node is no candidate any more: another one may have to take its place.
     """
 
     refusal: str = ""
@@ -54,7 +54,7 @@ class Transition:
     leaves: bool = False
 
 
-_ONLY_FAILOVER = "the master role moves with 'gnt-cluster master-failover' only"
+_ONLY_FAILOVER = "only 'gnt-cluster master-failover' moves the master role"
 _BECOME_MASTER = Transition(refusal=f"it cannot become the master: {_ONLY_FAILOVER}")
 _STOP_BEING_MASTER = Transition(refusal=f"it is the master: {_ONLY_FAILOVER}")
 _NOTHING = Transition()
@@ -90,7 +90,7 @@ TRANSITIONS: dict[tuple[Role, Role], Transition] = {
 
 @dataclass(frozen=True, slots=True)
 class RequestedFlags:
-    """The flags as a user gave them: set, cleared, or not mentioned (None)."""
+    """The flags in a request: set, cleared, or not mentioned (None)."""
 
     master_candidate: bool | None = None
     drained: bool | None = None
@@ -98,13 +98,13 @@ class RequestedFlags:
     master_capable: bool | None = None
 
     def of(self, role: Role) -> bool | None:
-        """What was said about the flag of a role; None for a role without flag."""
+        """The requested value of the flag of a role; None if not mentioned, or without flag."""
         flag = FLAG_OF.get(role)
         return None if flag is None else getattr(self, flag)
 
 
 def role_of(node: Node, master_uuid: str) -> Role:
-    """The present role of a node."""
+    """Return the present role of a node."""
     if node.uuid == master_uuid:
         return Role.MASTER
     if node.offline:
@@ -115,56 +115,55 @@ def role_of(node: Node, master_uuid: str) -> Role:
 
 
 def requested_role(
-    name: str, present: Role, wish: RequestedFlags, *, master_capable: bool, room: bool
+    name: str, present: Role, flags: RequestedFlags, *, master_capable: bool, pool_not_full: bool
 ) -> Role:
-    """The role which a node takes when a user asks for these flags.
+    """Find the role of a node after a request to change its flags.
 
-    Setting a flag asks for its role; clearing the flag of the present role asks for a regular
-    node, which becomes a candidate by itself when it comes back and the pool has room. Clearing a
-    flag which is not set means nothing.
+    Setting a flag requests its role. Clearing the flag of the present role requests the role
+    *regular*; a node which was drained or offline then becomes a candidate if there are too few of
+    them. Clearing a flag which is not set has no effect.
 
-    :param name: the node's, for messages.
-    :param master_capable: whether it may be a candidate, as it will be after the change.
-    :param room: whether there are fewer candidates than there should be.
+    :param name: name of the node, for messages.
+    :param master_capable: whether the node may be a candidate after the change.
+    :param pool_not_full: whether there are fewer candidates than there should be.
     :raises errors.OpPrereqError: the flags contradict each other, or the node cannot have them.
     """
-    asked = [role for role in FLAG_OF if wish.of(role)]
+    asked = [role for role in FLAG_OF if flags.of(role)]
     if len(asked) > 1:
         raise errors.OpPrereqError(
             "a node can be only one of master candidate, drained and offline", errors.ECODE_INVAL
         )
     if Role.CANDIDATE in asked and not master_capable:
-        raise errors.OpPrereqError(
-            f"node {name} is not capable of being master", errors.ECODE_INVAL
-        )
+        raise errors.OpPrereqError(f"node {name} is not master_capable", errors.ECODE_INVAL)
     if present is Role.MASTER:
-        return _as_master(asked, wish)
+        return _as_master(asked, flags)
     if asked:
         return asked[0]
-    cleared = wish.of(present) is False
+    cleared = flags.of(present) is False
     if present is Role.CANDIDATE and (cleared or not master_capable):
         return Role.REGULAR
     returns = cleared and present in (Role.DRAINED, Role.OFFLINE)
-    enabled = wish.master_capable is True and present is Role.REGULAR
-    if (returns or enabled) and room and master_capable and wish.master_candidate is not False:
+    enabled = flags.master_capable is True and present is Role.REGULAR
+    wanted = flags.master_candidate is not False
+    if (returns or enabled) and pool_not_full and master_capable and wanted:
         return Role.CANDIDATE
     return Role.REGULAR if cleared else present
 
 
-def _as_master(asked: list[Role], wish: RequestedFlags) -> Role:
+def _as_master(asked: list[Role], flags: RequestedFlags) -> Role:
     # The master has the candidate's flag, so setting that changes nothing.
     leaving = [role for role in asked if role is not Role.CANDIDATE]
     if leaving:
         return leaving[0]
-    if wish.master_candidate is False or wish.master_capable is False:
+    if flags.master_candidate is False or flags.master_capable is False:
         return Role.REGULAR
     return Role.MASTER
 
 
 def transition(name: str, present: Role, wanted: Role) -> Transition:
-    """What it takes to change a node's role.
+    """Return requirements and consequences of a change of role.
 
-    :raises errors.OpPrereqError: it cannot be changed like this.
+    :raises errors.OpPrereqError: the change is not possible by modifying the node.
     """
     found = TRANSITIONS[present, wanted]
     if found.refusal:

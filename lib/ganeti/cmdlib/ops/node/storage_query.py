@@ -1,4 +1,4 @@
-"""What the lists of storage units and of logical volumes have in common."""
+"""The base class of the logical units which list storage units and logical volumes of nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ NODE, TYPE, NAME = "node", "type", "name"
 
 
 def storage_arguments(unit: AnyUnit, storage_type: str) -> list[Any]:
-    """What a node needs to know about a kind of storage."""
+    """Make the argument ``su_args`` of the node calls about a type of storage unit.
+
+    :returns: the directory of file storage, as ``[[directory]]`` or ``[[]]``; ``[]`` for LVM.
+    """
     cluster = unit.config.cluster()
     directories = {
         disk_c.ST_FILE: cluster.file_storage_dir,
@@ -32,7 +35,7 @@ NodeQueryOpT = TypeVar("NodeQueryOpT", bound=OpNodeQueryStorage | OpNodeQueryvol
 
 
 class NodeQueryUnit(LogicalUnit[NodeQueryOpT, PlanT]):
-    """What the two lists share: which fields, which nodes."""
+    """Checks the fields, locks the nodes and asks them."""
 
     FIELDS: tuple[str, ...] = ()
 
@@ -40,7 +43,7 @@ class NodeQueryUnit(LogicalUnit[NodeQueryOpT, PlanT]):
         unknown = sorted(set(self.op.output_fields) - set(self.FIELDS))
         if unknown:
             raise errors.OpPrereqError(
-                f"unknown fields {', '.join(unknown)}. There are: {', '.join(self.FIELDS)}.",
+                f"unknown fields {', '.join(unknown)}. The fields are {', '.join(self.FIELDS)}.",
                 errors.ECODE_INVAL,
             )
         names = list(self.op.nodes)
@@ -49,14 +52,17 @@ class NodeQueryUnit(LogicalUnit[NodeQueryOpT, PlanT]):
         self.lock_nodes(self.node_uuids, shared=True)
 
     def _ask(self, call: Any, nodes: Sequence[Node], **args: Any) -> dict[str, Any]:
-        """Answers of the nodes that gave one; the others are pointed out."""
+        """Ask the nodes; a failure is a warning.
+
+        :returns: UUID of a node -> its answer.
+        """
         found = {}
         for uuid, answer in self.rpc.call_many(call, [n.uuid for n in nodes], **args).items():
             if answer.offline:
                 continue
             if answer.failure is not None:
                 self.warn(
-                    f"node {answer.node_name} does not tell its storage: {why(answer.failure)}"
+                    f"node {answer.node_name} did not report its storage: {why(answer.failure)}"
                 )
                 continue
             found[uuid] = answer.data

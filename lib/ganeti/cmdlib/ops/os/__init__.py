@@ -1,1 +1,1 @@
-"""What the nodes say about their OS definitions."""
+"""Reading and merging the OS definitions of the nodes."""

@@ -1,4 +1,8 @@
-"""The OS definitions of the nodes, summed up over the cluster."""
+"""Merging the OS definitions of the nodes into one summary of the cluster.
+
+Listing OS definitions, their query and cluster verification use this module. Source: manual page
+**ganeti-os-interface**.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeOs:
-    """One definition as one node found it; a node may find several of a name in its search path."""
+    """One OS definition of one node; a node may have several of one name in its search path."""
 
     path: str
     valid: bool
@@ -30,10 +34,13 @@ class NodeOs:
 
 @dataclass(slots=True)
 class OsSummary:
-    """One definition on the whole cluster.
+    """One OS definition in the whole cluster.
 
-    ``valid`` when every node that was asked has it, in the same version, and its first one is
-    valid; variants, parameters, interface versions and hypervisors are those which all nodes share.
+    Variants, parameters, API versions and hypervisors are those which all nodes have.
+
+    :ivar valid: all nodes which answered have a valid one, in the same version.
+    :ivar node_status: UUID of a node -> rows ``[path, valid, message, variants, parameters, API
+        versions, trusted]``, with version and hypervisors if the node reported them.
     """
 
     name: str
@@ -52,7 +59,10 @@ class OsSummary:
 
 
 def parse_row(row: list[Any]) -> tuple[str, NodeOs]:
-    """Read one row of the answer to ``os_diagnose``."""
+    """Read one row of the answer to ``os_diagnose``.
+
+    :returns: name of the OS, and the definition.
+    """
     name, path, valid, message, variants, parameters, api_versions, trusted, *more = row
     os_version, hypervisors = more if len(more) == 2 else ("", ())
     return name, NodeOs(
@@ -71,8 +81,8 @@ def parse_row(row: list[Any]) -> tuple[str, NodeOs]:
 def collect(cluster: Cluster, answers: Mapping[str, Result]) -> list[OsSummary]:
     """Merge the answers of nodes; nodes which did not answer are left out.
 
-    :param answers: node uuid to the result of ``os_diagnose``.
-    :returns: sorted by name.
+    :param answers: UUID of a node -> its answer to ``os_diagnose``.
+    :returns: summaries, sorted by name.
     """
     by_name: dict[str, dict[str, list[NodeOs]]] = {}
     asked = [uuid for uuid, answer in answers.items() if answer.failure is None]
@@ -127,6 +137,6 @@ def _merge(
 
 
 def _shared(lists: list[tuple[Any, ...]]) -> list[Any]:
-    """Members of all lists, in the order of the first."""
+    """The items which are in all lists, in the order of the first list."""
     first, *others = lists
     return [item for item in first if all(item in other for other in others)]

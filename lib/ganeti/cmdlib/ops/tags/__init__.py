@@ -1,1 +1,1 @@
-"""Parts of the operations on tags."""
+"""Functions and base classes which the operations on tags share."""

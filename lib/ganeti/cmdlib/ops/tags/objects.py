@@ -1,4 +1,4 @@
-"""Finding and changing the things which have tags."""
+"""Finding and changing the objects which have tags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Tagged: TypeAlias = Cluster | NodeGroup | Node | Instance | Network
 """An object which can have tags."""
 
-#: Level of the lock which protects an object of a kind.
+#: Level of the lock which protects an object of a type.
 LEVELS = {
     tags_c.INSTANCE: Level.INSTANCE,
     tags_c.NODEGROUP: Level.NODEGROUP,
@@ -28,14 +28,14 @@ LEVELS = {
 
 
 def find(config: Config, kind: str, name: str | None) -> Tagged:
-    """The object of a kind and a name; the cluster needs no name.
+    """Find an object by its type and name; the cluster needs no name.
 
-    :raises errors.OpPrereqError: there is none.
+    :raises errors.OpPrereqError: there is no such object.
     """
     if kind == tags_c.CLUSTER:
         return config.cluster()
     if not name:
-        raise errors.OpPrereqError(f"no name of the {kind} is given", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"the name of the {kind} is missing", errors.ECODE_INVAL)
     expand: dict[str, Callable[[str], Tagged]] = {
         tags_c.INSTANCE: config.expand_instance,
         tags_c.NODEGROUP: config.expand_group,
@@ -43,18 +43,18 @@ def find(config: Config, kind: str, name: str | None) -> Tagged:
         tags_c.NETWORK: config.expand_network,
     }
     if kind not in expand:
-        raise errors.OpPrereqError(f"nothing of kind {kind!r} has tags", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"objects of type {kind!r} have no tags", errors.ECODE_INVAL)
     return expand[kind](name)
 
 
 def lock(unit: AnyUnit, kind: str, obj: Tagged, *, shared: bool) -> None:
-    """Ask for the lock of the object; the cluster has none besides the big one."""
+    """Ask for the lock of an object; the cluster has no lock except the cluster lock."""
     if kind in LEVELS:
         unit.need(LEVELS[kind], [obj.uuid], shared=shared)
 
 
 def fresh(config: Config, kind: str, obj: Tagged) -> Tagged:
-    """The object as it is now."""
+    """Return the present state of an object."""
     return config.cluster() if kind == tags_c.CLUSTER else find(config, kind, obj.uuid)
 
 
@@ -66,9 +66,9 @@ def change(
     add: Collection[str] = (),
     remove: Collection[str] = (),
 ) -> None:
-    """Add and remove tags of an object whose lock is held; of the cluster, which has no lock."""
+    """Add and remove tags of an object whose lock the caller holds, or of the cluster."""
     if kind == tags_c.CLUSTER:
-        # Other jobs may do the same at this moment: what counts is the state inside.
+        # No lock protects the tags of the cluster, so they are read inside the transaction.
         with config.transaction() as transaction:
             prereq.require_tags(add, transaction.data.cluster.tags)
             transaction.update_cluster(_changed(transaction.data.cluster, add, remove))
@@ -89,7 +89,7 @@ def _changed(obj: Any, add: Iterable[str], remove: Iterable[str]) -> Any:
 
 
 def every_path(config: Config) -> list[tuple[str, Tagged]]:
-    """Path and object of everything which can have tags."""
+    """Return path and object for all objects which can have tags."""
     data = config.snapshot()
     found: list[tuple[str, Tagged]] = [("/cluster", data.cluster)]
     for label, objects in (

@@ -1,4 +1,4 @@
-"""What adding and removing tags have in common."""
+"""The base class of the logical units which add and remove tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TagsOpT = TypeVar("TagsOpT", bound=OpTagsSet | OpTagsDel)
 
 
 class TagsChangeUnit(LogicalUnit[TagsOpT, Tagged]):
-    """What both directions share."""
+    """Finds and locks the object."""
 
     def expand_names(self) -> None:
         self.target = objects.find(self.config, self.op.kind, self.op.name)

@@ -1,1 +1,1 @@
-"""Parts of the operations which test the daemons themselves."""
+"""Functions which the operations for tests share."""

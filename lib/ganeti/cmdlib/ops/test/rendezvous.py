@@ -1,8 +1,8 @@
-"""A place where a running job and a test program meet: a socket whose name the job's log tells.
+"""A socket by which a test program stops and continues a running job.
 
-The job listens in a directory of its own, adds an entry of a special type to its log with the
-socket's path, and waits until the program has connected, and gone again. So the program can look
-around while the job stands still at a known point. Nothing is said over the socket.
+The job listens on a socket in its own directory and writes the path of the socket to its log, in an
+entry of a special type. Then it waits until a program has connected and disconnected. In between
+the program can examine the job, which stands still at a known point. No data is sent.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from types import TracebackType
 from ganeti.platform import paths
 from ganeti.utils import fs, net
 
-# How often somebody who waits looks whether his job was cancelled.
+# Pause between two checks whether the job was cancelled.
 _STEP_S = 0.5
 
 
 class Rendezvous:
-    """The job's side; use as a context manager."""
+    """The socket of the job; use as a context manager.
+
+    :ivar path: path of the socket.
+    """
 
     def __init__(self) -> None:
         self._directory = ""
@@ -54,10 +57,11 @@ class Rendezvous:
         if os.path.isdir(self._directory):
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def arrived(self, timeout_s: float, check: Callable[[], None]) -> socket.socket | None:
-        """Wait for somebody to connect; None when nobody did in time.
+    def accept(self, timeout_s: float, check: Callable[[], None]) -> socket.socket | None:
+        """Wait for a program to connect.
 
-        :param check: called now and then; may raise to end the wait.
+        :param check: called every 0.5 s; may raise to end the wait.
+        :returns: the connection; None when no program connected in time.
         """
         assert self._listener is not None
         if not _readable(self._listener, timeout_s, check):
@@ -66,8 +70,11 @@ class Rendezvous:
         return connection
 
     @staticmethod
-    def left(connection: socket.socket, timeout_s: float, check: Callable[[], None]) -> bool:
-        """Wait until the other side has gone; whether it did in time."""
+    def wait_closed(connection: socket.socket, timeout_s: float, check: Callable[[], None]) -> bool:
+        """Wait until the program has disconnected.
+
+        :returns: whether it did in time.
+        """
         with connection:
             return _readable(connection, timeout_s, check)
 

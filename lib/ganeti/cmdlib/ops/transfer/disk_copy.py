@@ -1,12 +1,12 @@
-"""Copying disks between nodes and clusters: starts both ends, watches them, tidies up.
+"""Copying disks between nodes and clusters: starts the processes, watches them, cleans up.
 
-A disk is sent by an *export* on one node and received by an *import* on another (:mod:`wire call
-table <ganeti.wire.calls.backup>`). Inside a cluster this module starts both: the import first, and
-the export as soon as the import listens. Between clusters it has one end only, and the other
-cluster has the other.
+A disk is sent by an *export* process on one node and received by an *import* process on another
+(node calls in :mod:`ganeti.wire.calls.backup`). Each of them is one *end* of the transfer. Inside a
+cluster this module starts both ends: the import first, and the export as soon as the import
+listens. Between two clusters each cluster has one end.
 
-Nodes tell how far their ends are when they are asked; all ends of a node are asked at once.
-Whatever happens, both ends are gone and forgotten when :func:`run` returns.
+The nodes are polled for the state of their ends, with one call for all ends of a node. When
+:func:`run` returns, with or without an error, its ends have been stopped and removed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 EXPORT, IMPORT = "export", "import"
 
-#: Between two looks: soon at first, for small disks and quick nodes.
+#: Pause between two polls: short at first, for small disks and fast nodes.
 POLL_MIN_S = 0.05
 POLL_MAX_S = 2.0
 POLL_FACTOR = 1.3
-#: Progress is reported_facts so often.
+#: Pause between two progress messages.
 REPORT_EVERY_S = 30.0
-#: A node which does not answer for so long has lost its transfers.
+#: After so long without an answer, the transfers of a node count as failed.
 UNRESPONSIVE_S = 120.0
-#: Between clusters: how long an import waits for the other side.
+#: Between clusters: so long an import waits for the export of the other cluster to connect.
 REMOTE_CONNECT_S = 180
 
 
@@ -45,10 +45,17 @@ REMOTE_CONNECT_S = 180
 class TransferEnd:
     """One end of the transfer of one disk.
 
-    :ivar io: what is read or written, as in the table of calls.
-    :ivar label: the disk, for people: ``disk/0``.
-    :ivar host: of an export: where the other end listens; likewise ``port``.
-    :ivar partner: the other end, when it is ours.
+    :ivar mode: :data:`EXPORT` or :data:`IMPORT`.
+    :ivar label: name of the disk for messages: ``disk/0``.
+    :ivar io: what is read or written: kind and arguments, see :mod:`ganeti.wire.calls.backup`.
+    :ivar host: of an export: address at which the import listens.
+    :ivar port: of an export: TCP port at which the import listens.
+    :ivar partner: the other end, when it is in this cluster.
+    :ivar name: name of the transfer on its node; empty until it has started.
+    :ivar problem: why it failed; None as long as it did not.
+    :ivar answered_at: time of the last answer about it, in seconds of the monotonic clock.
+    :ivar progress_at: time of the last progress message.
+    :ivar reported: events of which the job log has a message.
     """
 
     mode: str
@@ -66,16 +73,16 @@ class TransferEnd:
     done: bool = False
     answered_at: float = 0.0
     progress_at: float = 0.0
-    reported_facts: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     @property
     def ok(self) -> bool:
-        """Whether it came to a good end."""
+        """Whether the transfer ended without a failure."""
         return self.done and self.problem is None
 
 
 def new_magic() -> str:
-    """The word by which the two ends of one transfer know each other."""
+    """Make the word with which the two ends of a transfer recognise each other."""
     return secrets.token_hex(16)
 
 
@@ -88,7 +95,12 @@ def pair(
     target: tuple[Node, tuple[str, Any]],
     compress: str,
 ) -> tuple[TransferEnd, TransferEnd]:
-    """Both ends of a transfer inside the cluster: the import and its export."""
+    """Make both ends of a transfer inside the cluster: the import and its export.
+
+    :param index: number of the disk in the instance.
+    :param source: node, and what is read there.
+    :param target: node, and what is written there.
+    """
     options = ImportExportOptions(
         compress=compress, magic=new_magic(), ipv6=uses_ipv6(unit), connect_timeout=None
     )
@@ -109,14 +121,17 @@ def pair(
 
 
 def uses_ipv6(unit: AnyUnit) -> bool:
-    """Whether the nodes of the cluster talk IPv6."""
+    """Tell whether the primary addresses of the cluster are IPv6 addresses."""
     return unit.config.cluster().primary_ip_family == net_c.IP6_FAMILY
 
 
 def copy_disks(
     unit: AnyUnit, instance: Instance, pairs: Sequence[tuple[TransferEnd, TransferEnd]]
 ) -> list[bool]:
-    """Copy disks inside the cluster; which of them arrived. What went wrong is a warning."""
+    """Copy disks inside the cluster; failures are warnings.
+
+    :returns: for each pair whether the disk was copied completely.
+    """
     for receiver, sender in pairs:
         unit.feedback(f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
 
@@ -138,9 +153,10 @@ def run(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Start ends and watch them until all are done, well or not.
+    """Start ends of transfers and watch them until all have ended or failed.
 
-    :param on_listening: reported_facts about each import which listens now; returns further ends to start.
+    :param on_listening: called with each import when it begins to listen; returns further ends to
+        start.
     """
     started: list[TransferEnd] = []
     try:
@@ -163,11 +179,11 @@ def _listens(end: TransferEnd) -> bool:
     return end.mode == IMPORT and end.status is not None and end.status.listen_port is not None
 
 
-def _newly(end: TransferEnd, what: str, holds: bool) -> bool:
-    """Whether something holds for the first time."""
-    if not holds or what in end.reported_facts:
+def _newly(end: TransferEnd, event: str, happened: bool) -> bool:
+    """Whether an event has happened which was not reported before."""
+    if not happened or event in end.reported:
         return False
-    end.reported_facts.add(what)
+    end.reported.add(event)
     return True
 
 
@@ -196,7 +212,7 @@ def _start(
 
 
 def _poll(unit: AnyUnit, ends: Sequence[TransferEnd], now_s: float) -> None:
-    """Ask the nodes about the ends which are not done."""
+    """Ask the nodes for the state of the ends which are not done."""
     by_node: dict[str, list[TransferEnd]] = {}
     for end in ends:
         if not end.done:
@@ -206,17 +222,17 @@ def _poll(unit: AnyUnit, ends: Sequence[TransferEnd], now_s: float) -> None:
         if answer.failure is not None:
             for end in mine:
                 if now_s - end.answered_at > UNRESPONSIVE_S:
-                    _fail(unit, end, f"its node does not answer: {why(answer.failure)}")
+                    _fail(unit, end, f"the node does not answer: {why(answer.failure)}")
             continue
         for end, status in zip(mine, answer.data, strict=True):
             if status is not None:
                 end.answered_at, end.status = now_s, status
             elif now_s - end.answered_at > UNRESPONSIVE_S:
-                _fail(unit, end, "its node does not know it any more")
+                _fail(unit, end, "the node does not know the transfer any more")
 
 
 def _report(unit: AnyUnit, end: TransferEnd, now_s: float) -> None:
-    """Tell what is new of an end; notice that it is done."""
+    """Write new events of an end to the job log; note when it is done."""
     status = end.status
     if end.done or status is None:
         return
@@ -226,10 +242,10 @@ def _report(unit: AnyUnit, end: TransferEnd, now_s: float) -> None:
             end.done = True
             unit.feedback(f"{end.label} finished {verb} data")
         else:
-            # What it says last is mostly why.
+            # The last lines of output mostly name the reason.
             output = "; ".join(line for line in (status.recent_output or ())[-5:] if line.strip())
-            said = f" ({output})" if output else ""
-            _fail(unit, end, f"{status.error_message or 'no reason given'}{said}")
+            details = f" ({output})" if output else ""
+            _fail(unit, end, f"{status.error_message or 'no reason given'}{details}")
         return
     if end.mode == EXPORT and _newly(end, "connected", bool(status.connected)):
         unit.feedback(f"{end.label} is sending data on {end.node.name}")
@@ -241,7 +257,7 @@ def _report(unit: AnyUnit, end: TransferEnd, now_s: float) -> None:
 
 
 def progress_text(status: ImportExportStatus) -> str:
-    """``512M, 110.5 MiB/s, 25%, ETA 14 s``."""
+    """Format the progress of a transfer: ``512M, 110.5 MiB/s, 25%, ETA 14 s``."""
     parts = [format_unit(status.progress_mbytes or 0, "h")]
     if status.progress_throughput is not None:
         parts.append(f"{status.progress_throughput:.1f} MiB/s")
@@ -261,7 +277,7 @@ def _fail(unit: AnyUnit, end: TransferEnd, problem: str) -> None:
     partner = end.partner
     if partner is None or partner.done:
         return
-    # Alone it would wait for nothing; whose end never began has nothing to stop.
+    # The partner would wait in vain. If it has not started, there is nothing to stop.
     if partner.name:
         unit.rpc.call(calls.IMPEXP_ABORT, partner.node.uuid, name=partner.name)
     else:
@@ -279,14 +295,14 @@ def _forget(unit: AnyUnit, ends: Sequence[TransferEnd]) -> None:
 
 
 def require_compression(unit: AnyUnit, tool: str) -> None:
-    """The cluster knows the compression tool.
+    """Check that the cluster knows a compression tool.
 
     :raises errors.OpPrereqError: it does not.
     """
     known = ("none", *unit.config.cluster().compression_tools)
     if tool not in known:
         raise errors.OpPrereqError(
-            f"compression tool {tool!r} is not among those of the cluster: {', '.join(known)}. See"
+            f"compression tool {tool!r} is not one of those of the cluster: {', '.join(known)}. See"
             " 'gnt-cluster modify --compression-tools'.",
             errors.ECODE_INVAL,
         )

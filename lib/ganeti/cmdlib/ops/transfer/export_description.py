@@ -1,8 +1,9 @@
-"""What an export says about its instance (``config.ini``), as wishes for a new one.
+"""Reading the description of an exported instance, the file ``config.ini`` of the export.
 
-Exports by other versions are read, too: keys which nobody knows any more are left out, with a
-warning, and the older ``memory`` stands for both bounds. The text comes from a file that people may
-have edited, so everything is checked again like any wish of a user.
+Exports by other versions are read, too: unknown keys are ignored with a warning, and the older
+``memory`` sets both ``minmem`` and ``maxmem``. A user may have edited the file, so everything is
+checked like a request of a user. The file names in it are used on the node with the export; they
+must not leave its directory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ _EMPTY = (None, "", "None", "none")
 
 @dataclass(frozen=True, slots=True)
 class ExportedDisk:
-    """A disk: its size in MiB, its name, and the file with its data."""
+    """A disk of an export.
+
+    :ivar name: name of the disk; None when it has none.
+    :ivar dump: name of the file with its content; None when it has none.
+    """
 
     size_mib: int
     name: str | None
@@ -31,7 +36,7 @@ class ExportedDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedInstance:
     """An instance as it was when it was exported."""
 
     name: str
@@ -47,11 +52,11 @@ class Exported:
     osparams_private: dict[str, str]
 
 
-def parse(text: str, warn: Callable[[str], None]) -> Exported:
+def parse(text: str, warn: Callable[[str], None]) -> ExportedInstance:
     """Read ``config.ini``.
 
-    :param warn: told what is left out.
-    :raises errors.OpPrereqError: not the description of an export.
+    :param warn: called with a message for each group of ignored keys.
+    :raises errors.OpPrereqError: the text is not the description of an export.
     """
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
@@ -62,13 +67,13 @@ def parse(text: str, warn: Callable[[str], None]) -> Exported:
         raise _wrong(f"its description cannot be read: {err}") from err
     version = export.get("version", VERSION)
     if version != VERSION:
-        raise _wrong(f"it has version {version}, only {VERSION} is known")
+        raise _wrong(f"it has version {version}, but only version {VERSION} is supported")
 
     def section(name: str) -> dict[str, str]:
         return dict(parser[name]) if parser.has_section(name) else {}
 
     hypervisor = instance.get("hypervisor")
-    return Exported(
+    return ExportedInstance(
         name=instance.get("name", ""),
         os=export.get("os", ""),
         disk_template=instance.get("disk_template"),
@@ -101,7 +106,7 @@ def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
             raise _wrong(f"disk {index} has no size")
         name, dump = instance.get(f"disk{index}_name"), instance.get(f"disk{index}_dump")
         if dump is not None and ("/" in dump or dump.startswith(".")):
-            raise _wrong(f"{dump!r:.80} is not the name of a file of it")
+            raise _wrong(f"{dump!r:.80} is not the name of a file in it")
         yield ExportedDisk(size_mib, None if name in _EMPTY else name, dump or None)
 
 
@@ -113,7 +118,7 @@ def _nics(instance: Mapping[str, str]) -> Iterable[dict[str, str]]:
             if value not in _EMPTY:
                 found[key] = str(value)
         if "network" in found:
-            # The connection of the network says how it is attached.
+            # The connection of the network to the node group determines these.
             for key in ("link", "mode", "vlan"):
                 found.pop(key, None)
         yield found
@@ -156,10 +161,10 @@ def _typed(
 ) -> dict[str, Any]:
     unknown = sorted(set(given) - set(types))
     if unknown:
-        warn(f"{what} of the export are not known here and left out: {', '.join(unknown)}")
-    # None was written as text; it says that nothing was set.
-    kept = {key: value for key, value in given.items() if key in types and value != "None"}
+        warn(f"unknown {what} of the export are ignored: {', '.join(unknown)}")
+    # The text None stands for a parameter which was not set.
+    known = {key: value for key, value in given.items() if key in types and value != "None"}
     try:
-        return hv.force_types(kept, types)
+        return hv.force_types(known, types)
     except errors.TypeEnforcementError as err:
         raise _wrong(f"{what}: {err}") from err

@@ -1,4 +1,4 @@
-"""Which nodes have an export of an instance."""
+"""Finding the nodes which have an export of an instance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from ganeti.wire.calls import backup as calls
 
 
 def nodes_with_export(unit: AnyUnit, name: str) -> tuple[list[str], list[str]]:
-    """Uuids of the nodes which have an export of this name, and names of those which do not say."""
+    """Find the nodes which have an export; nodes which are marked offline are not asked.
+
+    :param name: name of the export, which is the name of its instance.
+    :returns: UUIDs of the nodes which have it, and names of the nodes which did not answer.
+    """
     nodes = [node.uuid for node in unit.config.nodes() if not node.offline]
     answers = unit.rpc.call_many(calls.EXPORT_LIST, nodes)
     having = [

@@ -1,7 +1,9 @@
-"""What two clusters tell each other to move an instance, signed with the secret they share.
+"""The signed messages which two clusters exchange to move an instance.
 
-A third party carries these texts from one to the other and can neither forge nor change them (seed
-003 *Inter-cluster instance moves*). Shapes are published: tools by others pass them on.
+Both clusters know the cluster domain secret, with which the messages are signed. A third party,
+such as ``move-instance``, carries the messages and can neither forge nor change them (Ganeti design
+2.2, *Inter-cluster instance moves*). The shapes are published, because programs of other projects
+carry them, too.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from ganeti.utils import clock, fs, text, x509
 
 VERSION = 0
 GREETING = "Hi, I'm Ganeti"
-#: How long keys made for a move are good.
+#: Validity of the keys for a move.
 CERT_VALIDITY_S = 86400
 
 
 def domain_secret() -> str:
-    """The secret which clusters share that trust each other.
+    """Read the cluster domain secret, which clusters share that trust each other.
 
-    :raises errors.OpPrereqError: this cluster has none.
+    :raises errors.OpPrereqError: the file cannot be read.
     """
     try:
         return fs.read_file(paths.current().cluster_domain_secret).strip()
@@ -34,7 +36,7 @@ def domain_secret() -> str:
 
 
 def greeting(secret: str) -> list[Any]:
-    """What the source cluster says first: ``[version, signature, salt]``."""
+    """Make the first message of the source cluster: ``[version, signature, salt]``."""
     salt = signed.new_salt()
     return [VERSION, signed.sign(secret, GREETING, salt), salt]
 
@@ -42,35 +44,37 @@ def greeting(secret: str) -> list[Any]:
 def check_greeting(secret: str, given: Any) -> None:
     """Check the greeting of another cluster.
 
-    :raises errors.OpPrereqError: it has another form, version or secret.
+    :raises errors.OpPrereqError: the form, the version or the signature is wrong.
     """
     version, digest, salt = _fields(given, 3, "handshake")
     if not isinstance(digest, str) or not isinstance(salt, str):
         raise errors.OpPrereqError("the handshake has a wrong form", errors.ECODE_INVAL)
     if not signed.is_signed(secret, GREETING, digest, salt):
         raise errors.OpPrereqError(
-            "the handshake is not signed with this cluster's domain secret. Both clusters need the"
-            " same one: 'gnt-cluster renew-crypto --cluster-domain-secret'.",
+            "the handshake is not signed with this cluster's domain secret. Give both clusters the"
+            " same one with 'gnt-cluster renew-crypto --cluster-domain-secret'.",
             errors.ECODE_INVAL,
         )
     if version != VERSION:
         raise errors.OpPrereqError(
-            f"the other cluster speaks version {version!r} of the protocol for moves, this one"
-            f" {VERSION}",
+            f"the other cluster uses version {version!r} of the protocol for moves, this cluster"
+            f" version {VERSION}",
             errors.ECODE_INVAL,
         )
 
 
 def signed_key(secret: str, name: str) -> list[Any]:
-    """The name of a key on a node: ``[name, signature, salt]``."""
+    """Sign the name of a key on a node: ``[name, signature, salt]``."""
     salt = signed.new_salt()
     return [name, signed.sign(secret, name, salt), salt]
 
 
 def check_key(secret: str, given: Any) -> str:
-    """The name out of such a triple.
+    """Check the signed name of a key.
 
-    :raises errors.OpPrereqError: it was not made by this cluster.
+    :param given: the list which :func:`signed_key` made.
+    :returns: the name.
+    :raises errors.OpPrereqError: this cluster did not sign it.
     """
     name, digest, salt = _texts(given, 3, "name of the key")
     if not signed.is_signed(secret, name, digest, salt):
@@ -86,7 +90,10 @@ def _disk_text(index: int, host: str, port: int, magic: str) -> str:
 
 
 def signed_disk(secret: str, index: int, host: str, port: int, magic: str) -> list[Any]:
-    """Where a disk is awaited: ``[host, port, magic, signature, salt]``."""
+    """Sign the address at which the import of a disk listens.
+
+    :returns: ``[host, port, magic, signature, salt]``.
+    """
     salt = signed.new_salt()
     return [
         host,
@@ -98,8 +105,10 @@ def signed_disk(secret: str, index: int, host: str, port: int, magic: str) -> li
 
 
 def check_disk(secret: str, index: int, given: Any) -> tuple[str, int, str]:
-    """Host, port and magic out of such a list.
+    """Check the signed address of the import of a disk.
 
+    :param given: the list which :func:`signed_disk` made.
+    :returns: host, port and magic.
     :raises errors.OpPrereqError: it is not signed with the shared secret, or for another disk.
     """
     host, port, magic, digest, salt = _fields(given, 5, f"target of disk {index}")
@@ -121,9 +130,11 @@ def check_disk(secret: str, index: int, given: Any) -> tuple[str, int, str]:
 
 
 def check_certificate(secret: str, given: Any, what: str) -> str:
-    """The other cluster's certificate, as PEM.
+    """Check the signed certificate of another cluster.
 
-    :raises errors.OpPrereqError: not signed with the shared secret, or not valid now.
+    :param what: name of the certificate for messages.
+    :returns: the certificate as PEM.
+    :raises errors.OpPrereqError: it is not signed with the shared secret, or not valid now.
     """
     if not isinstance(given, str) or not given:
         raise errors.OpPrereqError(f"{what} is missing", errors.ECODE_INVAL)

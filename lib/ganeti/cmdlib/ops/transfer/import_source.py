@@ -1,8 +1,8 @@
-"""Making an instance from an export, or from one in another cluster.
+"""Creating an instance from an export, or from an instance of another cluster.
 
-Both happen while an instance is created (:mod:`ganeti.cmdlib.instance.create`), in the place where
-otherwise an OS is installed. :func:`prepare` completes the disk_specs of the user with what the export
-says, before anything else looks at them; :meth:`Import.run` fills the new disks.
+The creation of an instance (:mod:`ganeti.cmdlib.instance.create`) uses this module. First
+:func:`prepare` completes the parameters of the opcode with those of the export. Then, in place of
+the installation of an OS, :meth:`ImportSource.run` fills the new disks.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ if TYPE_CHECKING:
     from ganeti.objects import Cluster, Instance, Node
     from ganeti.opcodes.instance import OpInstanceCreate
 
-#: The type of the log entry with which an instance tells a third party where its disks are awaited.
+#: The type of the job log entry with the addresses of the imports, for the third party.
 LOG_REMOTE_IMPORT = "remote-import"
 
 
-class Import(Protocol):
-    """Where the content of the new disks comes from."""
+class ImportSource(Protocol):
+    """The source of the content of the new disks."""
 
     def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
         """Fill the disks of an instance, which are active on its primary node.
 
-        :raises errors.OpExecError: a disk did not arrive.
+        :param compress: compression tool of the transfer.
+        :raises errors.OpExecError: the content of a disk did not arrive.
         """
 
     def hook_env(self) -> dict[str, object]:
-        """What hooks are told about the source."""
+        """Hook variables about the source, without prefix."""
 
 
-def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Import | None:
-    """Complete the disk_specs for an instance that is imported; None for one that is not.
+def prepare(unit: AnyUnit, op: OpInstanceCreate) -> ImportSource | None:
+    """Complete the parameters of an instance to be imported; changes only the opcode.
 
-    Asks nodes for the export, changes only the opcode.
-
-    :raises errors.OpPrereqError: there is no such export, or it does not fit the disk_specs.
+    :returns: the source; None when the instance is created without import.
+    :raises errors.OpPrereqError: there is no such export, or it contradicts the parameters.
     """
     if op.mode == CREATE:
         return None
     disk_copy.require_compression(unit, op.compress)
     if op.no_install:
-        unit.info("the disks are imported, so there is nothing that could not be installed")
+        unit.info("the parameter no_install is ignored, because the disks are imported")
         op.no_install = False
-    # What was accepted at its installation must be accepted when it comes back.
+    # The variant was accepted when the exported instance was installed.
     op.force_variant = True
     return _prepare_local(unit, op) if op.mode == IMPORT else _prepare_remote(unit, op)
 
@@ -68,7 +68,12 @@ def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Import | None:
 
 @dataclass(frozen=True, slots=True)
 class LocalImport:
-    """An export on a node; ``dumps`` has the file of each disk, or None."""
+    """An export on a node of this cluster.
+
+    :ivar path: directory of the export on the node.
+    :ivar old_name: name of the instance when it was exported.
+    :ivar dumps: for each disk the name of the file with its content; None for a disk without.
+    """
 
     node: Node
     path: str
@@ -76,7 +81,7 @@ class LocalImport:
     dumps: tuple[str | None, ...]
 
     def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
-        """Copy the files to the disks, and let the OS know of a new name."""
+        """Copy the files to the disks, and run the rename script of the OS if the name is new."""
         unit.feedback("* running the instance OS import scripts...")
         primary = unit.config.node(instance.primary_node)
         pairs = [
@@ -101,7 +106,7 @@ class LocalImport:
         _rename(unit, instance, self.old_name)
 
     def hook_env(self) -> dict[str, object]:
-        """The node, the directory, and the files."""
+        """Node, directory and files of the export."""
         files = [dump and posixpath.join(self.path, dump) for dump in self.dumps]
         return {
             "SRC_NODE": self.node.name,
@@ -118,7 +123,7 @@ def _require_all(instance: Instance, failed: list[str]) -> None:
 
 
 def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
-    """Let the OS change what is on the disks; that it does not is no reason to lose them."""
+    """Run the rename script of the OS; a failure is a warning, because the disks are complete."""
     if not old_name or old_name == instance.name or not instance.os:
         return
     unit.feedback(f"Running rename script for {instance.name}")
@@ -131,8 +136,8 @@ def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
     )
     if answer.failure is not None:
         unit.warn(
-            f"instance {instance.name} was not told on its disks that it is no longer called"
-            f" {old_name}: {why(answer.failure)}"
+            f"the rename script of instance {instance.name} failed, so its disks still have the"
+            f" name {old_name}: {why(answer.failure)}"
         )
 
 
@@ -150,7 +155,7 @@ def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> LocalImport:
 
 
 def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
-    """The node with the export, and its (virtual) path there."""
+    """Find the node with the export, and the path of the export there."""
     everywhere = paths.Paths().export_dir
     path = op.src_path or op.instance_name
     absolute = posixpath.join(everywhere, path)
@@ -158,17 +163,17 @@ def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
         node = unit.config.expand_node(op.src_node_uuid or op.src_node or "")
         if node.offline:
             raise errors.OpPrereqError(
-                f"node {node.name}, which holds the export, is marked offline", errors.ECODE_STATE
+                f"node {node.name}, which has the export, is marked offline", errors.ECODE_STATE
             )
         return node, absolute
     if posixpath.isabs(path):
         raise errors.OpPrereqError(
-            "an export which is named by its whole path needs its node, too. Use --src-node.",
+            "an export which is named by an absolute path needs its node, too. Use --src-node.",
             errors.ECODE_INVAL,
         )
     having, unresponsive = nodes_with_export(unit, path)
     if not having:
-        hint = f" Not asked: {', '.join(unresponsive)}." if unresponsive else ""
+        hint = f" Nodes without an answer: {', '.join(unresponsive)}." if unresponsive else ""
         raise errors.OpPrereqError(
             f"no node has an export {path!r}. See 'gnt-backup list'.{hint}", errors.ECODE_INVAL
         )
@@ -176,9 +181,12 @@ def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
 
 
 def _take_over(
-    unit: AnyUnit, op: OpInstanceCreate, found: export_description.Exported
+    unit: AnyUnit, op: OpInstanceCreate, found: export_description.ExportedInstance
 ) -> tuple[str | None, ...]:
-    """Complete the disk_specs; returns the files for the disks."""
+    """Complete the parameters with those of the export.
+
+    :returns: for each disk the name of the file with its content.
+    """
     cluster = unit.config.cluster()
     if op.os_type is None:
         op.os_type = found.os or None
@@ -192,8 +200,8 @@ def _take_over(
         op.hvparams = {**found.hvparams, **op.hvparams}
     elif found.hypervisor is not None:
         unit.info(
-            f"the export is of hypervisor {found.hypervisor}, whose parameters mean nothing for"
-            f" {hypervisor}"
+            f"the hypervisor parameters of the export are ignored, because they are for"
+            f" {found.hypervisor} and not for {hypervisor}"
         )
     given = dict(op.beparams)
     if "memory" in given:
@@ -210,19 +218,21 @@ def _take_over(
     return dumps
 
 
-def _take_osparams(op: OpInstanceCreate, found: export_description.Exported) -> None:
-    """A parameter which the user gives, in whichever visibility, goes before that of the export."""
+def _take_osparams(op: OpInstanceCreate, found: export_description.ExportedInstance) -> None:
+    """Take the OS parameters of the export which the user did not give, in any visibility."""
     given = {*op.osparams, *(op.osparams_private or ()), *(op.osparams_secret or ())}
 
-    def kept(values: dict[str, str]) -> dict[str, str]:
+    def not_given(values: dict[str, str]) -> dict[str, str]:
         return {key: value for key, value in values.items() if key not in given}
 
-    op.osparams = {**kept(found.osparams), **op.osparams}
-    private = {**kept(found.osparams_private), **(op.osparams_private or {})}
+    op.osparams = {**not_given(found.osparams), **op.osparams}
+    private = {**not_given(found.osparams_private), **(op.osparams_private or {})}
     op.osparams_private = ht.PrivateDict(private) if private else None
 
 
-def _take_disks(op: OpInstanceCreate, found: export_description.Exported) -> tuple[str | None, ...]:
+def _take_disks(
+    op: OpInstanceCreate, found: export_description.ExportedInstance
+) -> tuple[str | None, ...]:
     if op.disk_template == DISKLESS:
         if any(disk.dump for disk in found.disks):
             raise errors.OpPrereqError(
@@ -238,15 +248,16 @@ def _take_disks(op: OpInstanceCreate, found: export_description.Exported) -> tup
         ]
     if len(op.disks) < len(found.disks):
         raise errors.OpPrereqError(
-            f"the export of {found.name} has {len(found.disks)} disks, the instance would get"
-            f" {len(op.disks)} only",
+            f"the export of {found.name} has {len(found.disks)} disks, but the instance would have"
+            f" only {len(op.disks)}",
             errors.ECODE_INVAL,
         )
     for index, (spec, disk) in enumerate(zip(op.disks, found.disks, strict=False)):
         size = spec.get("size", disk.size_mib)
         if spec.get("adopt") or (isinstance(size, int) and size < disk.size_mib):
             raise errors.OpPrereqError(
-                f"disk {index} must be a new one of at least {disk.size_mib} MiB, as in the export",
+                f"disk {index} must be a new disk of at least {disk.size_mib} MiB, its size in the"
+                " export",
                 errors.ECODE_INVAL,
             )
         spec["size"] = size
@@ -254,9 +265,12 @@ def _take_disks(op: OpInstanceCreate, found: export_description.Exported) -> tup
 
 
 def _nic(
-    unit: AnyUnit, op: OpInstanceCreate, found: export_description.Exported, nic: dict[str, str]
+    unit: AnyUnit,
+    op: OpInstanceCreate,
+    found: export_description.ExportedInstance,
+    nic: dict[str, str],
 ) -> dict[str, str]:
-    """An interface as it was; a copy under another name needs an address of its own."""
+    """Make the spec of a NIC of the export; an instance with a new name gets a new MAC address."""
     if op.instance_name != found.name:
         nic["mac"] = VALUE_AUTO
     network = nic.get("network")
@@ -264,13 +278,15 @@ def _nic(
         try:
             unit.config.expand_network(network)
         except errors.OpPrereqError:
-            unit.warn(f"network {network} of the export is not known here and left out")
+            unit.warn(
+                f"network {network} of the export does not exist in this cluster, so it is ignored"
+            )
             del nic["network"]
     return nic
 
 
 def _drop_defaults(op: OpInstanceCreate, cluster: Cluster, hypervisor: str) -> None:
-    """What is the cluster's default anyway stays the cluster's."""
+    """Remove the parameters which have the values of the cluster's defaults."""
 
     def own(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in values.items() if defaults.get(key, ...) != value}
@@ -290,14 +306,19 @@ def _drop_defaults(op: OpInstanceCreate, cluster: Cluster, hypervisor: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class RemoteImport:
-    """An instance in another cluster, which will send its disks."""
+    """An instance of another cluster, which will send its disks.
+
+    :ivar ca_pem: certificate of the other cluster.
+    :ivar old_name: name of the instance in the other cluster.
+    :ivar timeout_s: how long the imports wait for the other cluster to connect.
+    """
 
     ca_pem: str
     old_name: str
     timeout_s: int
 
     def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
-        """Listen for the disks, say where, and wait until all are there."""
+        """Start the imports, publish their addresses in the job log, and wait until all end."""
         secret = handshake.domain_secret()
         primary = unit.config.node(instance.primary_node)
         name, certificate = unit.rpc.call(
@@ -339,14 +360,14 @@ class RemoteImport:
         _rename(unit, instance, self.old_name)
 
     def hook_env(self) -> dict[str, object]:
-        """Nothing: the source is elsewhere."""
+        """No variables, because the source is in another cluster."""
         return {}
 
 
 def _announce(
     unit: AnyUnit, secret: str, node: Node, certificate: str, ends: list[disk_copy.TransferEnd]
 ) -> None:
-    """Tell the third party, in the job's log, where the disks are awaited."""
+    """Write the signed addresses of the imports to the job log, for the third party."""
     disks = []
     for index, end in enumerate(ends):
         assert end.status is not None
@@ -365,7 +386,7 @@ def _prepare_remote(unit: AnyUnit, op: OpInstanceCreate) -> RemoteImport:
     secret = handshake.domain_secret()
     if not op.source_handshake:
         raise errors.OpPrereqError(
-            "an instance from another cluster needs the handshake of its cluster",
+            "an import from another cluster needs the handshake of that cluster",
             errors.ECODE_INVAL,
         )
     handshake.check_greeting(secret, op.source_handshake)
@@ -374,13 +395,14 @@ def _prepare_remote(unit: AnyUnit, op: OpInstanceCreate) -> RemoteImport:
     )
     if not op.source_instance_name:
         raise errors.OpPrereqError(
-            "an instance from another cluster needs the name it has there", errors.ECODE_INVAL
+            "an import from another cluster needs the name of the instance there",
+            errors.ECODE_INVAL,
         )
     if op.disk_template == DISKLESS or not op.disks:
         raise errors.OpPrereqError(
-            "an instance without disks cannot be imported from another cluster; create it anew",
+            "an instance without disks cannot be imported from another cluster. Create it here.",
             errors.ECODE_INVAL,
         )
-    # The other side stops the instance before it sends.
+    # The other cluster stops the instance before it sends the disks.
     timeout_s = disk_copy.REMOTE_CONNECT_S + op.source_shutdown_timeout
     return RemoteImport(ca_pem, op.source_instance_name, timeout_s)

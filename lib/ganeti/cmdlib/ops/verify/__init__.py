@@ -1,1 +1,1 @@
-"""Checks of cluster verification, a module for each subject."""
+"""The checks of cluster verification, a module for each subject."""

@@ -1,7 +1,8 @@
-"""Verification of files: those which all nodes share, the configuration, and the facts for all.
+"""Verification of files: those which all nodes share, the configuration, and the ssconf files.
 
-The master writes while it verifies. A file that changes in these moments may be seen in two
-versions, so what differs is looked at again before it is reported.
+The verification of a node group calls this module. The master may write a file during the
+verification, so nodes may have different versions for a moment. Therefore the nodes are asked again
+about files which differ before a problem is reported.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Node
 
-# So often a fact which differs is looked at again, with the configuration as it is then.
-_LOOKS = 3
+# So often nodes are asked again about ssconf files which differ from the configuration.
+_ROUNDS = 3
 
 Sums = dict[str, dict[str, str]]
-"""Node uuid -> path -> checksum; a file that is missing there has none."""
+"""UUID of a node -> path -> checksum; a file that is missing on the node is missing here, too."""
 
 
 def _shared(unit: AnyUnit) -> list[str]:
@@ -41,7 +42,7 @@ def _configuration() -> str:
 
 
 def _facts(unit: AnyUnit) -> dict[str, str]:
-    """Path and checksum of the ssconf files, as the configuration wants them now."""
+    """Path and checksum of each ssconf file, computed from the present configuration."""
     here = paths.current()
     return {
         here.to_virtual(here.ssconf_file(key)): hashlib.sha1(
@@ -52,14 +53,15 @@ def _facts(unit: AnyUnit) -> dict[str, str]:
 
 
 def listed(unit: AnyUnit) -> list[str]:
-    """Files whose checksums nodes are asked for."""
+    """Paths of the files whose checksums the nodes are asked for."""
     return [*_shared(unit), _configuration(), *_facts(unit)]
 
 
 class FileCheck:
-    """Compares the checksums of a group's nodes.
+    """Compares the files of the nodes of a group by their checksums.
 
-    :param nodes: those which were asked.
+    :param nodes: the nodes which were asked.
+    :param answers: UUID of a node -> its answer to ``node_verify``.
     """
 
     def __init__(
@@ -75,27 +77,27 @@ class FileCheck:
         for node in nodes:
             if node.uuid not in answers:
                 continue
-            told = answers[node.uuid].get(nv.FILELIST)
-            if isinstance(told, dict):
-                self._sums[node.uuid] = told
+            reported = answers[node.uuid].get(nv.FILELIST)
+            if isinstance(reported, dict):
+                self._sums[node.uuid] = reported
             else:
                 findings.report(
-                    "ENODEFILECHECK", node.name, "does not tell the checksums of its files"
+                    "ENODEFILECHECK", node.name, "did not report the checksums of its files"
                 )
         self._nodes = [node for node in nodes if node.uuid in self._sums]
 
     def run(self) -> None:
-        """Compare everything."""
+        """Compare all files and report what differs."""
         for path in _shared(self._unit):
             self._compare(path, self._nodes)
         configuration = _configuration()
         candidates = [node for node in self._nodes if node.master_candidate]
         if len(self._variants(configuration, candidates)) > 1:
-            self._look_again(candidates, [configuration])
+            self._ask_again(candidates, [configuration])
         self._compare(configuration, candidates)
         self._compare_facts()
 
-    def _look_again(self, nodes: Sequence[Node], files: Collection[str]) -> None:
+    def _ask_again(self, nodes: Sequence[Node], files: Collection[str]) -> None:
         answers = self._unit.rpc.call_many(
             NODE_VERIFY,
             [node.uuid for node in nodes],
@@ -105,15 +107,15 @@ class FileCheck:
         )
         for uuid, answer in answers.items():
             if answer.failure is None:
-                kept = {
+                unchanged = {
                     path: checksum
                     for path, checksum in self._sums[uuid].items()
                     if path not in files
                 }
-                self._sums[uuid] = {**kept, **answer.data[nv.FILELIST]}
+                self._sums[uuid] = {**unchanged, **answer.data[nv.FILELIST]}
 
     def _variants(self, path: str, nodes: Sequence[Node]) -> dict[str, list[str]]:
-        """Checksum to the names of the nodes which have it."""
+        """Checksum -> names of the nodes which have the file with this checksum."""
         found: dict[str, list[str]] = {}
         for node in nodes:
             checksum = self._sums[node.uuid].get(path)
@@ -122,7 +124,7 @@ class FileCheck:
         return found
 
     def _compare(self, path: str, nodes: Sequence[Node]) -> None:
-        """All nodes have a file, in the same version."""
+        """Check that all nodes have a file, in the same version."""
         missing = [node.name for node in nodes if path not in self._sums[node.uuid]]
         self._findings.check(
             bool(missing),
@@ -151,18 +153,18 @@ class FileCheck:
         return {path: nodes for path, nodes in wrong.items() if nodes}
 
     def _compare_facts(self) -> None:
-        """What nodes are told of the cluster is what the configuration says."""
+        """Check that the ssconf files of the nodes match the configuration."""
         wrong = self._wrong_facts()
-        for _ in range(_LOOKS):
+        for _ in range(_ROUNDS):
             if not wrong:
                 return
             nodes = {node.uuid: node for found in wrong.values() for node in found}
-            self._look_again(list(nodes.values()), set(wrong))
+            self._ask_again(list(nodes.values()), set(wrong))
             wrong = self._wrong_facts()
         for path, found in wrong.items():
             self._findings.report(
                 "ECLUSTERFILECHECK",
                 "",
                 f"file {path} is missing or old on {comma_join(node.name for node in found)}."
-                " 'gnt-cluster redist-conf' writes it again.",
+                " Write it again with 'gnt-cluster redist-conf'.",
             )

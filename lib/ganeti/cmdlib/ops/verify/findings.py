@@ -1,10 +1,12 @@
-"""What cluster verification finds, in the form which programs and people read.
+"""Reporting the findings of cluster verification, in the form which programs and people read.
 
-A finding has a published code, the kind of object it is about (which follows from the code), the
-object's name and a text. With error codes asked for, a line is ``  -
-ERROR:ENODERPC:node:node1.example.com:text``, else ``  - ERROR: node node1.example.com: text``. A
-code which the user wants to ignore is reported as a warning and does not make the verification
-fail.
+A finding has a published code, the type of its object (which follows from the code), the name of
+the object and a text. With error codes a line is
+``  - ERROR:ENODERPC:node:node1.example.com:text``, without them
+``  - ERROR: node node1.example.com: text``. A code which the user ignores is reported as a warning
+and does not make the verification fail.
+
+Source: manual page **gnt-cluster**, *verify*.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ganeti.constants.verify import ERROR, OBJECT_OF, WARNING
 
 
 class VerifyOptions(Protocol):
-    """The parameters which all verification opcodes share."""
+    """The parameters which all opcodes for verification share."""
 
     error_codes: bool
     debug_simulate_errors: bool
@@ -25,7 +27,10 @@ class VerifyOptions(Protocol):
 
 
 class Findings:
-    """Collects and reports findings of one verification."""
+    """Reports and counts the findings of one verification.
+
+    :ivar failed: whether an error was reported.
+    """
 
     def __init__(self, feedback: Callable[[str], None], options: VerifyOptions) -> None:
         self._feedback = feedback
@@ -38,15 +43,19 @@ class Findings:
         self.failed = False
 
     def section(self, text: str) -> None:
-        """Say what is looked at now."""
+        """Write the headline of the next checks."""
         self._feedback(f"* {text}")
 
     def note(self, text: str) -> None:
-        """Something worth knowing which is no problem."""
+        """Write a notice, which is no problem."""
         self._feedback(f"  - NOTICE: {text}")
 
     def report(self, code: str, name: str, text: str, *, warning: bool = False) -> None:
-        """Report a problem."""
+        """Report a problem.
+
+        :param code: published code, such as ``ENODERPC``.
+        :param name: name of the object; empty for the cluster.
+        """
         self._count(code, bad=True)
         severity = WARNING if warning or code in self._ignored else ERROR
         kind = OBJECT_OF[code]
@@ -60,7 +69,10 @@ class Findings:
             self.failed = True
 
     def check(self, bad: bool, code: str, name: str, text: str, *, warning: bool = False) -> bool:
-        """Report a problem when there is one (or when errors are simulated); returns ``bad``."""
+        """Report a problem if ``bad`` is true, or if errors are simulated.
+
+        :returns: ``bad``.
+        """
         if bad or self._simulate:
             self.report(code, name, text, warning=warning)
         else:
@@ -73,9 +85,9 @@ class Findings:
         counts[1] += bad
 
     def summary(self) -> None:
-        """Where that is wanted, say what was looked at and found in order, too."""
+        """Write the number of checks for each code, if the user asked for verbose output."""
         if not self._verbose:
             return
         for code, (made, failed) in sorted(self._counts.items()):
-            result = f"{failed} failed" if failed else "all in order"
+            result = f"{failed} failed" if failed else "none failed"
             self.note(f"{code}: {made} check(s), {result}")

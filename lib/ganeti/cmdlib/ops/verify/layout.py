@@ -1,4 +1,4 @@
-"""Verification of where instances are: what the configuration alone shows."""
+"""Verification of the nodes and disks of instances in the configuration; no node is asked."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Instance, Node
 
-# "htools:iextags:service" on the cluster: no two instances with the same "service:..." on a node.
+# With the tag "htools:iextags:service" on the cluster, a node must not have two instances with the
+# same tag "service:...".
 EXCLUSION_PREFIX = "htools:iextags:"
 
 
 def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> None:
-    """Nodes and disks of instances go together."""
+    """Check that the nodes and disks of instances fit together."""
     data = unit.config.snapshot()
     for instance in found:
         if instance.forthcoming:
@@ -28,7 +29,7 @@ def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> N
             len(secondaries) > 1,
             "EINSTANCELAYOUT",
             instance.name,
-            "its disks have their other halves on several nodes:"
+            "its disks have their secondary replicas on several nodes:"
             f" {comma_join(node.name for node in secondaries)}",
             warning=True,
         )
@@ -52,7 +53,7 @@ def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> N
 
 
 def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
-    """On nodes whose physical disks are not shared, disks are plain and know their spindles."""
+    """Check the disks on nodes with exclusive storage: template, and number of spindles."""
     data = unit.config.snapshot()
     nodes = [data.nodes[uuid] for uuid in unit.config.instance_nodes(instance)]
     exclusive = [
@@ -76,13 +77,13 @@ def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
             disk.spindles is None,
             "EINSTANCEMISSINGCFGPARAMETER",
             instance.name,
-            f"the number of spindles of disk {index} is not on record, though storage is"
-            " exclusive. See 'gnt-cluster repair-disk-sizes'.",
+            f"the number of spindles of disk {index} is not in the configuration, although the"
+            " node has exclusive storage. Use 'gnt-cluster repair-disk-sizes'.",
         )
 
 
 def exclusion_tags(unit: AnyUnit, findings: Findings, nodes: Sequence[Node]) -> None:
-    """Instances which must not be together are on different nodes."""
+    """Check that no node has two instances which share an exclusion tag."""
     prefixes = tuple(
         tag.removeprefix(EXCLUSION_PREFIX) + ":"
         for tag in unit.config.cluster().tags

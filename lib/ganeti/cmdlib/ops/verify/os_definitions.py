@@ -18,7 +18,7 @@ Systems = dict[str, definitions.NodeOs]
 def compare(
     findings: Findings, nodes: Sequence[Node], answers: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Look at the definitions of each node, and compare them with those of the first."""
+    """Check the OS definitions of each node, and compare them with those of the first node."""
     per_node: dict[str, Systems] = {}
     for node in nodes:
         if node.uuid not in answers or not node.vm_capable:
@@ -27,7 +27,7 @@ def compare(
         if isinstance(rows, list):
             per_node[node.name] = _of_node(findings, node.name, rows)
         else:
-            findings.report("ENODEOS", node.name, "does not tell its OS definitions")
+            findings.report("ENODEOS", node.name, "did not report its OS definitions")
     if not per_node:
         return
     base_name, base = next(iter(per_node.items()))
@@ -51,7 +51,7 @@ def _of_node(findings: Findings, node_name: str, rows: Sequence[Any]) -> Systems
             findings.report(
                 "ENODEOS",
                 node_name,
-                f"OS {name} is found twice: {definition.path} is hidden by another",
+                f"OS {name} was found twice; {definition.path} is not used",
                 warning=True,
             )
             continue

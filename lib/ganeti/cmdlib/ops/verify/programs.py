@@ -1,5 +1,4 @@
-"""Verification of what an administrator has to provide on nodes: programs, and the master's
-address."""
+"""Verification of programs which an administrator provides on nodes, and of the master address."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ MASTER_IP_SCRIPT = "master-ip-setup"
 
 
 def node_checks(unit: AnyUnit) -> dict[str, Any]:
-    """What nodes are asked."""
+    """Make the checks of ``node_verify`` for this module: name of a check -> its argument."""
     data = unit.config.snapshot()
     cluster, master = data.cluster, unit.config.master_node()
     checks: dict[str, Any] = {nv.MASTERIP: [master.name, cluster.master_ip]}
@@ -37,18 +36,18 @@ def node_checks(unit: AnyUnit) -> dict[str, Any]:
 
 
 def node(unit: AnyUnit, findings: Findings, one: Node, answer: Mapping[str, Any]) -> None:
-    """Look at the answer of a node."""
+    """Check the answer of one node."""
     address = unit.config.cluster().master_ip
     if one.uuid == unit.config.cluster().master_node:
-        text = f"does not have the address {address} of the master, whose role it has"
+        text = f"is the master, but does not have the master address {address}"
     else:
-        text = f"cannot reach the address {address} of the master"
+        text = f"cannot reach the master address {address}"
     findings.check(answer.get(nv.MASTERIP) is False, "ENODENET", one.name, text)
     for script in answer.get(nv.USERSCRIPTS) or ():
         findings.report(
             "ENODEUSERSCRIPTS", one.name, f"script {script} is missing or not executable"
         )
-    # Whoever is or may become the master switches the others.
+    # Out-of-band helpers run on the master, so on every node which may become the master.
     if one.master_candidate or one.master_capable:
         for problem in answer.get(nv.OOB_PATHS) or ():
             findings.check(

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.jobstore.inventory import Inventory
 from ganeti.jobstore.files import DRAIN, archive_file, job_file
+from ganeti.jobstore.inventory import Inventory
 from ganeti.wire.calls import JOBQUEUE_INVENTORY
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
 """Verification of storage: LVM, DRBD, and the disks of instances.
 
-What a node says of itself comes with the answer of ``node_verify``; where it could not look, a text
-stands in the place of the facts. Only the states of mirrors are asked for here.
+The verification of a node group calls this module. Most facts are in the answers to
+``node_verify``; where a check failed on the node, its result is the text of the error. Only the
+states of disks are asked for here.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
     from ganeti.objects import Cluster, Disk, Instance, Node, NodeGroup
 
 MIN_VG_MIB = 20 * 1024
-# Physical volumes of the same make may differ a little.
+# Physical volumes of the same model may differ by this part of their size.
 _PV_TOLERANCE = 0.02
-# Third letter of the attributes of a physical volume which is not there.
+# Third letter of the attributes of a missing physical volume, see pvs(8).
 _MISSING = "m"
 
 Answers = Mapping[str, Mapping[str, Any]]
 
 
 def uses_lvm(cluster: Cluster) -> bool:
-    """Whether disks may be logical volumes."""
+    """Tell whether disks of the cluster may be logical volumes."""
     return bool(disk_c.LVM_BASED & set(cluster.enabled_disk_templates))
 
 
 def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
-    """What nodes are asked about their storage.
+    """Make the checks of ``node_verify`` for this module: name of a check -> its argument.
 
-    :param exclusive: a node of the group must not share physical volumes between logical ones.
+    :param exclusive: the nodes of the group have exclusive storage.
     """
     checks: dict[str, Any] = {}
     if uses_lvm(cluster):
@@ -56,9 +57,10 @@ def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
 
 
 def lost_volumes(physical: Sequence[Sequence[Any]]) -> dict[str, list[str]]:
-    """Incomplete volume groups, with the logical volumes on what they lost.
+    """Find incomplete volume groups.
 
-    :param physical: physical volumes as ``node_verify`` tells them.
+    :param physical: physical volumes as ``node_verify`` returns them.
+    :returns: name of an incomplete volume group -> logical volumes on its lost physical volumes.
     """
     found: dict[str, set[str]] = {}
     for _name, vg_name, _size, _free, attributes, volumes in physical:
@@ -68,9 +70,10 @@ def lost_volumes(physical: Sequence[Sequence[Any]]) -> dict[str, list[str]]:
 
 
 class StorageCheck:
-    """Looks at the answers of the nodes of a group.
+    """Checks the storage of the nodes of a group, and the disks of its instances.
 
-    :param nodes: those which were asked, and may run instances.
+    :param nodes: the nodes which were asked.
+    :param answers: UUID of a node -> its answer to ``node_verify``.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class StorageCheck:
     # -- nodes -----------------------------------------------------------------
 
     def nodes(self) -> None:
-        """LVM and DRBD of each node."""
+        """Check LVM, DRBD and the Gluster directory of each node."""
         cluster = self._data.cluster
         minors = self._minors() if disk_c.DRBD8 in cluster.enabled_disk_templates else {}
         for node in self._nodes:
@@ -107,11 +110,13 @@ class StorageCheck:
         report = self._findings.report
         groups, physical = answer.get(nv.VGLIST), answer.get(nv.PVLIST)
         if not isinstance(groups, dict):
-            report("ENODELVM", node.name, f"does not tell its volume groups: {groups}")
+            report("ENODELVM", node.name, f"did not report its volume groups: {groups}")
             return
         if not isinstance(answer.get(nv.LVLIST), dict):
             report(
-                "ENODELVM", node.name, f"does not tell its logical volumes: {answer.get(nv.LVLIST)}"
+                "ENODELVM",
+                node.name,
+                f"did not report its logical volumes: {answer.get(nv.LVLIST)}",
             )
         if group_name not in groups:
             report("ENODELVM", node.name, f"has no volume group {group_name}")
@@ -119,37 +124,38 @@ class StorageCheck:
             report(
                 "ENODELVM",
                 node.name,
-                f"its volume group {group_name} has {groups[group_name]:.0f} MiB only, at least"
-                f" {MIN_VG_MIB} are needed",
+                f"its volume group {group_name} has only {groups[group_name]:.0f} MiB, at least"
+                f" {MIN_VG_MIB} MiB are needed",
             )
         if not isinstance(physical, list):
-            report("ENODELVM", node.name, f"does not tell its physical volumes: {physical}")
+            report("ENODELVM", node.name, f"did not report its physical volumes: {physical}")
         else:
             for vg_name, lost in sorted(lost_volumes(physical).items()):
                 report(
                     "ENODELVM",
                     node.name,
-                    f"volume group {vg_name} lacks physical volumes, on which"
-                    f" {comma_join(lost) or 'nothing'} was. Use 'gnt-node repair-storage' when"
-                    " they do not come back.",
+                    f"volume group {vg_name} lacks physical volumes with"
+                    f" {comma_join(lost) or 'no logical volumes'}. If they are lost, use 'gnt-node"
+                    " repair-storage'.",
                 )
             for name, *_rest in physical:
                 self._findings.check(
                     ":" in name,
                     "ENODELVM",
                     node.name,
-                    f"physical volume {name} has a colon in its name, which LVM takes for a list",
+                    f"physical volume {name} has a colon in its name, so LVM takes the name for a"
+                    " list",
                 )
         shared = answer.get(nv.EXCLUSIVEPVS)
         if isinstance(shared, str):
-            report("ENODELVM", node.name, f"does not tell its physical volumes: {shared}")
+            report("ENODELVM", node.name, f"did not report its physical volumes: {shared}")
             return
         for name, volumes in shared or ():
             report(
                 "ENODELVM",
                 node.name,
-                f"physical volume {name} holds several volumes ({comma_join(volumes)}), though"
-                " storage is exclusive",
+                f"physical volume {name} holds several logical volumes ({comma_join(volumes)}),"
+                " although storage is exclusive",
             )
 
     def _drbd(
@@ -175,7 +181,7 @@ class StorageCheck:
                 )
         used = answer.get(nv.DRBDLIST)
         if not isinstance(used, list):
-            report("ENODEDRBD", node.name, f"does not tell its DRBD minors: {used}")
+            report("ENODEDRBD", node.name, f"did not report its DRBD minors: {used}")
             return
         for minor, (instance, must_exist) in sorted(wanted.items()):
             self._findings.check(
@@ -194,7 +200,10 @@ class StorageCheck:
             )
 
     def _minors(self) -> dict[str, dict[int, tuple[str, bool]]]:
-        """Minors which the configuration gives to nodes: instance, whether it must be active."""
+        """DRBD minors in the configuration.
+
+        :returns: UUID of a node -> minor -> name of the instance, and whether it must be active.
+        """
         found: dict[str, dict[int, tuple[str, bool]]] = {}
         for instance in self._data.instances.values():
             for uuid in instance.disks:
@@ -207,7 +216,7 @@ class StorageCheck:
         return found
 
     def versions(self) -> None:
-        """All nodes should have the same DRBD, or mirrors may not understand each other."""
+        """Check that all nodes have the same version of DRBD, so that replicas can connect."""
         found: dict[str, list[str]] = {}
         for node in self._nodes:
             version = self._answers[node.uuid].get(nv.DRBDVERSION)
@@ -215,7 +224,7 @@ class StorageCheck:
                 found.setdefault(".".join(map(str, version)), []).append(node.name)
             elif isinstance(version, str):
                 self._findings.report(
-                    "ENODEDRBDVERSION", node.name, f"does not tell its version of DRBD: {version}"
+                    "ENODEDRBDVERSION", node.name, f"did not report its DRBD version: {version}"
                 )
         for version, names in found.items():
             for name in names:
@@ -223,13 +232,13 @@ class StorageCheck:
                     len(found) > 1,
                     "ENODEDRBDVERSION",
                     name,
-                    f"has DRBD {version}, but others have"
+                    f"has DRBD {version}, but other nodes have"
                     f" {comma_join(other for other in sorted(found) if other != version)}",
                     warning=True,
                 )
 
     def physical_sizes(self, group: NodeGroup) -> None:
-        """With exclusive storage a disk must fit everywhere: physical volumes are of one size."""
+        """Check that all physical volumes of nodes with exclusive storage have the same size."""
         sizes: list[tuple[float, str, str]] = []
         for node in self._nodes:
             if not self._exclusive(node):
@@ -255,7 +264,7 @@ class StorageCheck:
     # -- volumes ---------------------------------------------------------------
 
     def volumes(self) -> None:
-        """Volumes which should be there and are not, and those nobody knows."""
+        """Check for missing logical volumes, and for unknown ones."""
         if not uses_lvm(self._data.cluster):
             return
         ours = {self._data.cluster.volume_group_name or ""}
@@ -289,7 +298,7 @@ class StorageCheck:
                 )
             for name in sorted(set(listed) - set(expected)):
                 parts = snapshots.split(name)
-                # A snapshot belongs to whoever has the volume.
+                # A snapshot belongs to the owner of its volume.
                 belongs = parts is not None and (parts[0] in expected or parts[0] in reserved)
                 known = belongs or name in reserved or any(one.fullmatch(name) for one in foreign)
                 self._findings.check(
@@ -302,7 +311,7 @@ class StorageCheck:
     # -- disks of instances ----------------------------------------------------
 
     def disks(self, instances: Sequence[Instance]) -> None:
-        """Every disk exists where it should; mirrors are in step."""
+        """Check that all disks of instances exist, and that DRBD disks are in sync."""
         files: dict[str, list[tuple[Disk, Instance]]] = {}
         mirrors: dict[str, list[tuple[Disk, Instance]]] = {}
         for instance in instances:
@@ -369,7 +378,7 @@ class StorageCheck:
                     self._findings.report(
                         "EINSTANCEFAULTYDISK",
                         instance.name,
-                        f"{what} is being brought into step, {state.sync_percent:.0f} % are done",
+                        f"{what} is synchronising, {state.sync_percent:.0f} % are done",
                         warning=True,
                     )
                 else:
@@ -377,5 +386,5 @@ class StorageCheck:
                         bool(state.is_degraded),
                         "EINSTANCEFAULTYDISK",
                         instance.name,
-                        f"{what} is not in step with its other half",
+                        f"{what} is not in sync with its peer",
                     )
