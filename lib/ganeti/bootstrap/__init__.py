@@ -1,11 +1,12 @@
-"""What happens while no master runs: making a cluster, preparing a node, taking a cluster apart.
+"""Operations without a running master: make a cluster, prepare a node, fail over the master's role.
 
-These run inside the ``gnt-*`` commands, with the user's privileges, on the machine they concern.
-Each is all or nothing: a failure undoes what was done, or says what is left.
+They run inside the ``gnt-*`` commands, with the rights of the user, on the machine that they
+change. When an operation fails, it undoes its changes, or the message says which of them are left.
 
 :func:`init_cluster` makes this machine the first node and the master;
-:func:`node_setup` gives another machine what it needs before ``OP_NODE_ADD``;
-:func:`finalize_destroy` removes the last node's state after ``OP_CLUSTER_DESTROY``.
+:func:`node_setup` prepares another machine before ``OP_NODE_ADD``;
+:func:`finalize_destroy` removes the state of the last node after ``OP_CLUSTER_DESTROY``;
+:mod:`ganeti.bootstrap.failover` makes this node the master.
 """
 
 from ganeti.bootstrap.destroy import finalize_destroy

@@ -1,4 +1,4 @@
-"""Taking the last node out of its cluster, after the job that checked that it may be done."""
+"""Removing the state of the last node of a cluster, after the job which has checked the cluster."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ganeti.platform import paths
 def finalize_destroy() -> None:
     """Stop the daemons of this machine and remove its cluster state.
 
-    Configuration, credentials, ssconf files and the job queue go; logs, hooks, OS definitions and
-    disk files stay. Safe to run again when it was interrupted.
+    Configuration, credentials, ssconf files and the job queue are removed; logs, hooks, OS
+    definitions and disk files stay. After an interruption the function can be called again.
 
     :raises OpExecError: a daemon cannot be stopped; nothing was removed.
     :raises OSError: a file cannot be removed.
     """
     here = paths.current()
-    # First the master, which would write the configuration anew.
+    # The master is stopped first, because it could write the configuration again.
     local.daemon_util("stop-master")
     local.daemon_util("stop", local.CONFD)
     local.daemon_util("stop", local.NODED)

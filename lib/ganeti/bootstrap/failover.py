@@ -1,19 +1,22 @@
 """Moving the master's role to this node: ``gnt-cluster master-failover``.
 
-In this order, so that every step may fail without harm:
+The order of the steps makes a failure in each of them harmless:
 
-1. all nodes are asked for their votes; without a won vote nothing is done (:func:`survey`, which is
-   also the dry run);
-2. the present master is told to stop, when it can be reached: its jobs end, its last changes
-   arrive; then the votes are counted once more;
-3. the nodes promise a new epoch: from here on nobody obeys an older master, reachable or not;
-4. the configuration that names this node as the master is committed to a majority of the
-   candidates;
-5. the master daemon is started here; it has its role confirmed by a vote of its own, marks jobs
-   that were running as failed, and brings up to date who missed something.
+1. All nodes are asked for their votes; without a won vote nothing is changed. (This is
+   :func:`survey`, which is also the simulation for ``--dry-run``.)
+2. The present master is stopped, if it can be reached: its jobs end, and its last changes arrive.
+   Then the nodes vote once more.
+3. The nodes promise to obey a new epoch: from now on no node obeys an older master, even if that
+   master could not be reached.
+4. The configuration which names this node as the master is committed to a majority of the
+   candidates.
+5. The master daemon is started on this node. It wins a vote of its own, marks the jobs which were
+   running as failed, and updates the nodes which lack changes.
 
-When step 2 or 3 fails, the old master is started again. After step 4 began it is not: the change
-may be on some nodes. Running the command once more finishes what was begun.
+When step 2 or 3 fails, the old master is started again. After the begin of step 4 it is not,
+because some nodes may have the new configuration; the user then runs the command once more.
+
+Source: Ganeti design 2.0, *Master daemon*; the epochs are our own (``doc/design-master-role.rst``).
 """
 
 from __future__ import annotations
@@ -55,18 +58,25 @@ _HINTS = {
 
 
 class Survey(NamedTuple):
-    """What the nodes say about moving the role to `me`."""
+    """The answers of the nodes to the question whether this node can become the master.
+
+    :ivar me: the name of this node.
+    :ivar members: the nodes, as this node's configuration has them.
+    :ivar voting: asks the nodes again.
+    :ivar votes: the answers of the nodes.
+    :ivar verdict: whether the vote is won, or why not.
+    """
 
     me: str
     members: Members
     voting: Voting
     votes: Votes
     verdict: Verdict
-    #: The present master as the nodes know it; this node itself, when only its daemon is missing.
+    #: The present master, as most nodes know it; this node itself, if only its daemon has ended.
     old: Node
 
     def refuse(self) -> errors.OpPrereqError:
-        """Why the role cannot be moved here."""
+        """The error which says why the role cannot be moved to this node."""
         return _refusal(RoleNotWonError(self.verdict, self.votes.failures))
 
 
@@ -79,11 +89,11 @@ def _refusal(err: RoleNotWonError) -> errors.OpPrereqError:
 
 
 def survey(*, ignore_offline: bool = True) -> Survey:
-    """Hold the vote, and change nothing.
+    """Ask the nodes for their votes, without changing anything.
 
-    :param ignore_offline: nodes marked offline count neither way.
-    :raises OpPrereqError: this node cannot be the master at all, or its master daemon runs.
-    :raises ConfigurationError: its configuration cannot be used.
+    :param ignore_offline: do not count nodes which are marked offline, neither for nor against.
+    :raises OpPrereqError: this node is not a master candidate, or its master daemon runs already.
+    :raises ConfigurationError: the configuration of this node cannot be used.
     """
     here = paths.current()
     me = machine.current().hostname()
@@ -138,7 +148,7 @@ def _no_candidate(problem: str, here: paths.Paths) -> errors.OpPrereqError:
 
 
 def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
-    """The master most nodes name; when nobody says, the one this node knows."""
+    """The master which most nodes name; without answers, the one that this node knows."""
     named = Counter(one.master for one in votes.answers.values())
     names = [name for name, _ in named.most_common()]
     names.append(fs.read_file(here.ssconf_file(ssconf_const.MASTER_NODE)).strip().lower())
@@ -153,21 +163,23 @@ def failover(
 ) -> list[str]:
     """Make this node the master.
 
-    :param no_voting: whatever the other nodes say; what they have and this one has not is lost.
-    :param say: told about each step.
-    :returns: what did not work but did not matter for the role itself.
-    :raises OpPrereqError: it may not become the master; the old one goes on, or was started again.
-    :raises OpExecError: it could not be finished; the text says what is left.
+    :param no_voting: take the role even if the vote is lost. Newer data of other nodes is lost.
+    :param ignore_offline: do not count nodes which are marked offline.
+    :param say: gets a message before each step.
+    :returns: warnings about failures which did not prevent the move of the role.
+    :raises OpPrereqError: this node may not become the master; the old one still runs, or was
+        started again.
+    :raises OpExecError: the role was not completely moved; the text says what is left.
     """
     found = survey(ignore_offline=ignore_offline)
     if not (no_voting or found.verdict.won):
         raise found.refuse()
     warnings: list[str] = []
     if found.old.name.lower() == found.me:
-        say("this node is the master already, only its daemon does not run")
+        say("this node is the master already, but its daemon does not run")
         _start(found, AddressRunner(open_client()), no_voting, warnings, say)
         return warnings
-    with local.Undo() as undo:
+    with local.Rollback() as undo:
         stopped = _stop_old(found, undo, warnings, say)
         won = _take_role(found, no_voting, say)
         undo.keep()
@@ -176,21 +188,21 @@ def failover(
         failure = take_down_at(runner, config.snapshot(), found.old.uuid)
         if failure is not None:
             warnings.append(
-                f"the address of the master may still be up on {found.old.name}: {failure}"
+                f"the address of the master may still be active on {found.old.name}: {failure}"
             )
     _start(found, runner, no_voting, warnings, say)
     return warnings
 
 
-def _stop_old(found: Survey, undo: local.Undo, warnings: list[str], say: Say) -> bool:
-    """Stop the old master where it can be reached; whether it was."""
+def _stop_old(found: Survey, undo: local.Rollback, warnings: list[str], say: Say) -> bool:
+    """Stop the old master, if its node answers; returns whether the node answers."""
     old, runner = found.old, AddressRunner(open_client())
     target = {old.name: old.primary_ip}
     if old.name.lower() not in found.votes.answers:
-        # Waiting for a node that hangs would only prolong the failure.
+        # To wait for a node that hangs would prolong the time without a master.
         warnings.append(
             f"the old master {old.name} does not answer and was not stopped. It will end by itself"
-            " as soon as it hears of the new one."
+            " as soon as it reaches a node which obeys the new master."
         )
         return False
 
@@ -203,14 +215,16 @@ def _stop_old(found: Survey, undo: local.Undo, warnings: list[str], say: Say) ->
     undo.add(f"the master daemon of {old.name} is stopped", start_again)
     failure = runner.call_addresses(NODE_STOP_MASTER, target)[old.name].failure
     if failure is not None:
-        warnings.append(f"the old master could not be stopped: {failure}. It will end by itself.")
+        warnings.append(
+            f"the old master {old.name} could not be stopped: {failure}. It will end by itself."
+        )
     return True
 
 
 def _take_role(found: Survey, no_voting: bool, say: Say) -> Won:
-    """Count once more, and have the new epoch promised.
+    """Ask for the votes once more, and have the nodes promise to obey a new epoch.
 
-    :raises OpPrereqError: lost; nothing was changed but the epoch.
+    :raises OpPrereqError: the vote is lost; only the epoch of some nodes may have changed.
     """
     votes = found.voting.ask()
     verdict = judge(found.voting.ballot, votes.answers)
@@ -227,7 +241,8 @@ def _take_role(found: Survey, no_voting: bool, say: Say) -> Won:
 def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Config, RpcRunner]:
     """Write this node into the configuration as the master.
 
-    :raises OpExecError: it did not reach enough candidates, and that was not overridden.
+    :raises OpExecError: the configuration did not reach a majority of the candidates, and the user
+        has not overridden the vote.
     """
     here = paths.current()
 
@@ -244,10 +259,11 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
     runner = RpcRunner(config.snapshot, open_client(here))
     runner.use_epoch(won.epoch)
     config.use_distribution(ConfigDistributor(runner))
-    silent = [node for name, node in found.members.nodes.items() if name not in won.promises]
-    # A node that hangs must not hold this up; the new master goes on trying.
+    unresponsive = [node for name, node in found.members.nodes.items() if name not in won.promises]
+    # Do not wait for nodes that hang; the new master sends them the configuration later.
     config.expect_lagging(
-        [node.uuid for node in silent if node.master_candidate], [node.uuid for node in silent]
+        [node.uuid for node in unresponsive if node.master_candidate],
+        [node.uuid for node in unresponsive],
     )
     say("writing the configuration")
     me = found.members.nodes[found.me].uuid
@@ -256,7 +272,7 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
             change.update_cluster(updated(config.cluster(), master_node=me))
     except errors.ConfigurationError as err:
         if won.override and config.cluster().master_node == me:
-            # It is on this disk, and no more can be had.
+            # This node has the new configuration, and the user does without the other nodes.
             warnings.append(str(err))
             return config, runner
         raise errors.OpExecError(
@@ -271,16 +287,16 @@ def _start(
 ) -> None:
     """Start the daemons of the master.
 
-    :raises OpExecError: one does not start.
+    :raises OpExecError: a daemon does not start.
     """
     if not no_voting:
         ballot = start_ballot(found.me, found.members)
         again = judge(ballot, Voting(runner, found.me, found.members, ballot).ask().answers)
         if again.outcome is Outcome.NO_QUORUM:
-            # The role was won because offline nodes do not count; at a start they do (seed 001).
+            # Offline nodes do not count in the vote for a failover, but they do at a start.
             no_voting = True
             warnings.append(
-                "too few nodes are there for the master daemon to start without --no-voting:"
+                "the master daemon is started with --no-voting, because too few nodes answer:"
                 f" {again}"
             )
     say("starting the master daemon")

@@ -1,8 +1,7 @@
-"""Making a cluster of this machine: ``gnt-cluster init`` up to the first job.
+"""Making a cluster with this machine as its first node: ``gnt-cluster init`` up to the first job.
 
-In this order: everything is checked; credentials, configuration, ssconf files and an empty queue
-are written; the node daemon and the master daemon are started. Whatever fails, what was done
-before is undone in reverse.
+The order of the steps: check everything; write credentials, configuration, ssconf files and an
+empty queue; start the daemons. When a step fails, the steps before it are undone in reverse.
 """
 
 from __future__ import annotations
@@ -44,10 +43,11 @@ _SMALLEST_VG_MIB = 20 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InitParams:
-    """What ``gnt-cluster init`` was asked for; dictionaries hold only what differs from defaults.
+    """The options of ``gnt-cluster init``; dictionaries have only values that are not the defaults.
 
-    ``secondary_ip`` None means the primary one; ``vg_name`` None the usual one where LVM is used;
-    directories of file storage are virtual paths.
+    :ivar secondary_ip: None for the primary address.
+    :ivar vg_name: None for the usual volume group, if a disk template uses LVM.
+    :ivar file_storage_dir: a virtual path, as the paths of all file storage.
     """
 
     cluster_name: str
@@ -95,10 +95,10 @@ def _wrong(message: str) -> errors.OpPrereqError:
 def init_cluster(params: InitParams) -> None:
     """Make this machine the first node and the master of a new cluster, and start its daemons.
 
-    :raises OpPrereqError: something is wrong with the parameters or this machine; nothing was
+    :raises OpPrereqError: a parameter is wrong, or this machine is not suitable; nothing was
         changed.
     :raises OpExecError: a daemon does not start; everything was undone.
-    :raises OSError: a file could not be written; everything was undone.
+    :raises OSError: a file cannot be written; everything was undone.
     """
     here = paths.current()
     check_machine(here)
@@ -108,7 +108,7 @@ def init_cluster(params: InitParams) -> None:
     problems = verify.check(data)
     if problems:
         raise _wrong("; ".join(problems))
-    with local.Undo() as undo:
+    with local.Rollback() as undo:
         undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
         master = data.cluster.master_node
         digest = local.write_credentials(here, local.new_credentials(), me.name)
@@ -123,9 +123,9 @@ def init_cluster(params: InitParams) -> None:
 
 
 def check_machine(here: paths.Paths) -> None:
-    """Make sure that this machine is in no cluster.
+    """Check that this machine belongs to no cluster.
 
-    :raises OpPrereqError: it is, or it half is; names the file or daemon.
+    :raises OpPrereqError: there is a file or a daemon of a cluster; names it.
     """
     found = local.cluster_traces(here)
     if found:
@@ -157,15 +157,15 @@ def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
         )
     if here.is_loopback_only(me.ip):
         raise errors.OpPrereqError(
-            f"{me.name} resolves to {me.ip}, where no other machine can reach it. Correct"
+            f"{me.name} resolves to {me.ip}, which other machines cannot reach. Correct"
             " /etc/hosts.",
             errors.ECODE_ENVIRON,
         )
     cluster_host = _resolve(params.cluster_name, "the cluster")
     if cluster_host.ip == me.ip or cluster_host.name == me.name:
         raise _wrong(
-            f"the cluster needs a name and an address of its own, but {cluster_host.name} has"
-            f" {cluster_host.ip}, which is this machine's"
+            f"the cluster needs a name and an address of its own, but {cluster_host.name} with"
+            f" {cluster_host.ip} is this machine"
         )
     for host in (me, cluster_host):
         if utils_net.is_ipv6(host.ip) != (params.primary_ip_version == net.IP6_VERSION):
@@ -180,7 +180,7 @@ def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
             raise _wrong(f"the secondary address '{params.secondary_ip}' is not an IPv4 address")
         if params.secondary_ip != me.ip and not here.owns_address(params.secondary_ip):
             raise errors.OpPrereqError(
-                f"the secondary address {params.secondary_ip} is not one of this machine",
+                f"the secondary address {params.secondary_ip} is not an address of this machine",
                 errors.ECODE_ENVIRON,
             )
     elif params.primary_ip_version == net.IP6_VERSION:
@@ -204,8 +204,9 @@ def build_config(
     *,
     now: float | None = None,
 ) -> ConfigData:
-    """The first configuration: this cluster, one group, one node. The certificate is still missing.
+    """Make the first configuration: the cluster, one group, one node; without certificate digests.
 
+    :param now: time of its objects, in seconds since 1970; None for the present time.
     :raises OpPrereqError: a parameter is wrong.
     """
     if params.modify_ssh_setup:
@@ -363,18 +364,18 @@ def _build_cluster(
 
 
 def _either(given: T | None, usual: T) -> T:
-    """What was asked for, or what is usual."""
+    """The given value, or the usual one."""
     return usual if given is None else given
 
 
 def _directory(given: str | None, template: str, templates: Sequence[str], usual: str) -> str:
-    """A directory of file storage; empty when its template is not enabled and none was given."""
+    """A directory of file storage; empty if none is given and its template is not enabled."""
     directory = usual if given is None and template in templates else given or ""
     return cluster_rules.storage_dir(directory, template)
 
 
 def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:
-    """Every hypervisor's filled parameters; those of enabled ones are checked."""
+    """The complete parameters of all hypervisors; those of enabled hypervisors are checked."""
     for name in params.hvparams:
         if name not in hv.ALL:
             raise _wrong(f"there is no hypervisor '{name}'")
@@ -415,9 +416,9 @@ def _ipolicy(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
 
 
 def _require_ssh() -> None:
-    """Refuse to look after SSH where there is none.
+    """Check that the cluster can set up SSH on this machine.
 
-    :raises OpPrereqError: a program or the host's keys are missing.
+    :raises OpPrereqError: ``ssh-keygen`` or the keys of the SSH server are missing.
     """
     if shutil.which("ssh-keygen") is None:
         raise errors.OpPrereqError(
@@ -435,21 +436,21 @@ def _require_ssh() -> None:
 
 
 def _host_key() -> str:
-    """This machine's public SSH key, which nodes compare; a virtual cluster has none."""
+    """The public SSH host key of this machine, which nodes compare; empty in a virtual cluster."""
     if not machine.current().has_ssh:
         return ""
     try:
         words = fs.read_file(_HOST_KEY_FILE).split()
     except OSError:
-        # No SSH server is here; setting SSH up needs it and says so.
+        # There is no SSH server; _require_ssh() refuses if the cluster needs one.
         return ""
     return words[1] if len(words) > 1 else ""
 
 
 def _default_iallocator(wanted: str | None) -> str:
-    """The allocator to ask when a user names none: that of htools, where it is installed.
+    """The default allocator of the cluster.
 
-    :param wanted: the empty string stands for none.
+    :param wanted: the given one, or the empty string for none; None for ``hail``, if installed.
     """
     searched = paths.current().iallocator_search_path
     if wanted is None:
@@ -461,7 +462,7 @@ def _default_iallocator(wanted: str | None) -> str:
 
 
 def check_storage(cluster: Cluster, here: paths.Paths) -> None:
-    """Make sure that the enabled disk templates can work on this machine.
+    """Check that the enabled disk templates can be used on this machine.
 
     :raises OpPrereqError: a directory or volume group is missing or too small.
     """

@@ -1,13 +1,13 @@
-"""Joining by a one-time token: what the master's command and the new machine do.
+"""Joining a cluster with a one-time token, without SSH: the master's command and the new machine.
 
-:class:`Offer` waits, inside ``gnt-node add --token``, for one machine; :func:`join` is the program
-``ganeti-join`` on that machine. Between them they do what SSH would be needed for: carry the
-cluster's credentials over. The token lives in the memory of the waiting command only, so it ends
-with it; it is good for one machine, once, until it expires.
+:class:`JoinOffer` waits for one machine, in the command ``gnt-node add --token`` on the master;
+:func:`join` is the program ``ganeti-join`` on that machine. They transfer the credentials of the
+cluster. The token is only in the memory of the waiting command, so it ends with the command; it is
+valid for one machine, once, until it expires.
 
-Order on the master: a connection is a stranger until it has proved that it knows the secret. Only
-then, and only for the first one to do so, the token is spent, nobody else is listened to any more,
-and the credentials are sent. See :mod:`ganeti.bootstrap.join_protocol` for the messages.
+On the master a connection is an unauthenticated peer until it has proved that it knows the secret.
+The first one which does so uses up the token: no other connection is served, and the credentials
+are sent. See :mod:`ganeti.bootstrap.join_protocol` for the messages.
 """
 
 from __future__ import annotations
@@ -30,20 +30,24 @@ from ganeti.config import ssconf
 from ganeti.platform import hosts, machine, paths
 from ganeti.utils import clock, net, x509
 
+#: Seconds until a token expires, unless the user says otherwise.
 LIFETIME_S = 3600
-#: So long a stranger has to prove that he knows the secret.
-STRANGER_S = 15.0
-#: So many of them are talked to at the same time.
-MOST_STRANGERS = 16
-# Between the proofs and the machine's report lies the start of its daemons.
+#: Seconds in which an unauthenticated peer must prove that it knows the secret.
+PROOF_S = 15.0
+#: So many unauthenticated peers are served at the same time.
+MAX_UNAUTHENTICATED = 16
+# Between the proofs and the report of the machine, it starts its daemons.
 _MACHINE_S = 600.0
 # The job that adds the node may wait for others.
 _VERDICT_S = 24 * 3600.0
 _CONNECT_S = 20.0
 
 
-class Machine:
-    """A machine that has proved itself and waits to be taken in."""
+class JoiningMachine:
+    """A machine which has proved that it knows the secret, and waits to be added.
+
+    :ivar certificate: the digest of its client certificate; empty before :meth:`equip`.
+    """
 
     def __init__(self, tls: ssl.SSLSocket, channel: Channel) -> None:
         self._tls = tls
@@ -51,24 +55,28 @@ class Machine:
         self.certificate = ""
 
     def equip(self, here: paths.Paths) -> None:
-        """Send the credentials, and wait until its node daemon runs.
+        """Send the credentials, and wait until the node daemon of the machine runs.
 
-        :raises JoinError: it failed; it has undone what it did.
+        :param here: the paths of this node.
+        :raises JoinError: the machine could not be set up, and has undone its changes.
         """
         self._tls.settimeout(_MACHINE_S)
         shared = local.read_credentials(here)
         self._channel.send({"credentials": shared._asdict(), "ssconf": local.read_ssconf(here)})
         self.certificate = str(self._channel.receive("ready")["ready"])
 
-    def taken_in(self) -> None:
-        """Tell it that it is a node now."""
-        # It is one, whether it hears of it or not.
+    def accept(self) -> None:
+        """Inform the machine that it is a node now, and end the connection."""
+        # The machine is a node even if it does not get the message.
         with contextlib.suppress(JoinError):
             self._channel.send({"taken in": True})
         self.close()
 
     def refuse(self, text: str) -> None:
-        """Tell it why it was not taken in, so that it forgets the credentials."""
+        """Inform the machine why it was not added; it then removes the credentials.
+
+        :param text: the reason.
+        """
         with contextlib.suppress(JoinError):
             self._channel.send({"failed": text})
         self.close()
@@ -79,12 +87,17 @@ class Machine:
             self._tls.close()
 
 
-class Offer:
-    """A token and the socket where its bearer is awaited; a context manager.
+class JoinOffer:
+    """A token, and the socket on which the machine with the token connects; a context manager.
 
     :param host: the node that may join.
-    :param address: of this master, where the machine can reach it.
+    :param address: address of this master for the machine.
+    :param lifetime_s: seconds until the token expires.
+    :param now: the time of day in seconds since 1970.
+    :param monotonic: a clock in seconds which never jumps.
+    :param on_refused: gets a message about each peer which was refused.
     :raises JoinError: the address cannot be served.
+    :raises OpPrereqError: the keys of the cluster are being renewed.
     """
 
     def __init__(
@@ -96,25 +109,27 @@ class Offer:
         here: paths.Paths | None = None,
         now: Callable[[], float] = clock.now,
         monotonic: Callable[[], float] = clock.monotonic,
-        on_stranger: Callable[[str], None] = lambda text: None,
+        on_refused: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._here = here or paths.current()
         renewal.require_none_pending(self._here)
         self._now = now
         self._monotonic = monotonic
-        # The clock of the day may be put back, the other one stands still while we sleep.
+        # The time of day may be set back; the other clock stops while the machine is suspended.
         self._deadline = monotonic() + lifetime_s
-        self._on_stranger = on_stranger
+        self._on_refused = on_refused
         self._context = x509.plain_server_context(self._here.noded_cert_file)
         family = socket.AF_INET6 if net.is_ipv6(address) else socket.AF_INET
         self._sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._sock.bind((address, machine.current().service_port("ganeti-join", 0)))
-            self._sock.listen(MOST_STRANGERS)
+            self._sock.listen(MAX_UNAUTHENTICATED)
         except OSError as err:
             self._sock.close()
-            raise JoinError(f"cannot wait for the machine at {address}: {err.strerror}") from err
+            raise JoinError(
+                f"cannot serve {address} for the machine that joins: {err.strerror}"
+            ) from err
         self.token = Token(
             int(now()) + lifetime_s,
             address,
@@ -124,12 +139,12 @@ class Offer:
             host.name,
         )
         self._lock = threading.Lock()
-        self._winner: Machine | None = None
-        # Closed by the collector, when no thread needs it any more.
+        self._winner: JoiningMachine | None = None
+        # The garbage collector closes them when no thread needs them any more.
         self._wake, self._waker = socket.socketpair()
         self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Offer:
+    def __enter__(self) -> JoinOffer:
         return self
 
     def __exit__(
@@ -141,15 +156,15 @@ class Offer:
         self.close()
 
     def close(self) -> None:
-        """Nobody can use the token any more."""
+        """Make the token invalid, and close the socket."""
         with self._lock:
             self.token = self.token._replace(expires=0)
         self._sock.close()
 
-    def wait(self) -> Machine:
-        """Wait for the bearer of the token.
+    def wait(self) -> JoiningMachine:
+        """Wait for the machine with the token.
 
-        :raises JoinError: the token expired and nobody came.
+        :raises JoinError: the token expired before a machine used it.
         """
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
@@ -159,7 +174,7 @@ class Offer:
             if left_s <= 0:
                 self.close()
                 raise JoinError(
-                    f"nobody used the token for {self.token.node_name} before it expired"
+                    f"no machine used the token for {self.token.node_name} before it expired"
                 )
             ready = {fd for fd, _ in poll.poll(min(left_s, 1.0) * 1000)}
             with self._lock:
@@ -170,7 +185,7 @@ class Offer:
                 self._accept()
 
     def _left_s(self) -> float:
-        """How long the token is good, by the stricter of two clocks."""
+        """Seconds until the token expires, by the earlier of two clocks."""
         return min(self.token.expires - self._now(), self._deadline - self._monotonic())
 
     def _accept(self) -> None:
@@ -179,7 +194,7 @@ class Offer:
             conn, peer = self._sock.accept()
         except OSError:
             return
-        if len(self._threads) >= MOST_STRANGERS:
+        if len(self._threads) >= MAX_UNAUTHENTICATED:
             conn.close()
             return
         thread = threading.Thread(target=self._talk, args=(conn, peer[0]), daemon=True)
@@ -187,29 +202,29 @@ class Offer:
         thread.start()
 
     def _talk(self, conn: socket.socket, peer: str) -> None:
-        """Let a stranger prove himself."""
-        # However slowly he sends: the socket is shut in time.
-        alarm = threading.Timer(STRANGER_S, partial(_shut, conn))
+        """Authenticate a peer."""
+        # The socket is closed in time, even if the peer sends single bytes slowly.
+        alarm = threading.Timer(PROOF_S, partial(_shut, conn))
         alarm.daemon = True
         alarm.start()
         try:
-            conn.settimeout(STRANGER_S)
+            conn.settimeout(PROOF_S)
             tls = self._context.wrap_socket(conn, server_side=True)
             channel = Channel(tls, peer)
             protocol.welcome(
                 channel, self.token, self.token.certificate, secrets.token_hex(protocol.NONCE_BYTES)
             )
             alarm.cancel()
-            machine = Machine(tls, channel)
+            machine = JoiningMachine(tls, channel)
             if not self._spend(machine):
                 machine.refuse("the token has expired or was used already")
         except (OSError, JoinError) as err:
             alarm.cancel()
             _shut(conn)
             conn.close()
-            self._on_stranger(f"{peer} tried to join and was refused: {err}")
+            self._on_refused(f"{peer} tried to join and was refused: {err}")
 
-    def _spend(self, machine: Machine) -> bool:
+    def _spend(self, machine: JoiningMachine) -> bool:
         with self._lock:
             if self._winner is not None or self._left_s() <= 0:
                 return False
@@ -219,7 +234,7 @@ class Offer:
 
 
 def master_address() -> str:
-    """The primary address of this master, where other machines of the cluster reach it.
+    """The primary address of this master, which the other nodes use.
 
     :raises JoinError: this machine is not the master.
     """
@@ -227,7 +242,7 @@ def master_address() -> str:
     name = store.master_node()
     own = machine.current().hostname()
     if name.lower() != own:
-        raise JoinError(f"tokens are made on the master, which is {name}")
+        raise JoinError(f"this node ({own}) is not the master. Make the token on {name}.")
     address = store.node_primary_ips().get(name)
     if address is None:
         raise JoinError(f"the primary address of {name} is not known here")
@@ -243,9 +258,11 @@ def _shut(conn: socket.socket) -> None:
 
 
 def check_machine(token: Token, here: paths.Paths, now: float) -> None:
-    """Make sure that this machine may use the token.
+    """Check that this machine may use the token.
 
-    :raises JoinError: it is another machine, the token expired, or it belongs to a cluster.
+    :param now: the time of day in seconds since 1970.
+    :raises JoinError: the token is for another machine or has expired, or this machine belongs to a
+        cluster.
     """
     own = machine.current().hostname()
     if own != token.node_name.lower():
@@ -268,7 +285,7 @@ def _connected(token: Token, address: str | None) -> Iterator[ssl.SSLSocket]:
         conn = socket.create_connection((token.address, token.port), _CONNECT_S, origin)
     except OSError as err:
         raise JoinError(
-            f"nobody waits at {where}: {err.strerror or err}. The token was used already, or"
+            f"cannot connect to {where}: {err.strerror or err}. The token was used already, or"
             " 'gnt-node add --token' does not run any more."
         ) from err
     with conn:
@@ -289,19 +306,22 @@ def join(
 ) -> None:
     """Become the node that the token names.
 
-    :param address: of ours, to come from; None lets the system choose.
-    :raises JoinError: the master was not found, is not the master, or refused; nothing is left.
-    :raises Undecided: the connection broke while the master was about to take this machine in.
-    :raises OpExecError: the daemon does not start here; the credentials were removed again.
+    :param here: the paths of this machine.
+    :param say: gets a message before each step.
+    :param address: address of this machine from which to connect; None lets the system choose.
+    :raises JoinError: the master cannot be reached, did not prove that it is the master, or refused
+        this machine; nothing is left.
+    :raises Undecided: the connection broke while the master was adding this machine.
+    :raises OpExecError: a daemon does not start; the credentials were removed again.
     """
     check_machine(token, here, clock.now())
-    with local.Undo() as undo, _connected(token, address) as tls:
+    with local.Rollback() as undo, _connected(token, address) as tls:
         channel = Channel(tls, "the master")
         shown = tls.getpeercert(binary_form=True) or b""
         protocol.greet(
             channel, token, x509.fingerprint_der(shown), secrets.token_hex(protocol.NONCE_BYTES)
         )
-        say("the master is the one the token names; waiting for the credentials")
+        say("the master is the one that the token names; waiting for the credentials")
         tls.settimeout(_MACHINE_S)
         message = channel.receive("credentials", "ssconf")
         try:
@@ -310,12 +330,12 @@ def join(
             channel.send({"failed": str(err)})
             raise
         channel.send({"ready": digest})
-        say("the daemons run; waiting to be taken in")
+        say("the daemons run; waiting until the master has added this machine")
         tls.settimeout(_VERDICT_S)
         try:
             channel.receive("taken in")
         except protocol.Refused as err:
-            raise JoinError(f"the master did not take this machine in: {err.text}") from err
+            raise JoinError(f"the master did not add this machine: {err.text}") from err
         except JoinError as err:
             undo.keep()
             raise Undecided(token.node_name, str(err)) from err
@@ -323,18 +343,18 @@ def join(
 
 
 class Undecided(errors.OpExecError):
-    """Nobody said how it ended; the credentials stay, because the job may need them."""
+    """It is not known whether the machine was added. It keeps the credentials, in case it was."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(
-            f"{reason}, so it is not known whether this machine was taken in. Look at 'gnt-node"
-            f" list {name}' on the master; if it is not listed, run 'daemon-util stop-all' here"
-            f" and remove the files server.pem, client.pem, hmac.key, rapi.pem,"
-            f" cluster-domain-secret and ssconf_* of {paths.current().data_dir}."
+            f"{reason}, so it is not known whether this machine was added. Run 'gnt-node list"
+            f" {name}' on the master; if the node is not listed, run 'daemon-util stop-all' on this"
+            f" machine and remove the files server.pem, client.pem, hmac.key, rapi.pem,"
+            f" cluster-domain-secret and ssconf_* from {paths.current().data_dir}."
         )
 
 
-def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local.Undo) -> str:
+def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local.Rollback) -> str:
     given, facts = message["credentials"], message["ssconf"]
     fields = local.Credentials._fields
     if (
@@ -342,12 +362,12 @@ def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local
         or set(given) != set(fields)
         or not all(isinstance(text, str) for text in given.values())
     ):
-        raise JoinError("the master sends other credentials than this release knows")
+        raise JoinError("the master has sent credentials which this release does not know")
     if not isinstance(facts, dict) or not all(
         isinstance(key, str) and isinstance(text, str) and "/" not in key
         for key, text in facts.items()
     ):
-        raise JoinError("the master sends damaged ssconf values")
+        raise JoinError("the master has sent damaged ssconf values")
     undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
     digest = local.write_credentials(here, local.Credentials(**given), name)
     ssconf.write_local(facts, here)

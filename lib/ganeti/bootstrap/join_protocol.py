@@ -1,8 +1,8 @@
-"""Joining by a one-time token: the token, the proofs, the messages. No sockets, no files.
+"""Joining a cluster with a one-time token: the token, the proofs, the messages. Pure functions.
 
-Both ends share the token, which an administrator carries from the master to the new machine. It
-names where the master waits, the new node, the moment it expires, the digest of the cluster's
-certificate, and a secret. Over a TLS connection they then speak, a JSON object per line::
+Both ends have the token, which an administrator copies from the master to the new machine. It has
+the address of the master, the name of the new node, the time at which it expires, the digest of the
+cluster's certificate, and a secret. The ends use a TLS connection, with a JSON object per line::
 
     machine -> master   {"hello": 1, "name": ..., "nonce": ...}
     master  -> machine  {"nonce": ..., "proof": ...}
@@ -11,10 +11,10 @@ certificate, and a secret. Over a TLS connection they then speak, a JSON object 
     machine -> master   {"ready": digest of its client certificate}   or {"failed": text}
     master  -> machine  {"taken in": true}                            or {"failed": text}
 
-A proof is an HMAC with the token's secret over who proves, the certificate *as this end sees it*,
-the name and both nonces. A man in the middle with a certificate of his own is refused by the digest
-in the token; were it not so, his two connections would have different certificates and the proofs
-would not fit. ``doc/design-join.rst`` has the whole consideration.
+A proof is an HMAC, with the secret of the token as its key, over the role of the sender, the
+certificate *as this end sees it*, the name of the node and both nonces. A man in the middle needs a
+certificate of his own: its digest is not the one in the token, and because his two connections
+have different certificates, the proofs do not match. ``doc/design-join.rst`` has the details.
 """
 
 from __future__ import annotations
@@ -38,22 +38,27 @@ MASTER, MACHINE = "master", "machine"
 _PREFIX = "gntjoin1-"
 _HEAD = struct.Struct("!QH32s32s")
 _CHECK_BYTES = 4
-#: Before the other end has proved that it knows the secret, and afterwards.
-STRANGER_LINE_BYTES = 4096
-FRIEND_LINE_BYTES = 64 * 1024 * 1024
+#: The longest line before and after the other end has proved that it knows the secret.
+UNAUTHENTICATED_LINE_BYTES = 4096
+AUTHENTICATED_LINE_BYTES = 64 * 1024 * 1024
 
 
 class JoinError(errors.OpPrereqError):
-    """The two ends do not come together; nothing confidential was sent."""
+    """The machine cannot join; nothing confidential was sent."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, errors.ECODE_ENVIRON)
 
 
 class Token(NamedTuple):
-    """What the administrator carries over; ``expires`` in seconds since 1970.
+    """The facts in a token, which the administrator copies to the new machine.
 
-    ``certificate`` is the SHA256 digest of the cluster's certificate in its binary form.
+    :ivar expires: time in seconds since 1970.
+    :ivar address: address of the master.
+    :ivar port: TCP port on which the master waits.
+    :ivar certificate: SHA256 digest of the cluster's certificate in its binary form.
+    :ivar secret: the shared secret of both ends.
+    :ivar node_name: name of the node which may join.
     """
 
     expires: int
@@ -67,7 +72,7 @@ class Token(NamedTuple):
         return f"<join token for {self.node_name}>"
 
     def encode(self) -> str:
-        """As one word to copy."""
+        """The token as one word, which can be copied."""
         head = _HEAD.pack(self.expires, self.port, self.certificate, self.secret)
         body = head + f"{self.address} {self.node_name}".encode()
         check = hashlib.sha256(body).digest()[:_CHECK_BYTES]
@@ -75,13 +80,13 @@ class Token(NamedTuple):
 
 
 def decode_token(text: str) -> Token:
-    """Read a token; whether it is still good only the master knows.
+    """Read a token from its word. Only the master knows whether it is still valid.
 
-    :raises JoinError: it is none, or was not copied completely.
+    :raises JoinError: the text is not a token, or was not copied completely.
     """
     word = "".join(text.split())
     if not word.startswith(_PREFIX):
-        raise JoinError("this is no join token. One is made by 'gnt-node add --token'.")
+        raise JoinError("this is not a join token. Make one with 'gnt-node add --token'.")
     packed = word.removeprefix(_PREFIX)
     try:
         data = base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True)
@@ -93,24 +98,26 @@ def decode_token(text: str) -> Token:
     expires, port, certificate, secret = _HEAD.unpack_from(body)
     address, _, name = body[_HEAD.size :].decode("utf-8", "replace").partition(" ")
     if not net.is_ip(address) or not name or not port:
-        raise JoinError("the join token makes no sense")
+        raise JoinError("the join token is damaged")
     return Token(expires, address, port, certificate, secret, name)
 
 
 def proof(secret: bytes, who: str, certificate: bytes, name: str, nonces: tuple[str, str]) -> str:
-    """What shows that somebody knows the secret, here and now, on this connection.
+    """The proof that an end of this connection knows the secret.
 
-    :param who: :data:`MASTER` or :data:`MACHINE`.
+    :param who: the end which sends the proof, :data:`MASTER` or :data:`MACHINE`.
     :param certificate: digest of the certificate of this connection, as this end sees it.
-    :param nonces: the machine's and the master's.
+    :param name: name of the node which may join.
+    :param nonces: the nonce of the machine and that of the master.
     """
     transcript = json.dumps([VERSION, who, certificate.hex(), name, *nonces])
     return hmac.new(secret, transcript.encode("utf-8"), hashlib.sha256).hexdigest()
 
 
 def require_proof(given: Any, wanted: str, whose: str) -> None:
-    """Compare, in constant time.
+    """Compare a proof with the expected one, in constant time.
 
+    :param whose: the end which has sent the proof, for the message.
     :raises JoinError: the proof is wrong.
     """
     if not isinstance(given, str) or not given.isascii() or not hmac.compare_digest(given, wanted):
@@ -118,23 +125,28 @@ def require_proof(given: Any, wanted: str, whose: str) -> None:
 
 
 class Stream(Protocol):
-    """A connection: as much of a socket as is needed here."""
+    """A connection: the methods of a socket which this module needs."""
 
     def sendall(self, data: bytes, /) -> object:
-        """Send everything."""
+        """Send all data."""
 
     def recv(self, size: int, /) -> bytes:
-        """Receive something; empty at the end."""
+        """Receive at most this number of bytes; none at the end of the connection."""
 
 
 class Channel:
-    """Lines of JSON over a connection."""
+    """Messages over a connection, each a line of JSON.
+
+    :param stream: the connection.
+    :param peer: name of the other end, for messages.
+    :ivar limit: longest line in bytes that the other end may send.
+    """
 
     def __init__(self, stream: Stream, peer: str) -> None:
         self._stream = stream
         self._peer = peer
         self._rest = b""
-        self.limit = STRANGER_LINE_BYTES
+        self.limit = UNAUTHENTICATED_LINE_BYTES
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message.
@@ -149,8 +161,9 @@ class Channel:
     def receive(self, *keys: str) -> dict[str, Any]:
         """Wait for one message.
 
-        :param keys: what it must have.
-        :raises JoinError: the connection broke, or the message is another one.
+        :param keys: keys which the message must have.
+        :raises Refused: the other end sends the reason of a failure instead.
+        :raises JoinError: the connection broke, or the message has another form.
         """
         while b"\n" not in self._rest:
             if len(self._rest) > self.limit:
@@ -172,8 +185,8 @@ class Channel:
         if not isinstance(message, dict):
             raise JoinError(f"{self._peer} does not speak the join protocol")
         failed = message.get("failed")
-        # A stranger's words are not shown to anybody.
-        if isinstance(failed, str) and self.limit == FRIEND_LINE_BYTES:
+        # The text of an unauthenticated peer is not shown to users.
+        if isinstance(failed, str) and self.limit == AUTHENTICATED_LINE_BYTES:
             raise Refused(self._peer, failed)
         missing = [key for key in keys if key not in message]
         if missing:
@@ -182,7 +195,10 @@ class Channel:
 
 
 class Refused(JoinError):
-    """The other end gave up and said why; after the proofs only, so it is to be believed."""
+    """The other end has failed and sent the reason; only authenticated ends raise this error.
+
+    :ivar text: the reason.
+    """
 
     def __init__(self, peer: str, text: str) -> None:
         super().__init__(f"{peer}: {text}")
@@ -190,15 +206,17 @@ class Refused(JoinError):
 
 
 def greet(channel: Channel, token: Token, certificate: bytes, nonce: str) -> None:
-    """The machine's part up to the proofs.
+    """Exchange proofs with the master; the part of the machine.
 
-    :param certificate: digest of the certificate the other end showed.
-    :raises JoinError: that is not the cluster's certificate, or the other end is not the master.
+    :param certificate: digest of the certificate which the other end has shown.
+    :param nonce: a random text of the machine.
+    :raises JoinError: the certificate is not that of the cluster, or the proof of the other end is
+        wrong.
     """
     if not hmac.compare_digest(certificate, token.certificate):
         raise JoinError(
-            f"{token.address} port {token.port} shows another certificate than the one the token"
-            " names. Somebody may be in between; nothing was sent."
+            f"{token.address} port {token.port} shows another certificate than the one in the"
+            " token. The connection may be intercepted; nothing was sent."
         )
     channel.send({"hello": VERSION, "name": token.node_name, "nonce": nonce})
     answer = channel.receive("nonce", "proof")
@@ -209,20 +227,21 @@ def greet(channel: Channel, token: Token, certificate: bytes, nonce: str) -> Non
         "the other end",
     )
     channel.send({"proof": proof(token.secret, MACHINE, certificate, token.node_name, nonces)})
-    channel.limit = FRIEND_LINE_BYTES
+    channel.limit = AUTHENTICATED_LINE_BYTES
 
 
 def welcome(channel: Channel, token: Token, certificate: bytes, nonce: str) -> None:
-    """The master's part up to the proofs.
+    """Exchange proofs with the machine; the part of the master.
 
-    :param certificate: digest of the certificate we showed.
+    :param certificate: digest of the certificate which the master has shown.
+    :param nonce: a random text of the master.
     :raises JoinError: the other end does not know the secret, or is another node.
     """
     hello = channel.receive("hello", "name", "nonce")
     if hello["hello"] != VERSION:
         raise JoinError(f"the machine speaks version {hello['hello']!r:.20} of the join protocol")
     if hello["name"] != token.node_name:
-        raise JoinError(f"the machine calls itself {hello['name']!r:.100}")
+        raise JoinError(f"the machine has another name, {hello['name']!r:.100}")
     nonces = str(hello["nonce"]), nonce
     channel.send(
         {"nonce": nonce, "proof": proof(token.secret, MASTER, certificate, token.node_name, nonces)}
@@ -233,4 +252,4 @@ def welcome(channel: Channel, token: Token, certificate: bytes, nonce: str) -> N
         proof(token.secret, MACHINE, certificate, token.node_name, nonces),
         "the machine",
     )
-    channel.limit = FRIEND_LINE_BYTES
+    channel.limit = AUTHENTICATED_LINE_BYTES

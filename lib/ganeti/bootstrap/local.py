@@ -1,7 +1,8 @@
-"""This machine's part in a cluster: its credentials, its state files, its daemons.
+"""The credentials, state files and daemons of a node, and taking back changes of them.
 
-Used by the other files of this room; :class:`~ganeti.platform.paths.Paths` say which node is meant,
-which in a virtual cluster may be another than the one the command runs on.
+The other modules of this package use it. A parameter of class
+:class:`~ganeti.platform.paths.Paths` chooses the node; in a virtual cluster it may be another node
+than the one on which the command runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ganeti.constants import job, ssconf
 from ganeti.platform import paths, ssh_keys
 from ganeti.utils import daemonize, fs, process, x509
 
-# Starting includes reading the configuration; bounds a hang, not the speed.
+# The start of a daemon includes reading the configuration; this limit is for daemons that hang.
 _DAEMON_S = 300.0
 
 MASTER = "ganeti-masterd"
@@ -27,27 +28,29 @@ CONFD = "ganeti-confd"
 RAPI = "ganeti-rapi"
 
 
-class Undo:
-    """Steps which take back what was done, run in reverse when the block fails.
+class Rollback:
+    """Steps which take back changes; a context manager which runs them if its block fails.
 
-    A step that fails itself does not hide the first error: both are told, with what is left.
+    The steps run in reverse. When one fails, the error contains both failures and names what is
+    left.
     """
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, Callable[[], object]]] = []
 
-    def __enter__(self) -> Undo:
+    def __enter__(self) -> Rollback:
         return self
 
     def add(self, left: str, step: Callable[[], object]) -> None:
-        """Register a step, before doing what it takes back.
+        """Register a step, before the change which it takes back.
 
-        :param left: what remains when the step fails.
+        :param left: name of the object which is left when the step fails.
+        :param step: takes the change back.
         """
         self._steps.append((left, step))
 
     def keep(self) -> None:
-        """What was done stays."""
+        """Forget the steps, so that the changes stay."""
         self._steps.clear()
 
     def __exit__(
@@ -67,12 +70,12 @@ class Undo:
                 failures.append(f"{left} ({err})")
         if failures and error is not None:
             raise errors.OpExecError(
-                f"{error}. Not all could be undone, left are: {', '.join(failures)}"
+                f"{error}. Not all changes could be undone, left are: {', '.join(failures)}"
             ) from error
 
 
 class Credentials(NamedTuple):
-    """The secrets all nodes share, as file contents."""
+    """The secrets which all nodes share: the contents of their files."""
 
     server_pem: str
     rapi_pem: str
@@ -91,9 +94,9 @@ def new_credentials() -> Credentials:
 
 
 def read_credentials(here: paths.Paths) -> Credentials:
-    """The secrets of the cluster that a node belongs to.
+    """Read the secrets of the cluster from the files of a node.
 
-    :raises ConfigurationError: one is missing or cannot be read.
+    :raises ConfigurationError: a file is missing or cannot be read.
     """
     names = (here.noded_cert_file, here.rapi_cert_file, here.hmac_key, here.cluster_domain_secret)
     try:
@@ -105,7 +108,7 @@ def read_credentials(here: paths.Paths) -> Credentials:
 
 
 def credential_files(here: paths.Paths) -> list[str]:
-    """The files with secrets."""
+    """The paths of the files with secrets."""
     return [
         here.noded_cert_file,
         here.noded_client_cert_file,
@@ -116,10 +119,11 @@ def credential_files(here: paths.Paths) -> list[str]:
 
 
 def write_credentials(here: paths.Paths, shared: Credentials, client_name: str) -> str:
-    """Write the secrets of a node, with a client certificate of its own.
+    """Write the secrets of a node, and make a client certificate for it.
 
+    :param client_name: name of the node, for its certificate.
     :returns: the digest of the client certificate.
-    :raises OSError: a file could not be written.
+    :raises OSError: a file cannot be written.
     """
     fs.make_dirs(here.data_dir)
     fs.write_file(here.noded_cert_file, shared.server_pem, mode=0o440)
@@ -134,9 +138,10 @@ def write_credentials(here: paths.Paths, shared: Credentials, client_name: str) 
 
 
 def read_ssconf(here: paths.Paths) -> dict[str, str]:
-    """The ssconf files of a node, by key.
+    """Read the ssconf files of a node.
 
-    :raises OSError: one cannot be read.
+    :returns: key -> content of the file.
+    :raises OSError: a file cannot be read.
     """
     return {
         name.removeprefix(ssconf.FILE_PREFIX): fs.read_file(f"{here.data_dir}/{name}")
@@ -148,7 +153,7 @@ def read_ssconf(here: paths.Paths) -> dict[str, str]:
 def make_queue(here: paths.Paths) -> None:
     """Make an empty job queue.
 
-    :raises OSError: it cannot be written.
+    :raises OSError: a file cannot be written.
     """
     fs.make_dirs(here.queue_dir, 0o750)
     fs.make_dirs(here.queue_archive_dir, 0o750)
@@ -157,18 +162,18 @@ def make_queue(here: paths.Paths) -> None:
 
 
 def renewal_traces(here: paths.Paths) -> bool:
-    """Whether this node still trusts an old certificate of the cluster besides the new one."""
+    """Whether a node still trusts an old certificate of the cluster in addition to the new one."""
     return os.path.exists(here.server_ca_file)
 
 
 def cluster_traces(here: paths.Paths) -> list[str]:
-    """Files that show that a machine belongs, or half belongs, to a cluster."""
+    """The present files which show that a machine belongs to a cluster, at least partly."""
     wanted = [here.cluster_conf_file, here.ssconf_file(ssconf.MASTER_NODE), *credential_files(here)]
     return [path for path in wanted if os.path.exists(path)]
 
 
 def remove_state(here: paths.Paths) -> None:
-    """Remove everything by which a machine belongs to a cluster; logs and disks stay.
+    """Remove all files by which a machine belongs to a cluster; logs and disks stay.
 
     :raises OSError: a file cannot be removed.
     """
@@ -192,25 +197,28 @@ def remove_state(here: paths.Paths) -> None:
 
 
 def daemon_util(*words: str, env: Mapping[str, str] | None = None) -> None:
-    """Run the program that starts and stops daemons.
+    """Run the program which starts and stops daemons.
 
-    :param env: variables that name another node.
-    :raises OpExecError: it failed; carries what it or the daemon said.
+    :param words: its arguments.
+    :param env: variables which choose another node.
+    :raises OpExecError: the program failed; the message has its output.
     """
     try:
         process.run([paths.daemon_util(), *words], timeout_s=_DAEMON_S, env=env, log=False)
     except errors.CommandTimeout as err:
-        raise errors.OpExecError(f"{' '.join(words)} did not end in time") from err
+        raise errors.OpExecError(
+            f"'daemon-util {' '.join(words)}' did not end within {_DAEMON_S:g} s"
+        ) from err
     except errors.CommandError as err:
         reason = err.output.strip() or str(err)
         raise errors.OpExecError(f"cannot {' '.join(words)}: {reason}") from err
 
 
 def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None) -> None:
-    """Stop a node's daemons and remove what makes it a node; its cluster is not told.
+    """Stop the daemons of a node and remove its state, without informing its cluster.
 
-    :param env: variables that name another node than this one.
-    :raises OpPrereqError: the master daemon runs there; nothing was done.
+    :param env: variables which choose another node than this one.
+    :raises OpPrereqError: the master daemon runs on that node; nothing was changed.
     """
     if running_daemon(here, MASTER) is not None:
         raise errors.OpPrereqError("the master daemon runs on this machine", errors.ECODE_STATE)
@@ -220,5 +228,5 @@ def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None)
 
 
 def running_daemon(here: paths.Paths, name: str) -> int | None:
-    """The pid of a daemon of a node, or None."""
+    """The process number of a daemon of a node, or None if it does not run."""
     return daemonize.read_pid(here.pid_file(name))

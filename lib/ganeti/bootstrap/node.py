@@ -1,8 +1,8 @@
-"""Preparing a machine to join: the cluster's credentials and a running node daemon.
+"""Preparing a machine before it is added: credentials of the cluster, and a running node daemon.
 
-In a virtual cluster the other node is a directory beside ours, and everything is done here. A real
+In a virtual cluster the new node is a directory on this computer, and is prepared from here. A real
 machine is prepared over SSH (:mod:`ganeti.bootstrap.remote`), unless its node daemon answers with
-this cluster's certificate already. Joining without SSH is :mod:`ganeti.bootstrap.join`.
+the certificate of this cluster already. For a machine without SSH see :mod:`ganeti.bootstrap.join`.
 """
 
 from __future__ import annotations
@@ -23,60 +23,66 @@ from ganeti.wire.calls import VERSION
 
 
 def ask_version(host: hosts.Hostname) -> Result:
-    """Ask a machine's node daemon for its protocol version, both ends showing certificates."""
+    """Ask the node daemon of a machine for its protocol version.
+
+    Both ends show their certificates, so an answer proves that the machine has our credentials.
+    """
     runner = AddressRunner(open_client())
     return runner.call_addresses(VERSION, {host.name: host.ip})[host.name]
 
 
 def _is_prepared(host: hosts.Hostname) -> errors.RpcError | None:
-    """None when a machine has our credentials and its daemon runs; else why it seems not so.
+    """Check whether a machine has our credentials and its node daemon runs.
 
-    :raises OpPrereqError: it is of another release.
+    :returns: None if it is so, else the error of the call.
+    :raises OpPrereqError: the machine has another release.
     """
     answer = ask_version(host)
     if answer.failure is not None:
         return answer.failure
     if answer.data != rpc_const.PROTOCOL_VERSION:
         raise errors.OpPrereqError(
-            f"node {host.name} speaks version {answer.data} of the node protocol, this one"
-            f" {rpc_const.PROTOCOL_VERSION}. Install the same release on both.",
+            f"node {host.name} speaks version {answer.data} of the node protocol, this node speaks"
+            f" {rpc_const.PROTOCOL_VERSION}. Install the same release on both nodes.",
             errors.ECODE_ENVIRON,
         )
     return None
 
 
 def setup_node(
-    host: hosts.Hostname, access: remote.Access | None = None, *, force_join: bool = False
+    host: hosts.Hostname, access: remote.SshAccess | None = None, *, force_join: bool = False
 ) -> None:
-    """Give a machine the cluster's credentials and start its node daemon.
+    """Give a machine the credentials of the cluster and start its node daemon.
 
-    A machine that has this cluster's credentials already only gets its daemon started.
+    On a machine which has the credentials of this cluster already, only the daemon is started.
 
     :param host: full name and address of the machine.
-    :param access: how to get at a real machine over SSH; None does without.
-    :param force_join: take it out of another cluster, which is not told.
-    :raises OpPrereqError: not possible, or it belongs to another cluster; nothing was changed.
-    :raises OpExecError: its daemon does not start; the credentials are removed again.
+    :param access: parameters of SSH to a real machine; None forbids SSH.
+    :param force_join: take the machine out of another cluster, without informing that cluster.
+    :raises OpPrereqError: the machine cannot be reached, or belongs to another cluster; nothing was
+        changed.
+    :raises OpExecError: the daemon does not start; the credentials were removed again.
     """
-    with local.Undo() as undo:
+    with local.Rollback() as undo:
         _set_up(host, undo, access, force_join)
 
 
 @contextlib.contextmanager
 def node_setup(
-    host: hosts.Hostname, access: remote.Access | None = None, *, force_join: bool = False
+    host: hosts.Hostname, access: remote.SshAccess | None = None, *, force_join: bool = False
 ) -> Iterator[Callable[[], object]]:
-    """As :func:`setup_node`, undone when the block (the job that adds the node) fails.
+    """Prepare a machine as :func:`setup_node` does, and undo it if the block fails.
 
-    The block gets a function that makes what was done stay, whatever comes.
+    The block runs the job which adds the node. It gets a function after whose call nothing is
+    undone any more.
     """
-    with local.Undo() as undo:
+    with local.Rollback() as undo:
         _set_up(host, undo, access, force_join)
         yield undo.keep
 
 
 def _set_up(
-    host: hosts.Hostname, undo: local.Undo, access: remote.Access | None, force_join: bool
+    host: hosts.Hostname, undo: local.Rollback, access: remote.SshAccess | None, force_join: bool
 ) -> None:
     renewal.require_none_pending(paths.current())
     root = machine.current().neighbour_dir(host.name)
@@ -86,7 +92,7 @@ def _set_up(
             return
         if access is None:
             raise errors.OpPrereqError(
-                f"{failure}, and it may not be prepared over SSH", errors.ECODE_ENVIRON
+                f"{failure}. Node {host.name} may not be prepared over SSH.", errors.ECODE_ENVIRON
             )
         remote.set_up(host, access, undo, force_join=force_join)
         return
@@ -104,8 +110,8 @@ def _set_up(
     if local.cluster_traces(there):
         if local.read_credentials(there) != shared:
             raise errors.OpPrereqError(
-                f"node {host.name} has credentials of another cluster. Remove it there first, or"
-                " use --force-join.",
+                f"node {host.name} has credentials of another cluster. Remove it from that cluster"
+                " first, or use --force-join.",
                 errors.ECODE_STATE,
             )
     else:

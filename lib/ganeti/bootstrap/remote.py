@@ -1,10 +1,10 @@
-"""Preparing a real machine over SSH: what :mod:`ganeti.bootstrap.node` does elsewhere locally.
+"""Preparing a real machine over SSH, as a part of :mod:`ganeti.bootstrap.node`.
 
-The machine's host key is fetched; when this cluster does not know it, its fingerprint is shown and
-somebody has to agree. Then the program ``node-daemon-setup`` of the same release is run there as
-root, and gets the cluster's credentials on its standard input. It checks, writes, starts the
-daemons, and undoes everything when it fails; the same program takes it back when the master does
-not take the machine in.
+The host key of the machine is fetched; when the cluster does not know it, the user has to confirm
+its fingerprint. Then SSH runs the program ``node-daemon-setup`` of the same release as root on the
+machine, with the credentials of the cluster on its standard input. The program checks the machine,
+writes the files and starts the daemons, or undoes everything when it fails. With ``--undo`` it
+takes the preparation back, when the job that adds the node fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ganeti.wire import json
 
 _SETUP_S = 600.0
 _SCAN_S = 60.0
-# What the program is told; the first four are published names.
+# The keys of the message to the program; the first four are published names.
 CLUSTER_NAME = "cluster_name"
 CERTIFICATE = "node_daemon_certificate"
 SSCONF = "ssconf"
@@ -34,11 +34,16 @@ RAPI = "rapi_certificate"
 DOMAIN_SECRET = "cluster_domain_secret"
 
 
-class Access(NamedTuple):
-    """How to get at the machine.
+class SshAccess(NamedTuple):
+    """Parameters of the SSH connections to the machine.
 
-    ``confirm`` is asked before an unknown host key is accepted, unless ``check_key`` is False;
-    ``say`` is told what happens; with ``batch`` ssh never asks for a password.
+    :ivar port: TCP port of its SSH server.
+    :ivar user: user for the login.
+    :ivar check_key: let ``confirm`` decide about an unknown host key; else it is accepted.
+    :ivar confirm: gets a question; returns whether the user says yes.
+    :ivar say: gets a message before each step.
+    :ivar identity: file with the private key to use; None for the keys which ssh finds.
+    :ivar batch: never ask for a password.
     """
 
     port: int = ssh.PORT
@@ -69,10 +74,12 @@ def scan_host_keys(name: str, address: str, port: int) -> list[ssh.HostKey]:
     return keys
 
 
-def accepted_keys(host: hosts.Hostname, access: Access, here: paths.Paths) -> list[ssh.HostKey]:
-    """The host keys of the machine, known or agreed to.
+def accepted_keys(host: hosts.Hostname, access: SshAccess, here: paths.Paths) -> list[ssh.HostKey]:
+    """The host keys of a machine, if the cluster knows them or the user confirms them.
 
-    :raises OpPrereqError: it shows other ones than before, or nobody agreed.
+    New keys are added to the known hosts of the cluster.
+
+    :raises OpPrereqError: the machine shows other keys than before, or the user did not confirm.
     """
     shown = scan_host_keys(host.name, host.ip, access.port)
     try:
@@ -87,8 +94,8 @@ def accepted_keys(host: hosts.Hostname, access: Access, here: paths.Paths) -> li
     if known:
         raise errors.OpPrereqError(
             f"{host.name} shows another SSH host key ({best.kind}, {best.fingerprint}) than the"
-            f" one in {here.known_hosts_file}. If the machine was installed anew, remove its line"
-            " there.",
+            f" one in {here.known_hosts_file}. If the machine was installed again, remove its line"
+            " from that file.",
             errors.ECODE_ENVIRON,
         )
     if access.check_key:
@@ -101,7 +108,7 @@ def accepted_keys(host: hosts.Hostname, access: Access, here: paths.Paths) -> li
                 f"the SSH host key of {host.name} ({best.fingerprint}) was not accepted",
                 errors.ECODE_ENVIRON,
             )
-        # Only what was shown to somebody counts.
+        # The user has seen only this key.
         shown = [best]
     fs.write_file(
         here.known_hosts_file,
@@ -111,8 +118,8 @@ def accepted_keys(host: hosts.Hostname, access: Access, here: paths.Paths) -> li
     return shown
 
 
-def message(host: hosts.Hostname, here: paths.Paths) -> str:
-    """What the program on the machine is told; full of secrets."""
+def credentials_message(host: hosts.Hostname, here: paths.Paths) -> str:
+    """The input of the program on the machine, as JSON; it contains secrets."""
     shared = local.read_credentials(here)
     facts = local.read_ssconf(here)
     return json.dumps(
@@ -131,7 +138,7 @@ def message(host: hosts.Hostname, here: paths.Paths) -> str:
 
 def _run(
     host: hosts.Hostname,
-    access: Access,
+    access: SshAccess,
     here: paths.Paths,
     keys: list[ssh.HostKey],
     *options: str,
@@ -150,26 +157,26 @@ def _run(
             identity=access.identity,
             batch=access.batch,
         )
-        # On our terminal, because ssh may have to ask for a password there.
+        # With the terminal of the user, because ssh may ask for a password.
         return process.run(argv, timeout_s=_SETUP_S, stdin=stdin, terminal=True).output
 
 
 def set_up(
-    host: hosts.Hostname, access: Access, undo: local.Undo, *, force_join: bool = False
+    host: hosts.Hostname, access: SshAccess, undo: local.Rollback, *, force_join: bool = False
 ) -> None:
-    """Give a machine the cluster's credentials and start its daemons, over SSH.
+    """Give a machine the credentials of the cluster and start its daemons, over SSH.
 
-    :param force_join: take it out of another cluster, which is not told.
-    :param undo: gets the step that takes it back.
-    :raises OpPrereqError: the host key was not accepted; nothing was done.
-    :raises OpExecError: it cannot be reached, or could not be prepared; it is as before.
+    :param undo: gets the step which takes the preparation back.
+    :param force_join: take the machine out of another cluster, without informing that cluster.
+    :raises OpPrereqError: the host key was not accepted; nothing was changed.
+    :raises OpExecError: the machine cannot be reached, or its preparation failed and was undone.
     """
     here = paths.current()
     keys = accepted_keys(host, access, here)
     access.say(f"Preparing {host.name} over SSH")
     try:
         options = ("--force-join",) if force_join else ()
-        _run(host, access, here, keys, *options, stdin=message(host, here))
+        _run(host, access, here, keys, *options, stdin=credentials_message(host, here))
     except errors.CommandError as err:
         raise errors.OpExecError(
             f"cannot prepare {host.name} over SSH: {err.output.strip() or err}"
@@ -178,7 +185,7 @@ def set_up(
 
 
 def default_port(name: str) -> int:
-    """The SSH port that the cluster knows for a node, else the usual one."""
+    """The port of a node's SSH server, as the cluster knows it; else the usual one."""
     path = paths.current().ssconf_file(ssconf_const.SSH_PORTS)
     if os.path.exists(path):
         for line in fs.read_file(path).splitlines():

@@ -1,8 +1,8 @@
-"""Making new keys and certificates, for the master daemon to bring to all nodes.
+"""Making new keys and certificates, which the master daemon then distributes to all nodes.
 
-What is new is put into the directory ``renewal`` of the master; the operation that brings it to the
-nodes takes it from there and removes what all nodes have. See
-``cmdlib/cluster/renew_crypto.py`` for the steps and what an interruption leaves.
+New files are put into the directory ``renewal`` of the master. The operation which distributes them
+reads them there, and removes each file which all nodes have. See
+``cmdlib/cluster/renew_crypto.py`` for its steps, and for the state after an interruption.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ _NAMES = (SERVER, RAPI, CONFD_KEY, DOMAIN_SECRET, SPICE, SPICE_CA)
 
 
 def new_secret() -> str:
-    """Content of a key file."""
+    """A new random secret, as the content of its file."""
     return secrets.token_hex(32) + "\n"
 
 
 def new_spice() -> dict[str, str]:
-    """A certificate for SPICE and the authority that signed it."""
+    """A new certificate for SPICE, and the certificate of its authority.
+
+    :returns: attribute of Paths -> content of the file.
+    """
     authority = x509.create_self_signed()
     return {
         SPICE: x509.create_signed(x509.DEFAULT_COMMON_NAME, authority, serial_no=2),
@@ -39,12 +42,12 @@ def new_spice() -> dict[str, str]:
 
 
 def certificate_file(path: str) -> str:
-    """A PEM of the administrator, with key and certificate.
+    """Read and check a PEM file with key and certificate, which a user names.
 
-    :raises OpPrereqError: it cannot be read, or key and certificate do not fit.
+    :raises OpPrereqError: the file cannot be read, or key and certificate do not fit.
     """
     try:
-        # Loading it is the test; others may have signed it.
+        # Its signature is not checked: any authority may have signed it.
         x509.plain_server_context(path)
         return x509.read_pem(path)
     except errors.X509CertError as err:
@@ -52,9 +55,9 @@ def certificate_file(path: str) -> str:
 
 
 def authority_file(path: str) -> str:
-    """A PEM of the administrator with the certificate of an authority; a key is left out.
+    """Read the certificates of authorities from a PEM file which a user names, without keys.
 
-    :raises OpPrereqError: it cannot be read.
+    :raises OpPrereqError: the file cannot be read or has no certificate.
     """
     try:
         return "".join(x509.certificates(x509.read_pem(path), path))
@@ -63,15 +66,15 @@ def authority_file(path: str) -> str:
 
 
 def secret_file(path: str) -> str:
-    """A secret of the administrator.
+    """Read a secret from a file which a user names.
 
-    :raises OpPrereqError: it cannot be read, or there is nothing in it.
+    :raises OpPrereqError: the file cannot be read, or is empty.
     """
     try:
         text = fs.read_file(path)
     except (OSError, UnicodeDecodeError) as err:
         raise errors.OpPrereqError(
-            f"cannot read {path}: {getattr(err, 'strerror', None) or 'it is no text'}",
+            f"cannot read {path}: {getattr(err, 'strerror', None) or 'it is not a text'}",
             errors.ECODE_INVAL,
         ) from err
     if not text.strip():
@@ -84,24 +87,27 @@ def _path(name: str, here: paths.Paths) -> str:
 
 
 def describe(names: Iterable[str]) -> str:
-    """The base names of files, for people; `names` are attributes of Paths."""
+    """The base names of files, for messages.
+
+    :param names: attributes of Paths.
+    """
     return ", ".join(os.path.basename(_path(name, paths.current())) for name in names)
 
 
 def pending(here: paths.Paths) -> list[str]:
-    """Base names of the files of a renewal that has not come to its end."""
+    """The base names of the files of a renewal which is not complete."""
     return [
         os.path.basename(_path(name, here)) for name in _NAMES if os.path.exists(_path(name, here))
     ]
 
 
 def prepare(new: Mapping[str, str], here: paths.Paths) -> None:
-    """Put new content where the master daemon finds it.
+    """Put new files into the directory from which the master daemon distributes them.
 
-    A server certificate that waits already is kept: some nodes may know it.
+    A server certificate which is there already is kept, because some nodes may have it.
 
-    :param new: attribute of Paths -> content.
-    :raises OSError: it cannot be written.
+    :param new: attribute of Paths -> content of the file.
+    :raises OSError: a file cannot be written.
     """
     if not new:
         return
@@ -115,13 +121,13 @@ def prepare(new: Mapping[str, str], here: paths.Paths) -> None:
 
 
 def require_none_pending(here: paths.Paths) -> None:
-    """Refuse while certificates are between old and new.
+    """Refuse an operation while keys and certificates are being renewed.
 
-    :raises OpPrereqError: a renewal was interrupted, or is going on.
+    :raises OpPrereqError: a renewal is running, or was interrupted.
     """
     if pending(here) or os.path.exists(here.server_ca_file):
         raise errors.OpPrereqError(
-            "the cluster's keys and certificates are being renewed, or that was interrupted."
-            " 'gnt-cluster renew-crypto' brings it to its end.",
+            "the cluster's keys and certificates are being renewed, or a renewal was interrupted."
+            " 'gnt-cluster renew-crypto' completes it.",
             errors.ECODE_STATE,
         )

@@ -113,7 +113,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> None:
     )
     facts = credentials[remote.SSCONF]
     assert isinstance(facts, dict)
-    with local.Undo() as undo:
+    with local.Rollback() as undo:
         if not local.cluster_traces(here):
             undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
         local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))

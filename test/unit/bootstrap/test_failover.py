@@ -205,14 +205,14 @@ def test_an_address_that_stays_up(
 ) -> None:
     monkeypatch.setattr(failover, "take_down_at", lambda runner, data, uuid: "no such device")
     warnings, _ = run()
-    assert "may still be up" in warnings[0] and "no such device" in warnings[0]
+    assert "may still be active" in warnings[0] and "no such device" in warnings[0]
 
 
 def test_the_master_itself_whose_daemon_is_missing(here: paths.Paths, nodes: Nodes) -> None:
     nodes.master = dict.fromkeys(NODES, ME)
     write(here, cluster_of(3, master_node=uuid_of("node2")))
     _, said = run()
-    assert "only its daemon does not run" in said[0]
+    assert "but its daemon does not run" in said[0]
     assert nodes.steps() == [(START, ME)]
 
 
@@ -381,5 +381,5 @@ def test_nodes_marked_offline_do_not_count_unless_wanted(here: paths.Paths, node
         run(ignore_offline=False)
     warnings, _ = run()
     assert nodes.no_voting is True
-    assert any("too few nodes are there" in text for text in warnings)
+    assert any("because too few nodes answer" in text for text in warnings)
     assert master_now(here) == uuid_of("node2")

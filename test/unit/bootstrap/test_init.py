@@ -162,7 +162,7 @@ def test_failed_start_is_undone(vc: Path, daemons: Daemons, which: str) -> None:
         ({"primary_ip_version": 5}, "no IP version 5"),
         ({"primary_ip_version": 6}, "IPv6"),
         ({"secondary_ip": "x"}, "not an IPv4 address"),
-        ({"secondary_ip": "127.9.8.2"}, "not one of this machine"),
+        ({"secondary_ip": "127.9.8.2"}, "not an address of this machine"),
     ],
 )
 def test_refused(changes: dict[str, Any], fragment: str, vc: Path, daemons: Daemons) -> None:
@@ -213,7 +213,7 @@ def test_ssh_needs_a_program_and_a_server(monkeypatch: pytest.MonkeyPatch) -> No
         (Result("a", 2160000), "speaks version 2160000 of the node protocol"),
         (
             Result("a", failure=errors.NodeUnreachable("a", "version", "no route")),
-            "a is unreachable.*: no route, and it may not be prepared over SSH",
+            "a is unreachable.*: no route. Node a may not be prepared over SSH",
         ),
         (
             Result("a", failure=errors.NodeRefused("a", "version", "unknown certificate")),

@@ -81,8 +81,8 @@ class Server:
 
     def access(
         self, confirm: Callable[[str], bool] = lambda question: True, **changes: Any
-    ) -> remote.Access:
-        return remote.Access(
+    ) -> remote.SshAccess:
+        return remote.SshAccess(
             self.port,
             getpass.getuser(),
             confirm=confirm,
@@ -134,7 +134,7 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
         asked.append(question)
         return True
 
-    with pytest.raises(RuntimeError, match="the job failed"), local.Undo() as undo:
+    with pytest.raises(RuntimeError, match="the job failed"), local.Rollback() as undo:
         remote.set_up(server.host, server.access(confirm), undo)
         assert server.running() == [local.NODED, local.CONFD]
         assert local.read_credentials(server.machine) == local.read_credentials(master)
@@ -144,7 +144,7 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
     assert server.running() == []
     assert local.cluster_traces(server.machine) == []
     # The key is known now.
-    with local.Undo() as undo:
+    with local.Rollback() as undo:
         remote.set_up(server.host, server.access(lambda question: False), undo)
         undo.keep()
     assert server.running() == [local.NODED, local.CONFD]
@@ -152,7 +152,7 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
 
 @pytest.mark.programs
 def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None:
-    with pytest.raises(errors.OpPrereqError, match="was not accepted"), local.Undo() as undo:
+    with pytest.raises(errors.OpPrereqError, match="was not accepted"), local.Rollback() as undo:
         remote.set_up(server.host, server.access(lambda question: False), undo)
     assert local.cluster_traces(server.machine) == []
     assert not Path(master.known_hosts_file).exists()
@@ -170,7 +170,7 @@ def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
     Path(master.known_hosts_file).write_text(ssh.known_hosts_text(NODE, server.port, [other]))
     with (
         pytest.raises(errors.OpPrereqError, match="shows another SSH host key"),
-        local.Undo() as undo,
+        local.Rollback() as undo,
     ):
         remote.set_up(server.host, server.access(check_key=False), undo)
     assert local.cluster_traces(server.machine) == []
@@ -181,7 +181,7 @@ def test_a_machine_of_another_cluster(server: Server, master: paths.Paths) -> No
     local.write_credentials(server.machine, local.new_credentials(), NODE)
     with (
         pytest.raises(errors.OpExecError, match="belongs to another cluster"),
-        local.Undo() as undo,
+        local.Rollback() as undo,
     ):
         remote.set_up(server.host, server.access(), undo)
     assert server.running() == []
@@ -193,10 +193,10 @@ def test_nobody_answers(master: paths.Paths) -> None:
         pytest.skip("no SSH client is installed (package openssh-client)")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        access = remote.Access(probe.getsockname()[1])
+        access = remote.SshAccess(probe.getsockname()[1])
         with (
             pytest.raises(errors.OpPrereqError, match="no SSH server answers"),
-            local.Undo() as undo,
+            local.Rollback() as undo,
         ):
             remote.set_up(hosts.Hostname(NODE, "127.0.0.1"), access, undo)
 
@@ -217,7 +217,7 @@ HOST = hosts.Hostname(NODE, "127.0.0.2")
     ],
 )
 def test_input_that_is_refused(master: paths.Paths, change: dict[str, Any], text: str) -> None:
-    told = json.loads(remote.message(HOST, master))
+    told = json.loads(remote.credentials_message(HOST, master))
     node_daemon_setup.parse(json.dumps(told))
     with pytest.raises(errors.OpPrereqError, match=text) as caught:
         node_daemon_setup.parse(json.dumps({**told, **change}))
@@ -235,7 +235,7 @@ def test_a_dry_run_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = remote.message(HOST, master)
+    text = remote.credentials_message(HOST, master)
     there = paths.Paths(str(tmp_path / NODE))
     monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
     with paths.override(there):
@@ -256,7 +256,7 @@ def test_a_daemon_that_does_not_start(
             raise errors.OpExecError("port 1811 is taken")
 
     monkeypatch.setattr(local, "daemon_util", daemon_util)
-    told = node_daemon_setup.parse(remote.message(HOST, master))
+    told = node_daemon_setup.parse(remote.credentials_message(HOST, master))
     there = paths.Paths(str(tmp_path / NODE))
     with pytest.raises(errors.OpExecError, match="port 1811 is taken"):
         node_daemon_setup.set_up(told, there)

@@ -35,8 +35,8 @@ def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Cl
         raise errors.OpPrereqError(
             f"a token cannot be good for {values.token_lifetime} seconds", errors.ECODE_INVAL
         )
-    with join.Offer(
-        host, join.master_address(), lifetime_s=values.token_lifetime, on_stranger=terminal.err
+    with join.JoinOffer(
+        host, join.master_address(), lifetime_s=values.token_lifetime, on_refused=terminal.err
     ) as offer:
         terminal.out(
             _INSTRUCTIONS.format(
@@ -60,5 +60,5 @@ def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Cl
     except BaseException:
         machine.close()
         raise
-    machine.taken_in()
+    machine.accept()
     return failures.EXIT_SUCCESS

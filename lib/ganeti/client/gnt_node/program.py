@@ -141,7 +141,7 @@ def add(values: Values, arguments: list[str]) -> int:
     from ganeti.bootstrap import remote
 
     port = (values.ndparams or {}).get("ssh_port") or remote.default_port(host.name)
-    access = remote.Access(
+    access = remote.SshAccess(
         int(port), check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
     )
     # What was prepared on the machine is undone when the master does not take it in.

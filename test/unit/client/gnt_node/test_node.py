@@ -384,7 +384,7 @@ class Bearer:
             raise self.error
         self.events.append("equip")
 
-    def taken_in(self) -> None:
+    def accept(self) -> None:
         self.events.append("taken in")
 
     def refuse(self, text: str) -> None:
@@ -412,7 +412,7 @@ def bearer(monkeypatch: pytest.MonkeyPatch) -> Bearer:
         def wait(self) -> Bearer:
             return made
 
-    monkeypatch.setattr(join, "Offer", Offer)
+    monkeypatch.setattr(join, "JoinOffer", Offer)
     monkeypatch.setattr(join, "master_address", lambda: "127.0.9.1")
     return made
 
