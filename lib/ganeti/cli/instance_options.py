@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.cli import values as value_types
+from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const

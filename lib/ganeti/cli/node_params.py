@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.cli import values as value_types
+from ganeti.cli import value_types
 from ganeti.constants import node as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

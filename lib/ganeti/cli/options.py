@@ -33,8 +33,8 @@ class Option:
     """One option of a command.
 
     :param names: the spellings, short before long; further ones are other forms of the same.
-    :param kind: the type's name in :data:`ganeti.cli.values.PARSERS`; None for an option without
-        value.
+    :param kind: the name of the type in :data:`ganeti.cli.value_types.PARSERS`; None for an option
+        without a value.
     :param completion: what completion offers as value: ``node``, ``nodegroup``, ``os``,
         ``iallocator``, ``pnode:snode``.
     """

@@ -146,7 +146,7 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
     if option.action == "call" and option.callback is not None:
         option.callback(values, text)
         return
-    from ganeti.cli import values as value_types
+    from ganeti.cli import value_types
 
     try:
         value: Any = value_types.PARSERS[option.kind or "string"](text)

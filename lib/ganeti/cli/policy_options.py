@@ -6,7 +6,7 @@ What a node group has of its own may be given back to the cluster's with the wor
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import values as value_types
+from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.cli.options import Option
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from ganeti import errors
-from ganeti.cli import values as value_types
+from ganeti.cli import value_types
 from ganeti.constants.instance import BE_PARAM_TYPES_WITH_MEMORY
 from ganeti.objects import hvparams
 from ganeti.rapi import client as rapi

@@ -30,7 +30,7 @@ def list_fields(values: Values, arguments: list[str]) -> int:
 
 def export(values: Values, arguments: list[str]) -> int:
     """``export``."""
-    from ganeti.cli import nodes
+    from ganeti.cli import confirmation
     from ganeti.constants import instance as const
     from ganeti.opcodes.backup import OpBackupExport
 
@@ -43,7 +43,7 @@ def export(values: Values, arguments: list[str]) -> int:
     if values.remove_instance and not values.force:
         # A wrong name is said before the question, not after it.
         client.query_instances([name], ["name"], False)
-        code = nodes.ask(f"This removes instance {name} after its export. Go on?")
+        code = confirmation.ask(f"This removes instance {name} after its export. Go on?")
         if code is not None:
             return code
     result, disks = jobs.run_opcode(

@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.power_options import OOB_TIMEOUT, POWER_DELAY
+from ganeti.cli.oob_options import OOB_TIMEOUT, POWER_DELAY
 from ganeti.platform import machine
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -116,7 +116,7 @@ def plan(
 
 def epo(values: Values, arguments: list[str]) -> int:
     """``epo``."""
-    from ganeti.cli import nodes as node_helpers
+    from ganeti.cli import confirmation
 
     if bool(arguments) == bool(values.show_all):
         raise errors.OpPrereqError(
@@ -142,7 +142,7 @@ def epo(values: Values, arguments: list[str]) -> int:
         terminal.out("\n".join(_announcement(todo, on=values.on)))
         return failures.EXIT_SUCCESS
     if not values.force:
-        code = node_helpers.ask("\n".join([*_announcement(todo, on=values.on), "Continue?"]))
+        code = confirmation.ask("\n".join([*_announcement(todo, on=values.on), "Continue?"]))
         if code is not None:
             return code
     if values.on:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, terminal
-from ganeti.cli import values as value_types
+from ganeti.cli import failures, jobs, terminal, value_types
 from ganeti.cli.command import Command, Values
 from ganeti.client.gnt_cluster import options
 
@@ -44,7 +43,7 @@ def modify(values: Values, arguments: list[str]) -> int:
     """``modify``."""
     from ganeti.opcodes.cluster import OpClusterSetParams
 
-    params = parameters(values)
+    params = modify_params(values)
     if not params:
         terminal.err(_NO_CHANGE)
         return failures.EXIT_FAILURE
@@ -62,35 +61,39 @@ def modify(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS if succeeded else failures.EXIT_FAILURE
 
 
-def parameters(values: Values) -> dict[str, Any]:
+def modify_params(values: Values) -> dict[str, Any]:
     """The opcode's parameters, only those which were given.
 
     :raises OpPrereqError: an option that contradicts another or names something unknown.
     :raises TypeEnforcementError: a parameter of the wrong type.
     """
     from ganeti.cli import node_params
-    from ganeti.client.gnt_cluster import init
+    from ganeti.client.gnt_cluster import parameters
 
     if values.defaults:
-        from ganeti.client.gnt_cluster import defaults
+        from ganeti.client.gnt_cluster import defaults_option
 
-        defaults.apply(values, lambda: jobs.connect().query_cluster_info()["enabled_hypervisors"])
+        defaults_option.apply(
+            values, lambda: jobs.connect().query_cluster_info()["enabled_hypervisors"]
+        )
     found: dict[str, Any] = {
         name: values.get(name) for name in _PLAIN if values.get(name) is not None
     }
     found.update(
-        (name, init.names(values.get(name))) for name in _LISTS if values.get(name) is not None
+        (name, parameters.names(values.get(name)))
+        for name in _LISTS
+        if values.get(name) is not None
     )
     _require_known(found)
     found.update(
-        (name, [list(part) for part in init.uid_pool(values.get(name))])
+        (name, [list(part) for part in parameters.uid_pool(values.get(name))])
         for name in _UID_POOLS
         if values.get(name) is not None
     )
     if values.reserved_lvs is not None:
         found["reserved_lvs"] = value_types.parse_list(values.reserved_lvs)
     if values.master_netmask is not None:
-        found["master_netmask"] = init.netmask(values.master_netmask)
+        found["master_netmask"] = parameters.netmask(values.master_netmask)
     if values.hvparams or values.diskparams:
         from ganeti.constants import disk
         from ganeti.objects import hvparams
@@ -100,24 +103,24 @@ def parameters(values: Values) -> dict[str, Any]:
                 name: {key: parameter.type for key, parameter in table.items()}
                 for name, table in hvparams.TABLES.items()
             }
-            found["hvparams"] = init.typed_groups(values.hvparams, types, "hypervisor")
+            found["hvparams"] = parameters.typed_groups(values.hvparams, types, "hypervisor")
         if values.diskparams:
-            found["diskparams"] = init.typed_groups(
+            found["diskparams"] = parameters.typed_groups(
                 values.diskparams,
                 dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
                 "disk template",
             )
     if values.beparams:
-        found["beparams"] = init.backend_params(values.beparams)
+        found["beparams"] = parameters.backend_params(values.beparams)
     if values.nicparams:
-        found["nicparams"] = init.nic_params(values.nicparams)
+        found["nicparams"] = parameters.nic_params(values.nicparams)
     if values.ndparams:
         found["ndparams"] = node_params.node_params(values.ndparams)
     if values.hv_state:
         found["hv_state"] = node_params.hv_state(values.hv_state)
     if values.disk_state:
         found["disk_state"] = node_params.disk_state(values.disk_state)
-    policy = {**init.policy(values), **_default_ratios(values)}
+    policy = {**parameters.policy(values), **_default_ratios(values)}
     if policy:
         found["ipolicy"] = policy
     if values.enabled_data_collectors:

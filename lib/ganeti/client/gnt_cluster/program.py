@@ -8,30 +8,31 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
 from ganeti.client.gnt_cluster import (
-    admin,
-    disks,
+    check_disks,
     epo,
     history,
+    master,
     modify,
-    nodes,
+    on_all_nodes,
     options,
+    queue,
+    redist_conf,
+    rename,
     renew_crypto,
+    search_tags,
+    upgrade,
+    watcher,
 )
-from ganeti.client.gnt_cluster import master as cluster_master
 from ganeti.constants import verify as verify_const
-
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
-if TYPE_CHECKING:
-    pass
 
 
 def init(values: Values, arguments: list[str]) -> int:
     """``init``: write the first configuration and start the daemons; then the master takes over."""
     from ganeti import bootstrap
-    from ganeti.client.gnt_cluster import init as cluster_init
+    from ganeti.client.gnt_cluster import parameters
     from ganeti.opcodes.cluster import OpClusterPostInit
 
-    bootstrap.init_cluster(cluster_init.parameters(values, arguments[0]))
+    bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
 
@@ -101,7 +102,7 @@ def get_master(values: Values, arguments: list[str]) -> int:
 
     path = paths.current().ssconf_file("master_node")
     try:
-        master = fs.read_file(path).strip()
+        name = fs.read_file(path).strip()
     except FileNotFoundError:
         raise failures.NotClusterError("no cluster here: this node does not know of any") from None
     except OSError as err:
@@ -109,9 +110,9 @@ def get_master(values: Values, arguments: list[str]) -> int:
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
 
-        output.write_data({"master": master}, values.output_format)
+        output.write_data({"master": name}, values.output_format)
     else:
-        terminal.out(master)
+        terminal.out(name)
     return failures.EXIT_SUCCESS
 
 
@@ -229,12 +230,17 @@ PROGRAM = Program(
             "Check configuration, nodes and instances",
         ),
         *modify.COMMANDS,
-        *admin.COMMANDS,
+        rename.RENAME,
+        upgrade.UPGRADE,
+        search_tags.SEARCH_TAGS,
         *tags.commands("cluster", None, "the cluster"),
-        *nodes.COMMANDS,
-        *disks.COMMANDS,
+        *on_all_nodes.COMMANDS,
+        *check_disks.COMMANDS,
         epo.COMMAND,
-        *cluster_master.COMMANDS,
+        *master.COMMANDS,
+        redist_conf.REDIST_CONF,
+        queue.QUEUE,
+        watcher.WATCHER,
         history.COMMAND,
         renew_crypto.COMMAND,
     ],

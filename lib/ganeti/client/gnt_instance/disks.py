@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import change_group, failures, instance_options, jobs, terminal
+from ganeti.cli import change_group, failures, instance_options, jobs, terminal, value_types
 from ganeti.cli import options as opt
-from ganeti.cli import values as value_types
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
-from ganeti.client.gnt_instance import select
 from ganeti.constants import disk as disk_const
-from ganeti.constants import instance as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -140,38 +137,6 @@ def replace(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def move(values: Values, arguments: list[str]) -> int:
-    """``move``."""
-    from ganeti.opcodes.instance import OpInstanceMove
-
-    name = arguments[0]
-    if not values.node:
-        raise errors.OpPrereqError("no node is given. Name it with --node.", errors.ECODE_INVAL)
-    client = jobs.connect()
-    code = select.confirmed(
-        values,
-        name,
-        f"Instance {name} will be stopped, and copied to node {values.node}. Go on?",
-        client,
-    )
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceMove(
-            instance_name=name,
-            target_node=values.node,
-            shutdown_timeout=values.shutdown_timeout,
-            compress=values.compress,
-            ignore_consistency=values.ignore_consistency,
-            ignore_ipolicy=values.ignore_ipolicy,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
-
-
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
 _NO_WAIT = opt.flag(
     "--no-wait-for-sync",
@@ -179,33 +144,6 @@ _NO_WAIT = opt.flag(
     default=True,
     value=False,
     help="do not wait until mirrored disks are in sync",
-)
-
-MOVE = Command(
-    "move",
-    move,
-    [Argument("instance", 1, 1)],
-    [
-        opt.FORCE,
-        Option(
-            "-n", "--node", kind="string", metavar="<node>", completion="node", help="node to go to"
-        ),
-        opt.SHUTDOWN_TIMEOUT,
-        opt.IGNORE_IPOLICY,
-        opt.flag(
-            "--ignore-consistency",
-            help="go on when the instance cannot be stopped, or its disks not be deactivated",
-        ),
-        Option(
-            "--compress",
-            kind="string",
-            default=const.COMPRESS_NONE,
-            metavar="TOOL",
-            help="how to compress what is sent: none, or a tool such as gzip",
-        ),
-        *_JOB,
-    ],
-    "Copy a stopped instance to another node, and leave the old one",
 )
 
 COMMANDS = (

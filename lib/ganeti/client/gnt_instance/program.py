@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import (
-    change_group,
-    failures,
-    instance_options,
-    jobs,
-    listing,
-    main,
-    tags,
-    terminal,
-)
+from ganeti.cli import change_group, failures, jobs, listing, main, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
-from ganeti.cli.options import Option
 from ganeti.client.gnt_instance import (
     add,
     batch_create,
     disks,
     modify,
+    move,
     reinstall,
-    select,
+    rename,
+    selection,
     snapshots,
+    start_stop,
 )
-from ganeti.constants import instance as const
-
-TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
-if TYPE_CHECKING:
-    from ganeti.opcodes.base import OpCode
 
 LIST_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
 _FORMATTERS = {
@@ -104,7 +92,7 @@ def remove(values: Values, arguments: list[str]) -> int:
 
     name = arguments[0]
     client = jobs.connect()
-    code = select.confirmed(
+    code = selection.confirmed(
         values, name, f"This removes instance {name} and destroys its disks. Go on?", client
     )
     if code is not None:
@@ -113,117 +101,6 @@ def remove(values: Values, arguments: list[str]) -> int:
         OpInstanceRemove(
             instance_name=name,
             ignore_failures=values.ignore_failures,
-            shutdown_timeout=values.shutdown_timeout,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
-
-
-def _startup_opcode(name: str, values: Values) -> OpCode:
-    from ganeti.opcodes.instance import OpInstanceStartup
-
-    return OpInstanceStartup(
-        instance_name=name,
-        force=values.force,
-        ignore_offline_nodes=values.ignore_offline,
-        no_remember=values.no_remember,
-        startup_paused=values.startup_paused,
-        hvparams=instance_options.hypervisor_params(values.hvparams),
-        beparams=instance_options.backend(values),
-        **jobs.common_params(values),
-    )
-
-
-def _shutdown_opcode(name: str, values: Values) -> OpCode:
-    from ganeti.opcodes.instance import OpInstanceShutdown
-
-    return OpInstanceShutdown(
-        instance_name=name,
-        force=values.force,
-        timeout=values.timeout,
-        ignore_offline_nodes=values.ignore_offline,
-        no_remember=values.no_remember,
-        **jobs.common_params(values),
-    )
-
-
-def _reboot_opcode(name: str, values: Values) -> OpCode:
-    from ganeti.opcodes.instance import OpInstanceReboot
-
-    return OpInstanceReboot(
-        instance_name=name,
-        reboot_type=values.reboot_type,
-        ignore_secondaries=values.ignore_secondaries,
-        shutdown_timeout=values.shutdown_timeout,
-        **jobs.common_params(values),
-    )
-
-
-startup = select.for_each("startup", _startup_opcode)
-shutdown = select.for_each("shutdown", _shutdown_opcode)
-reboot = select.for_each("reboot", _reboot_opcode)
-
-
-# -- moving ---------------------------------------------------------------------------------------
-
-
-def migrate(values: Values, arguments: list[str]) -> int:
-    """``migrate``."""
-    from ganeti.opcodes.instance import OpInstanceMigrate
-
-    name = arguments[0]
-    if values.migration_mode and not values.live:
-        raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
-    client = jobs.connect()
-    what = (
-        f"This cleans up after a failed migration of instance {name}"
-        if values.cleanup
-        else f"Instance {name} will be migrated to another node"
-    )
-    code = select.confirmed(values, name, f"{what}. Go on?", client)
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceMigrate(
-            instance_name=name,
-            mode=values.migration_mode or (None if values.live else "non-live"),
-            target_node=values.dst_node,
-            iallocator=values.iallocator,
-            cleanup=values.cleanup,
-            allow_runtime_changes=values.allow_runtime_chgs,
-            allow_failover=values.allow_failover,
-            ignore_ipolicy=values.ignore_ipolicy,
-            ignore_hvversions=values.ignore_hvversions,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    return failures.EXIT_SUCCESS
-
-
-def failover(values: Values, arguments: list[str]) -> int:
-    """``failover``."""
-    from ganeti.opcodes.instance import OpInstanceFailover
-
-    name = arguments[0]
-    client = jobs.connect()
-    code = select.confirmed(
-        values, name, f"Instance {name} will be stopped and started on another node. Go on?", client
-    )
-    if code is not None:
-        return code
-    jobs.run_opcode(
-        OpInstanceFailover(
-            instance_name=name,
-            target_node=values.dst_node,
-            iallocator=values.iallocator,
-            cleanup=values.cleanup,
-            ignore_consistency=values.ignore_consistency,
-            ignore_ipolicy=values.ignore_ipolicy,
             shutdown_timeout=values.shutdown_timeout,
             **jobs.common_params(values),
         ),
@@ -252,13 +129,6 @@ def console(values: Values, arguments: list[str]) -> int:
 
 # -- the table ------------------------------------------------------------------------------------
 
-_IGNORE_OFFLINE = opt.flag(
-    "--ignore-offline", help="only note the state when the primary node is offline"
-)
-_NO_REMEMBER = opt.flag("--no-remember", help="do not keep this as the wanted state")
-_CLEANUP = opt.flag("--cleanup", help="only clean up after a move that was broken off")
-_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
-
 
 PROGRAM = Program(
     "gnt-instance",
@@ -274,7 +144,9 @@ PROGRAM = Program(
                 opt.FORCE,
                 opt.flag("--ignore-failures", help="forget the instance even if its disks remain"),
                 opt.SHUTDOWN_TIMEOUT,
-                *_JOB,
+                opt.DRY_RUN,
+                opt.PRIORITY,
+                *opt.SUBMIT_OPTIONS,
             ],
             "Stop an instance and destroy it with its disks",
         ),
@@ -307,128 +179,7 @@ PROGRAM = Program(
             ],
             "Show everything about instances",
         ),
-        Command(
-            "startup",
-            startup,
-            [Argument("instance")],
-            [
-                opt.FORCE,
-                *select.SELECTION,
-                Option(
-                    "-H",
-                    "--hypervisor-parameters",
-                    kind="keyval",
-                    dest="hvparams",
-                    default={},
-                    metavar="KEY=VALUE,...",
-                    help="hypervisor parameters for this run only",
-                ),
-                opt.BACKEND,
-                _IGNORE_OFFLINE,
-                _NO_REMEMBER,
-                opt.flag("--paused", dest="startup_paused", help="leave the guest paused"),
-                *_JOB,
-            ],
-            "Start instances",
-        ),
-        Command(
-            "shutdown",
-            shutdown,
-            [Argument("instance")],
-            [
-                opt.FORCE,
-                *select.SELECTION,
-                Option(
-                    "--timeout",
-                    kind="int",
-                    default=const.SHUTDOWN_TIMEOUT_S,
-                    metavar="SECONDS",
-                    help="how long the guest may take to stop by itself",
-                ),
-                _IGNORE_OFFLINE,
-                _NO_REMEMBER,
-                *_JOB,
-            ],
-            "Stop instances",
-        ),
-        Command(
-            "reboot",
-            reboot,
-            [Argument("instance")],
-            [
-                Option(
-                    "-t",
-                    "--type",
-                    dest="reboot_type",
-                    choices=("soft", "hard", "full"),
-                    default="hard",
-                    metavar="<REBOOT>",
-                    help="soft: let the guest do it; hard: stop and start the guest; full: also"
-                    " its disks",
-                ),
-                *select.SELECTION,
-                opt.flag("--ignore-secondaries", help="go on when a secondary node fails"),
-                opt.SHUTDOWN_TIMEOUT,
-                *_JOB,
-            ],
-            "Restart instances",
-        ),
-        Command(
-            "migrate",
-            migrate,
-            [Argument("instance", 1, 1)],
-            [
-                opt.FORCE,
-                opt.TARGET_NODE,
-                opt.IALLOCATOR,
-                opt.IGNORE_IPOLICY,
-                opt.flag(
-                    "--non-live",
-                    dest="live",
-                    default=True,
-                    value=False,
-                    help="freeze the guest while it moves",
-                ),
-                Option(
-                    "--migration-mode",
-                    choices=("live", "non-live"),
-                    default=None,
-                    help="let the guest run while it moves, or freeze it",
-                ),
-                opt.flag("--allow-failover", help="fail over when it cannot be migrated"),
-                opt.flag(
-                    "--no-runtime-changes",
-                    dest="allow_runtime_chgs",
-                    default=True,
-                    value=False,
-                    help="do not shrink its memory to make it fit",
-                ),
-                opt.flag("--ignore-hvversions", help="go on when the hypervisors differ"),
-                _CLEANUP,
-                *_JOB,
-            ],
-            "Move a running instance to another node without stopping it",
-        ),
-        Command(
-            "failover",
-            failover,
-            [Argument("instance", 1, 1)],
-            [
-                opt.FORCE,
-                opt.TARGET_NODE,
-                opt.IALLOCATOR,
-                opt.IGNORE_IPOLICY,
-                opt.flag(
-                    "--ignore-consistency",
-                    help="go on when the disks are not in sync, or the"
-                    " primary node cannot be asked",
-                ),
-                opt.SHUTDOWN_TIMEOUT,
-                _CLEANUP,
-                *_JOB,
-            ],
-            "Stop an instance and start it on another node",
-        ),
+        *start_stop.COMMANDS,
         Command(
             "console",
             console,
@@ -444,10 +195,12 @@ PROGRAM = Program(
             "Open the console of an instance",
         ),
         change_group.CHANGE_GROUP,
-        disks.MOVE,
+        move.MIGRATE,
+        move.FAILOVER,
+        move.MOVE,
         modify.MODIFY,
         reinstall.REINSTALL,
-        reinstall.RENAME,
+        rename.RENAME,
         *disks.COMMANDS,
         *snapshots.COMMANDS,
         *tags.commands("instance", "instance", "an instance"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import confirmation, failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
-from ganeti.client.gnt_instance import select
+from ganeti.client.gnt_instance import selection
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     from ganeti.opcodes.instance import OpInstanceReinstall
 
     client = jobs.connect()
-    mode = values.multi_mode or select.BY_INSTANCES
-    names = select.select_instances(mode, arguments, client)
-    several = mode != select.BY_INSTANCES or len(names) > 1
+    mode = values.multi_mode or selection.BY_INSTANCES
+    names = selection.select_instances(mode, arguments, client)
+    several = mode != selection.BY_INSTANCES or len(names) > 1
     os_name = _choose_os(client) if values.select_os else values.os
     if several and not values.force_multi:
         terminal.out(f"reinstall will be done to {len(names)} instances:")
@@ -65,7 +65,7 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     what = "these instances" if several else f"instance {names[0]}"
     option = "--force-multiple" if several else "--force"
     if not (values.force_multi if several else values.force):
-        code = select.ask(f"This destroys what is on the disks of {what}. Go on?", option)
+        code = confirmation.ask(f"This destroys what is on the disks of {what}. Go on?", option)
         if code is not None:
             return code
     job_set = jobs.JobSet(client, values, verbose=several)
@@ -85,30 +85,6 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
 
 
-def rename(values: Values, arguments: list[str]) -> int:
-    """``rename``."""
-    from ganeti.opcodes.instance import OpInstanceRename
-
-    old, wanted = arguments
-    client = jobs.connect()
-    name = jobs.run_opcode(
-        OpInstanceRename(
-            instance_name=old,
-            new_name=wanted,
-            name_check=values.name_check,
-            ip_check=values.ip_check,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    if name and not values.dry_run:
-        terminal.out(f"Instance '{old}' renamed to '{name}'")
-    return failures.EXIT_SUCCESS
-
-
-_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
-
 REINSTALL = Command(
     "reinstall",
     reinstall,
@@ -125,7 +101,7 @@ REINSTALL = Command(
         ),
         opt.flag("--select-os", help="choose the operating system from a list"),
         opt.FORCE,
-        *select.SELECTION,
+        *selection.SELECTION,
         opt.flag("--force-variant", help="accept a variant the operating system does not list"),
         Option(
             "-O",
@@ -152,21 +128,9 @@ REINSTALL = Command(
             metavar="KEY=VALUE,...",
             help="the same, kept out of logs",
         ),
-        *_JOB,
+        opt.DRY_RUN,
+        opt.PRIORITY,
+        *opt.SUBMIT_OPTIONS,
     ],
     "Install the operating system of stopped instances again",
-)
-
-RENAME = Command(
-    "rename",
-    rename,
-    [Argument("instance", 1, 1), Argument("host", 1, 1)],
-    [
-        opt.flag("--name-check", help="the new name must resolve"),
-        opt.flag(
-            "--ip-check", help="nobody may answer on the new name's address (needs --name-check)"
-        ),
-        *_JOB,
-    ],
-    "Give a stopped instance another name",
 )

@@ -7,7 +7,7 @@ from ganeti.cli import failures, jobs, listing, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
-from ganeti.client.gnt_instance import select
+from ganeti.client.gnt_instance import selection
 from ganeti.constants import query as query_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -115,7 +115,7 @@ def restore(values: Values, arguments: list[str]) -> int:
 
     instance, name = arguments
     client = jobs.connect()
-    code = select.confirmed(
+    code = selection.confirmed(
         values,
         instance,
         f"This overwrites disks of instance {instance} with what they had when"

@@ -284,11 +284,11 @@ def _act_on_jobs(
         if not values.force:
             for row in response["data"]:
                 terminal.out(f"{row[0][1]} {row[1][1]} {listing.join_list(row[2][1])}")
-            if not terminal.can_ask():
-                terminal.err("There is no terminal to ask on. Add --force to go on.")
-                return failures.EXIT_FAILURE
-            if not terminal.confirm(question):
-                return failures.EXIT_CONFIRMATION
+            from ganeti.cli import confirmation
+
+            code = confirmation.ask(question)
+            if code is not None:
+                return code
     code = failures.EXIT_SUCCESS
     for job_id in job_ids:
         success, message = act(client, job_id)
@@ -318,7 +318,7 @@ def auto_archive(values: Values, arguments: list[str]) -> int:
     if arguments[0] == "all":
         age_s = -1
     else:
-        from ganeti.cli import values as value_types
+        from ganeti.cli import value_types
 
         try:
             age_s = value_types.parse_time(arguments[0])

@@ -218,7 +218,7 @@ def _groups(names: list[str], client: luxi.Client) -> list[str]:
 
 def connect(values: Values, arguments: list[str]) -> int:
     """``connect``: a job for each group."""
-    from ganeti.cli import values as value_types
+    from ganeti.cli import value_types
     from ganeti.constants import net
     from ganeti.opcodes.network import OpNetworkConnect
 

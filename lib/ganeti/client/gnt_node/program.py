@@ -7,7 +7,7 @@ from ganeti.cli import failures, jobs, listing, main, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.client.gnt_node import admin, evacuate
+from ganeti.client.gnt_node import modify, move_instances, power, restricted_command, storage
 from ganeti.platform import machine
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -266,8 +266,11 @@ PROGRAM = Program(
             [opt.DRY_RUN, opt.PRIORITY],
             "Take a node out of the cluster",
         ),
-        *admin.COMMANDS,
-        *evacuate.COMMANDS,
+        modify.MODIFY,
+        *power.COMMANDS,
+        restricted_command.RESTRICTED_COMMAND,
+        *storage.COMMANDS,
+        *move_instances.COMMANDS,
         *tags.commands("node", "node", "a node"),
     ],
     aliases={"show": "info"},

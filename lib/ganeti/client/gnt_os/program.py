@@ -211,8 +211,6 @@ def _node_line(
     return text + (" [trusted]" if trusted else " [untrusted]")
 
 
-# -- modify ---------------------------------------------------------------------------------------
-
 NO_CHANGE = "Please give at least one of the parameters."
 
 
@@ -243,7 +241,7 @@ def _by_hypervisor(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]
 
     :raises OpPrereqError: an unknown hypervisor, or a removal.
     """
-    from ganeti.cli import values as value_types
+    from ganeti.cli import value_types
     from ganeti.objects import hvparams
 
     found: dict[str, dict[str, Any]] = {}

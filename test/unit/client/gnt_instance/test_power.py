@@ -31,7 +31,7 @@ def test_one(gnt: Gnt, master: FakeMaster) -> None:
     assert [request[0] for request in master.requests[:3]] == [
         "QueryInstances",
         "SubmitManyJobs",
-        "QueryJobs",
+        "WaitForJobChange",
     ]
     assert master.requests[0] == ("QueryInstances", [["web1"], ["name"], False])
 

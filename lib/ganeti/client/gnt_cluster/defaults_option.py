@@ -7,7 +7,7 @@ looks at those (seed 001 *Cluster defaults*).
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import values as value_types
+from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.constants.net import NIC_MODE_BRIDGED
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def evacuate(values: Values, arguments: list[str]) -> int:
     """``evacuate``."""
-    from ganeti.cli import nodes
+    from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodeEvacuate
 
     name = arguments[0]
@@ -40,7 +40,7 @@ def evacuate(values: Values, arguments: list[str]) -> int:
         terminal.err(f"No instances to evacuate from node(s) {name}, exiting.")
         return failures.EXIT_SUCCESS
     if not (values.force or values.dry_run):
-        code = nodes.ask(f"Move instance(s) {', '.join(found)} away from node {name}?")
+        code = confirmation.ask(f"Move instance(s) {', '.join(found)} away from node {name}?")
         if code is not None:
             return code
     result = jobs.run_opcode(
@@ -68,7 +68,7 @@ def evacuate(values: Values, arguments: list[str]) -> int:
 
 def migrate(values: Values, arguments: list[str]) -> int:
     """``migrate``."""
-    from ganeti.cli import nodes
+    from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodeMigrate
 
     if not values.live and values.migration_mode:
@@ -79,7 +79,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
         terminal.out(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
     if not (values.force or values.dry_run):
-        code = nodes.ask(f"Migrate instance(s) {', '.join(sorted(pinst))}?")
+        code = confirmation.ask(f"Migrate instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
     result = jobs.run_opcode(
@@ -107,7 +107,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
 
 def failover(values: Values, arguments: list[str]) -> int:
     """``failover``."""
-    from ganeti.cli import nodes
+    from ganeti.cli import confirmation
     from ganeti.constants.disk import EXT_MIRRORED
     from ganeti.opcodes.instance import OpInstanceFailover
 
@@ -117,7 +117,7 @@ def failover(values: Values, arguments: list[str]) -> int:
         terminal.err(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
     if not (values.force or values.dry_run):
-        code = nodes.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
+        code = confirmation.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
     rows = client.query_instances(pinst, ["name", "disk_template", "forthcoming"], False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import confirmation, failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Values
 from ganeti.cli.options import Option
@@ -25,14 +25,7 @@ def confirmed(values: Values, name: str, question: str, client: luxi.Client) -> 
         return None
     # A wrong name is said before the question, not after it.
     client.query_instances([name], ["name"], False)
-    return ask(question, "--force")
-
-
-def ask(question: str, option: str) -> int | None:
-    if not terminal.can_ask():
-        terminal.err(f"There is no terminal to ask on. Add {option} to go on.")
-        return failures.EXIT_FAILURE
-    return None if terminal.confirm(question) else failures.EXIT_CONFIRMATION
+    return confirmation.ask(question)
 
 
 BY_INSTANCES = "instances"
@@ -102,7 +95,7 @@ def for_each(
             terminal.out(f"{verb} will be done to {len(names)} instances:")
             for name in names:
                 terminal.out(f"  {name}")
-            code = ask(f"Go on with {verb}?", "--force-multiple")
+            code = confirmation.ask(f"Go on with {verb}?", "--force-multiple")
             if code is not None:
                 return code
         job_set = jobs.JobSet(client, values, verbose=several)

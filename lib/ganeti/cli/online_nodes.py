@@ -1,9 +1,9 @@
-"""What several commands need to know about nodes: which are meant, and whether to go on."""
+"""The nodes on which a command works: those which the user names and which are not offline."""
 
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, terminal
+from ganeti.cli import terminal
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -11,18 +11,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ganeti.luxi import client as luxi
-
-
-def ask(question: str, option: str = "--force") -> int | None:
-    """Ask before something that hurts.
-
-    :param option: what makes the question unnecessary.
-    :returns: None to go on, else the exit code.
-    """
-    if not terminal.can_ask():
-        terminal.err(f"There is no terminal to ask on. Add {option} to go on.")
-        return failures.EXIT_FAILURE
-    return None if terminal.confirm(question) else failures.EXIT_CONFIRMATION
 
 
 def online_nodes(

@@ -1,4 +1,4 @@
-"""Types of option values."""
+"""Types of option value_types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.cli import values
+from ganeti.cli import value_types
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from ganeti.cli import values
     ],
 )
 def test_split_escaped(text: str, parts: list[str]) -> None:
-    assert values.split_escaped(text) == parts
+    assert value_types.split_escaped(text) == parts
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_split_escaped(text: str, parts: list[str]) -> None:
     ],
 )
 def test_keyval(text: str, meaning: dict[str, Any]) -> None:
-    assert values.parse_keyval(text) == meaning
+    assert value_types.parse_keyval(text) == meaning
 
 
 @pytest.mark.parametrize("text", ["a=1,a=2", "a,no_a", "=1", "a,,b", "no_", "-"])
 def test_keyval_refuses(text: str) -> None:
     with pytest.raises(errors.ParameterError) as caught:
-        values.parse_keyval(text)
+        value_types.parse_keyval(text)
     assert text in str(caught.value)
 
 
@@ -63,66 +63,66 @@ def test_keyval_refuses(text: str) -> None:
     ],
 )
 def test_identkeyval(text: str, meaning: tuple[str, Any]) -> None:
-    assert values.parse_identkeyval(text) == meaning
+    assert value_types.parse_identkeyval(text) == meaning
 
 
 @pytest.mark.parametrize("text", ["no_kvm:a=1", "-kvm:a=1", ":a=1", "no_", "0:a=1,a=2"])
 def test_identkeyval_refuses(text: str) -> None:
     with pytest.raises(errors.ParameterError):
-        values.parse_identkeyval(text)
+        value_types.parse_identkeyval(text)
 
 
 def test_multi_list_ident_keyval() -> None:
     text = "min:cpu-count=1,disk-count=0/max:cpu-count=8//min:cpu-count=2/max:cpu-count=4"
-    assert values.parse_multi_list_ident_keyval(text) == [
+    assert value_types.parse_multi_list_ident_keyval(text) == [
         {"min": {"cpu-count": "1", "disk-count": "0"}, "max": {"cpu-count": "8"}},
         {"min": {"cpu-count": "2"}, "max": {"cpu-count": "4"}},
     ]
-    assert values.parse_multi_list_ident_keyval("") == []
-    assert values.parse_multi_list_ident_keyval(r"min:path=a\/b") == [{"min": {"path": "a/b"}}]
+    assert value_types.parse_multi_list_ident_keyval("") == []
+    assert value_types.parse_multi_list_ident_keyval(r"min:path=a\/b") == [{"min": {"path": "a/b"}}]
 
 
 @pytest.mark.parametrize("text", ["min:a=1/min:a=2", "no_min", "min:a=1//", "min:a,a"])
 def test_multi_list_ident_keyval_refuses(text: str) -> None:
     with pytest.raises(errors.ParameterError):
-        values.parse_multi_list_ident_keyval(text)
+        value_types.parse_multi_list_ident_keyval(text)
 
 
 def test_list() -> None:
-    assert values.parse_list("") == []
-    assert values.parse_list(r"a,b\,c") == ["a", "b,c"]
+    assert value_types.parse_list("") == []
+    assert value_types.parse_list(r"a,b\,c") == ["a", "b,c"]
 
 
 @pytest.mark.parametrize(
     ("text", "meaning"), [("yes", True), ("True", True), ("NO", False), ("false", False)]
 )
 def test_bool(text: str, meaning: bool) -> None:
-    assert values.parse_bool(text) is meaning
+    assert value_types.parse_bool(text) is meaning
 
 
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        (values.parse_bool, "1"),
-        (values.parse_bool, ""),
-        (values.parse_int, "x"),
-        (values.parse_int, "1.5"),
-        (values.parse_float, "nan"),
-        (values.parse_float, "inf"),
-        (values.parse_float, "1,5"),
-        (values.parse_maybe_float, "often"),
-        (values.parse_size, "12q"),
-        (values.parse_size, ""),
-        (values.parse_size, "-1"),
-        (values.parse_json, "{"),
-        (values.parse_time, "1y"),
-        (values.parse_time, "-1"),
-        (values.parse_time, "h"),
-        (values.parse_time, ""),
-        (values.parse_time, "²"),
-        (values.parse_filter_action, "RATE_LIMIT"),
-        (values.parse_filter_action, "RATE_LIMIT x"),
-        (values.parse_filter_action, "RATE_LIMIT 0"),
+        (value_types.parse_bool, "1"),
+        (value_types.parse_bool, ""),
+        (value_types.parse_int, "x"),
+        (value_types.parse_int, "1.5"),
+        (value_types.parse_float, "nan"),
+        (value_types.parse_float, "inf"),
+        (value_types.parse_float, "1,5"),
+        (value_types.parse_maybe_float, "often"),
+        (value_types.parse_size, "12q"),
+        (value_types.parse_size, ""),
+        (value_types.parse_size, "-1"),
+        (value_types.parse_json, "{"),
+        (value_types.parse_time, "1y"),
+        (value_types.parse_time, "-1"),
+        (value_types.parse_time, "h"),
+        (value_types.parse_time, ""),
+        (value_types.parse_time, "²"),
+        (value_types.parse_filter_action, "RATE_LIMIT"),
+        (value_types.parse_filter_action, "RATE_LIMIT x"),
+        (value_types.parse_filter_action, "RATE_LIMIT 0"),
     ],
 )
 def test_refused(parse: Any, text: str) -> None:
@@ -134,18 +134,18 @@ def test_refused(parse: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("parse", "text", "meaning"),
     [
-        (values.parse_int, "-3", -3),
-        (values.parse_float, "0.5", 0.5),
-        (values.parse_maybe_float, "default", "default"),
-        (values.parse_maybe_float, "2", 2.0),
-        (values.parse_size, "1", 4),
-        (values.parse_size, "1.5g", 1536),
-        (values.parse_json, "[1]", [1]),
-        (values.parse_time, "90", 90),
-        (values.parse_time, "2h", 7200),
-        (values.parse_time, "1w", 604800),
-        (values.parse_filter_action, "PAUSE", "PAUSE"),
-        (values.parse_filter_action, "RATE_LIMIT 5", ["RATE_LIMIT", 5]),
+        (value_types.parse_int, "-3", -3),
+        (value_types.parse_float, "0.5", 0.5),
+        (value_types.parse_maybe_float, "default", "default"),
+        (value_types.parse_maybe_float, "2", 2.0),
+        (value_types.parse_size, "1", 4),
+        (value_types.parse_size, "1.5g", 1536),
+        (value_types.parse_json, "[1]", [1]),
+        (value_types.parse_time, "90", 90),
+        (value_types.parse_time, "2h", 7200),
+        (value_types.parse_time, "1w", 604800),
+        (value_types.parse_filter_action, "PAUSE", "PAUSE"),
+        (value_types.parse_filter_action, "RATE_LIMIT 5", ["RATE_LIMIT", 5]),
     ],
 )
 def test_read(parse: Any, text: str, meaning: Any) -> None:
@@ -169,7 +169,7 @@ def test_typed_params() -> None:
         "path": False,
         "link": None,
     }
-    assert values.typed_params(given, types) == {
+    assert value_types.typed_params(given, types) == {
         "memory": 1024,
         "auto": False,
         "vcpus": 2,
@@ -177,10 +177,10 @@ def test_typed_params() -> None:
         "path": "",
         "link": None,
     }
-    assert values.typed_params({"vcpus": "default"}, types, allowed=("default",)) == {
+    assert value_types.typed_params({"vcpus": "default"}, types, allowed=("default",)) == {
         "vcpus": "default"
     }
-    assert values.typed_params({}, types) == {}
+    assert value_types.typed_params({}, types) == {}
 
 
 @pytest.mark.parametrize(
@@ -190,13 +190,13 @@ def test_typed_params() -> None:
 def test_typed_params_refuses(given: dict[str, Any]) -> None:
     types = {"memory": "size", "auto": "bool", "vcpus": "int", "path": "string"}
     with pytest.raises(errors.TypeEnforcementError) as caught:
-        values.typed_params(given, types)
+        value_types.typed_params(given, types)
     assert next(iter(given)) in str(caught.value)
 
 
 def test_unknown_parameter_is_guessed_or_lists_the_known_ones() -> None:
     types = {"vcpus": "int", "maxmem": "size"}
     with pytest.raises(errors.TypeEnforcementError, match="'disks'. Known are: maxmem, vcpus"):
-        values.typed_params({"disks": "1"}, types)
+        value_types.typed_params({"disks": "1"}, types)
     with pytest.raises(errors.TypeEnforcementError, match="'vcpu'. Did you mean 'vcpus'"):
-        values.typed_params({"vcpu": "1"}, types)
+        value_types.typed_params({"vcpu": "1"}, types)

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.luxi_master import FakeJob, FakeMaster
 from ganeti import errors
-from ganeti.client.gnt_debug import queue
+from ganeti.client.gnt_debug import jobqueue_test
 from ganeti.utils import net
 
 from ..conftest import Gnt
@@ -131,7 +131,7 @@ class Queue(FakeMaster):
 def test_the_queue_under_test(
     gnt: Gnt, here: Any, rendezvous: str, fault: str, fragment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(jobqueue_test, "_SETTLE_S", 0.0)
     with Queue(rendezvous, fault).serve(here):
         ended = gnt("debug test-jobqueue")
     assert ended.code == (1 if fault else 0), ended

@@ -7,7 +7,7 @@ together is judged by :mod:`ganeti.bootstrap`.
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import values as value_types
+from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.cli.policy_options import SPEC_TYPES
 from ganeti.cli.policy_options import bounds as typed_bounds
@@ -32,7 +32,7 @@ _SPECS = (
 )
 
 
-def parameters(values: Values, cluster_name: str) -> InitParams:
+def init_params(values: Values, cluster_name: str) -> InitParams:
     """Everything ``init`` was told.
 
     :raises OpPrereqError: an option that contradicts another or names something unknown.
@@ -44,10 +44,10 @@ def parameters(values: Values, cluster_name: str) -> InitParams:
     from ganeti.objects import hvparams
 
     if values.defaults:
-        from ganeti.client.gnt_cluster import defaults
+        from ganeti.client.gnt_cluster import defaults_option
 
         # Without a list it is the only one.
-        defaults.apply(values, lambda: [values.defaults["hypervisor"]])
+        defaults_option.apply(values, lambda: [values.defaults["hypervisor"]])
     if str(values.primary_ip_version) not in ("4", "6"):
         raise errors.OpPrereqError(
             f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL

@@ -18,10 +18,10 @@ RULER = "-" * 48
 
 def _nodes(values: Values, field: str = "pip") -> tuple[list[Node], list[Node]]:
     """The nodes chosen by the options that are not offline: the others, and the master."""
-    from ganeti.cli import nodes
+    from ganeti.cli import online_nodes
     from ganeti.cli.remote import Node
 
-    found = nodes.online_nodes(jobs.connect(), values.nodes, values.nodegroup, field)
+    found = online_nodes.online_nodes(jobs.connect(), values.nodes, values.nodegroup, field)
     return (
         [Node(name, address) for name, address, is_master in found if not is_master],
         [Node(name, address) for name, address, is_master in found if is_master],

@@ -1,0 +1,17 @@
+"""Ask the user for confirmation before a command does something that cannot be undone."""
+
+from __future__ import annotations
+
+from ganeti.cli import failures, terminal
+
+
+def ask(question: str, option: str = "--force") -> int | None:
+    """Ask for confirmation on the terminal.
+
+    :param option: the option which makes the question unnecessary; an error message names it.
+    :returns: None to continue, else the exit code: 1 without a terminal, 13 after a "no".
+    """
+    if not terminal.can_ask():
+        terminal.err(f"There is no terminal to ask on. Add {option} to go on.")
+        return failures.EXIT_FAILURE
+    return None if terminal.confirm(question) else failures.EXIT_CONFIRMATION

@@ -1,0 +1,41 @@
+"""``gnt-cluster queue``: the drain flag of the job queue."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+
+
+def queue(values: Values, arguments: list[str]) -> int:
+    """``queue``: whether new jobs are taken."""
+    command = _one_of(arguments[0], ("drain", "undrain", "info"))
+    client = jobs.connect()
+    if command == "info":
+        (drained,) = client.query_config_values(["drain_flag"])
+        if values.output_format in opt.DATA_FORMATS:
+            from ganeti.cli import output
+
+            output.write_data({"drained": bool(drained)}, values.output_format)
+        else:
+            terminal.out(f"The drain flag is {'set' if drained else 'unset'}")
+    else:
+        client.set_queue_drain_flag(command == "drain")
+    return failures.EXIT_SUCCESS
+
+
+def _one_of(word: str, known: tuple[str, ...]) -> str:
+    if word not in known:
+        raise errors.OpPrereqError(f"'{word}' is none of {', '.join(known)}", errors.ECODE_INVAL)
+    return word
+
+
+QUEUE = Command(
+    "queue",
+    queue,
+    [Argument("choice", 1, 1, ("drain", "info", "undrain"))],
+    [opt.OUTPUT_FORMAT],
+    "Let the job queue take new jobs or not",
+    usage="{drain|undrain|[<options>] info}",
+)

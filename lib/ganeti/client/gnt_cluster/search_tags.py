@@ -1,0 +1,35 @@
+"""``gnt-cluster search-tags``: find tags of any object."""
+
+from __future__ import annotations
+
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+
+
+def search_tags(values: Values, arguments: list[str]) -> int:
+    """``search-tags``: the exit code says whether anything was found."""
+    from ganeti.opcodes.tags import OpTagsSearch
+
+    found = jobs.run_opcode(
+        OpTagsSearch(pattern=arguments[0], **jobs.common_params(values)), values
+    )
+    rows = sorted(tuple(row) for row in found)
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data([{"path": path, "tag": tag} for path, tag in rows], values.output_format)
+    else:
+        for path, tag in rows:
+            terminal.out(f"{path} {tag}")
+    return failures.EXIT_SUCCESS if found else failures.EXIT_FAILURE
+
+
+SEARCH_TAGS = Command(
+    "search-tags",
+    search_tags,
+    [Argument("unknown", 1, 1)],
+    [opt.PRIORITY, opt.OUTPUT_FORMAT],
+    "Find tags of any object by a regular expression",
+    usage="[<options>] <expression>",
+)

@@ -1,0 +1,117 @@
+"""``gnt-debug locks``: show which job holds which lock."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.luxi import client as luxi
+
+
+LOCK_FIELDS = ("name", "mode", "owner", "pending")
+
+
+def list_locks(values: Values, arguments: list[str]) -> int:
+    """``locks``: who holds what and who waits; again and again until the user has seen enough."""
+    if values.interval is not None and values.interval < 0:
+        raise errors.OpPrereqError(
+            f"interval must be 0 or more seconds, not {values.interval}", errors.ECODE_INVAL
+        )
+    client = jobs.connect()
+    formatters: dict[str, listing.Formatter] = {
+        "mode": _mode,
+        "owner": _owners,
+        "pending": _pending,
+    }
+    # Programs get the names of locks as they are published; a uuid tells people nothing.
+    if values.separator is None and terminal.is_terminal(sys.stdout):
+        formatters["name"] = _Names(client).label
+
+    def show() -> int:
+        # A name of a lock has a slash, which would make it look like an expression.
+        names = None if values.force_filter else listing.simple_filter("name", arguments)
+        return listing.run_list(
+            "lock",
+            LOCK_FIELDS,
+            values,
+            arguments if values.force_filter else [],
+            formatters=formatters,
+            extra_filter=names,
+            client=client,
+        )
+
+    if not values.interval:
+        return show()
+    try:
+        while not (code := show()):
+            terminal.out("")
+            time.sleep(values.interval)
+    except KeyboardInterrupt:
+        terminal.out("")
+        return failures.EXIT_SUCCESS
+    return code
+
+
+class _Names:
+    """Names of the things that locks are called after by uuid, asked for when first needed."""
+
+    _KINDS = {
+        "instance": "instance",
+        "nodegroup": "group",
+        "node": "node",
+        "node-res": "node",
+        "network": "network",
+    }
+
+    def __init__(self, client: luxi.Client) -> None:
+        self._client = client
+        self._tables: dict[str, dict[str, str]] = {}
+
+    def label(self, lock: str) -> str:
+        """``node/node1.example.com`` for ``node/<uuid>``."""
+        level, _, key = lock.partition("/")
+        kind = self._KINDS.get(level)
+        if kind is None or key.startswith("["):
+            return lock
+        if key not in self._tables.get(kind, ()):
+            # Also when the thing is younger than the last answer; gone ones keep their uuid.
+            found = self._client.query(kind, ["uuid", "name"])["data"]
+            self._tables[kind] = {key: key, **{row[0][1]: row[1][1] for row in found}}
+        return f"{level}/{self._tables[kind][key]}"
+
+
+def _mode(value: Any) -> str:
+    return str(value) if value else "-"
+
+
+def _owners(value: Any) -> str:
+    return listing.join_list(value) if value else "-"
+
+
+def _pending(value: Any) -> str:
+    if not value:
+        return "-"
+    return " ".join(f"{mode}:{listing.join_list(owners)}" for mode, owners in value)
+
+
+LOCKS = Command(
+    "locks",
+    list_locks,
+    [Argument("unknown")],
+    [
+        *opt.LIST_OPTIONS,
+        Option("--interval", kind="int", metavar="SECONDS", help="show again every SECONDS"),
+    ],
+    "Show who holds which lock and who waits for it",
+    usage="[<options>] [<lock>...|<filter>]",
+)

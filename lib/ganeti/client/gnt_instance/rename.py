@@ -1,0 +1,47 @@
+"""``gnt-instance rename``: give an instance another name."""
+
+from __future__ import annotations
+
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+
+
+def rename(values: Values, arguments: list[str]) -> int:
+    """``rename``."""
+    from ganeti.opcodes.instance import OpInstanceRename
+
+    old, wanted = arguments
+    client = jobs.connect()
+    name = jobs.run_opcode(
+        OpInstanceRename(
+            instance_name=old,
+            new_name=wanted,
+            name_check=values.name_check,
+            ip_check=values.ip_check,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    if name and not values.dry_run:
+        terminal.out(f"Instance '{old}' renamed to '{name}'")
+    return failures.EXIT_SUCCESS
+
+
+_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
+
+
+RENAME = Command(
+    "rename",
+    rename,
+    [Argument("instance", 1, 1), Argument("host", 1, 1)],
+    [
+        opt.flag("--name-check", help="the new name must resolve"),
+        opt.flag(
+            "--ip-check", help="nobody may answer on the new name's address (needs --name-check)"
+        ),
+        *_JOB,
+    ],
+    "Give a stopped instance another name",
+)

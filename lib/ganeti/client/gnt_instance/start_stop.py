@@ -1,0 +1,144 @@
+"""``gnt-instance startup``, ``shutdown`` and ``reboot``."""
+
+from __future__ import annotations
+
+from ganeti.cli import instance_options, jobs
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_instance import selection
+from ganeti.constants import instance as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.opcodes.base import OpCode
+
+
+def _startup_opcode(name: str, values: Values) -> OpCode:
+    from ganeti.opcodes.instance import OpInstanceStartup
+
+    return OpInstanceStartup(
+        instance_name=name,
+        force=values.force,
+        ignore_offline_nodes=values.ignore_offline,
+        no_remember=values.no_remember,
+        startup_paused=values.startup_paused,
+        hvparams=instance_options.hypervisor_params(values.hvparams),
+        beparams=instance_options.backend(values),
+        **jobs.common_params(values),
+    )
+
+
+def _shutdown_opcode(name: str, values: Values) -> OpCode:
+    from ganeti.opcodes.instance import OpInstanceShutdown
+
+    return OpInstanceShutdown(
+        instance_name=name,
+        force=values.force,
+        timeout=values.timeout,
+        ignore_offline_nodes=values.ignore_offline,
+        no_remember=values.no_remember,
+        **jobs.common_params(values),
+    )
+
+
+def _reboot_opcode(name: str, values: Values) -> OpCode:
+    from ganeti.opcodes.instance import OpInstanceReboot
+
+    return OpInstanceReboot(
+        instance_name=name,
+        reboot_type=values.reboot_type,
+        ignore_secondaries=values.ignore_secondaries,
+        shutdown_timeout=values.shutdown_timeout,
+        **jobs.common_params(values),
+    )
+
+
+startup = selection.for_each("startup", _startup_opcode)
+
+
+shutdown = selection.for_each("shutdown", _shutdown_opcode)
+
+
+reboot = selection.for_each("reboot", _reboot_opcode)
+
+
+_IGNORE_OFFLINE = opt.flag(
+    "--ignore-offline", help="only note the state when the primary node is offline"
+)
+
+
+_NO_REMEMBER = opt.flag("--no-remember", help="do not keep this as the wanted state")
+
+
+_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
+
+
+COMMANDS = (
+    Command(
+        "startup",
+        startup,
+        [Argument("instance")],
+        [
+            opt.FORCE,
+            *selection.SELECTION,
+            Option(
+                "-H",
+                "--hypervisor-parameters",
+                kind="keyval",
+                dest="hvparams",
+                default={},
+                metavar="KEY=VALUE,...",
+                help="hypervisor parameters for this run only",
+            ),
+            opt.BACKEND,
+            _IGNORE_OFFLINE,
+            _NO_REMEMBER,
+            opt.flag("--paused", dest="startup_paused", help="leave the guest paused"),
+            *_JOB,
+        ],
+        "Start instances",
+    ),
+    Command(
+        "shutdown",
+        shutdown,
+        [Argument("instance")],
+        [
+            opt.FORCE,
+            *selection.SELECTION,
+            Option(
+                "--timeout",
+                kind="int",
+                default=const.SHUTDOWN_TIMEOUT_S,
+                metavar="SECONDS",
+                help="how long the guest may take to stop by itself",
+            ),
+            _IGNORE_OFFLINE,
+            _NO_REMEMBER,
+            *_JOB,
+        ],
+        "Stop instances",
+    ),
+    Command(
+        "reboot",
+        reboot,
+        [Argument("instance")],
+        [
+            Option(
+                "-t",
+                "--type",
+                dest="reboot_type",
+                choices=("soft", "hard", "full"),
+                default="hard",
+                metavar="<REBOOT>",
+                help="soft: let the guest do it; hard: stop and start the guest; full: also"
+                " its disks",
+            ),
+            *selection.SELECTION,
+            opt.flag("--ignore-secondaries", help="go on when a secondary node fails"),
+            opt.SHUTDOWN_TIMEOUT,
+            *_JOB,
+        ],
+        "Restart instances",
+    ),
+)

@@ -1,0 +1,87 @@
+"""``gnt-node modify``: change the role and the parameters of a node."""
+
+from __future__ import annotations
+
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.client.gnt_node.options import AUTO_PROMOTE, yes_no
+
+NO_CHANGE = "Please give at least one of the parameters."
+
+
+def modify(values: Values, arguments: list[str]) -> int:
+    """``modify``."""
+    from ganeti.cli import node_params
+    from ganeti.opcodes.node import OpNodeSetParams
+
+    hv_state = node_params.hv_state(values.hv_state)
+    disk_state = node_params.disk_state(values.disk_state)
+    wishes = (
+        values.master_candidate,
+        values.drained,
+        values.offline,
+        values.master_capable,
+        values.vm_capable,
+        values.secondary_ip,
+        values.ndparams,
+        values.node_powered,
+    )
+    if all(wish is None for wish in wishes) and not hv_state and not disk_state:
+        terminal.err(NO_CHANGE)
+        return failures.EXIT_FAILURE
+    changes = jobs.run_opcode(
+        OpNodeSetParams(
+            node_name=arguments[0],
+            master_candidate=values.master_candidate,
+            offline=values.offline,
+            drained=values.drained,
+            master_capable=values.master_capable,
+            vm_capable=values.vm_capable,
+            secondary_ip=values.secondary_ip,
+            powered=values.node_powered,
+            ndparams=None if values.ndparams is None else node_params.node_params(values.ndparams),
+            auto_promote=values.auto_promote,
+            force=values.force,
+            hv_state=hv_state or None,
+            disk_state=disk_state or None,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    if changes:
+        terminal.out(f"Modified node {arguments[0]}")
+        for name, value in changes:
+            terminal.out(f" - {name} -> {value}")
+    return failures.EXIT_SUCCESS
+
+
+_JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
+
+
+MODIFY = Command(
+    "modify",
+    modify,
+    [Argument("node", 1, 1)],
+    [
+        yes_no(
+            "-C",
+            "--master-candidate",
+            help="whether it keeps a copy of the configuration and can take over",
+        ),
+        yes_no("-D", "--drained", help="whether its instances have to leave"),
+        yes_no("-O", "--offline", help="whether it is out of reach"),
+        yes_no("--master-capable", help="whether it may become the master"),
+        yes_no("--vm-capable", help="whether it may have instances"),
+        yes_no("--node-powered", help="whether it is switched on"),
+        opt.SECONDARY_IP,
+        opt.NODE_PARAMETERS,
+        opt.HV_STATE,
+        opt.DISK_STATE,
+        AUTO_PROMOTE,
+        opt.FORCE,
+        opt.DRY_RUN,
+        *_JOB,
+    ],
+    "Change the role and the parameters of a node",
+)

@@ -1,0 +1,272 @@
+"""``gnt-node``: the commands about storage units, logical volumes and DRBD minors of nodes."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, table, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_node.options import yes_no
+from ganeti.constants import disk as disk_const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+STORAGE_FIELDS = ("node", "type", "name", "size", "used", "free", "allocatable")
+
+
+VOLUME_FIELDS = ("node", "phys", "vg", "name", "size", "instance")
+
+
+_TITLES = {
+    "node": "Node",
+    "type": "Type",
+    "name": "Name",
+    "size": "Size",
+    "used": "Used",
+    "free": "Free",
+    "allocatable": "Allocatable",
+    "phys": "PhysDev",
+    "vg": "VG",
+    "instance": "Instance",
+}
+
+
+_SIZES = ("size", "used", "free")
+
+
+USER_STORAGE_TYPES = (
+    disk_const.ST_FILE,
+    disk_const.ST_GLUSTER,
+    disk_const.ST_LVM_PV,
+    disk_const.ST_LVM_VG,
+    disk_const.ST_SHARED_FILE,
+)
+
+
+def list_storage(values: Values, arguments: list[str]) -> int:
+    """``list-storage``."""
+    from ganeti.opcodes.node import OpNodeQueryStorage
+
+    fields = _fields(values, STORAGE_FIELDS)
+    rows = jobs.run_opcode(
+        OpNodeQueryStorage(
+            nodes=arguments,
+            storage_type=values.user_storage_type,
+            output_fields=fields,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    _show_storage(fields, rows, values)
+    return failures.EXIT_SUCCESS
+
+
+def list_volumes(values: Values, arguments: list[str]) -> int:
+    """``volumes``."""
+    from ganeti.opcodes.node import OpNodeQueryvols
+
+    fields = _fields(values, VOLUME_FIELDS)
+    rows = jobs.run_opcode(
+        OpNodeQueryvols(nodes=arguments, output_fields=fields, **jobs.common_params(values)), values
+    )
+    _show_storage(fields, rows, values)
+    return failures.EXIT_SUCCESS
+
+
+def _fields(values: Values, known: Sequence[str]) -> list[str]:
+    """The chosen columns; these lists show all there are by default."""
+    fields = listing.selected_fields(values.output, known)
+    return list(known) if fields == [listing.ALL_FIELDS] else fields
+
+
+def _show_storage(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: Values) -> None:
+    from ganeti.utils import text
+
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(
+            [dict(zip(fields, row, strict=True)) for row in rows], values.output_format
+        )
+        return
+    unit = values.units or ("h" if values.separator is None else "m")
+
+    def shown(field: str, value: Any) -> str:
+        if field in _SIZES and isinstance(value, (int, float)):
+            return text.format_unit(value, unit)
+        if isinstance(value, bool):
+            return "Y" if value else "N"
+        return str(value)
+
+    columns = [table.Column(_TITLES.get(field, field), field in _SIZES) for field in fields]
+    cells = [
+        [shown(field, value) for field, value in zip(fields, row, strict=True)] for row in rows
+    ]
+    for line in table.format_table(
+        columns, cells, header=not values.no_headers, separator=values.separator
+    ):
+        terminal.out(line)
+
+
+def modify_storage(values: Values, arguments: list[str]) -> int:
+    """``modify-storage``."""
+    from ganeti.opcodes.node import OpNodeModifyStorage
+
+    node, storage_type, name = arguments
+    _require_type(storage_type, (disk_const.ST_LVM_PV,))
+    if values.allocatable is None:
+        terminal.err("No changes to perform, exiting.")
+        return failures.EXIT_SUCCESS
+    jobs.run_opcode(
+        OpNodeModifyStorage(
+            node_name=node,
+            storage_type=storage_type,
+            name=name,
+            changes={"allocatable": values.allocatable},
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def repair_storage(values: Values, arguments: list[str]) -> int:
+    """``repair-storage``."""
+    from ganeti.opcodes.node import OpRepairNodeStorage
+
+    node, storage_type, name = arguments
+    _require_type(storage_type, (disk_const.ST_LVM_VG,))
+    jobs.run_opcode(
+        OpRepairNodeStorage(
+            node_name=node,
+            storage_type=storage_type,
+            name=name,
+            ignore_consistency=values.ignore_consistency,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def _require_type(given: str, possible: Sequence[str]) -> None:
+    if given not in possible:
+        raise errors.OpPrereqError(
+            f"storage of type '{given}' cannot be handled by this command, only"
+            f" {', '.join(possible)}",
+            errors.ECODE_INVAL,
+        )
+
+
+def list_drbd(values: Values, arguments: list[str]) -> int:
+    """``list-drbd``: minors of a node, by the configuration daemons; needs no master daemon."""
+    from ganeti.confd.client import Client
+    from ganeti.constants import confd
+
+    answer = Client.of_this_node().query(confd.REQ_NODE_DRBD, arguments[0])
+    if not answer.ok:
+        terminal.err(f"The configuration daemons do not know node {arguments[0]}")
+        return failures.EXIT_FAILURE
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        names = ("node", "minor", "instance", "disk", "role", "peer")
+        output.write_data(
+            [dict(zip(names, row, strict=True)) for row in answer.answer], values.output_format
+        )
+        return failures.EXIT_SUCCESS
+    columns = [
+        table.Column("Node"),
+        table.Column("Minor", True),
+        table.Column("Instance"),
+        table.Column("Disk"),
+        table.Column("Role"),
+        table.Column("PeerNode"),
+    ]
+    rows = [[str(cell) for cell in row] for row in answer.answer]
+    for line in table.format_table(
+        columns, rows, header=not values.no_headers, separator=values.separator
+    ):
+        terminal.out(line)
+    return failures.EXIT_SUCCESS
+
+
+_JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
+
+
+COMMANDS = (
+    Command(
+        "list-storage",
+        list_storage,
+        [Argument("node")],
+        [
+            Option(
+                "-t",
+                "--storage-type",
+                dest="user_storage_type",
+                choices=USER_STORAGE_TYPES,
+                metavar="TYPE",
+                help="kind of storage; that of the default disk template if not given",
+            ),
+            opt.NO_HEADERS,
+            opt.SEPARATOR,
+            opt.UNITS,
+            opt.OUTPUT,
+            opt.PRIORITY,
+        ],
+        "List storage units of nodes",
+    ),
+    Command(
+        "modify-storage",
+        modify_storage,
+        [
+            Argument("node", 1, 1),
+            Argument("choice", 1, 1, (disk_const.ST_LVM_PV,)),
+            Argument("file", 1, 1),
+        ],
+        [
+            yes_no("--allocatable", help="whether new volumes may be put on it"),
+            opt.DRY_RUN,
+            *_JOB,
+        ],
+        "Change a storage unit of a node",
+        usage="[<options>] <node> lvm-pv <name>",
+    ),
+    Command(
+        "repair-storage",
+        repair_storage,
+        [
+            Argument("node", 1, 1),
+            Argument("choice", 1, 1, (disk_const.ST_LVM_VG,)),
+            Argument("file", 1, 1),
+        ],
+        [
+            opt.flag(
+                "--ignore-consistency", help="even when other copies of disks are not in order"
+            ),
+            opt.DRY_RUN,
+            *_JOB,
+        ],
+        "Repair a storage unit of a node",
+        usage="[<options>] <node> lvm-vg <name>",
+    ),
+    Command(
+        "volumes",
+        list_volumes,
+        [Argument("node")],
+        [opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
+        "List logical volumes of nodes",
+    ),
+    Command(
+        "list-drbd",
+        list_drbd,
+        [Argument("node", 1, 1)],
+        [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
+        "List the DRBD minors of a node",
+    ),
+)
