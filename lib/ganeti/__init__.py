@@ -1,8 +1,8 @@
 """A cluster manager for virtual machines.
 
-The package is laid out in rooms, listed bottom-up in ``doc/architecture.rst``; a room imports only
-from the rooms below it. Nothing is imported here: the ``gnt-*`` commands have 100 ms from start to
-first request, and every one of them passes through this file.
+Its packages stand in an order, which ``doc/architecture.rst`` lists from the bottom to the top; a
+package imports only from packages below it. This file imports nothing, because every ``gnt-*``
+command loads it, and a command has 100 ms from its start to its first request.
 """
 
 VERSION = (3, 1, 0)

@@ -1,23 +1,24 @@
-"""The exception tree of the whole program.
+"""The exceptions of the whole program.
 
-Every room raises from here, every front door catches from here. A class stands for one thing a
-caller may want to do differently; its facts are attributes, its text is built from them. The names
-of the published classes, and the arguments they carry over a socket, are a contract with programs
-by others; classes below the line in the tree are our own and travel as their published ancestor.
+All packages raise these classes, and all entry points catch them. There is a class for each case
+that a caller handles differently; its facts are attributes, and its text is made from them. The
+names of the published classes, and the arguments with which they cross a socket, are an interface
+for programs of others (:data:`PUBLISHED`). The other classes are our own, and cross a socket as
+their published ancestor.
 
 ::
 
     GenericError
     ├── OpPrereqError           refused, nothing was changed         (message, ecode)
-    ├── OpExecError             something was done; text says what is left
-    ├── OpResultError           a job's result has a shape which nobody declared
+    ├── OpExecError             something was changed; the text says what is left
+    ├── OpResultError           a job's result is not of the declared type
     ├── OpCodeUnknown           no such OP_ID
     ├── HooksAbort              a pre hook vetoed                    ([[node, script, output]])
     ├── HooksFailure            the hooks could not be run
     ├── HotplugError
     ├── ResultValidationError
     ├── LockError               unknown lock, order violation, lock removed while waiting
-    │   └── PidFileLockError    another daemon owns the pid file
+    │   └── PidFileLockError    another process has locked the pid file
     ├── JobLost                 no such job
     ├── JobCanceled             raised inside a job which was asked to stop
     ├── JobFileCorrupted
@@ -25,10 +26,10 @@ by others; classes below the line in the tree are our own and travel as their pu
     │   ├── JobQueueDrainError
     │   ├── JobQueueFull        ()
     ├── JobSubmittedException   the job was submitted, not awaited   (job id)
-    ├── ConfigurationError      the configuration holds something wrong; `path` leads to it
+    ├── ConfigurationError      the configuration has an error; `path` leads to it
     │   ├── ConfigVerifyError   (message, [problems])
     │   ├── ConfigVersionMismatch (expected, actual)
-    │   ├── ReservationError    somebody else is taking this name or address
+    │   ├── ReservationError    another job has reserved this name, address or port
     │   └── AddressPoolError
     ├── HypervisorError
     ├── BlockDeviceError ── DeviceCreationError
@@ -36,7 +37,7 @@ by others; classes below the line in the tree are our own and travel as their pu
     ├── ParameterError ── TypeEnforcementError
     ├── ParseError ── UnitParseError, QueryFilterParseError
     ├── CommandError            a program failed: argv, exit_code, output
-    │   └── CommandTimeout      it was killed after timeout_s        (travels as CommandError)
+    │   └── CommandTimeout      it was ended after timeout_s         (crosses as CommandError)
     ├── ResolverError           (host, code, message)
     ├── IPAddressError, TagError, SshUpdateError, RemoteError, SignatureError
     ├── X509CertError           (file, message)
@@ -45,19 +46,19 @@ by others; classes below the line in the tree are our own and travel as their pu
     ├── ConfdClientError ── ConfdMagicError
     ├── QuitGanetiException     a daemon is asked to end
     ├── OpRetryNotSupportedError
-    ├── LuxiError               talking to the master failed
+    ├── LuxiError               no answer from the master daemon
     │   └── ProtocolError ── ConnectionClosedError, LuxiTimeout, RequestError,
     │                        NoMasterError, LuxiPermissionError
-    ├── AllocatorError          an instance allocator failed or answered nonsense
-    │   └── NoPlacement         it worked, and found no place
+    ├── AllocatorError          an allocator failed, or its answer is wrong
+    │   └── NoPlacement         the allocator found no nodes for an instance
     ├── RetryTimeout            a condition did not become true in time
     └── RpcError                a node call: node, call
-        ├── NodeOffline         the node is marked offline; nobody was asked
+        ├── NodeOffline         the node is marked offline and was not called
         ├── NodeUnreachable     no connection, or no answer in time
-        ├── NodeRefused         certificate, epoch, unknown procedure
-        └── NodeCallFailed      the node answered: it did not work
+        ├── NodeRefused         the node refused certificate, epoch or procedure
+        └── NodeCallFailed      the node answered with an error
 
-Text: lower case, no full stop, names the object; a hint follows as a sentence of its own.
+A text is in lower case, has no full stop, and names the object; a hint follows as a sentence.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ TYPE_CHECKING = False  # the name type checkers look for; commands import this f
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Codes of OpPrereqError: why a request was refused. Published; programs by others read them.
+# Codes of OpPrereqError: the reason why a request was refused. They are published.
 ECODE_RESOLVER = "resolver_error"
 ECODE_NORES = "insufficient_resources"
 ECODE_TEMP_NORES = "temp_insufficient_resources"
@@ -94,15 +95,19 @@ ECODE_ALL = frozenset(
 
 
 class GenericError(Exception):
-    """Root of the tree; ``args`` are the arguments which travel over a socket."""
+    """Base class of the exceptions; ``args`` are the arguments which cross a socket."""
 
     def wire_args(self) -> list[object]:
-        """Arguments from which another program rebuilds this error, in published order."""
+        """The arguments from which another program makes this error again, in published order."""
         return list(self.args)
 
 
 class OpPrereqError(GenericError):
-    """The request was refused before anything was changed."""
+    """The request was refused before anything was changed.
+
+    :param message: names the object and the reason.
+    :param ecode: one of :data:`ECODE_ALL`.
+    """
 
     def __init__(self, message: str, ecode: str = ECODE_INVAL) -> None:
         super().__init__(message, ecode)
@@ -114,62 +119,65 @@ class OpPrereqError(GenericError):
 
 
 class OpExecError(GenericError):
-    """The operation failed after it had begun; the text says what is left behind."""
+    """The operation failed after it had changed something; the text says what is left."""
 
 
 class OpResultError(GenericError):
-    """An operation returned something which its declaration does not allow."""
+    """The result of an operation is not of the type that its opcode declares."""
 
 
 class OpCodeUnknown(GenericError):
-    """No opcode of this name exists."""
+    """There is no opcode of this name."""
 
 
 class OpRetryNotSupportedError(GenericError):
-    """The operation cannot be repeated by itself."""
+    """The operation cannot be repeated on its own."""
 
 
 class HooksAbort(GenericError):
-    """A hook of the first phase vetoed the operation: ``[(node, script, output), ...]``."""
+    """Hooks of the first phase have refused the operation.
+
+    :param failures: ``[(node, script, output), ...]``; the output may be empty.
+    """
 
     def __init__(self, failures: Sequence[Sequence[str]]) -> None:
         self.failures = [(node, script, output) for node, script, output in failures]
         super().__init__([list(failure) for failure in self.failures])
 
     def __str__(self) -> str:
-        told = "; ".join(
+        text = "; ".join(
             f"node {node}, script {script}: {output or 'no output'}"
             for node, script, output in self.failures
         )
-        return f"hooks refused the operation: {told}"
+        return f"hooks refused the operation: {text}"
 
 
 class HooksFailure(GenericError):
-    """The hooks of a node could not be run at all."""
+    """The hooks of a node could not be run."""
 
 
 class HotplugError(GenericError):
-    """A device could not be added to, or taken from, a running guest."""
+    """A device could not be added to a running guest, or removed from it."""
 
 
 class ResultValidationError(GenericError):
-    """A result failed its check."""
+    """The result of an opcode is not valid."""
 
 
 class LockError(GenericError):
-    """A lock does not exist, was removed, or was asked for in the wrong order."""
+    """A lock does not exist, was removed, was not free in time, or was requested in wrong order."""
 
 
 class PidFileLockError(LockError):
-    """Another process holds the pid file."""
+    """Another process has locked the pid file."""
 
 
 class JobLost(GenericError):
-    """The queue knows no such job."""
+    """The job queue has no job of this number."""
 
 
 class JobCanceled(GenericError):
-    """Raised inside a job which has been asked to stop."""
+    """The job was cancelled; raised inside the job."""
 
 
 class JobFileCorrupted(GenericError):
@@ -177,15 +185,15 @@ class JobFileCorrupted(GenericError):
 
 
 class JobQueueError(GenericError):
-    """The job queue refuses or cannot do something."""
+    """The job queue refuses a request or has failed."""
 
 
 class JobQueueDrainError(JobQueueError):
-    """The queue is drained and takes no new jobs."""
+    """The job queue is drained and accepts no new jobs."""
 
 
 class JobQueueFull(JobQueueError):
-    """Too many jobs are waiting."""
+    """The job queue has as many jobs as it may have."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -195,7 +203,7 @@ class JobQueueFull(JobQueueError):
 
 
 class JobSubmittedException(GenericError):
-    """The job was submitted and nobody waits for it; carries the job id."""
+    """The command has submitted a job and does not wait for it; has the number of the job."""
 
     def __init__(self, job_id: int) -> None:
         super().__init__(job_id)
@@ -206,7 +214,10 @@ class JobSubmittedException(GenericError):
 
 
 class ConfigurationError(GenericError):
-    """The configuration holds something wrong; `path` leads to it where that is known."""
+    """The configuration, or a setting of this node, has an error.
+
+    :param path: keys which lead to the wrong value, if known.
+    """
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
@@ -214,7 +225,10 @@ class ConfigurationError(GenericError):
 
 
 class ConfigVerifyError(ConfigurationError):
-    """The configuration contradicts itself."""
+    """The configuration contradicts itself.
+
+    :param problems: one text for each contradiction.
+    """
 
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -229,7 +243,7 @@ class ConfigVerifyError(ConfigurationError):
 
 
 class ConfigVersionMismatch(ConfigurationError):
-    """The configuration was written by another version."""
+    """The configuration was written by another version; both versions are numbers."""
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__("")
@@ -242,23 +256,26 @@ class ConfigVersionMismatch(ConfigurationError):
 
 
 class ReservationError(ConfigurationError):
-    """Somebody else is taking this name, address or port at this moment."""
+    """Another job has reserved this name, address or port."""
 
 
 class AddressPoolError(ConfigurationError):
-    """An address of a network cannot be given out or taken back."""
+    """An address of a network cannot be reserved or released."""
 
 
 class HypervisorError(GenericError):
-    """A hypervisor refuses parameters, or a guest could not be handled."""
+    """A hypervisor refuses parameters, or an operation on a guest failed."""
 
 
 class BlockDeviceError(GenericError):
-    """A block device could not be handled."""
+    """An operation on a block device failed."""
 
 
 class DeviceCreationError(BlockDeviceError):
-    """A block device could not be created; `created_devices` remain and must be removed."""
+    """A block device could not be created.
+
+    :param created_devices: devices which were created before, and which must be removed.
+    """
 
     def __init__(self, message: str, created_devices: Sequence[object] = ()) -> None:
         super().__init__(message)
@@ -266,7 +283,7 @@ class DeviceCreationError(BlockDeviceError):
 
 
 class StorageError(GenericError):
-    """A storage unit could not be handled."""
+    """An operation on a storage unit failed."""
 
 
 class FileStoragePathError(StorageError):
@@ -274,11 +291,11 @@ class FileStoragePathError(StorageError):
 
 
 class AllocatorError(GenericError):
-    """An instance allocator could not be asked, or its answer makes no sense."""
+    """An allocator could not be run, or its answer cannot be used."""
 
 
 class NoPlacement(AllocatorError):
-    """An instance allocator did its work and found no place."""
+    """An allocator found no nodes for an instance."""
 
 
 class ParameterError(GenericError):
@@ -286,19 +303,23 @@ class ParameterError(GenericError):
 
 
 class TypeEnforcementError(ParameterError):
-    """A value cannot be read as the type its parameter has."""
+    """A value cannot be converted to the type of its parameter."""
 
 
 class ParseError(GenericError):
-    """Text from outside cannot be understood."""
+    """A text of a user, a file or a program does not have the expected form."""
 
 
 class UnitParseError(ParseError):
-    """Not a size with a unit."""
+    """A text is not a size with an optional unit."""
 
 
 class QueryFilterParseError(ParseError):
-    """A filter written as text cannot be understood; `column` counts from 1, 0 if unknown."""
+    """The text of a filter has an error.
+
+    :param text: the filter.
+    :param column: position of the error, counted from 1; 0 if it is not known.
+    """
 
     def __init__(self, message: str, text: str = "", column: int = 0) -> None:
         super().__init__(message)
@@ -306,7 +327,7 @@ class QueryFilterParseError(ParseError):
         self.column = column
 
     def details(self) -> list[str]:
-        """The text with a mark below the place, for a terminal."""
+        """Lines for a terminal: the filter, a mark below the error, and the message."""
         if not self.column:
             return [str(self)]
         return [self.text, " " * (self.column - 1) + "^", str(self)]
@@ -315,8 +336,10 @@ class QueryFilterParseError(ParseError):
 class CommandError(GenericError):
     """A program failed.
 
-    Built either from facts (`argv`, `exit_code`, `output`) or, on the far side of a socket, from
-    the text alone.
+    :param argv: the command; or, on the other side of a socket, the complete text of the error.
+    :param exit_code: None if the program could not be started or was ended; negative for a signal.
+    :param output: the text which the program has printed.
+    :param reason: text in place of the one about the exit code.
     """
 
     def __init__(
@@ -347,7 +370,7 @@ class CommandError(GenericError):
 
 
 class CommandTimeout(CommandError):
-    """A program was ended because it took longer than `timeout_s`."""
+    """A program was ended because it took longer than ``timeout_s`` seconds."""
 
     def __init__(self, argv: Sequence[str] | str, timeout_s: float = 0, output: str = "") -> None:
         super().__init__(argv, None, output, reason=f"did not end within {timeout_s:g} s")
@@ -372,27 +395,30 @@ class ResolverError(GenericError):
 
 
 class IPAddressError(GenericError):
-    """Not an address, or not one of this family."""
+    """A text is not an IP address, or not one of the wanted family."""
 
 
 class TagError(GenericError):
-    """A tag is not allowed."""
+    """A tag is not valid."""
 
 
 class SshUpdateError(GenericError):
-    """SSH keys could not be distributed."""
+    """SSH keys could not be made, read or distributed."""
 
 
 class RemoteError(GenericError):
-    """The far end of an export or import failed."""
+    """The other cluster failed during an export or import."""
 
 
 class SignatureError(GenericError):
-    """A message is not signed with the cluster's key."""
+    """A message is not signed with the key of the cluster."""
 
 
 class X509CertError(GenericError):
-    """A certificate cannot be read or used."""
+    """A certificate cannot be read or used.
+
+    :param filename: its file.
+    """
 
     def __init__(self, filename: str, message: str) -> None:
         super().__init__(filename, message)
@@ -432,23 +458,23 @@ class ConfdMagicError(ConfdClientError):
 
 
 class QuitGanetiException(Exception):
-    """Asks a daemon to end itself once the answer is out: ``(success, result)``."""
+    """The daemon ends after it has sent this answer: ``(success, result)``."""
 
     def wire_args(self) -> list[object]:
-        """As :meth:`GenericError.wire_args`."""
+        """The arguments which cross a socket."""
         return list(self.args)
 
 
 class LuxiError(GenericError):
-    """Talking to the master failed."""
+    """A request to the master daemon failed."""
 
 
 class ProtocolError(LuxiError):
-    """The other side broke the protocol."""
+    """The other end does not follow the protocol, or the connection failed."""
 
 
 class ConnectionClosedError(ProtocolError):
-    """The other side closed the connection."""
+    """The other end has closed the connection."""
 
 
 class LuxiTimeout(ProtocolError):
@@ -456,19 +482,23 @@ class LuxiTimeout(ProtocolError):
 
 
 class RequestError(ProtocolError):
-    """The master refused the request and says nothing this program can name."""
+    """The master daemon refused the request, with an error that this program does not know."""
 
 
 class NoMasterError(ProtocolError):
-    """No master runs here."""
+    """No master daemon runs on this node."""
 
 
 class LuxiPermissionError(ProtocolError):
-    """This user may not talk to the master."""
+    """This user may not connect to the master daemon."""
 
 
 class RpcError(GenericError):
-    """A call to a node gave no result. `node` is its name."""
+    """A node call has no result.
+
+    :param node: name of the node.
+    :param call: the procedure.
+    """
 
     def __init__(self, node: str, call: str, message: str = "") -> None:
         super().__init__(message)
@@ -481,7 +511,7 @@ class RpcError(GenericError):
 
 
 class NodeOffline(RpcError):
-    """The node is marked offline, so nobody was asked."""
+    """The node is marked offline and was not called."""
 
     def __str__(self) -> str:
         return f"node {self.node} is marked offline"
@@ -495,9 +525,9 @@ class NodeUnreachable(RpcError):
 
 
 class NodeRefused(RpcError):
-    """The node does not obey this master: certificate, epoch or unknown procedure.
+    """The node refused the call: it does not accept the certificate, the epoch or the procedure.
 
-    `known_epoch` is the epoch it obeys, when ours is over, and empty otherwise.
+    :param known_epoch: the epoch which the node obeys, if that of the caller is over; else empty.
     """
 
     def __init__(self, node: str, call: str, message: str = "", known_epoch: str = "") -> None:
@@ -509,7 +539,10 @@ class NodeRefused(RpcError):
 
 
 class NodeCallFailed(RpcError):
-    """The node did the call and it failed; `cause` is its error where it could be rebuilt."""
+    """The node executed the call, and it failed.
+
+    :param cause: the error on the node, if its class is known here.
+    """
 
     def __init__(
         self, node: str, call: str, message: str = "", cause: Exception | None = None
@@ -521,7 +554,7 @@ class NodeCallFailed(RpcError):
         return f"node {self.node}: {self.message}"
 
 
-# What another program may find as the class name of an error on a socket.
+#: The classes whose names other programs may find on a socket.
 PUBLISHED: dict[str, type[Exception]] = {
     cls.__name__: cls
     for cls in (

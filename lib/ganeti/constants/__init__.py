@@ -1,5 +1,5 @@
-"""Plain values, a file per subject. Nothing is imported here; take the subject you need.
+"""Constants, a module for each subject. This file imports none of the modules.
 
-Where a value is published (files, sockets, REST, hooks), its name is the published one without the
-prefix which the file's own name already says.
+A published value (in files, on sockets, in REST, in hooks) has its published name, without a prefix
+which is the name of the module.
 """

@@ -1,4 +1,4 @@
-"""Commands: exit codes which scripts rely on."""
+"""Commands: the published exit codes."""
 
 from __future__ import annotations
 

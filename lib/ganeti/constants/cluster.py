@@ -22,14 +22,15 @@ MASTER_POOL_SIZE_DEFAULT = 10
 DEFAULT_MAC_PREFIX = "aa:00:00"
 DEFAULT_MASTER_NETDEV = "eth0"
 
-# In the list of candidates' certificates, after a node's UUID: its next one, while they change.
+# In the list of the candidates' certificates, during a renewal: follows the UUID of a node whose
+# next certificate this is.
 CERT_RENEWAL_SUFFIX = "-renewal"
 
 DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv", "xen-cpu-avg-load")
-# In microseconds, as the configuration holds it.
+# In microseconds, the unit of the configuration.
 DATA_COLLECTOR_INTERVAL_US = 5_000_000
 
-# The network over which guests reach their node, made when it is first named.
+# Parameters of the network over which guests reach their node; it is made when it is first named.
 COMMUNICATION_NETWORK4 = "169.254.0.0/16"
 COMMUNICATION_NETWORK6 = "fe80::/10"
 COMMUNICATION_MAC_PREFIX = "52:54:00"

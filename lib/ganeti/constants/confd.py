@@ -1,14 +1,17 @@
-"""The configuration query daemon: requests, answers, limits. Published (seed 004 *ConfD*)."""
+"""The configuration query daemon: requests, answers, limits.
+
+Ports, kinds of requests, keys and codes are published.
+"""
 
 from __future__ import annotations
 
 PORT = 1814
 PROTOCOL_VERSION = 1
-#: First bytes of every datagram, in both directions.
+#: The first bytes of every datagram, in both directions.
 MAGIC = b"plj0"
-#: A request whose clock differs more is ignored.
+#: A request is ignored when its time differs by more seconds.
 MAX_CLOCK_SKEW_S = 300
-#: A request is at most this long, an answer at most that.
+#: The longest request, and the longest answer, in bytes.
 MAX_REQUEST_BYTES = 4096
 MAX_DATAGRAM_BYTES = 61440
 
@@ -25,7 +28,7 @@ REQ_INSTANCE_DISKS = 9
 REQ_CONFIG = 10
 REQ_DATA_COLLECTORS = 11
 
-# Keys of a request's query.
+# Keys of the query in a request.
 KEY_LINK = "0"
 KEY_IP = "1"
 KEY_IPLIST = "2"
@@ -49,9 +52,9 @@ ROLE_OFFLINE = 2
 ROLE_DRAINED = 3
 ROLE_REGULAR = 4
 
-#: A client asks so many of the candidates, and waits so long for their answers.
+#: A client asks so many candidates, and waits so many seconds for their answers.
 COVERAGE = 6
 EXPIRE_S = 10.0
-#: The daemon looks at its files at most so often, and at least so often.
+#: The shortest and the longest time in seconds between two looks of the daemon at its files.
 RELOAD_LEAST_S = 0.25
 RELOAD_MOST_S = 17.0

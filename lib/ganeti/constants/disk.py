@@ -11,7 +11,7 @@ DRBD8 = "drbd"
 RBD = "rbd"
 EXT = "ext"
 GLUSTER = "gluster"
-# An instance whose disks are of several templates; reported, never asked for.
+# An instance with disks of several templates; reported by queries, not accepted in requests.
 MIXED = "mixed"
 
 TEMPLATES = (BLOCK, DISKLESS, DRBD8, EXT, FILE, GLUSTER, PLAIN, RBD, SHARED_FILE)
@@ -19,7 +19,7 @@ TEMPLATES_DEFAULT_ENABLED = (DRBD8, PLAIN)
 
 LVM_BASED = frozenset((PLAIN, DRBD8))
 FILE_BASED = frozenset((FILE, SHARED_FILE, GLUSTER))
-# Disks which several nodes see by themselves: any node may become the primary.
+# Disks which all nodes can access without our mirroring: any node may become the primary node.
 EXT_MIRRORED = frozenset((BLOCK, DISKLESS, EXT, GLUSTER, RBD, SHARED_FILE))
 # Disks which we mirror to a secondary node.
 INT_MIRRORED = frozenset((DRBD8,))
@@ -37,7 +37,7 @@ INSTANCE_DEPENDENT_PATH = frozenset((FILE, SHARED_FILE))
 NOT_CONVERTIBLE_FROM = frozenset((DISKLESS,))
 NOT_CONVERTIBLE_TO = frozenset((BLOCK, DISKLESS))
 
-# Storage types, as `gnt-node list-storage` and the allocator name them.
+# Storage types, with the names of `gnt-node list-storage` and of the allocator.
 ST_BLOCK = "blockdev"
 ST_DISKLESS = "diskless"
 ST_EXT = "ext"
@@ -80,7 +80,7 @@ RDONLY = "ro"
 RDWR = "rw"
 ACCESS_MODES = (RDONLY, RDWR)
 
-# How a guest reaches an RBD, Gluster or external disk.
+# How QEMU accesses an RBD, Gluster or external disk: through the kernel, or with a library.
 KERNELSPACE = "kernelspace"
 USERSPACE = "userspace"
 DISK_ACCESS_MODES = (KERNELSPACE, USERSPACE)
@@ -102,7 +102,7 @@ IDISK_PARAMS = (
     "vg",
 )
 
-# Changes to lists of disks or NICs.
+# Changes of lists of disks or NICs.
 MOD_ADD = "add"
 MOD_ATTACH = "attach"
 MOD_DETACH = "detach"
@@ -117,7 +117,7 @@ REPLACE_ON_PRIMARY = "replace_on_primary"
 REPLACE_ON_SECONDARY = "replace_on_secondary"
 REPLACE_MODES = (REPLACE_AUTO, REPLACE_NEW_SECONDARY, REPLACE_ON_PRIMARY, REPLACE_ON_SECONDARY)
 
-# Health of a device's local storage.
+# The state of the local storage of a device.
 LDS_OKAY = 1
 LDS_SYNC = 2
 LDS_UNKNOWN = 3
@@ -127,7 +127,8 @@ LDS_NAMES = {LDS_OKAY: "ok", LDS_SYNC: "syncing", LDS_UNKNOWN: "unknown", LDS_FA
 DRBD_META_SIZE_MIB = 128
 DRBD_SECRET_LENGTH = 20
 
-# Defaults of the parameters of a whole template (what users set and `gnt-cluster info` shows) ...
+# Defaults of the parameters of a template: users set them, and `gnt-cluster info` shows them. Rates
+# are in KiB/s, delays and plan-ahead in tenths of a second.
 TEMPLATE_DEFAULTS: dict[str, dict[str, object]] = {
     BLOCK: {},
     DISKLESS: {},
@@ -179,7 +180,7 @@ TEMPLATE_PARAM_TYPES = {
     "user-id": "string",
     "volume": "string",
 }
-# ... and of one logical device in the tree of a disk (what a node gets).
+# Defaults of the parameters of one device in the tree of a disk, which a node gets.
 DEVICE_DEFAULTS: dict[str, dict[str, object]] = {
     BLOCK: {},
     DRBD8: {

@@ -18,7 +18,7 @@ NAME_WATCHER = "watcher"
 # PATH of every hook.
 SEARCH_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 
-# How one script ended.
+# Results of a script.
 RESULT_SKIP = 0
 RESULT_FAIL = 1
 RESULT_OK = 2

@@ -1,4 +1,4 @@
-"""Hypervisors: names and the values their parameters may take."""
+"""Hypervisors: their names, and the possible values of their parameters."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ FAKE = "fake"
 ALL = (CHROOT, FAKE, KVM, LXC, XEN_HVM, XEN_PVM)
 DEFAULT_ENABLED = XEN_PVM
 
-# Hypervisors whose guests get a TCP port of the cluster's pool (for VNC or SPICE).
-REQUIRING_PORT = frozenset((KVM, XEN_HVM))
-CAN_MIGRATE = frozenset((FAKE, KVM, XEN_HVM, XEN_PVM))
-
-# Parameters which only the cluster (or a node) may set, never one instance.
+# Parameters which may be set for the cluster, but not for one instance.
 GLOBAL_PARAMS = frozenset(("migration_bandwidth", "migration_mode", "migration_port"))
 
 MIGRATION_LIVE = "live"
 MIGRATION_NONLIVE = "non-live"
 MIGRATION_MODES = (MIGRATION_LIVE, MIGRATION_NONLIVE)
 
-# What a hypervisor says about a guest.
+# States of a guest.
 STATE_RUNNING = 0
 STATE_SHUTDOWN = 1
 
@@ -56,7 +52,7 @@ KVM_FIRMWARE_UEFI = "uefi"
 KVM_FIRMWARES = ("bios", KVM_FIRMWARE_UEFI)
 KVM_TPM_2 = "2.0"
 KVM_TPM_VERSIONS = ("1.2", KVM_TPM_2)
-# Names of disks that belong to the firmware and not to the guest.
+# Names of disks with data of the firmware, which the guest does not see as disks.
 KVM_UEFI_DISK = "efivars"
 KVM_TPM_DISK = "tpm"
 KVM_FLAG_VALUES = ("disabled", "enabled")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-# What the administrator wants.
+# The state which the administrator wants.
 ADMIN_UP = "up"
 ADMIN_DOWN = "down"
 ADMIN_OFFLINE = "offline"
 ADMIN_STATES = (ADMIN_DOWN, ADMIN_OFFLINE, ADMIN_UP)
 
-# Who wanted it last: an administrator, or the guest's user by shutting down from inside.
+# Who has set this state: an administrator, or the guest's user by a shutdown from inside.
 SOURCE_ADMIN = "admin"
 SOURCE_USER = "user"
 ADMIN_STATE_SOURCES = (SOURCE_ADMIN, SOURCE_USER)
 
-# What `gnt-instance list -o status` says; derived, never stored.
+# Values of the field `status` of `gnt-instance list`; they are computed and not stored.
 STATUS_RUNNING = "running"
 STATUS_ADMINDOWN = "ADMIN_down"
 STATUS_ADMINOFFLINE = "ADMIN_offline"
@@ -57,7 +57,7 @@ COMPRESS_LZOP = "lzop"
 COMPRESS_ALL = (COMPRESS_GZIP, COMPRESS_GZIP_FAST, COMPRESS_GZIP_SLOW, COMPRESS_LZOP, COMPRESS_NONE)
 COMPRESS_DEFAULT_TOOLS = (COMPRESS_GZIP, COMPRESS_GZIP_FAST, COMPRESS_GZIP_SLOW)
 
-# A guest gets this long to shut down before it is stopped.
+# Seconds which a guest gets to shut down before it is stopped.
 SHUTDOWN_TIMEOUT_S = 120
 
 BE_MEMORY = "memory"
@@ -83,7 +83,7 @@ BE_PARAM_TYPES = {
     BE_SPINDLE_USE: "int",
     BE_VCPUS: "int",
 }
-# "memory" sets both bounds at once; accepted from users, never stored.
+# "memory" sets minmem and maxmem; users may give it, and it is not stored.
 BE_PARAM_TYPES_WITH_MEMORY = {**BE_PARAM_TYPES, BE_MEMORY: "size"}
 
 IALLOCATOR_MODES = (
@@ -95,7 +95,7 @@ IALLOCATOR_MODES = (
     "relocate",
 )
 IALLOCATOR_DIRECTIONS = ("in", "out")
-# "." stands for the cluster's default allocator.
+# "." stands for the default allocator of the cluster.
 IALLOCATOR_DEFAULT_SHORTCUT = "."
-# What a new cluster has as default if it is installed: the allocator of htools.
+# The allocator of htools: the default of a new cluster, if it is installed.
 IALLOC_HAIL = "hail"

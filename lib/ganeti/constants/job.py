@@ -1,4 +1,4 @@
-"""Jobs: states, priorities, limits, what log entries are called."""
+"""Jobs: states, priorities, limits, types of log entries, sources of reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRIO_NORMAL = 0
 PRIO_DEFAULT = PRIO_NORMAL
 PRIO_HIGH = -10
 PRIO_HIGHEST = -20
-# What a client may ask for; the queue itself moves a job further when it has waited long.
+# Priorities which a client may request; the queue raises that of a job which waits long for locks.
 PRIO_SUBMIT_VALID = (PRIO_HIGH, PRIO_NORMAL, PRIO_LOW)
 
 QUEUE_VERSION = 1
@@ -37,7 +37,7 @@ JOBS_PER_ARCHIVE_DIR = 10000
 MAX_RUNNING_DEFAULT = 20
 MAX_TRACKED_DEFAULT = 25
 
-# What a filter rule does with the jobs it means; RATE_LIMIT comes with a number.
+# Actions of a filter rule on the jobs which match; RATE_LIMIT has a number.
 FILTER_ACCEPT = "ACCEPT"
 FILTER_PAUSE = "PAUSE"
 FILTER_REJECT = "REJECT"
@@ -52,7 +52,7 @@ LOG_REMOTE_IMPORT = "remote-import"
 LOG_JQUEUE_TEST = "jqueue-test"
 LOG_DELAY_TEST = "delay-test"
 
-# Result of waiting for a change when there was none in time.
+# The result of waiting for a change of a job, if there was none in time.
 NO_CHANGE = "nochange"
 
 # Sources in a reason trail.

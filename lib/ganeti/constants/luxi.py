@@ -1,15 +1,15 @@
-"""The master's local socket: framing, versions, time limits in seconds."""
+"""The local socket of the master daemon: framing, versions, time limits in seconds."""
 
 from __future__ import annotations
 
-# Ends every message; cannot occur inside one, since JSON escapes control characters.
+# Ends every message. A message does not contain it, because JSON escapes control characters.
 TERMINATOR = b"\x03"
 VERSION = 3010000
 
 CONNECT_TIMEOUT_S = 30
 CONNECT_RETRY_S = 1.0
 READ_WRITE_TIMEOUT_S = 180
-# A wait for a job answers in less than half the time after which the client gives up.
+# The master answers a wait for a job in less than half of the time which the client waits for it.
 WAIT_FOR_JOB_CHANGE_S = (READ_WRITE_TIMEOUT_S - 1) // 2
 CANCEL_JOB_TIMEOUT_S = WAIT_FOR_JOB_CHANGE_S // 2
 

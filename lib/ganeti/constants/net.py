@@ -6,10 +6,10 @@ NIC_MODE_BRIDGED = "bridged"
 NIC_MODE_ROUTED = "routed"
 NIC_MODE_OVS = "openvswitch"
 NIC_MODE_EXT = "ext"
-# Means "as the network the address came from says"; never stored.
+# Stands for the mode which the network of the address has; it is not stored.
 NIC_IP_POOL = "pool"
 NIC_MODES = (NIC_MODE_BRIDGED, NIC_MODE_EXT, NIC_MODE_OVS, NIC_MODE_ROUTED, NIC_IP_POOL)
-# QEMU's own network, which needs no privileges; exists in virtual clusters only.
+# QEMU's user networking, which needs no privileges; it exists in virtual clusters only.
 NIC_MODE_USER = "user"
 MAX_NICS = 8
 
@@ -23,13 +23,13 @@ VALUE_GENERATE = "generate"
 VALUE_NONE = "none"
 VALUE_DEFAULT = "default"
 
-# Address families as the configuration stores them (the numbers of AF_INET and AF_INET6).
+# Address families in the configuration: the numbers of AF_INET and AF_INET6.
 IP4_FAMILY = 2
 IP6_FAMILY = 10
 IP4_VERSION = 4
 IP6_VERSION = 6
 
-# Ports which instances get from the cluster's pool.
+# The first and the last port of the cluster's pool for instances.
 FIRST_PORT = 11000
 LAST_PORT = 14999
 
@@ -39,6 +39,6 @@ HOTPLUG_ACTION_MODIFY = "hotmod"
 HOTPLUG_TARGET_DISK = "disk"
 HOTPLUG_TARGET_NIC = "nic"
 
-# How a group connects to the network over which guests talk to their host.
+# Mode and link of the network over which guests reach their node.
 INSTANCE_COMMUNICATION_MODE = NIC_MODE_ROUTED
 INSTANCE_COMMUNICATION_LINK = "communication_rt"

@@ -29,7 +29,7 @@ ND_PARAM_TYPES = {
     "spindle_count": "int",
     "ssh_port": "int",
 }
-# Node parameters which may be set for the cluster and a group, but not for one node.
+# Node parameters which may be set for the cluster and a group, but not for a single node.
 ND_GLOBALS = frozenset(("exclusive_storage",))
 
 ALLOC_PREFERRED = "preferred"
@@ -47,5 +47,5 @@ OOB_COMMANDS = ("health", "power-cycle", "power-off", "power-on", "power-status"
 OOB_TIMEOUT_S = 60
 OOB_POWER_DELAY_S = 2.0
 
-# Hypervisor and disk state a node may declare (kept in memory only).
+# Keys of the hypervisor state which the administrator may declare for a node.
 HV_STATE_PARAMS = ("cpu_node", "cpu_total", "mem_hv", "mem_node", "mem_total")

@@ -1,4 +1,4 @@
-"""Checks a node does on itself for ``gnt-cluster verify``: keys of the call ``node_verify``."""
+"""The checks of a node for ``gnt-cluster verify``: keys of the node call ``node_verify``."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ OS = "os"
 EXPORT = "export"
 EXTSTORAGE = "extstorage"
 FILTER = "filter"
-# Via opcode or socket.
+# The resources which can be queried, with an opcode or over the socket.
 RESOURCES = (CLUSTER, EXPORT, EXTSTORAGE, FILTER, GROUP, INSTANCE, JOB, LOCK, NETWORK, NODE, OS)
 
 # Kinds of fields.
@@ -36,7 +36,7 @@ KINDS = (
     KIND_UNKNOWN,
 )
 
-# Status beside each value.
+# The status of each value.
 RS_NORMAL = 0
 RS_UNKNOWN = 1
 RS_NODATA = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What `version` answers; master and nodes must agree.
+# The answer to the call `version`; it must be the same on the master and the nodes.
 PROTOCOL_VERSION = 3010000
 
 CONNECT_TIMEOUT_S = 5
@@ -13,7 +13,7 @@ TIMEOUT_SLOW_S = 3600
 TIMEOUT_4HRS_S = 14400
 TIMEOUT_1DAY_S = 86400
 
-# How file contents are packed.
+# Encodings of file contents.
 ENCODING_NONE = 0
 ENCODING_ZLIB_BASE64 = 1
 

@@ -1,11 +1,11 @@
-"""Keys of the ssconf files: single values which every node keeps as text."""
+"""Keys of the ssconf files: single values, which every node has as text files."""
 
 from __future__ import annotations
 
 FILE_PREFIX = "ssconf_"
 FILE_MODE = 0o444
-# The published limit of 128 KiB would not even hold the names of 6,000 instances; nobody who reads
-# these files line by line notices more. 20,000 names of 60 letters are 1.2 MB.
+# The published limit of 128 KiB is too small for the names of 6,000 instances. Programs which read
+# the files line by line can read larger ones; 20,000 names of 60 letters have 1.2 MB.
 MAX_SIZE_BYTES = 4 * 1024 * 1024
 
 CLUSTER_NAME = "cluster_name"

@@ -1,4 +1,4 @@
-"""Tags: which kinds of objects have them and what they may look like."""
+"""Tags: the kinds of objects which have them, and their form."""
 
 from __future__ import annotations
 

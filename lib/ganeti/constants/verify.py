@@ -1,4 +1,4 @@
-"""Codes which `gnt-cluster verify` puts before a finding, and the kind of object each is about."""
+"""The codes of findings of ``gnt-cluster verify``, and the kind of object of each code."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from ganeti.constants import ssconf as ssconf_const
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import LockManager
 from ganeti.master import queries, startup
-from ganeti.master.events import EventLog, Guests
+from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
@@ -176,8 +176,8 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     queue.start()
     events = EventLog()
     queue.publisher.on_published = events.jobs_published
-    config.tell_commits(events.config_changed)
-    context.live_seen = Guests(events, context).seen
+    config.call_on_commit(events.config_changed)
+    context.live_seen = GuestChanges(events, context).seen
     server = LuxiServer(_listen(here), LuxiService(context, events))
     # Present objects live as long as the process; the garbage collector need not visit them.
     gc.collect()
