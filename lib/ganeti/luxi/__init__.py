@@ -1,1 +1,1 @@
-"""LUXI, the protocol of the local socket of the master: framing, and the client."""
+"""LUXI, the protocol of the master's local socket: the format of messages, and the client."""

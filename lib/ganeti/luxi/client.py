@@ -1,13 +1,15 @@
-"""Talking to the master: the client every front door uses.
+"""The client of the master's local socket, which commands and daemons use.
 
-A :class:`Client` is one connection to the master's local socket. It connects when the first request
-is sent, waits for a master that is just starting, and raises the master's errors as what they were
-(:class:`~ganeti.errors.OpPrereqError` and so on). Requests may be pipelined; the master answers in
-order. Values come back as JSON gave them: lists and dictionaries.
+A :class:`Client` is one connection to the master. It connects when the first request is sent, waits
+for a master that is just starting, and raises the errors which the master reported, by their
+classes (:class:`~ganeti.errors.OpPrereqError` and so on). Requests may be pipelined; the master
+answers in order. Values are those of JSON: lists and dictionaries.
 
-Importing this file is cheap; every ``gnt-*`` command does it before its first request.
+The import of this module is cheap, because every ``gnt-*`` command imports it before its first
+request.
 
-Source: seed 001 *The LUXI protocol*, seed 003 *Master Daemon Scaling* (``nochange``).
+Source: Ganeti design 2.0, *The LUXI protocol*; Ganeti design 2.2, *Master Daemon Scaling*
+(``nochange``).
 """
 
 from __future__ import annotations
@@ -30,14 +32,17 @@ if TYPE_CHECKING:
 
     from ganeti.opcodes.base import OpCode
 
-# The longest the master holds a wait before it answers "nochange".
+# Seconds after which the master answers "nochange" to a wait.
 WAIT_FOR_CHANGE_S = const.WAIT_FOR_JOB_CHANGE_S
 
 _RECEIVE_BYTES = 1 << 16
 
 
 def default_address() -> str:
-    """The socket to talk to, with ``FORCE_LUXI_SOCKET`` honoured: "master", "query" or a path."""
+    """Return the path of the master's socket.
+
+    The variable ``FORCE_LUXI_SOCKET`` overrides it: "master", "query" or a path.
+    """
     here = paths.current()
     override = os.environ.get(const.OVERRIDE_VARIABLE, "")
     if override in ("", const.OVERRIDE_MASTER):
@@ -48,11 +53,14 @@ def default_address() -> str:
 class Client:
     """A connection to the master.
 
-    Not for use by several threads at once. A connection that broke is closed and a later request
-    opens a new one; a request is never sent twice by itself, because the first may have been heard.
+    Not for use by several threads at once. A broken connection is closed, and a later request opens
+    a new one. The client never repeats a request, because the master may have received the first
+    one.
 
-    :param address: path of the socket; None for the usual one.
-    :param clock: with `sleep`, how time passes while the master is awaited.
+    :param address: path of the socket; None for :func:`default_address`.
+    :param connect_timeout_s: seconds to wait for a master that is starting.
+    :param timeout_s: seconds to wait for an answer.
+    :param clock: with `sleep`, the time which passes while the client waits for the master.
     """
 
     def __init__(
@@ -95,16 +103,17 @@ class Client:
         :raises errors.NoMasterError: no master runs here.
         :raises errors.LuxiPermissionError: this user may not open the socket.
         :raises errors.LuxiTimeout: no answer in time.
-        :raises errors.ConnectionClosedError: the master went away before it answered.
-        :raises errors.GenericError: what the master reported.
+        :raises errors.ConnectionClosedError: the master closed the connection before it answered.
+        :raises errors.GenericError: the error which the master reported.
         """
         self._send(wire.encode_request(method, args))
         return wire.parse_answer(self._receive())
 
     def pipeline(self, requests: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Send several requests at once; a result, or the error, for each in order.
+        """Send several requests at once.
 
-        :raises errors.LuxiError: the connection failed; some requests may have been done.
+        :returns: the result, or the error, of each request in order.
+        :raises errors.LuxiError: the connection failed; the master may have received some requests.
         """
         data = b"".join(wire.encode_request(method, list(args)) for method, args in requests)
         results: list[Any] = []
@@ -118,7 +127,7 @@ class Client:
         return results
 
     def submit_job(self, ops: Sequence[OpCode], *, drained_ok: bool = False) -> int:
-        """Submit a job and return its id; it is on disk then.
+        """Submit a job and return its id; the job is on disk then.
 
         :param drained_ok: also when the queue is drained (``SubmitJobToDrainedQueue``).
         :raises errors.JobQueueDrainError: the queue takes no jobs now.
@@ -128,25 +137,37 @@ class Client:
         return int(self.call(method, [_op_dict(op) for op in ops]))
 
     def submit_many_jobs(self, jobs: Iterable[Sequence[OpCode]]) -> list[list[Any]]:
-        """Submit several jobs in one request: ``[True, id]`` or ``[False, message]`` for each."""
+        """Submit several jobs in one request.
+
+        :returns: ``[True, id]`` or ``[False, message]`` for each.
+        """
         return list(self.call("SubmitManyJobs", [[_op_dict(op) for op in ops] for ops in jobs]))
 
     def cancel_job(self, job_id: int, *, kill: bool = False) -> tuple[bool, str]:
-        """Ask a job to stop: whether it will, and a sentence for the user."""
+        """Cancel a job.
+
+        :returns: whether it will end, and a message for the user.
+        """
         success, message = self.call("CancelJob", job_id, kill)
         return bool(success), str(message)
 
     def change_job_priority(self, job_id: int, priority: int) -> tuple[bool, str]:
-        """Give the unfinished part of a job another priority (-20 first, 19 last)."""
+        """Change the priority of a job's unfinished opcodes (-20 first, 19 last).
+
+        :returns: whether it was changed, and a message for the user.
+        """
         success, message = self.call("ChangeJobPriority", job_id, priority)
         return bool(success), str(message)
 
     def archive_job(self, job_id: int) -> bool:
-        """Move a finished job to the archive; False when it is not finished or unknown."""
+        """Move a finished job to the archive; False when it is unfinished or unknown."""
         return bool(self.call("ArchiveJob", job_id))
 
     def auto_archive_jobs(self, age_s: int, timeout_s: int = WAIT_FOR_CHANGE_S) -> tuple[int, int]:
-        """Archive what ended more than `age_s` ago (-1: all): ``(archived, left to look at)``."""
+        """Archive jobs which ended more than `age_s` seconds ago (-1: all).
+
+        :returns: number of archived jobs, and number of jobs for which there was no time.
+        """
         archived, left = self.call("AutoArchiveJobs", age_s, timeout_s)
         return int(archived), int(left)
 
@@ -158,9 +179,11 @@ class Client:
         prev_log_serial: int | None,
         timeout_s: int = WAIT_FOR_CHANGE_S,
     ) -> tuple[list[Any], list[list[Any]]] | None:
-        """Wait until something differs from what the caller knows.
+        """Wait until the job differs from `prev_info`, or has newer log entries.
 
-        :returns: ``(values of the fields, new log entries)``, or None when the time was over.
+        :param prev_info: the values of the fields which the caller knows; None for none.
+        :param prev_log_serial: serial of the last log entry which the caller knows; None for none.
+        :returns: ``(values of the fields, new log entries)``; None after `timeout_s` seconds.
         :raises errors.JobLost: no such job.
         """
         wait_s = max(0, min(int(timeout_s), WAIT_FOR_CHANGE_S))
@@ -180,7 +203,11 @@ class Client:
         prev_log_serial: int | None,
         timeout_s: int = WAIT_FOR_CHANGE_S,
     ) -> tuple[list[Any], list[list[Any]]]:
-        """As :meth:`wait_for_job_change_once`, asking again as long as nothing changes."""
+        """Wait without a limit until the job changes.
+
+        Parameters, result and errors are those of :meth:`wait_for_job_change_once`; `timeout_s`
+        limits each request.
+        """
         while True:
             change = self.wait_for_job_change_once(
                 job_id, fields, prev_info, prev_log_serial, timeout_s
@@ -193,61 +220,65 @@ class Client:
     def query(
         self, what: str, fields: Sequence[str], qfilter: list[Any] | None = None
     ) -> dict[str, Any]:
-        """``{"fields": [definition, ...], "data": [[[status, value], ...], ...]}``."""
+        """Query objects of one kind.
+
+        :param what: kind of object, one of ``constants.query.RESOURCES``.
+        :returns: ``{"fields": [definition, ...], "data": [[[status, value], ...], ...]}``.
+        """
         return dict(self.call("Query", what, list(fields), qfilter))
 
     def query_fields(self, what: str, fields: Sequence[str] | None = None) -> dict[str, Any]:
-        """``{"fields": [definition, ...]}``; all fields when none is named."""
+        """Return ``{"fields": [definition, ...]}`` of these fields, or of all."""
         return dict(self.call("QueryFields", what, list(fields) if fields else None))
 
     def query_jobs(self, job_ids: Sequence[int] | None, fields: Sequence[str]) -> list[Any]:
-        """Values of the fields for each job; None stands for values of an unknown one."""
+        """Return the values of the fields for each job; None in the place of an unknown job."""
         return list(self.call("QueryJobs", list(job_ids) if job_ids else None, list(fields)))
 
     def query_instances(
         self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
     ) -> list[list[Any]]:
-        """Values in the order of the fields."""
+        """Return values in the order of the fields; of all objects when none is named."""
         return list(self.call("QueryInstances", list(names), list(fields), use_locking))
 
     def query_nodes(
         self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
     ) -> list[list[Any]]:
-        """Values in the order of the fields."""
+        """Return values in the order of the fields; of all objects when none is named."""
         return list(self.call("QueryNodes", list(names), list(fields), use_locking))
 
     def query_groups(
         self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
     ) -> list[list[Any]]:
-        """Values in the order of the fields."""
+        """Return values in the order of the fields; of all objects when none is named."""
         return list(self.call("QueryGroups", list(names), list(fields), use_locking))
 
     def query_networks(
         self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
     ) -> list[list[Any]]:
-        """Values in the order of the fields."""
+        """Return values in the order of the fields; of all objects when none is named."""
         return list(self.call("QueryNetworks", list(names), list(fields), use_locking))
 
     def query_exports(self, nodes: Sequence[str], use_locking: bool = False) -> list[list[Any]]:
-        """``[node, export]`` for each export on these nodes (all, when none is named)."""
+        """Return ``[node, export]`` for each export on these nodes, or on all nodes."""
         return list(self.call("QueryExports", list(nodes), use_locking))
 
     def query_filters(self, uuids: Sequence[str] | None, fields: Sequence[str]) -> list[list[Any]]:
-        """Values of the queue's filter rules, in the order of the fields."""
+        """Return values of the queue's filter rules, in the order of the fields."""
         return list(self.call("QueryFilters", list(uuids) if uuids else None, list(fields)))
 
     def query_cluster_info(self) -> dict[str, Any]:
-        """Everything about the cluster as a whole, in one dictionary."""
+        """Return everything about the cluster as a whole, by name."""
         return dict(self.call("QueryClusterInfo"))
 
     def query_config_values(self, fields: Sequence[str]) -> list[Any]:
-        """A few single values; None for an unknown name."""
+        """Return single values of the configuration; None for an unknown name."""
         return list(self.call("QueryConfigValues", list(fields)))
 
     def query_config_history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The newest commits of the configuration (:mod:`ganeti.master.history`).
+        """Return the newest commits of the configuration (:mod:`ganeti.master.history`).
 
-        A method of ours, as the next two; a point is a serial number or a list of one time.
+        An extension of ours.
         """
         return list(self.call("QueryConfigHistory", limit))
 
@@ -256,32 +287,38 @@ class Client:
         first: int | list[float],
         last: int | list[float],
     ) -> dict[str, Any]:
-        """What is different between two states of the configuration."""
+        """Return the differences between two states of the configuration.
+
+        An extension of ours. A state is a serial number, or a list with one time in seconds.
+        """
         return dict(self.call("QueryConfigChanges", first, last))
 
     def query_config_at(self, point: int | list[float]) -> dict[str, Any]:
-        """The whole configuration as it was."""
+        """Return the whole configuration at an earlier time.
+
+        An extension of ours. A state is a serial number, or a list with one time in seconds.
+        """
         return dict(self.call("QueryConfigAt", point))
 
     def check_guests(self) -> None:
-        """Let the master ask all nodes what their guests do; returns when it has their answers.
+        """Let the master ask all nodes for the state of their guests, and wait for the answers.
 
-        What changed follows as events (``WaitForEvents``). A method of ours.
+        Changes follow as events (``WaitForEvents``). An extension of ours.
         """
         self.call("CheckGuests")
 
     def query_tags(self, kind: str, name: str = "") -> list[str]:
-        """The tags of one object, or of the cluster."""
+        """Return the tags of one object, or of the cluster."""
         return list(self.call("QueryTags", kind, name))
 
-    # -- switches --------------------------------------------------------------------------------
+    # -- settings --------------------------------------------------------------------------------
 
     def set_queue_drain_flag(self, drained: bool) -> bool:
         """Refuse new jobs, or accept them again."""
         return bool(self.call("SetDrainFlag", drained))
 
     def set_watcher_pause(self, until: float | None) -> float | None:
-        """Keep the watcher quiet until a time in seconds since 1970; None wakes it."""
+        """Pause the watcher until a time in seconds since the epoch; None ends the pause."""
         result: float | None = self.call("SetWatcherPause", until)
         return result
 
@@ -293,22 +330,30 @@ class Client:
         action: str | list[Any],
         reason: list[Any],
     ) -> str:
-        """Add (uuid None) or replace a filter rule of the queue; its uuid."""
+        """Add (with uuid None) or replace a filter rule of the queue; return its uuid."""
         return str(self.call("ReplaceFilter", uuid, priority, predicates, action, reason))
 
     def explain_job(self, job_id: int) -> dict[str, Any]:
-        """What a job waits for, and the chain behind it (:mod:`ganeti.jqueue.explain`).
+        """Return why a job waits, with the chain of jobs (:mod:`ganeti.jqueue.explain`).
+
+        An extension of ours.
 
         :raises errors.JobLost: there is no such job.
         """
         return dict(self.call("ExplainJob", job_id))
 
     def explain_jobs(self, job_ids: Sequence[int]) -> list[dict[str, Any] | None]:
-        """What each of these jobs waits for, without chains; None for an unknown one."""
+        """Return why each of these jobs waits, without chains; None for an unknown job.
+
+        An extension of ours.
+        """
         return list(self.call("ExplainJob", list(job_ids)))
 
     def explain_queue(self) -> dict[str, Any]:
-        """How much the queue does and has to do (:func:`ganeti.jqueue.explain.explain_queue`)."""
+        """Return the load of the queue (:func:`ganeti.jqueue.explain.explain_queue`).
+
+        An extension of ours.
+        """
         return dict(self.call("ExplainJob", None))
 
     def delete_filter(self, uuid: str) -> None:
@@ -382,7 +427,7 @@ class Client:
                     f"the connection to the master broke: {err.strerror}"
                 ) from err
             except BaseException:
-                # Interrupted while an answer is under way: the next request must not read it.
+                # Interrupted while an answer was under way, which the next request must not read.
                 self.close()
                 raise
             if not data:
@@ -395,7 +440,7 @@ class Client:
 
 
 def check_master() -> None:
-    """Make sure that this node can have a master at all.
+    """Check that this node is the master node of a cluster.
 
     :raises errors.NoMasterError: this machine is in no cluster, or not its master.
     """
@@ -406,7 +451,7 @@ def check_master() -> None:
             "this machine is not part of a cluster. Create one with 'gnt-cluster init'."
         ) from None
     except OSError as err:
-        raise errors.NoMasterError(f"cannot read who is the master: {err}") from err
+        raise errors.NoMasterError(f"cannot read the name of the master node: {err}") from err
     if master and master.lower() != machine.current().hostname():
         raise errors.NoMasterError(
             f"this is not the master node. Please connect to node '{master}' and run the command"

@@ -1,10 +1,10 @@
-"""Framing of the master's local socket: JSON text, then one ETX byte.
+"""The format of LUXI messages: JSON text, then one ETX byte.
 
-Both ends use this file: the client (:mod:`ganeti.luxi.client`) and the master's server. It knows
-what a request and an answer look like (seed 001, *The LUXI protocol*) and nothing about what is
-asked. ETX cannot stand inside JSON text, so a message ends at the first one; a message that grows
-beyond the limit is thrown away up to its ETX without being kept in memory, and reported, so that
-the connection stays usable and the answers stay in order.
+Both ends use this module: the client (:mod:`ganeti.luxi.client`) and the server
+(:mod:`ganeti.master.luxi_server`). It defines the form of requests and answers (Ganeti design 2.0,
+*The LUXI protocol*), not the methods. JSON text cannot contain ETX, so a message ends at the first
+one. A message above the size limit is dropped up to its ETX without being kept in memory, and
+reported, so that the connection stays usable and the answers stay in order.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 VERSION = const.VERSION
 ETX = const.TERMINATOR
 
-# 5,000 jobs (the queue's limit) of several KiB each fit; what is larger is a mistake or an attack.
+# Large enough for 5,000 jobs (the queue's limit) of several KiB each; a larger message is a mistake
+# or an attack.
 MAX_MESSAGE_BYTES = 32 << 20
 
-# A wait for a job that saw no change: the client asks again, the master is known to live.
+# The answer to a wait for a job without a change: the client knows that the master lives, and asks
+# again.
 NO_CHANGE = "nochange"
 
 METHODS = (
@@ -56,7 +58,7 @@ METHODS = (
 )
 
 
-# Ours: other masters do not have these.
+# Extensions of ours, which other masters do not have; see ganeti.master.luxi_service.
 EXTENSIONS = (
     "CheckGuests",
     "ExplainJob",
@@ -82,7 +84,7 @@ class Splitter:
         self._dropping = False
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The messages which `data` completes, without their ETX; None for one above the limit."""
+        """Return the messages which `data` completes, without ETX; None for one above the limit."""
         pieces = data.split(ETX)
         found: list[bytes | None] = []
         for piece in pieces[:-1]:
@@ -109,7 +111,7 @@ class Splitter:
 
 
 def encode_request(method: str, args: list[Any] | tuple[Any, ...]) -> bytes:
-    """One request, ready to send.
+    """Return the bytes of a request.
 
     :raises errors.ProgrammerError: an argument cannot be written as JSON.
     """
@@ -120,9 +122,9 @@ def encode_request(method: str, args: list[Any] | tuple[Any, ...]) -> bytes:
 def parse_request(message: bytes) -> tuple[str, list[Any]]:
     """Read a request: ``(method, args)``.
 
-    A client's version is not compared: the fields a request has are the same in all of them.
+    The version of the client is not compared, because all versions have the same fields.
 
-    :raises errors.ParseError: says what is wrong with the message.
+    :raises errors.ParseError: the message is no request; says why.
     """
     request = json.loads(message)
     if not isinstance(request, dict):
@@ -134,7 +136,7 @@ def parse_request(message: bytes) -> tuple[str, list[Any]]:
     if not isinstance(method, str):
         raise errors.ParseError("the request's 'method' is not a string")
     if not isinstance(args, list):
-        # Clients of old send an empty object, or nothing, where a method takes no arguments.
+        # Old clients send an empty object, or nothing, where a method takes no arguments.
         if args:
             raise errors.ParseError(f"the arguments of {method} are not a list")
         args = []
@@ -142,7 +144,7 @@ def parse_request(message: bytes) -> tuple[str, list[Any]]:
 
 
 def encode_answer(result: Any) -> bytes:
-    """The answer to a request that succeeded.
+    """Return the bytes of the answer to a request that succeeded.
 
     :raises errors.ProgrammerError: the result cannot be written as JSON.
     """
@@ -150,17 +152,17 @@ def encode_answer(result: Any) -> bytes:
 
 
 def encode_error(error: BaseException) -> bytes:
-    """The answer to a request that was understood and failed."""
+    """Return the bytes of the answer to a valid request that failed."""
     try:
         text = json.dumps({"success": False, "result": wire_errors.encode(error)})
     except errors.ProgrammerError:
-        # An argument of the error is no JSON; its words still reach the client.
+        # An argument of the error cannot be written as JSON; its text still reaches the client.
         text = json.dumps({"success": False, "result": ["GenericError", [str(error)]]})
     return text.encode("ascii") + ETX
 
 
 def encode_refusal(reason: str) -> bytes:
-    """The answer to something that is no request."""
+    """Return the bytes of the answer to a message that is no valid request."""
     text = json.dumps({"success": False, "result": f"failed to parse request: {reason}"})
     return text.encode("ascii") + ETX
 
@@ -169,10 +171,10 @@ def parse_answer(message: bytes) -> Any:
     """Read an answer and return its result.
 
     :raises errors.GenericError: the error which the master reported, by its class.
-    :raises errors.RequestError: the master refused the request in words, or reported an error this
-        program does not know.
-    :raises errors.LuxiError: the master speaks another version.
-    :raises errors.ProtocolError: this is no answer.
+    :raises errors.RequestError: the master refused the request with a text, or reported an error
+        which this program does not know.
+    :raises errors.LuxiError: the master has another version.
+    :raises errors.ProtocolError: the message is no answer.
     """
     try:
         answer = json.loads(message)
@@ -182,7 +184,9 @@ def parse_answer(message: bytes) -> Any:
         raise errors.ProtocolError("the master's answer lacks 'success' or 'result'")
     version = answer.get("version")
     if version is not None and version != VERSION:
-        raise errors.LuxiError(f"the master speaks version {version}, this program {VERSION}")
+        raise errors.LuxiError(
+            f"the master has version {version} of the protocol, this program {VERSION}"
+        )
     if not answer["success"]:
         wire_errors.maybe_raise(answer["result"])
         raise errors.RequestError(_refusal_text(answer["result"]))

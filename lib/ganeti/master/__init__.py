@@ -1,4 +1,4 @@
-"""What the master daemon serves: its local socket (LUXI), queries, events, history, and the fence.
+"""The services of the master daemon: LUXI, queries, events, history, and the fence.
 
 The configuration, the locks and the job queue have packages of their own;
 :mod:`ganeti.server.masterd` starts all of them.

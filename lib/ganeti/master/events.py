@@ -1,22 +1,23 @@
-"""The master's last events, and waiting for the next: method ``WaitForEvents``, an extension.
+"""The last events of the cluster, and waiting for the next one.
 
-Who wants to know what happens would otherwise ask for every job and every instance again and again.
-The log keeps the last :data:`KEPT` events in memory; each has a number, and numbers count up from
-one in the life of the process, which the *epoch* names. Two kinds of events exist:
+LUXI method ``WaitForEvents``, an extension, answers with events, so that clients need not query
+every job and every instance again and again. The log keeps the last :data:`KEPT` events in memory.
+Each has a number; numbers count up from one in the life of the process, which the *epoch*
+identifies. Two kinds of events exist:
 
 ``job``
-    a job has another status: id, status, summary, and the time of the change. Told when the change
-    is as safe as the job itself, like everything the queue tells.
+    a job has another status: id, status, summary, and the time of the change. The event follows the
+    publication of the change.
 ``instance``
-    the configuration of an instance is another: name, uuid, what happened (``added``, ``changed``,
-    ``removed``), and the new ``admin_state``, primary node and serial number. Or its guest does
-    something else than before without that (``state``, with the new ``status``).
+    the configuration of an instance changed: name, uuid, what happened (``added``, ``changed``,
+    ``removed``), and the new ``admin_state``, primary node and serial number. Or the state of its
+    guest changed without that (``state``, with the new ``status``).
 
-That a guest stopped by itself no node tells by itself. The master notices it when live data comes
-in with a query, whoever asked (:class:`Guests`); while clients listen to the REST daemon, that asks
-now and then.
+No node reports that a guest has stopped by itself. The master notices it when the answer to a query
+brings live data (:class:`GuestChanges`); while clients listen to the REST daemon, that daemon sends
+``CheckGuests`` now and then.
 
-Waiting is a subscription which the next event feeds; it costs no thread.
+A waiting client is a subscription, which the next event satisfies; it costs no thread.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypedDict
 
 from ganeti.cmdlib.base import MasterContext
 from ganeti.jqueue.job import FINALIZED, QueuedJob
@@ -35,32 +36,64 @@ from ganeti.query.resources import instance as instance_fields
 from ganeti.query.view import View
 from ganeti.utils import clock, text
 
+#: Number of events which the log keeps.
 KEPT: Final = 5000
-# Who listens asks again at least once a minute.
+# Seconds after a request during which the client counts as a listener. It repeats the request at
+# least once a minute.
 _LISTENING_S: Final = 300.0
 
-_Tell = Callable[[dict[str, Any]], None]
+
+class Event(NamedTuple):
+    """An event, which the wire shows as a list.
+
+    :ivar kind: ``job`` or ``instance``.
+    :ivar data: as the text of this module says.
+    """
+
+    number: int
+    kind: str
+    data: dict[str, Any]
+
+
+class EventsAnswer(TypedDict):
+    """The answer to ``WaitForEvents``.
+
+    ``last`` is the number of the newest event; ``lost`` says that events after the place of the
+    client are no longer in the log.
+    """
+
+    epoch: str
+    last: int
+    events: list[Event]
+    lost: bool
+
+
+_Notify = Callable[[EventsAnswer], None]
 
 
 class EventLog:
-    """The last events. Thread-safe; adding one never waits for anybody."""
+    """The last events. Thread-safe; to add an event never waits for a client.
+
+    :param kept: number of events to keep.
+    :ivar epoch: identifies this log.
+    """
 
     def __init__(self, *, kept: int = KEPT) -> None:
         self.epoch: str = text.new_uuid()
         self._lock = threading.Lock()
-        self._events: deque[list[Any]] = deque(maxlen=kept)
+        self._events: deque[Event] = deque(maxlen=kept)
         self._last = 0
-        self._waiting: list[_Tell] = []
+        self._waiting: list[_Notify] = []
         self._asked_at = -_LISTENING_S
-        # What was told of the jobs that have not ended, so that only news are told.
+        # Status of each unfinished job in its last event, so that only changes become events.
         self._statuses: dict[int, str] = {}
 
-    def jobs_published(self, shown: Iterable[QueuedJob]) -> None:
-        """Jobs as they are now known to be; called by the queue."""
+    def jobs_published(self, published: Iterable[QueuedJob]) -> None:
+        """Add events for jobs whose published status changed; called by the queue."""
         found = []
         now = clock.now()
         with self._lock:
-            for job in shown:
+            for job in published:
                 status = job.published_status
                 if self._statuses.get(job.id) == status:
                     continue
@@ -69,7 +102,7 @@ class EventLog:
                 else:
                     self._statuses[job.id] = status
                 found.append(
-                    [
+                    (
                         "job",
                         {
                             "id": job.id,
@@ -77,16 +110,16 @@ class EventLog:
                             "summary": [op.summary() for op in job.ops],
                             "timestamp": now,
                         },
-                    ]
+                    )
                 )
         self._add(found)
 
     def config_changed(
         self, before: ConfigData, after: ConfigData, changed: Collection[tuple[str, str]]
     ) -> None:
-        """Objects of the configuration are others; called by the configuration's store.
+        """Add events for changed instances; called by the store of the configuration.
 
-        :param changed: kind and uuid of each.
+        :param changed: kind and uuid of each changed object.
         """
         found = []
         for kind, uuid in changed:
@@ -99,7 +132,7 @@ class EventLog:
                 continue
             node = after.nodes.get(one.primary_node)
             found.append(
-                [
+                (
                     "instance",
                     {
                         "name": one.name,
@@ -110,16 +143,19 @@ class EventLog:
                         "serial_no": one.serial_no,
                         "timestamp": clock.now(),
                     },
-                ]
+                )
             )
         self._add(found)
 
     def guests_changed(self, data: ConfigData, found: Iterable[tuple[Instance, str]]) -> None:
-        """Guests do something else than they did, told with their new statuses."""
+        """Add events for guests whose state changed.
+
+        :param found: the instances with their new statuses.
+        """
         now = clock.now()
         self._add(
             [
-                [
+                (
                     "instance",
                     {
                         "name": instance.name,
@@ -133,49 +169,48 @@ class EventLog:
                         "serial_no": instance.serial_no,
                         "timestamp": now,
                     },
-                ]
+                )
                 for instance, status in found
             ]
         )
 
     @property
     def listened(self) -> bool:
-        """Whether anybody has asked in the last minutes."""
+        """Whether a client has asked for events in the last minutes."""
         return time.monotonic() - self._asked_at < _LISTENING_S
 
-    def after(self, place: tuple[str, int] | None) -> dict[str, Any]:
-        """What happened after a place.
+    def after(self, place: tuple[str, int] | None) -> EventsAnswer:
+        """Return the events after a place.
 
-        :param place: epoch and number; None for everything that is kept.
+        :param place: epoch and number; None for all events in the log.
         """
         self._asked_at = time.monotonic()
         with self._lock:
             return self._after(place)
 
-    def wait(self, place: tuple[str, int], tell: _Tell) -> bool:
-        """Call `tell` once with what happened after a place, when there is anything.
+    def wait(self, place: tuple[str, int], notify: _Notify) -> bool:
+        """Call `notify` once with the events after a place, as soon as there are any.
 
-        :returns: whether it will be called later; False when there is something already, and it
-            was called.
+        :returns: True when `notify` will be called later; False when it was called already.
         """
         self._asked_at = time.monotonic()
         with self._lock:
             if place == (self.epoch, self._last):
-                self._waiting.append(tell)
+                self._waiting.append(notify)
                 return True
             found = self._after(place)
-        tell(found)
+        notify(found)
         return False
 
-    def stop_waiting(self, tell: _Tell) -> bool:
-        """End a subscription; False when it was told already, or is being told."""
+    def stop_waiting(self, notify: _Notify) -> bool:
+        """End a subscription; False when it was notified already, or is being notified."""
         with self._lock:
-            if tell not in self._waiting:
+            if notify not in self._waiting:
                 return False
-            self._waiting.remove(tell)
+            self._waiting.remove(notify)
             return True
 
-    def _after(self, place: tuple[str, int] | None) -> dict[str, Any]:
+    def _after(self, place: tuple[str, int] | None) -> EventsAnswer:
         events, lost = list(self._events), False
         if place is not None:
             epoch, number = place
@@ -184,25 +219,25 @@ class EventLog:
                 events = events[len(events) - (self._last - number) :]
         return {"epoch": self.epoch, "last": self._last, "events": events, "lost": lost}
 
-    def _add(self, found: Iterable[list[Any]]) -> None:
+    def _add(self, found: Iterable[tuple[str, dict[str, Any]]]) -> None:
         with self._lock:
             before = self._last
             for kind, data in found:
                 self._last += 1
-                self._events.append([self._last, kind, data])
+                self._events.append(Event(self._last, kind, data))
             if self._last == before:
                 return
             waiting, self._waiting = self._waiting, []
-            told = self._after((self.epoch, before))
-        for tell in waiting:
-            tell(told)
+            answer = self._after((self.epoch, before))
+        for notify in waiting:
+            notify(answer)
 
 
-class Guests:
-    """Compares what guests do with what they did when somebody looked the last time.
+class GuestChanges:
+    """Compares live data of guests with the previous ones, and adds events for the changes.
 
-    Costs nothing while nobody listens to events. The first look at a guest is no event. Neither is
-    what a job that works on the instance does meanwhile: it is compared when the job has ended.
+    Costs nothing while no client listens to events. The first data of a guest make no event. While
+    a job works on an instance, its guest is not compared; that follows after the job's end.
     """
 
     def __init__(self, log: EventLog, context: MasterContext) -> None:
@@ -212,7 +247,7 @@ class Guests:
         self._known: dict[str, str] = {}
 
     def seen(self, view: View, instances: Iterable[Instance]) -> None:
-        """Live data about instances has come in; called by queries, on any thread."""
+        """Compare live data of these instances; queries call this in any thread."""
         if not self._log.listened:
             with self._lock:
                 self._known.clear()
@@ -220,25 +255,25 @@ class Guests:
         found = [(instance, instance_fields.status(view, instance)) for instance in instances]
         data = self._context.config.snapshot()
         with self._lock:
-            news = [
+            different = [
                 (instance, status)
                 for instance, status in found
                 if self._known.get(instance.uuid) != status
             ]
-            if not news:
+            if not different:
                 return
             busy = {row.name for row in self._context.locks.table() if row.mode == EXCLUSIVE}
-            told = []
-            for instance, status in news:
-                # Overtaken by a change of its configuration, or in the middle of one.
+            changed = []
+            for instance, status in different:
+                # Its configuration has changed since the query, or is being changed.
                 if (
                     data.instances.get(instance.uuid) is not instance
                     or f"{Level.INSTANCE.label}/{instance.uuid}" in busy
                 ):
                     continue
                 if instance.uuid in self._known:
-                    told.append((instance, status))
+                    changed.append((instance, status))
                 self._known[instance.uuid] = status
             for uuid in self._known.keys() - data.instances.keys():
                 del self._known[uuid]
-        self._log.guests_changed(data, told)
+        self._log.guests_changed(data, changed)

@@ -1,12 +1,12 @@
-"""The end of a master daemon whose time is over.
+"""The end of a master daemon after another master has taken over.
 
-The daemon acts under the epoch it won. As soon as it hears of a higher one, from a node that
-refuses it or from this node's own memory, another master has taken over, and every further step
-would be wrong: it ends at once, without finishing anything, as if it had been killed. What it did
-not acknowledge until then is not acknowledged; its successor has marked its jobs as failed.
+The daemon acts under the epoch which it won. When it hears of a higher one, from a node that
+refuses it or from the file of this node, another master has taken over, and every further step
+would be wrong. So it ends at once, without finishing anything, as if it had been killed. Requests
+which it has not acknowledged stay unacknowledged; the new master has marked its jobs as failed.
 
-Its own files are guarded as those on other nodes are: configuration and queue are written only
-while this node has promised itself to nobody else.
+The daemon's own files are guarded like those on other nodes: configuration and queue are written
+only while this node has promised to obey no other master.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ganeti.constants import cli as exit_codes
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch
 
-# How often an idle master looks whether this node has heard of another one.
-LOOK_S = 2.0
+# Seconds between two checks whether this node has heard of another master.
+CHECK_S = 2.0
 
 
 def end_process() -> None:
-    """End now; nothing that waits is told anything."""
+    """End the process at once; waiting clients get no answer."""
     logging.shutdown()
     os._exit(exit_codes.EXIT_NOTMASTER)
 
 
 class Fence:
-    """Lets the master act as long as its epoch is the highest.
+    """Lets the master act as long as its epoch is the highest one.
 
-    :param end: called when it is not; does not return in the daemon.
+    :param end: called when it is not; in the daemon it does not return.
     """
 
     def __init__(self, epoch: master_epoch.Epoch, end: Callable[[], None] = end_process) -> None:
@@ -45,12 +45,15 @@ class Fence:
         self._end = end
         self._stop = threading.Event()
 
-    def newer(self, who: str, known: str) -> None:
-        """Somebody obeys a higher epoch: end."""
+    def newer(self, node: str, known: str) -> None:
+        """End, because a node obeys a higher epoch.
+
+        :param node: the node, for the log; `known` is the epoch.
+        """
         logging.critical(
             "%s obeys master epoch %s, ours is %s: another master has taken over. This master"
             " daemon ends at once.",
-            who,
+            node,
             known,
             self.epoch,
         )
@@ -58,9 +61,10 @@ class Fence:
 
     @contextlib.contextmanager
     def writing(self, kind: str) -> Iterator[None]:
-        """The block writes a file of the master on this node.
+        """Guard a block which writes a file of the master on this node.
 
-        :raises StaleEpochError: the time is over (where ``end`` returns).
+        :param kind: ``master_epoch.CONFIG`` or ``master_epoch.QUEUE``.
+        :raises StaleEpochError: another master has taken over (if ``end`` returns).
         """
         try:
             with master_epoch.writing(kind, self.epoch):
@@ -70,7 +74,9 @@ class Fence:
             raise
 
     def write_config(self, path: str, text: Any) -> None:
-        """As :func:`ganeti.config.store.write_config_file`.
+        """Write the file of the configuration under this epoch.
+
+        Parameters are those of :func:`ganeti.config.store.write_config_file`.
 
         :raises OSError: nothing was changed.
         """
@@ -81,40 +87,41 @@ class Fence:
             raise OSError(str(err)) from err
 
     def adopt_config(self) -> None:
-        """The configuration that is here is the one of this epoch from now on.
+        """Record that the present configuration belongs to this epoch.
 
-        :raises StaleEpochError: the time is over (where ``end`` returns).
+        :raises StaleEpochError: another master has taken over (if ``end`` returns).
         """
         with self.writing(master_epoch.CONFIG):
-            """The file stays as it is."""
+            """This records the epoch; the file stays as it is."""
 
     def watch(self) -> None:
-        """Look now and then, in a thread, whether this node has heard of another master."""
+        """Start a thread which checks every :data:`CHECK_S` seconds for another master."""
         threading.Thread(target=self._watch, name="fence", daemon=True).start()
 
     def stop(self) -> None:
         """End the thread of :meth:`watch`."""
         self._stop.set()
 
-    def look(self) -> None:
-        """Look once."""
+    def check(self) -> None:
+        """End if this node has heard of another master."""
         try:
             known = master_epoch.read().epoch
         except errors.ConfigurationError as err:
-            logging.error("cannot tell who is master: %s", err)
+            logging.error("cannot read the epoch of the master: %s", err)
             return
         if known > self.epoch:
             self.newer("this node", str(known))
 
     def _watch(self) -> None:
-        while not self._stop.wait(LOOK_S):
-            self.look()
+        while not self._stop.wait(CHECK_S):
+            self.check()
 
 
 class FencedQueueStore(QueueStore):
     """The job queue of a master that may be replaced.
 
-    Opened before the vote, so that it tells of all jobs, and written after :meth:`use_fence`.
+    It is opened before the vote, which needs the highest job id, and written only after
+    :meth:`use_fence`.
     """
 
     def __init__(self, directory: str, **options: Any) -> None:
@@ -123,7 +130,10 @@ class FencedQueueStore(QueueStore):
         self._opened = False
 
     def open(self) -> None:
-        """As there; once."""
+        """Open the directory, unless that is done already.
+
+        :raises errors.JobQueueError: see :meth:`ganeti.jobstore.store.QueueStore.open`.
+        """
         if not self._opened:
             super().open()
             self._opened = True
@@ -131,16 +141,16 @@ class FencedQueueStore(QueueStore):
     def use_fence(self, fence: Fence) -> None:
         """Write under this epoch from now on.
 
-        :raises errors.JobQueueError: it is over already.
+        :raises errors.JobQueueError: another master has taken over already.
         """
         self._fence = fence
         with self._fenced():
-            """What is here is the queue of this epoch from now on."""
+            """This records that the present queue belongs to the epoch."""
 
     @contextlib.contextmanager
     def _fenced(self) -> Iterator[None]:
         if self._fence is None:
-            raise errors.ProgrammerError("the job queue is written without being master")
+            raise errors.ProgrammerError("the job queue is written before the fence is known")
         try:
             with self._fence.writing(master_epoch.QUEUE):
                 yield
@@ -148,7 +158,9 @@ class FencedQueueStore(QueueStore):
             raise errors.JobQueueError(f"cannot write to the job queue: {err}") from err
 
     def commit(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:
-        """As there.
+        """Commit, if no other master has taken over.
+
+        Parameters are those of :meth:`ganeti.jobstore.store.QueueStore.commit`.
 
         :raises errors.JobQueueError: nothing was changed.
         """

@@ -1,48 +1,93 @@
-"""Answers about the history of the configuration: methods of ours beside the published ones.
+"""Answers about the history of the configuration: LUXI methods of ours beside the published ones.
 
 ======================== =======================================================================
-``QueryConfigHistory``   the newest commits, as many as asked for
-``QueryConfigChanges``   what is different between two states
-``QueryConfigAt``        the whole configuration as it was
+``QueryConfigHistory``   the newest commits, as many as the client wants
+``QueryConfigChanges``   the differences between two states
+``QueryConfigAt``        the whole configuration at an earlier time
 ======================== =======================================================================
 
-A state is named by its serial number, or by a time: a list with the seconds since the epoch. The
-last two answers hold what the configuration holds, secrets included, so only root (and the user who
-runs the master daemon) gets them: others who may use the socket, the REST daemon for one, need to
-know no secrets.
+A serial number, or a time (a list with the seconds since the epoch), identifies a state. The last
+two answers contain the whole configuration, secrets included. So only root, and the user who runs
+the master daemon, get them; other users of the socket, such as the REST daemon, need no secrets.
 """
 
 from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from ganeti import errors, ht
 
 if TYPE_CHECKING:
     from ganeti.config import Config
-    from ganeti.config.history import ObjectChange, Commit
+    from ganeti.config.history import Commit, ObjectChange
     from ganeti.master.luxi_server import LuxiRequest
 
 POINT: Final = ht.Or(ht.Int, ht.ListOf(ht.Or(ht.Int, ht.Float)))
 
-# A commit with more names a few and the number of the others.
+# Number of changes which the answer lists for each commit.
 _NAMED_CHANGES: Final = 20
 
 
+class CommitReport(TypedDict):
+    """A commit in the answer to ``QueryConfigHistory``.
+
+    ``serial`` and ``before`` are the serial numbers of the new and the old state, ``time`` is in
+    seconds since the epoch. ``count`` is the number of changes, None when the commit had too many
+    to be kept; ``changes`` lists the first ones as ``[kind, name, what, attributes]``.
+    """
+
+    serial: int
+    time: float
+    before: int
+    job: int | None
+    opcode: str | None
+    source: str
+    reason: str
+    count: int | None
+    changes: list[list[Any]]
+
+
+class ChangeReport(TypedDict):
+    """A changed object in the answer to ``QueryConfigChanges``.
+
+    ``what`` is ``added``, ``removed`` or ``changed``; ``old`` and ``new`` have the attributes which
+    changed.
+    """
+
+    kind: str
+    uuid: str
+    name: str
+    what: str
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+
+
+class Comparison(TypedDict):
+    """The answer to ``QueryConfigChanges``, with the serial numbers of both states."""
+
+    first: int
+    last: int
+    changes: list[ChangeReport]
+
+
 def require_administrator(request: LuxiRequest) -> None:
-    """:raises OpPrereqError: the client's user may not know secrets."""
+    """Refuse a client which does not run as root or as the user of the master daemon.
+
+    :raises OpPrereqError: the client may not read secrets.
+    """
     if request.peer_uid() not in (0, os.geteuid()):
         raise errors.OpPrereqError(
-            f"method {request.method} tells secrets, and is for root only", errors.ECODE_INVAL
+            f"the answer of method {request.method} contains secrets. Only root may use it.",
+            errors.ECODE_INVAL,
         )
 
 
 def point_of(value: int | list[float]) -> int | float:
-    """A serial number, or seconds since the epoch as a float.
+    """Read a point in the history: a serial number, or seconds since the epoch as a float.
 
-    :raises OpPrereqError: a list which is not one time.
+    :raises OpPrereqError: a list which does not contain exactly one time.
     """
     if isinstance(value, list):
         if len(value) != 1:
@@ -51,16 +96,16 @@ def point_of(value: int | list[float]) -> int | float:
     return value
 
 
-def commits(config: Config, limit: int | None) -> list[dict[str, Any]]:
-    """The newest commits, the newest first.
+def commits(config: Config, limit: int | None) -> list[CommitReport]:
+    """Return the newest commits, the newest first.
 
-    :param limit: at most so many; None for all.
+    :param limit: largest number of commits; None for all.
     :raises ConfigurationError: the history cannot be read.
     """
     return [_commit(commit) for commit in islice(config.commits(), limit)]
 
 
-def _commit(commit: Commit) -> dict[str, Any]:
+def _commit(commit: Commit) -> CommitReport:
     changes = commit.changes
     return {
         "serial": commit.serial,
@@ -78,8 +123,8 @@ def _commit(commit: Commit) -> dict[str, Any]:
     }
 
 
-def changes(config: Config, first: int | list[float], last: int | list[float]) -> dict[str, Any]:
-    """What is different between two states.
+def changes(config: Config, first: int | list[float], last: int | list[float]) -> Comparison:
+    """Return the differences between two states.
 
     :raises OpPrereqError: there was no such state, or the history does not reach it.
     """
@@ -87,7 +132,7 @@ def changes(config: Config, first: int | list[float], last: int | list[float]) -
     return {"first": old, "last": new, "changes": [_change(change) for change in found]}
 
 
-def _change(change: ObjectChange) -> dict[str, Any]:
+def _change(change: ObjectChange) -> ChangeReport:
     return {
         "kind": change.kind,
         "uuid": change.uuid,
@@ -99,8 +144,8 @@ def _change(change: ObjectChange) -> dict[str, Any]:
 
 
 def at(config: Config, point: int | list[float]) -> dict[str, Any]:
-    """The configuration as it was, as in its file.
+    """Return the configuration at an earlier time, in the form of its file.
 
-    :raises OpPrereqError: see :func:`changes`.
+    :raises OpPrereqError: there was no such state, or the history does not reach it.
     """
     return config.at(point_of(point)).whole()

@@ -1,17 +1,18 @@
-"""Serving the master's local socket: one thread for every connection.
+"""The server of the master's local socket: one loop for all connections.
 
 The loop owns all connections; an idle client costs a file descriptor and no thread. Complete
-messages go to a pool of threads which parse them and begin the work; the answer comes back from
-whatever thread finishes it, and the loop sends it. Answers leave in the order of the requests of
-their connection (seed 003 *Master Daemon Scaling*).
+messages go to a pool of threads which parse them and begin the work. The thread which finishes the
+work gives the answer, and the loop sends it. Answers leave in the order of the requests of their
+connection (Ganeti design 2.2, *Master Daemon Scaling*).
 
 Requests of one connection are begun one after the other, each when the one before is answered, so a
-client sees the effects of its own earlier requests. Only those that say so (``overlaps``:
-submissions) may be under way together, so that a pipeline of them shares the commits.
+client sees the effects of its own earlier requests. Only requests whose handler says so
+(``overlaps``: submissions) may be under way together, so that a pipeline of them shares commits.
 
-What a client can do to us is bounded: a message above the size limit is dropped and answered with
-an error, further requests are not read while many wait or while answers are not taken, and a client
-that neither sends the rest of a message nor takes its answer for minutes is disconnected.
+The load which one client can cause is bounded: a message above the size limit is dropped and
+answered with an error; further requests are not read while many wait or while answers are not
+taken; a client which does not send the rest of a message or take its answer for minutes is
+disconnected.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from ganeti.luxi import protocol as wire
 
 _log = logging.getLogger(__name__)
 
-# Threads for requests that are answered from memory, and for those that ask nodes or read archives.
-# A few of the second kind, all waiting for a node that hangs, leave the first kind alone.
+# Number of threads for requests that are answered from memory, and for those that ask nodes or read
+# archives. When all of the second kind wait for a node that hangs, the first kind is still served.
 QUICK_THREADS = 4
 SLOW_THREADS = 16
 
 _RECEIVE_BYTES = 1 << 16
-# Beyond these a connection is not read, and no further request of it is begun.
+# With more than this a connection is not read, and no further request of it is begun.
 _INBOX_MESSAGES = 100
 _OUTBOX_BYTES = 1 << 20
 _SWEEP_S = 10.0
@@ -52,7 +53,7 @@ _NO_FD_PAUSE_S = 1.0
 
 
 class LuxiHandler(NamedTuple):
-    """How a method is served.
+    """Serves one method.
 
     :ivar begin: called in a thread of the pool; answers through the request, now or later, or
         raises.
@@ -66,17 +67,17 @@ class LuxiHandler(NamedTuple):
 
 
 class LuxiMethods(Protocol):
-    """What is served."""
+    """The methods which the server offers."""
 
     def handler(self, method: str) -> LuxiHandler | None:
-        """How to serve a method; None when there is no such method."""
+        """Return the handler of a method; None when there is no such method."""
 
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 class LuxiRequest:
-    """One request, until it is answered. Answers from any thread; the first one counts."""
+    """One request, until it is answered. Any thread may answer; the first answer counts."""
 
     __slots__ = ("_answered", "_on_timeout", "_server", "args", "connection", "method", "slot")
 
@@ -92,7 +93,7 @@ class LuxiRequest:
         self._on_timeout: Callable[[], None] | None = None
 
     def peer_uid(self) -> int | None:
-        """The user who runs the client, as the kernel says; None when it is gone."""
+        """Return the user id of the client, from the kernel; None when the client has gone."""
         try:
             found = self.connection.sock.getsockopt(
                 socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
@@ -116,21 +117,22 @@ class LuxiRequest:
         self._send(wire.encode_error(error))
 
     def refuse(self, reason: str) -> None:
-        """Answer that this is no proper request."""
+        """Answer that this is no valid request."""
         self._send(wire.encode_refusal(reason))
 
     def done(self, result: Any, error: Exception | None) -> None:
-        """Answer with either."""
+        """Answer with the result, or with the error if there is one."""
         if error is None:
             self.answer(result)
         else:
             self.fail(error)
 
     def wait(self, seconds: float, on_timeout: Callable[[], None]) -> None:
-        """The answer comes later.
+        """Let the request wait for its answer.
 
-        :param on_timeout: called in the loop after this time, and also when the client is gone or
-            the server stops; gives the answer unless somebody else did.
+        :param seconds: longest wait.
+        :param on_timeout: called in the loop after this time, and also when the client has gone or
+            the server stops; gives the answer unless another thread did.
         """
         self._on_timeout = on_timeout
         self._server.post(lambda: self._server.hold(self, seconds))
@@ -141,7 +143,7 @@ class LuxiRequest:
         return self._answered
 
     def time_out(self) -> None:
-        """There is no more time (in the loop)."""
+        """End the wait for an answer (in the loop)."""
         if not self._answered and self._on_timeout is not None:
             self._on_timeout()
 
@@ -162,10 +164,12 @@ class _Slot:
 
 
 class _Connection:
-    """A client. Belongs to the loop.
+    """A client's connection. Belongs to the loop.
 
-    :ivar beginning: place of the request after which no other one may be begun yet.
+    :ivar beginning: the request after which no other one may be begun yet.
+    :ivar held: requests which wait for their answer (:meth:`LuxiRequest.wait`).
     :ivar ended: the client sends nothing more.
+    :ivar moved: monotonic time of the last progress.
     """
 
     __slots__ = (
@@ -199,12 +203,12 @@ class _Connection:
 
     @property
     def stuck(self) -> bool:
-        """Whether the client owes us something."""
+        """Whether the client must send the rest of a message, or take an answer."""
         return bool(self.outbox) or (self.splitter.partial and not self.inbox)
 
 
 class _Pool:
-    """Threads which run what they are given; started when needed, up to a number."""
+    """Threads which run tasks; each is started when it is needed, up to `limit` threads."""
 
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
@@ -241,8 +245,9 @@ class LuxiServer:
     """The loop.
 
     :param listeners: sockets that listen; closed by :meth:`serve`.
-    :param limit_bytes: the largest message.
-    :param patience_s: how long a client may leave a message unfinished or an answer untaken.
+    :param limit_bytes: size of the largest message.
+    :param patience_s: seconds for which a client may leave a message unfinished, or an answer
+        untaken.
     """
 
     def __init__(
@@ -275,7 +280,7 @@ class LuxiServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """Number of connected clients."""
         return len(self._connections)
 
     # -- called from any thread ------------------------------------------------------------------
@@ -290,7 +295,7 @@ class LuxiServer:
                     os.eventfd_write(self._wake_fd, 1)
 
     def stop(self, grace_s: float = 5.0) -> None:
-        """Accept nothing more; end when what was begun is answered, or after the grace."""
+        """Accept nothing more; end when all begun requests are answered, or after `grace_s`."""
         self.post(lambda: self._begin_stop(grace_s))
 
     # -- the loop --------------------------------------------------------------------------------
@@ -342,7 +347,7 @@ class LuxiServer:
         if self._wake_pending:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake_fd)
-            # What is posted after this line writes again; what was posted before is run below.
+            # An action posted after this line writes again; one posted before is run below.
             self._wake_pending = False
         for _ in range(len(self._posted)):
             self._posted.popleft()()
@@ -389,7 +394,7 @@ class LuxiServer:
                 if err.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
                 _log.warning(
-                    "%d clients are connected, no further one can be: %s",
+                    "%d clients are connected, no further client can be accepted: %s",
                     len(self._connections),
                     err.strerror,
                 )
@@ -428,7 +433,7 @@ class LuxiServer:
         connection.moved = time.monotonic()
         if not data:
             connection.ended = True
-            # Nobody waits for a change any more; what was asked before is still done.
+            # The client waits for no changes any more; its other requests are still carried out.
             for request in list(connection.held):
                 request.time_out()
             self._update_events(connection)
@@ -439,7 +444,7 @@ class LuxiServer:
         self._update_events(connection)
 
     def _update_events(self, connection: _Connection) -> None:
-        """Wait for what this connection can use now."""
+        """Register for the events which this connection can use now."""
         if connection.closed:
             return
         events = 0
@@ -480,7 +485,7 @@ class LuxiServer:
             request.time_out()
 
     def _sweep(self) -> None:
-        """Disconnect clients that owe us something for too long."""
+        """Disconnect clients that have made no progress for too long."""
         now = time.monotonic()
         for connection in list(self._connections):
             if connection.stuck and now - connection.moved > self._patience_s:
@@ -493,7 +498,7 @@ class LuxiServer:
     # -- requests --------------------------------------------------------------------------------
 
     def _begin_next(self, connection: _Connection) -> None:
-        """Begin the next request, when there is one and its turn has come."""
+        """Begin the next request of a connection, if it may begin now."""
         if (
             connection.inbox
             and connection.beginning is None
@@ -516,7 +521,7 @@ class LuxiServer:
         return lambda: self._open(connection, slot, message)
 
     def _open(self, connection: _Connection, slot: _Slot, message: bytes) -> None:
-        """Read a message and find out how to serve it (in the pool)."""
+        """Parse a message and begin its request, or park it (in the pool)."""
         try:
             method, args = wire.parse_request(message)
         except errors.ParseError as err:
@@ -531,7 +536,7 @@ class LuxiServer:
         elif handler.overlaps or connection.slots[0] is slot:
             self._dispatch(connection, handler, request)
         else:
-            # An earlier one is under way; the loop begins this one after it.
+            # An earlier request is under way; the loop begins this one after it.
             self.post(lambda: self._park(connection, slot, handler, request))
 
     def _refused(self, connection: _Connection, slot: _Slot, data: bytes) -> None:
@@ -570,7 +575,7 @@ class LuxiServer:
             handler.begin(request)
         except errors.GenericError as err:
             request.fail(err)
-        except Exception as err:  # noqa: BLE001 -- the door of a LUXI request
+        except Exception as err:  # noqa: BLE001 -- the entry point of a LUXI request
             _log.exception("internal error in request %s", request.method)
             request.fail(
                 errors.GenericError(
@@ -582,14 +587,14 @@ class LuxiServer:
             self.post(lambda: self._begun(connection, request.slot))
 
     def _begun(self, connection: _Connection, slot: _Slot) -> None:
-        """The next request may be begun, even if this one is not answered."""
+        """Allow the next request to begin, even if this one is not answered."""
         if connection.beginning is slot and not connection.closed:
             connection.beginning = None
             self._begin_next(connection)
             self._update_events(connection)
 
     def hold(self, request: LuxiRequest, seconds: float) -> None:
-        """A request waits for something (in the loop); see :meth:`LuxiRequest.wait`."""
+        """Let a request wait (in the loop); see :meth:`LuxiRequest.wait`."""
         if request.answered:
             return
         if request.connection.closed or request.connection.ended or self._stop_at is not None:
@@ -601,7 +606,7 @@ class LuxiServer:
     def answered(
         self, connection: _Connection, slot: _Slot, data: bytes, request: LuxiRequest | None = None
     ) -> None:
-        """An answer is there (in the loop); send what is in order."""
+        """Take an answer (in the loop) and send all answers whose turn has come."""
         if request is not None:
             connection.held.discard(request)
         slot.answer = data

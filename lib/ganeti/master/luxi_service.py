@@ -1,11 +1,20 @@
-"""What the master's local socket offers: one entry per method (seed 001 *The LUXI protocol*).
+"""The methods of LUXI: one entry for each (Ganeti design 2.0, *The LUXI protocol*).
 
-Each method is a line in a table: the shapes of its arguments, whether it may wait for nodes, and
-the
-function that begins it. Arguments are checked here, so that a wrong request is refused in words and
-never reaches the queue. Nothing is decided here; the queue, the configuration and the queries do
-the
-work.
+Each method is a line in a table: the types of its arguments, whether it may wait for nodes, and the
+function that begins it. The arguments are checked here, so that a wrong request is refused with a
+message and never reaches the queue. The work itself is done by the job queue, the configuration
+and the queries.
+
+Some methods are extensions of ours (``ganeti.luxi.protocol.EXTENSIONS``):
+
+======================== =======================================================================
+``CheckGuests``          ask all nodes for the state of the guests; changes become events
+``ExplainJob``           why a job waits (:mod:`ganeti.jqueue.explain`)
+``QueryConfigHistory``   the newest commits of the configuration (:mod:`ganeti.master.history`)
+``QueryConfigChanges``   the differences between two states of the configuration
+``QueryConfigAt``        the whole configuration at an earlier time
+``WaitForEvents``        changes of jobs and instances (:mod:`ganeti.master.events`)
+======================== =======================================================================
 """
 
 from __future__ import annotations
@@ -50,7 +59,13 @@ _TAG_KINDS = ("cluster", "nodegroup", "node", "instance", "network")
 
 
 class _Method(NamedTuple):
-    """:ivar args: name and shape of each argument; :ivar required: how many must be given."""
+    """A line of the table of methods.
+
+    :ivar begin: called with the request and its arguments.
+    :ivar args: name and type of each argument.
+    :ivar required: number of arguments which must be given; None for all.
+    :ivar slow: as in :class:`~ganeti.master.luxi_server.LuxiHandler`; `overlaps` likewise.
+    """
 
     begin: _Begin
     args: tuple[tuple[str, ht.Type], ...] = ()
@@ -60,16 +75,16 @@ class _Method(NamedTuple):
 
 
 class LuxiService:
-    """Answers requests with what the master owns.
+    """Answers LUXI requests.
 
     :param context: configuration, node calls and queue.
-    :param events: what happens; whoever makes it must also see to it that it is told.
+    :param events: the event log; its maker lets the queue and the configuration add events to it.
     """
 
     def __init__(self, context: MasterContext, events: EventLog | None = None) -> None:
         self._context = context
         self._events = events or EventLog()
-        # The queue must end up with the rules of the last change.
+        # Changes of rules reach configuration and queue in the same order.
         self._filter_lock = threading.Lock()
         self._handlers = {
             name: self._handler(name, method) for name, method in self._methods().items()
@@ -177,7 +192,7 @@ class LuxiService:
         required = len(method.args) if method.required is None else method.required
 
         def begin(request: LuxiRequest) -> None:
-            # Clients may send more than a method takes where it takes nothing.
+            # Clients may send arguments to a method without parameters.
             given = request.args if method.args else []
             if not required <= len(given) <= len(method.args):
                 wanted = ", ".join(arg for arg, _shape in method.args)
@@ -252,7 +267,6 @@ class LuxiService:
     def _wait_for_events(
         self, request: LuxiRequest, place: list[Any] | None, timeout_s: float
     ) -> None:
-        # An extension of ours: what happened after a place, at once or when it happens.
         if place is None:
             request.answer(self._events.after(None))
             return
@@ -266,12 +280,11 @@ class LuxiService:
             request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
 
     def _check_guests(self, request: LuxiRequest) -> None:
-        # An extension of ours: what the guests do now. What changed goes into the event log.
         service.check_guests(self._context)
         request.answer(None)
 
     def _cancel(self, request: LuxiRequest, job: Any, _kill: bool = False) -> None:
-        # Jobs are threads of the master and cannot be killed; "kill" asks no more than the rest.
+        # Jobs are threads of the master and cannot be killed, so "kill" has no effect.
         self._queue.cancel_async(int(job), request.done)
 
     def _change_priority(self, request: LuxiRequest, job: Any, priority: int) -> None:
@@ -293,7 +306,7 @@ class LuxiService:
         request.answer(self._queue.query(wanted, fields))
 
     def _explain_job(self, request: LuxiRequest, job: Any) -> None:
-        # An extension of ours: one job with the jobs it waits for, many jobs, or the queue.
+        # None means the queue, an id one job with its chain, a list several jobs without.
         data = self._context.config.snapshot()
         context = facts.explain_context(
             self._queue, self._context.locks, lambda name: cmdlib_locks.lock_label(data, name)
@@ -368,14 +381,14 @@ class LuxiService:
         request.answer(rule.uuid)
 
     def _config_of(self, method: str, reason: list[Any]) -> Config:
-        """The configuration, for a change which is not made by a job."""
+        """Return the configuration for a change which no job makes."""
         texts = [str(entry[1]) for entry in reason]
         return self._context.config.acting_for(
             Author(None, method, "luxid", next(filter(None, texts), ""))
         )
 
     def _check_filter_uuid(self, uuid: str | None) -> None:
-        """Refuse what cannot name a rule; a rule that does not exist yet may be made by name."""
+        """Refuse a uuid which no filter rule may have; a new rule may be made with a given one."""
         if uuid is None:
             return
         if not text.is_uuid(uuid):
@@ -386,7 +399,8 @@ class LuxiService:
             for table in (data.nodes, data.nodegroups, data.instances, data.networks, data.disks)
         ):
             raise errors.OpPrereqError(
-                f"uuid {uuid} belongs to something else than a filter rule", errors.ECODE_NOTUNIQUE
+                f"uuid {uuid} belongs to another object, which is no filter rule",
+                errors.ECODE_NOTUNIQUE,
             )
 
     def _delete_filter(self, request: LuxiRequest, uuid: str) -> None:
@@ -442,7 +456,7 @@ class LuxiService:
         config = self._context.config
         nodes = [node.uuid for node in config.master_candidates() if not node.offline]
         answers = self._context.rpc.call_many(SET_WATCHER_PAUSE, nodes, until=until)
-        # The watcher that acts runs on the master; the others matter after a failover.
+        # The watcher acts on the master node; the other nodes need the pause after a failover.
         answers[config.cluster().master_node].payload()
         failed = [answer.node_name for answer in answers.values() if answer.failure is not None]
         if failed:
@@ -451,9 +465,9 @@ class LuxiService:
 
 
 def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
-    """Build opcodes; the queue checks their parameters.
+    """Build opcodes; the queue validates their parameters.
 
-    :raises errors.GenericError: there is none, or one or one of its parameters is unknown.
+    :raises errors.GenericError: the list is empty, or an opcode or a parameter is unknown.
     """
     if not ops:
         raise errors.GenericError("a job needs at least one opcode")
@@ -463,5 +477,5 @@ def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
 def _refuse_locking(use_locking: bool) -> None:
     if use_locking:
         raise errors.OpPrereqError(
-            "queries take no locks; ask with use_locking false", errors.ECODE_INVAL
+            "queries take no locks; use_locking must be false", errors.ECODE_INVAL
         )

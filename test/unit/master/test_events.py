@@ -18,7 +18,7 @@ from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager, Owner
 from ganeti.luxi import client
-from ganeti.master.events import EventLog, Guests
+from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.opcodes.test import OpTestDelay
@@ -118,7 +118,7 @@ class Looks:
         )
         self.locks = LockManager({Level.INSTANCE: list(self.config.snapshot().instances)})
         context = MasterContext(self.config, self.locks, FakeRpc(self.config))  # type: ignore[arg-type]
-        self.guests = Guests(self.log, context)
+        self.guests = GuestChanges(self.log, context)
 
     def instance(self, name: str) -> Any:
         return next(
@@ -195,7 +195,7 @@ class Scene:
     def __init__(self, directory: Path) -> None:
         self.log = EventLog()
         self.config = FakeConfig(cluster_of(2, (instance_of("web1"),)))
-        self.config.tell_commits(self.log.config_changed)
+        self.config.call_on_commit(self.log.config_changed)
         context = MasterContext(self.config, LockManager({}), FakeRpc(self.config))  # type: ignore[arg-type]
         self.queue = context.queue = JobQueue(
             QueueStore(str(directory / "queue")), lambda *_args: None

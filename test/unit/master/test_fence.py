@@ -39,7 +39,7 @@ def test_it_writes_while_it_is_master(fence: Fence, here: paths.Paths, ends: lis
     fence.write_config(here.cluster_conf_file, b"text")
     assert Path(here.cluster_conf_file).read_text() == "text"
     assert master_epoch.read().config == E1
-    fence.look()
+    fence.check()
     assert ends == []
 
 
@@ -54,9 +54,9 @@ def test_no_write_after_it(
     assert "obeys master epoch 2 u2, ours is 1 u1: another master has taken over" in caplog.text
 
 
-def test_it_looks(fence: Fence, ends: list[str]) -> None:
+def test_it_checks(fence: Fence, ends: list[str]) -> None:
     master_epoch.claim(E2)
-    fence.look()
+    fence.check()
     assert ends == ["end"]
 
 

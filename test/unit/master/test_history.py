@@ -84,7 +84,7 @@ def test_secrets_are_for_root(
         lambda: client.query_config_at(serial),
         lambda: client.query_config_changes(serial - 1, serial),
     ):
-        with pytest.raises(errors.OpPrereqError, match="is for root only"):
+        with pytest.raises(errors.OpPrereqError, match="Only root may use it"):
             ask()
     # Who did what is no secret.
     assert client.query_config_history()[0]["opcode"] == "OP_TAGS_SET"

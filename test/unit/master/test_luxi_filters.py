@@ -108,7 +108,7 @@ def test_a_uuid_of_something_else(
 ) -> None:
     uuid = next(iter(master.config.snapshot().nodes))
     monkeypatch.setattr(text, "is_uuid", lambda value: True)
-    with pytest.raises(errors.OpPrereqError, match="belongs to something else"):
+    with pytest.raises(errors.OpPrereqError, match="belongs to another object"):
         client.replace_filter(uuid, 0, [], "PAUSE", [])
 
 

@@ -12,7 +12,7 @@ import pytest
 from ganeti import errors, objects
 from ganeti.jqueue import job as jobs
 from ganeti.locking import Level, LockManager, Owner
-from ganeti.master.queries import service as query_room
+from ganeti.master.queries import service as queries
 from ganeti.objects import codec
 from ganeti.platform import paths
 from ganeti.utils import fs
@@ -91,7 +91,7 @@ def change_node(context, name, **changes):
 
 
 def test_configuration_alone_asks_nobody(context):
-    answer = query_room.query(context, "node", ["name", "role"])
+    answer = queries.query(context, "node", ["name", "role"])
     assert [row[0][1] for row in answer["data"]] == [f"node{n}.example.com" for n in range(1, 5)]
     assert context.rpc.calls == []
 
@@ -104,7 +104,7 @@ def test_status_of_instances_in_one_fan_out(context):
         ("all_instances_info", "node2.example.com"): errors.NodeUnreachable("n", "c", "gone"),
         ("all_instances_info", "node4.example.com"): {"instance1.example.com": up},
     }
-    answer = query_room.query(context, "instance", ["name", "status", "oper_ram"])
+    answer = queries.query(context, "instance", ["name", "status", "oper_ram"])
     found = {row[0][1].split(".")[0]: (row[1], row[2]) for row in answer["data"]}
     assert found["instance1"] == ([0, "running"], [0, 64])
     assert found["instance4"] == ([0, "ERROR_down"], [3, None])
@@ -123,7 +123,7 @@ def test_checking_the_guests_asks_each_node_once(context):
     context.rpc.answers = {
         ("all_instances_info", node.name): {} for node in context.rpc.config.nodes.values()
     }
-    query_room.check_guests(context)
+    queries.check_guests(context)
     asked = [(name, node) for name, node, _ in context.rpc.calls]
     assert {name for name, _ in asked} == {"all_instances_info"}
     assert len(asked) == len(set(asked)) > 1
@@ -146,7 +146,7 @@ def test_an_instance_found_on_its_secondary_is_on_the_wrong_node(context):
         ("all_instances_info", "node1.example.com"): {},
         ("all_instances_info", "node2.example.com"): {instance.name: {"state": 0}},
     }
-    answer = query_room.query(context, "instance", ["status", "snodes"])
+    answer = queries.query(context, "instance", ["status", "snodes"])
     assert answer["data"] == [[[0, "ERROR_wrongnode"], [0, ["node2.example.com"]]]]
 
 
@@ -164,7 +164,7 @@ def test_facts_of_nodes(context):
             ],
             [{"memory_total": 100, "memory_free": 40, "memory_dom0": 7, "cpu_total": 2}],
         ]
-    units = query_room.query(context, "node", ["storage"])["data"][0][0]
+    units = queries.query(context, "node", ["storage"])["data"][0][0]
     assert units == [
         0,
         [{"sunit": ["file", "/srv/ganeti-peer/storage/file", []], "free": 10, "total": 20}],
@@ -173,7 +173,7 @@ def test_facts_of_nodes(context):
     context.rpc.answers["node_info", "node2.example.com"] = errors.NodeCallFailed("n", "c", "bad")
     change_node(context, "node3.example.com", offline=True)
     change_node(context, "node4.example.com", vm_capable=False)
-    answer = query_room.query(
+    answer = queries.query(
         context,
         "node",
         ["mtotal", "mfree", "mnode", "dtotal", "dfree", "ctotal", "bootid", "spfree"],
@@ -199,20 +199,20 @@ def test_storage_units(context):
         volume_group_name="xenvg",
         enabled_disk_templates=("drbd", "file"),
     )
-    assert query_room.storage_units(cluster, {"exclusive_storage": True}) == [
+    assert queries.storage_units(cluster, {"exclusive_storage": True}) == [
         ["lvm-vg", "xenvg", [True]],
         ["lvm-pv", "xenvg", [True]],
     ]
     cluster = dataclasses.replace(
         cluster, enabled_disk_templates=("diskless", "sharedfile"), shared_file_storage_dir="/s"
     )
-    assert query_room.storage_units(cluster, {}) == [["sharedfile", "/s", []]]
+    assert queries.storage_units(cluster, {}) == [["sharedfile", "/s", []]]
     cluster = dataclasses.replace(cluster, enabled_disk_templates=("diskless",))
-    assert query_room.storage_units(cluster, {}) == []
+    assert queries.storage_units(cluster, {}) == []
 
 
 def test_jobs(context):
-    answer = query_room.query(context, "job", ["id", "status", "start_ts", "nosuch"])
+    answer = queries.query(context, "job", ["id", "status", "start_ts", "nosuch"])
     assert [row[:2] for row in answer["data"]] == [
         [[0, 2], [0, "success"]],
         [[0, 3], [0, "error"]],
@@ -223,7 +223,7 @@ def test_jobs(context):
 
 
 def test_a_choice_of_jobs_reads_no_others(context):
-    answer = query_room.query(
+    answer = queries.query(
         context,
         "job",
         ["status", "archived"],
@@ -234,14 +234,14 @@ def test_a_choice_of_jobs_reads_no_others(context):
 
 
 def test_filter_on_a_field_nobody_wants_to_see(context):
-    answer = query_room.query(context, "job", ["id"], ["==", "status", "error"])
+    answer = queries.query(context, "job", ["id"], ["==", "status", "error"])
     assert answer["data"] == [[[0, 3]]]
 
 
 @pytest.mark.parametrize("qfilter", [["bogus"], ["==", "id", "x"], "text"])
 def test_a_bad_filter_is_refused_before_the_queue_is_asked(context, qfilter):
     with pytest.raises(errors.ParameterError):
-        query_room.query(context, "job", ["id"], qfilter)
+        queries.query(context, "job", ["id"], qfilter)
     assert context.queue.asked == []
 
 
@@ -249,7 +249,7 @@ def test_locks(context):
     owner = Owner(7, "job-7")
     context.locks.add(Level.NODE, ["n2", "n10"])
     context.locks.acquire(owner, Level.NODE, ["n2", "n10"], shared=False)
-    answer = query_room.query(context, "lock", ["name", "mode", "owner", "pending"])
+    answer = queries.query(context, "lock", ["name", "mode", "owner", "pending"])
     rows = {row[0][1]: row[1:] for row in answer["data"]}
     assert rows["node/n10"] == [[0, "exclusive"], [0, ["7"]], [0, None]]
     names = list(rows)
@@ -261,7 +261,7 @@ def test_operating_systems(context):
     for number in range(1, 5):
         context.rpc.answers["os_diagnose", f"node{number}.example.com"] = [row]
     context.rpc.answers["os_diagnose", "node4.example.com"] = []
-    answer = query_room.query(
+    answer = queries.query(
         context, "os", ["name", "valid", "api_versions", "os_hvp", "node_status"]
     )
     assert answer["data"][0][:4] == [[0, "tiny"], [0, False], [0, [20]], [0, {}]]
@@ -280,7 +280,7 @@ def test_cluster(context, tmp_path):
             "config_version",
             "volume_group_name",
         ]
-        answer = query_room.query(context, "cluster", ask, ["==", "name", "cluster"])
+        answer = queries.query(context, "cluster", ask, ["==", "name", "cluster"])
         assert answer["data"] == [
             [
                 [0, "cluster.example.com"],
@@ -292,11 +292,11 @@ def test_cluster(context, tmp_path):
             ]
         ]
         fs.write_file(where, "4000000000.5\n")
-        assert query_room.watcher_pause() == 4000000000.5
+        assert queries.watcher_pause() == 4000000000.5
         fs.write_file(where, "5\n")
-        assert query_room.watcher_pause() is None
+        assert queries.watcher_pause() is None
         fs.write_file(where, "soon\n")
-        assert query_room.watcher_pause() is None
+        assert queries.watcher_pause() is None
 
 
 def test_exports(context):
@@ -304,7 +304,7 @@ def test_exports(context):
         context.rpc.answers["export_list", f"node{number}.example.com"] = ["web10", "web2"]
     context.rpc.answers["export_list", "node3.example.com"] = errors.NodeCallFailed("n", "c", "x")
     context.rpc.answers["export_list", "node4.example.com"] = []
-    answer = query_room.query(context, "export", ["node", "export"], ["!=", "node", "node1"])
+    answer = queries.query(context, "export", ["node", "export"], ["!=", "node", "node1"])
     assert answer["data"] == [
         [[0, "node2.example.com"], [0, "web2"]],
         [[0, "node2.example.com"], [0, "web10"]],
@@ -316,22 +316,22 @@ def test_external_storage(context):
     row = ["prov", "/ext/prov", True, "", [["pool", "doc"]]]
     for number in range(1, 5):
         context.rpc.answers["extstorage_diagnose", f"node{number}.example.com"] = [row]
-    answer = query_room.query(context, "extstorage", ["name", "nodegroup_status", "parameters"])
+    answer = queries.query(context, "extstorage", ["name", "nodegroup_status", "parameters"])
     assert answer["data"] == [[[0, "prov"], [0, {"default": True}], [0, [["pool", "doc"]]]]]
     context.rpc.answers["extstorage_diagnose", "node4.example.com"] = []
-    answer = query_room.query(context, "extstorage", ["nodegroup_status"])
+    answer = queries.query(context, "extstorage", ["nodegroup_status"])
     assert answer["data"] == [[[0, {"default": False}]]]
 
 
 def test_consoles(context):
-    answer = query_room.query(context, "instance", ["console"], ["==", "name", "instance4"])
+    answer = queries.query(context, "instance", ["console"], ["==", "name", "instance4"])
     status, console = answer["data"][0][0]
     assert (status, console["instance"], console["kind"]) == (0, "instance4.example.com", "msg")
     assert context.rpc.calls == []
 
 
 def test_older_queries_give_plain_values(context):
-    assert query_room.query_values(
+    assert queries.query_values(
         context,
         "instance",
         ["instance4", "instance2.example.com"],
@@ -340,9 +340,9 @@ def test_older_queries_give_plain_values(context):
         ["instance2.example.com", 0, None, None],
         ["instance4.example.com", 3, "203.0.113.3", None],
     ]
-    assert len(query_room.query_values(context, "node", [], ["name"])) == 4
-    assert query_room.query_values(context, "job", [10], ["id", "status"]) == [[10, "running"]]
-    assert query_room.query_values(context, "job", ["10"], ["id"]) == [[10]]
+    assert len(queries.query_values(context, "node", [], ["name"])) == 4
+    assert queries.query_values(context, "job", [10], ["id", "status"]) == [[10, "running"]]
+    assert queries.query_values(context, "job", ["10"], ["id"]) == [[10]]
 
 
 @pytest.mark.parametrize(
@@ -356,16 +356,16 @@ def test_older_queries_give_plain_values(context):
 )
 def test_older_queries_refuse_what_is_unknown(context, names, fields, ecode):
     with pytest.raises(errors.OpPrereqError) as caught:
-        query_room.query_values(context, "instance", names, fields)
+        queries.query_values(context, "instance", names, fields)
     assert caught.value.ecode == ecode
 
 
 def test_fields_and_unknown_resources(context):
-    assert query_room.query_fields("lock")["fields"][0]["name"] == "mode"
-    assert len(query_room.query_fields("instance", [])["fields"]) >= 292
+    assert queries.query_fields("lock")["fields"][0]["name"] == "mode"
+    assert len(queries.query_fields("instance", [])["fields"]) >= 292
     for ask in (
-        lambda: query_room.query_fields("tape"),
-        lambda: query_room.query(context, "tape", ["name"]),
+        lambda: queries.query_fields("tape"),
+        lambda: queries.query(context, "tape", ["name"]),
     ):
         with pytest.raises(errors.OpPrereqError, match="tape"):
             ask()
@@ -374,9 +374,9 @@ def test_fields_and_unknown_resources(context):
 @pytest.mark.parametrize("fields", ["name", [["name"]], [None], {"name": 1}])
 def test_fields_must_be_names(context, fields):
     for ask in (
-        lambda: query_room.query_fields("node", fields),
-        lambda: query_room.query(context, "node", fields),
-        lambda: query_room.query_values(context, "node", [], fields),
+        lambda: queries.query_fields("node", fields),
+        lambda: queries.query(context, "node", fields),
+        lambda: queries.query_values(context, "node", [], fields),
     ):
         with pytest.raises(errors.OpPrereqError, match="fields must be"):
             ask()
@@ -385,15 +385,15 @@ def test_fields_must_be_names(context, fields):
 @pytest.mark.parametrize("what", ["instance", "node", "group"])
 def test_a_choice_of_names_refuses_an_unknown_one(context, what):
     """``gnt-instance list nosuch`` is a slip; a filter that finds nothing is an answer."""
-    known = query_room.query(context, what, ["name"])["data"][0][0][1]
+    known = queries.query(context, what, ["name"])["data"][0][0][1]
     both = ["|", ["==", "name", known], ["==", "name", "nosuch"]]
     with pytest.raises(errors.OpPrereqError, match="'nosuch' is not known") as caught:
-        query_room.query(context, what, ["name"], both)
+        queries.query(context, what, ["name"], both)
     assert caught.value.ecode == errors.ECODE_NOENT
     assert not context.rpc.calls
     nothing = ["&", ["==", "name", "nosuch"], ["==", "name", "nosuch"]]
-    assert query_room.query(context, what, ["name"], nothing)["data"] == []
+    assert queries.query(context, what, ["name"], nothing)["data"] == []
 
 
 def test_jobs_that_are_gone_are_no_slip(context):
-    assert query_room.query(context, "job", ["id"], ["|", ["==", "id", 99]])["data"] == []
+    assert queries.query(context, "job", ["id"], ["|", ["==", "id", 99]])["data"] == []

@@ -1,7 +1,7 @@
-"""What the master tells about the cluster as a whole.
+"""Answers about the cluster as a whole.
 
-``QueryClusterInfo`` and ``QueryConfigValues`` of the master's socket and the opcodes of the older
-names answer from here. Names and shapes are published.
+``QueryClusterInfo`` and ``QueryConfigValues`` of LUXI and the opcodes of the older names use these
+functions. Names and shapes are published.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _STORED = (
 
 
 def cluster_info(context: MasterContext) -> dict[str, Any]:
-    """Everything about the cluster that is no secret."""
+    """Return everything about the cluster that is no secret, by its published name."""
     config = context.config
     cluster = config.cluster()
     state = codec.to_dict(cluster)
@@ -97,7 +97,7 @@ def cluster_info(context: MasterContext) -> dict[str, Any]:
 
 
 def config_values(context: MasterContext, names: Sequence[str]) -> list[Any]:
-    """Single values, in the order asked; None for one that nobody knows."""
+    """Return single values in the order of the names; None for an unknown name."""
     cluster = context.config.cluster()
     values: dict[str, Callable[[], Any]] = {
         "cluster_name": lambda: cluster.cluster_name,

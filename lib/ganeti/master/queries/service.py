@@ -1,12 +1,12 @@
 """Queries on the master: the configuration, and live data from the nodes where a field needs it.
 
-The tables of fields and the filter language are in :mod:`ganeti.query` and ask nobody; this module
-brings what they work on. All nodes concerned are asked in one fan-out, and only when a wanted field
-(or the filter) needs it. No locks are taken: a query shows what is so at this moment.
+The tables of fields and the filter language are in :mod:`ganeti.query` and ask no node; this module
+brings the data. All nodes concerned are asked at the same time, and only when a wanted field (or
+the filter) needs it. No locks are taken: a query shows the state of this moment.
 
-:func:`query` and :func:`query_fields` answer ``Query`` and ``QueryFields`` of the master's socket
-and the opcodes of the same names; :func:`query_values` answers the older ``QueryInstances``,
-``QueryNodes`` and so on, which give plain values.
+:func:`query` and :func:`query_fields` answer ``Query`` and ``QueryFields`` of LUXI and
+the opcodes of the same names; :func:`query_values` answers the older ``QueryInstances``,
+``QueryNodes`` and so on, which return plain values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ganeti.constants import query as query_c
 from ganeti.objects import storage_units as units
 from ganeti.platform import paths
 from ganeti.query import engine, resources
-from ganeti.query import filter as filter_room
+from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, NODATA, OFFLINE, Mark, Resource
 from ganeti.query.resources import instance as instance_fields
 from ganeti.query.resources import node as node_fields
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Kinds of objects people name; jobs and locks come and go by themselves.
+# Kinds of objects which users name. Jobs and locks come and go without the user.
 _NAMED = (query_c.INSTANCE, query_c.NODE, query_c.GROUP, query_c.NETWORK)
 
 
@@ -63,17 +63,17 @@ def query(
     :param fields: names of fields; an unknown one gives cells of status unknown.
     :param qfilter: the JSON form of a filter; None for everything.
     :returns: ``{"fields": definitions, "data": rows of [status, value]}``.
-    :raises errors.OpPrereqError: no such kind of object, or the filter is nothing but a choice of
-        names of which one is unknown (unknown_entity).
+    :raises errors.OpPrereqError: no such kind of object, or the filter only chooses names, and one
+        of them is unknown (unknown_entity).
     :raises errors.ParameterError: the filter is malformed.
     """
     resource = resources.lookup(what)
     _check_names(fields)
     view = _view(context, resource, fields, qfilter)
     if resource.name in _NAMED:
-        names = filter_room.requested_names(qfilter, resource.name_field)
+        names = query_filter.requested_names(qfilter, resource.name_field)
         if names:
-            # Who names an object wants to hear that there is none; other filters may find nothing.
+            # A named object must exist; other filters may find nothing.
             items, _ = engine.select(resource, view, (), qfilter, LiveData(context))
             _refuse_unknown(resource, view, items, names)
     return engine.run(resource, view, fields, qfilter, LiveData(context))
@@ -89,7 +89,7 @@ def query_fields(what: str, names: Sequence[str] | None = None) -> dict[str, Any
 
 
 def _check_names(names: Any) -> None:
-    """Refuse what cannot be a list of field names; the old socket calls check no types."""
+    """Refuse a value which is no list of field names; the older LUXI methods check no types."""
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise errors.OpPrereqError("fields must be a list of names", errors.ECODE_INVAL)
 
@@ -97,9 +97,9 @@ def _check_names(names: Any) -> None:
 def query_values(
     context: MasterContext, what: str, names: Sequence[str | int] | None, fields: Sequence[str]
 ) -> list[list[Any]]:
-    """Answer the older queries: plain values, null where there is none.
+    """Answer the older queries: plain values, None where there is none.
 
-    :param names: objects wanted; none means all.
+    :param names: names of the wanted objects; none means all.
     :raises errors.OpPrereqError: no such kind of object (wrong_input), an unknown field
         (wrong_input), or an unknown name (unknown_entity).
     """
@@ -110,7 +110,7 @@ def query_values(
         raise errors.OpPrereqError(
             f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL
         )
-    qfilter = filter_room.names_filter(names or (), resource.name_field)
+    qfilter = query_filter.names_filter(names or (), resource.name_field)
     view = _view(context, resource, fields, qfilter)
     items, columns = engine.select(resource, view, fields, qfilter, LiveData(context))
     if names:
@@ -159,8 +159,8 @@ def _refuse_unknown(
 
 def _view(context: MasterContext, resource: Resource, fields: Sequence[str], qfilter: Any) -> View:
     """A view of the present configuration, with rows from elsewhere for resources made of rows."""
-    # A malformed filter must be refused before anybody is asked for rows.
-    condition = filter_room.compile_filter(qfilter, resource)
+    # A malformed filter must be refused before rows are collected.
+    condition = query_filter.compile_filter(qfilter, resource)
     wanted = set(fields) | (condition.field_names if condition is not None else frozenset())
     wanted &= set(resource.fields)
     view = View(context.config.snapshot())
@@ -177,7 +177,7 @@ def _view(context: MasterContext, resource: Resource, fields: Sequence[str], qfi
 
 
 def watcher_pause() -> float | None:
-    """Until when the watcher pauses (seconds since the epoch); None when it does not."""
+    """Return the end of the watcher's pause in seconds since the epoch; None without a pause."""
     try:
         until = float(fs.read_file(paths.current().watcher_pausefile))
     except FileNotFoundError:
@@ -189,13 +189,13 @@ def watcher_pause() -> float | None:
 
 
 def architecture() -> list[str]:
-    """Word size and machine, as ``["64bits", "x86_64"]``."""
+    """Return word size and machine, as ``["64bits", "x86_64"]``."""
     return [f"{struct.calcsize('P') * 8}bits", os.uname().machine]
 
 
 def _job_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
     fields = sorted(wanted | {"id"})
-    names = filter_room.requested_names(qfilter, "id")
+    names = query_filter.requested_names(qfilter, "id")
     ids = None if names is None else sorted({int(name) for name in names})
     rows = context.queue.query(ids, fields, archived="archived" in wanted)
     return [dict(zip(fields, row, strict=True)) for row in rows if row is not None]
@@ -278,7 +278,7 @@ def _extstorage_rows(
     rows = []
     for name in sorted(found, key=natural_key):
         by_node = found[name]
-        # A state is [path, valid, message, parameters]; the first one of a node is what it uses.
+        # A state is [path, valid, message, parameters]; a node uses the first one.
         firsts = [by_node[node.uuid][0] for node in answered if node.uuid in by_node]
         groups: dict[str, bool] = {}
         for node in answered:
@@ -317,7 +317,7 @@ def _mark(answer: Result) -> Mark:
 
 
 class LiveData:
-    """Asks the nodes; see :class:`ganeti.query.field.Source`."""
+    """Collects live data from the nodes; see :class:`ganeti.query.field.Source`."""
 
     def __init__(self, context: MasterContext) -> None:
         self._context = context
@@ -411,10 +411,10 @@ def _live_instance(
 
 
 def storage_units(cluster: Cluster, ndparams: dict[str, Any]) -> list[list[Any]]:
-    """What to ask a node about its storage: ``[type, key, arguments]`` each.
+    """Return the storage units to ask a node about: ``[type, key, arguments]`` each.
 
-    The first is the one whose size and free space stand for the node: where the first enabled disk
-    template keeps its disks. Spindles are asked for where disks are LVM volumes.
+    The size and free space of the first one stand for the node: it is where the first enabled disk
+    template keeps its disks. Spindles are included where disks are LVM volumes.
     """
     units: list[list[Any]] = []
     exclusive = bool(ndparams.get("exclusive_storage", False))
@@ -436,7 +436,7 @@ def storage_units(cluster: Cluster, ndparams: dict[str, Any]) -> list[list[Any]]
 
 
 def _node_facts(answer: Result, wanted: list[list[Any]]) -> Any:
-    """The answer of ``node_info`` by the names which the fields use, or a mark."""
+    """Return the answer of ``node_info`` by the names of the fields, or a mark."""
     if answer.failure is not None:
         return _mark(answer)
     boot_id, storage, hypervisors = answer.data
