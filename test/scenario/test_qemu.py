@@ -26,7 +26,7 @@ from kvm_node import NAME, PATIENCE_S, TOP, Node, find_qemu, follow, move, wait_
 from ganeti import errors
 from ganeti.backend.instance import lifecycle
 from ganeti.backend.storage import blockdev
-from ganeti.hypervisor.kvm import facts
+from ganeti.hypervisor.kvm import accelerator, facts
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
@@ -247,7 +247,7 @@ def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
         ({"kernel_path": "/nonexistent/vmlinux"}, "could not load kernel|could not open kernel"),
         ({"kvm_extra": "-no-such-option"}, "no-such-option: invalid option"),
         ({"machine_version": "pdp11"}, "unsupported machine type"),
-        ({"kvm_path": "/nonexistent/kvm"}, "no executable file. QEMU may have to be installed"),
+        ({"kvm_path": "/nonexistent/kvm"}, "is not an executable file. Is QEMU installed"),
         ({"kvm_path": "/bin/true"}, "/bin/true is not QEMU"),
         ({"vnc_bind_address": "127.0.0.1"}, "no network port for VNC"),
         ({"security_model": "pool"}, "cluster's pool of user ids is empty"),
@@ -649,7 +649,7 @@ def test_each_guest_has_a_user_id_of_its_own(node: Node) -> None:
 
 def test_trial_guest_runs_under_emulation() -> None:
     """The code of the trial guest is right: emulation, which always works, gets to its end."""
-    assert facts.probe(find_qemu(), facts.TCG, timeout_s=PATIENCE_S)
+    assert accelerator.probe(find_qemu(), accelerator.TCG, timeout_s=PATIENCE_S)
 
 
 def test_trial_guest_has_a_time_limit(tmp_path: Path) -> None:
@@ -657,7 +657,7 @@ def test_trial_guest_has_a_time_limit(tmp_path: Path) -> None:
     sleeper.write_text("#!/bin/sh\nexec sleep 1000\n")
     sleeper.chmod(0o755)
     started = time.monotonic()
-    assert not facts.probe(str(sleeper), facts.KVM, timeout_s=0.2)
+    assert not accelerator.probe(str(sleeper), accelerator.KVM, timeout_s=0.2)
     assert time.monotonic() - started < PATIENCE_S
 
 
@@ -879,7 +879,7 @@ def test_qmp_peer_that_is_silent_talks_nonsense_or_leaves(tmp_path: Path) -> Non
 
     hello, ready = b'{"QMP": {"version": {}}}\r\n', b'{"return": {}}\r\n'
     for answers, words in (
-        ([b"hello\r\n"], "sends no JSON"),
+        ([b"hello\r\n"], "which is not JSON"),
         ([b'{"event": "X"}\r\n'], "greets with"),
         ([b"[]\r\n"], "expected an object"),
         ([hello], "closed its control socket during qmp_capabilities|closed its control"),

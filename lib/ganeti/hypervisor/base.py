@@ -1,9 +1,9 @@
-"""The verbs every hypervisor offers, and the values they speak in.
+"""The operations which every driver of a hypervisor offers, and the types of their values.
 
-A verb acts on one guest of this node and either does its work or raises
-:class:`ganeti.errors.HypervisorError`; it returns no "failed". Verbs that start something leave
-nothing behind when they fail. The object itself keeps no state: what runs is read from the machine
-each time, because every call comes in a new process.
+An operation acts on one guest of this node. It does its work or raises
+:class:`ganeti.errors.HypervisorError`, and never returns a failure. An operation which starts
+something leaves nothing behind when it fails. A driver keeps no state: the guests which run are
+read from the machine each time, because every node call is served by a new process.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from ganeti.utils import fs
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
-    """A guest as its hypervisor sees it."""
+    """Facts of a guest, from its hypervisor."""
 
     name: str
-    id: int
+    id: int  # of the process or domain; 0 when there is none
     memory_mib: int
     vcpus: int
     state: int  # constants.hv.STATE_*
-    time_s: float  # processor time used
+    time_s: float  # processor time which it has used
 
     def to_wire(self) -> dict[str, Any]:
-        """The published form in answers to the master."""
+        """The published form in answers to node calls."""
         return {
             "memory": self.memory_mib,
             "vcpus": self.vcpus,
@@ -47,15 +47,15 @@ class InstanceInfo:
 
 
 class AttachedDisk(NamedTuple):
-    """A disk of a guest that is about to run here."""
+    """A disk of a guest which is about to run here."""
 
     disk: Disk
-    path: str  # link in RUN_DIR/instance-disks, local
-    uri: str | None = None  # how the hypervisor itself reaches the disk, without the kernel
+    path: str  # link in RUN_DIR/instance-disks, a local path
+    uri: str | None = None  # the URI by which the hypervisor itself opens the disk
 
 
 class Hypervisor(ABC):
-    """One kind of virtual machine monitor."""
+    """The driver of a hypervisor."""
 
     #: What the rest of the system knows of this hypervisor.
     DESCRIPTOR: HypervisorDescriptor
@@ -69,16 +69,16 @@ class Hypervisor(ABC):
     def start(
         self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, paused: bool = False
     ) -> None:
-        """Start a guest; with ``paused`` it is set up but runs no instruction yet.
+        """Start a guest; with ``paused`` it is prepared, but runs no instruction yet.
 
         :raises HypervisorError: it runs already, or cannot be started; nothing is left behind.
         """
 
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
-        """Finish what an interrupted :meth:`start` of a guest that is running has left undone.
+        """Finish a :meth:`start` which was interrupted.
 
-        :returns: whether the guest runs now as asked; False when there was only half a guest, which
-            is gone and must be started anew.
+        :returns: whether the guest runs as asked now; False when it was incomplete and was removed,
+            so that the caller must start it.
         """
         return self.is_running(instance.name)
 
@@ -86,20 +86,21 @@ class Hypervisor(ABC):
     def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
         """Ask a guest to shut down, or with ``force`` end it.
 
-        A polite request returns at once; the caller looks with :meth:`is_running` and asks again.
-        After a forced stop the guest is gone. A guest that does not run is no error.
+        Without ``force`` this returns at once; the caller checks with :meth:`is_running`, and asks
+        again. After a forced stop the guest has ended. A guest that does not run is no error.
 
         :raises HypervisorError: it cannot be asked, or does not end.
         """
 
     @abstractmethod
     def cleanup(self, instance_name: str) -> None:
-        """Remove what a guest that no longer runs left behind; a running guest is not touched."""
+        """Remove the files of a guest which has ended; do nothing to a guest which runs."""
 
     @abstractmethod
     def reboot(self, instance: FilledInstance, *, timeout_s: float) -> None:
-        """Restart a guest as it was started; one that does not shut down in time is stopped hard.
+        """Stop a guest, and start it as it was started before.
 
+        :param timeout_s: seconds for the guest to shut down, before it is ended.
         :raises HypervisorError: it does not run, or does not start again.
         """
 
@@ -109,12 +110,12 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def instance_info(self, instance_name: str) -> InstanceInfo | None:
-        """A guest's facts, or None when it does not run here."""
+        """Facts of a guest, or None when it does not run here."""
 
     def all_info(self) -> list[InstanceInfo]:
         """Facts of every guest running here."""
         found = (self.instance_info(name) for name in self.list_instances())
-        # A guest may end between the two questions.
+        # A guest may end after it was listed.
         return [info for info in found if info is not None]
 
     def is_running(self, instance_name: str) -> bool:
@@ -122,39 +123,40 @@ class Hypervisor(ABC):
         return instance_name in self.list_instances()
 
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
-        """Wait for the end of a guest, at most so long; who is not told of it waits all the time.
+        """Wait until a guest ends, at most ``timeout_s`` seconds.
 
-        The caller looks with :meth:`is_running` afterwards.
+        A driver which cannot notice the end waits for the whole time. The caller checks with
+        :meth:`is_running` afterwards.
         """
         time.sleep(timeout_s)
 
     @abstractmethod
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this node; keys as published for the call node_info, sizes in MiB."""
+        """Capacity of this node: the published keys of the call ``node_info``, sizes in MiB."""
 
     def validate_parameters(self, hvparams: Mapping[str, Any]) -> None:
-        """Check that this node can use the (filled) parameters: files exist, programs run.
+        """Check that this node can use filled parameters: files exist, programs run.
 
         :raises HypervisorError: it cannot; names the parameter.
         """
 
     @abstractmethod
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """What is wrong with the hypervisor on this node, or None."""
+        """Whether the hypervisor works on this node: None, or what is wrong."""
 
     def balloon_memory(self, instance: FilledInstance, memory_mib: int) -> None:
         """Change the memory of a running guest.
 
-        :raises HypervisorError: this kind of guest cannot, or it does not run.
+        :raises HypervisorError: the guest does not run, or the hypervisor cannot do this.
         """
         raise errors.HypervisorError(
             f"hypervisor {self.name} cannot change the memory of running "
             f"instances, as was asked for {instance.name}"
         )
 
-    # Devices of a running guest. ``device`` is a Disk or a FilledNic, ``extra`` for a disk [link,
-    # uri or None], ``seq`` the place of the device among those of its kind: a new one pushes those
-    # from there on up by one, a removed one lets those behind it move down.
+    # Devices of a running guest. ``dev_type`` is ``disk`` or ``nic``. ``extra`` is [link, URI or
+    # None] for a disk. ``seq`` is the position of the device among those of its type: a new device
+    # moves those from this position on up by one, and a removed one moves those after it down.
 
     def hotplug_supported(self, instance: FilledInstance) -> None:
         """Check that devices of a running guest can be changed.
@@ -174,7 +176,7 @@ class Hypervisor(ABC):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> Any:
-        """Plug a device in.
+        """Plug a device into a running guest.
 
         :raises HotplugError: it is not plugged in.
         """
@@ -188,7 +190,7 @@ class Hypervisor(ABC):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> Any:
-        """Unplug a device; one that the guest lacks is no error.
+        """Unplug a device from a running guest; one that the guest lacks is no error.
 
         :raises HotplugError: it is still plugged in.
         """
@@ -202,35 +204,38 @@ class Hypervisor(ABC):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> Any:
-        """Give a plugged device other parameters; it keeps its place in the guest.
+        """Change the parameters of a plugged device; it keeps its address in the guest.
 
-        :raises HotplugError: it has the old ones, or says that the guest is left without it.
+        :raises HotplugError: it has the old parameters, or the message says that the guest is left
+            without it.
         """
         self.hotplug_supported(instance)
 
     def plugged_disks(self, instance_name: str) -> Sequence[Disk] | None:
-        """The disks a running guest has, in order; None where the hypervisor does not care."""
+        """The disks of a running guest, in order; None if the hypervisor does not know them."""
         return None
 
     # Migration. On the source: migration_info, migrate, migration_status,
     # finalize_migration_source; on the target: accept_instance, finalize_migration_target.
 
     def migratable(self, instance: FilledInstance) -> None:
-        """Check that a guest can be sent to another node.
+        """Check that a guest can be migrated to another node.
 
         :raises HypervisorError: it cannot; says why.
         """
         raise self._no_migration(instance.name)
 
     def migration_info(self, instance: FilledInstance) -> Any:
-        """What the target needs to know to accept the guest; JSON values."""
+        """The data from which the target prepares the incoming migration; JSON values."""
         raise self._no_migration(instance.name)
 
     def accept_instance(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
     ) -> None:
-        """Prepare to receive a guest at the address ``target`` (ours).
+        """Prepare an incoming migration.
 
+        :param info: :meth:`migration_info` of the source.
+        :param target: address of this node, to which the source sends.
         :raises HypervisorError: nothing is left behind.
         """
         raise self._no_migration(instance.name)
@@ -238,23 +243,23 @@ class Hypervisor(ABC):
     def migrate(
         self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
     ) -> None:
-        """Begin to send a guest to the address ``target``; :meth:`migration_status` follows it."""
+        """Begin to send a guest to the address ``target``; see :meth:`migration_status`."""
         raise self._no_migration(instance.name)
 
     def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """How far the guest's migration is."""
+        """The progress of a migration from this node."""
         raise self._no_migration(instance.name)
 
     def finalize_migration_source(
         self, instance: FilledInstance, *, success: bool, live: bool
     ) -> None:
-        """After the migration: remove the guest here, or let it go on here."""
+        """After a migration: remove the guest here; after a failure, let it run on here."""
         raise self._no_migration(instance.name)
 
     def finalize_migration_target(
         self, instance: FilledInstance, info: Any, *, success: bool
     ) -> None:
-        """After the migration: let the guest go on here, or remove what was prepared."""
+        """After a migration: let the guest run here; after a failure, remove what was prepared."""
         raise self._no_migration(instance.name)
 
     def _no_migration(self, instance_name: str) -> errors.HypervisorError:
@@ -269,14 +274,16 @@ class Hypervisor(ABC):
 def parse_meminfo(text: str) -> dict[str, int]:
     """Read ``/proc/meminfo``.
 
-    :returns: name -> KiB, only lines that have a number.
+    :returns: name -> KiB, of the lines which have a number.
+
+    Source: proc(5).
     """
     result = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isdigit():
-            result[name.strip()] = int(words[0])
+        fields = rest.split()
+        if fields and fields[0].isdigit():
+            result[name.strip()] = int(fields[0])
     return result
 
 
@@ -284,7 +291,8 @@ def linux_node_info(meminfo: str, processors: int, numa_nodes: int, sockets: int
     """Capacity of a node whose guests are processes of its own kernel.
 
     :param meminfo: content of /proc/meminfo.
-    :raises HypervisorError: the kernel does not say how much memory there is.
+    :returns: the published keys of the call ``node_info``; memory in MiB.
+    :raises HypervisorError: ``meminfo`` lacks a line.
     """
     memory = parse_meminfo(meminfo)
     try:
@@ -296,7 +304,7 @@ def linux_node_info(meminfo: str, processors: int, numa_nodes: int, sockets: int
     return {
         "memory_total": total_mib,
         "memory_free": free_mib,
-        # What guests cannot have: used and not given back under pressure.
+        # Memory in use which the kernel cannot free for guests.
         "memory_dom0": total_mib - free_mib,
         "cpu_total": processors,
         "cpu_nodes": numa_nodes,
@@ -306,7 +314,10 @@ def linux_node_info(meminfo: str, processors: int, numa_nodes: int, sockets: int
 
 
 def read_linux_node_info() -> dict[str, Any]:
-    """:func:`linux_node_info` of this machine."""
+    """Read the capacity of this machine, see :func:`linux_node_info`.
+
+    :raises HypervisorError: the memory size cannot be read.
+    """
     try:
         meminfo = fs.read_file("/proc/meminfo")
     except OSError as err:
@@ -316,7 +327,7 @@ def read_linux_node_info() -> dict[str, Any]:
         try:
             packages.add(fs.read_file(path).strip())
         except OSError:
-            # A processor taken offline has no topology.
+            # A processor which is switched off has no topology.
             continue
     nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
     return linux_node_info(meminfo, os.cpu_count() or 1, max(nodes, 1), max(len(packages), 1))

@@ -117,7 +117,7 @@ def test_migration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../config", ".hidden", "a/b"])
 def test_forged_name(root: Path, name: str) -> None:
-    with pytest.raises(errors.HypervisorError, match="is no instance name"):
+    with pytest.raises(errors.HypervisorError, match="is not an instance name"):
         FakeHypervisor().start(guest(name), [])
 
 

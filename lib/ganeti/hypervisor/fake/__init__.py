@@ -1,1 +1,1 @@
-"""The hypervisor ``fake``, whose guests are files."""
+"""The hypervisor ``fake``: a file stands for each guest."""

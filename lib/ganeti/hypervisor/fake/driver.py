@@ -1,8 +1,8 @@
-"""A hypervisor without guests: a file in RUN_DIR/fake-hypervisor stands for each of them.
+"""The driver of the hypervisor ``fake``: a file in RUN_DIR/fake-hypervisor stands for each guest.
 
-It serves virtual clusters, rehearsals and tests that are about the cluster and not about guests.
-The file holds three lines (number, memory in MiB, processors), and the memory of all files is
-taken off the node's free memory, so that allocation and verification have something to work with.
+It serves virtual clusters, and simulations and tests of the cluster which need no real guests. The
+file holds three lines: a number, the memory in MiB, the number of processors. The memory in all
+files is subtracted from the node's free memory, so that allocation and verification see it used.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from ganeti.utils import fs
 
 
 class FakeHypervisor(base.Hypervisor):
-    """Guests are files."""
+    """Guests which are files."""
 
     DESCRIPTOR = FAKE
 
     def start(
         self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *, paused: bool = False
     ) -> None:
-        """Write the file; a disk whose link leads nowhere is refused, as a real guest would."""
+        """Write the file.
+
+        :raises HypervisorError: the guest runs already, or the link of a disk leads to nothing.
+        """
         if self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is running already")
         for attached in disks:
@@ -46,22 +49,28 @@ class FakeHypervisor(base.Hypervisor):
         fs.remove_file(self._path(instance_name))
 
     def cleanup(self, instance_name: str) -> None:
-        """A guest that does not run has left nothing."""
+        """Do nothing: a guest that does not run has no file."""
 
     def reboot(self, instance: FilledInstance, *, timeout_s: float) -> None:
-        """Nothing changes but that it must run."""
+        """Check that the guest runs; nothing changes.
+
+        :raises HypervisorError: it does not run.
+        """
         if not self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is not running")
 
     def list_instances(self) -> list[str]:
-        """Names of the files."""
+        """Names of the files, sorted."""
         try:
             return fs.list_visible(paths.current().fake_root)
         except FileNotFoundError:
             return []
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
-        """What the file says."""
+        """The content of the file.
+
+        :raises HypervisorError: the file is damaged.
+        """
         try:
             text = fs.read_file(self._path(instance_name))
         except FileNotFoundError:
@@ -76,36 +85,42 @@ class FakeHypervisor(base.Hypervisor):
         return base.InstanceInfo(instance_name, number, memory_mib, vcpus, hv.STATE_RUNNING, 0.0)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """This machine, less what the fake guests would use."""
+        """Capacity of this machine, without the memory of its guests."""
         info = base.read_linux_node_info()
         used_mib = sum(guest.memory_mib for guest in self.all_info())
         info["memory_free"] = max(info["memory_free"] - used_mib, 0)
         return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """The directory of the files must be usable."""
+        """Whether the directory of the files can be used: None, or what is wrong."""
         root = paths.current().fake_root
         if os.path.lexists(root) and not os.path.isdir(root):
             return f"{root} is not a directory"
         return None
 
     def balloon_memory(self, instance: FilledInstance, memory_mib: int) -> None:
-        """Write the new size into the file."""
+        """Write the new size into the file.
+
+        :raises HypervisorError: the guest does not run.
+        """
         info = self.instance_info(instance.name)
         if info is None:
             raise errors.HypervisorError(f"instance {instance.name} is not running")
         self._write(instance.name, memory_mib, info.vcpus)
 
     def hotplug_supported(self, instance: FilledInstance) -> None:
-        """A file has no devices, so there is nothing which could not be changed."""
+        """Accept every change, as a file has no devices."""
 
     def migratable(self, instance: FilledInstance) -> None:
-        """It must run."""
+        """Check that the guest runs.
+
+        :raises HypervisorError: it does not run.
+        """
         if not self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is not running")
 
     def migration_info(self, instance: FilledInstance) -> Any:
-        """The target gets the memory size, which may differ from the configured one."""
+        """Memory size and processors, which may differ from the configured ones."""
         info = self.instance_info(instance.name)
         if info is None:
             raise errors.HypervisorError(f"instance {instance.name} is not running")
@@ -114,31 +129,34 @@ class FakeHypervisor(base.Hypervisor):
     def accept_instance(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[base.AttachedDisk]
     ) -> None:
-        """The instance must not be here yet."""
+        """Check that the guest does not run here yet.
+
+        :raises HypervisorError: it runs.
+        """
         if self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is running already")
 
     def migrate(
         self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
     ) -> None:
-        """There is no memory to send."""
+        """Check that the guest runs; there is no memory to send."""
         self.migratable(instance)
 
     def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """Complete as soon as it began."""
+        """Always complete."""
         return MigrationStatus(status="completed")
 
     def finalize_migration_source(
         self, instance: FilledInstance, *, success: bool, live: bool
     ) -> None:
-        """The file disappears here ..."""
+        """After a success, remove the file."""
         if success:
             fs.remove_file(self._path(instance.name))
 
     def finalize_migration_target(
         self, instance: FilledInstance, info: Any, *, success: bool
     ) -> None:
-        """... and appears here."""
+        """After a success, write the file."""
         if not success:
             return
         known = info if isinstance(info, dict) else {}
@@ -154,7 +172,7 @@ class FakeHypervisor(base.Hypervisor):
     def _path(instance_name: str) -> str:
         # The name becomes a file name; an instance's name never has a slash, a forged one might.
         if "/" in instance_name or instance_name.startswith("."):
-            raise errors.HypervisorError(f"'{instance_name}' is no instance name")
+            raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
         return f"{paths.current().fake_root}/{instance_name}"
 
     def _write(self, instance_name: str, memory_mib: int, vcpus: int) -> None:

@@ -1,15 +1,20 @@
-"""Guests under QEMU, each a process that this room starts and talks to over QMP.
+"""The hypervisor ``kvm``: guests are processes of QEMU, which are controlled over QMP.
 
-* :mod:`~ganeti.hypervisor.kvm.argv` builds command lines, of
-  :mod:`~ganeti.hypervisor.kvm.devices` at the places that :mod:`~ganeti.hypervisor.kvm.buses` gives
-  them and of a :mod:`~ganeti.hypervisor.kvm.display`; :mod:`~ganeti.hypervisor.kvm.parse` reads
-  what QEMU prints and ``/proc`` shows: pure functions;
-* :mod:`~ganeti.hypervisor.kvm.facts` knows the installed QEMU, and by trial whether KVM works here;
-* :mod:`~ganeti.hypervisor.kvm.runtime` is the file that remembers how a guest was started;
-* :mod:`~ganeti.hypervisor.kvm.qmp` is the control socket, :mod:`~ganeti.hypervisor.net.tap` the
-  guest's network on the host;
-* :mod:`~ganeti.hypervisor.kvm.driver` puts them together as the verbs of a hypervisor.
+* pure functions: :mod:`~ganeti.hypervisor.kvm.argv` builds command lines from
+  :mod:`~ganeti.hypervisor.kvm.devices`, their addresses on :mod:`~ganeti.hypervisor.kvm.buses` and
+  a :mod:`~ganeti.hypervisor.kvm.display`; :mod:`~ganeti.hypervisor.kvm.parse` reads the output of
+  QEMU and of ``/proc``;
+* the installed programs: :mod:`~ganeti.hypervisor.kvm.facts` about QEMU,
+  :mod:`~ganeti.hypervisor.kvm.accelerator` probes whether KVM works,
+  :mod:`~ganeti.hypervisor.kvm.probe` whether QEMU knows a device,
+  :mod:`~ganeti.hypervisor.kvm.parameters` checks all of a guest's parameters;
+* one guest: :mod:`~ganeti.hypervisor.kvm.layout` names its files, and
+  :mod:`~ganeti.hypervisor.kvm.runtime` is the file with its hardware;
+  :mod:`~ganeti.hypervisor.kvm.qmp` is its control socket, :mod:`~ganeti.hypervisor.kvm.nics` its
+  network, :mod:`~ganeti.hypervisor.kvm.firmware` its UEFI and TPM;
+* the operations: :mod:`~ganeti.hypervisor.kvm.start`, :mod:`~ganeti.hypervisor.kvm.migration`,
+  :mod:`~ganeti.hypervisor.kvm.hotplug`, and :mod:`~ganeti.hypervisor.kvm.driver` with all of them.
 
-Everything about a running guest is in files below ``RUN_DIR/kvm-hypervisor`` and in its process, so
-guests outlive the daemon.
+The state of a guest is in files below ``RUN_DIR/kvm-hypervisor`` and in its process, so that guests
+outlive the node daemon.
 """

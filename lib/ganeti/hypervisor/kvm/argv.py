@@ -1,10 +1,10 @@
 """The command line of QEMU; pure functions.
 
-:func:`base_argv` is what the runtime file keeps, :func:`full_argv` adds the devices
-(:mod:`.devices`) and what belongs to one start only. The order of the options is the published one,
-so that running guests of other versions look the same in a process list.
+:func:`base_argv` builds the part which the runtime file keeps. :func:`full_argv` adds the devices
+(:mod:`ganeti.hypervisor.kvm.devices`) and the options of one start. The order of the options is the
+published one, so that running guests of other versions look the same in a process list.
 
-Source: qemu(1), versions 5.2 to 9; the options a version lacks are chosen by :class:`QemuFacts`.
+Source: qemu(1), versions 5.2 to 11; :class:`QemuFacts` says which options a version has.
 """
 
 from __future__ import annotations
@@ -18,41 +18,43 @@ from typing import Any, NamedTuple
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor.kvm import buses, devices, display
-from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
+from ganeti.hypervisor.kvm.accelerator import KVM, TCG
+from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk
-from ganeti.objects.hvparams import firmware_disks, lacks_firmware_disk
+from ganeti.objects.hvparams import lacks_firmware_disk
+from ganeti.objects.hypervisors.kvm import KVM as KVM_DESCRIPTOR
 from ganeti.objects.instance import FilledInstance
 
 SOCKET_PATH_MAX_BYTES = 107
 _CDROM_DRIVERS = {"paravirtual": "virtio-blk-pci", "scsi": "scsi-cd", "scsi-cd": "scsi-cd"}
-# The interface that the systems of its time know.
-_TPM_CARDS = {"1.2": "tpm-tis", hv.KVM_TPM_2: "tpm-crb"}
+# The interface which operating systems expect for a version.
+_TPM_DRIVERS = {"1.2": "tpm-tis", hv.KVM_TPM_2: "tpm-crb"}
 
 
 class Ovmf(NamedTuple):
     """The files of the UEFI firmware on a node."""
 
     code: str
-    variables: str  # the template
+    variables: str  # the template of the variables
     variables_size: int  # bytes
 
 
 def special_disk(
     disks: Sequence[RuntimeDisk], hvparams: Mapping[str, Any], name: str
 ) -> RuntimeDisk | None:
-    """The disk that belongs to the firmware when the parameters say so, else None.
+    """The disk of this name, if the parameters make it a disk of the firmware; else None.
 
     :param name: :data:`~ganeti.constants.hv.KVM_UEFI_DISK` or ``KVM_TPM_DISK``.
-    :raises HypervisorError: they ask for it, and the guest has no disk of this name.
+    :raises HypervisorError: the firmware needs the disk, and the guest has none of this name.
     """
-    wanted = firmware_disks(hv.KVM, hvparams)
-    if name not in wanted:
+    needed = KVM_DESCRIPTOR.firmware_disks(hvparams)
+    if name not in needed:
         return None
     for disk in disks:
         if disk.disk.get("name") == name:
             return disk
-    raise errors.HypervisorError(lacks_firmware_disk(name, wanted[name]))
+    raise errors.HypervisorError(lacks_firmware_disk(name, needed[name]))
 
 
 def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
@@ -71,7 +73,7 @@ def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
             ("driver", "raw"),
             ("node-name", variables.hvinfo["id"]),
             ("offset", 0),
-            # The disk is larger; the firmware looks for its variables right below its code.
+            # The disk is larger, but the variables must end right below the code in memory.
             ("size", host.ovmf.variables_size),
             *devices.file_options(variables, runtime.hvparams, is_block=is_block),
         ]
@@ -90,13 +92,13 @@ def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
             "-tpmdev",
             "emulator,id=tpm0,chardev=tpm0",
             "-device",
-            _TPM_CARDS[runtime.hvparams["tpm_version"]] + ",tpmdev=tpm0",
+            _TPM_DRIVERS[runtime.hvparams["tpm_version"]] + ",tpmdev=tpm0",
         ]
     return argv
 
 
 def accelerator(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
-    """What executes the guest: as ``kvm_flag`` says, or the best that works on this node."""
+    """The accelerator of a guest: by ``kvm_flag``, or the best one which works on this node."""
     flag = hvparams.get("kvm_flag")
     if flag == "enabled":
         return KVM
@@ -104,18 +106,18 @@ def accelerator(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
 
 
 def machine_type(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
-    """The machine that QEMU emulates."""
+    """The machine type of a guest: ``machine_version``, or QEMU's default."""
     return hvparams.get("machine_version") or facts.default_machine
 
 
 def _smp(vcpus: int, hvparams: Mapping[str, Any]) -> str:
-    words = [str(vcpus)]
-    words += [
+    options = [str(vcpus)]
+    options += [
         f"{key}={hvparams[f'cpu_{key}']}"
         for key in ("cores", "threads", "sockets")
         if hvparams.get(f"cpu_{key}")
     ]
-    return ",".join(words)
+    return ",".join(options)
 
 
 def base_argv(
@@ -123,7 +125,7 @@ def base_argv(
 ) -> list[str]:
     """The command line without disks, NICs and control over QMP.
 
-    :param console_log: let QEMU write what the guest prints on its serial console to a file.
+    :param console_log: QEMU writes the output of the guest's serial console to a file.
     """
     hvp = instance.hvparams
     boot = hvp["boot_order"]
@@ -171,11 +173,11 @@ def base_argv(
     return argv
 
 
-def translated(words: Sequence[str], facts: QemuFacts) -> list[str]:
-    """A command line of :func:`base_argv` in the words of another QEMU, for the same guest."""
-    result, machine = [facts.program, *words[1:]], 0
-    for number, word in enumerate(words):
-        if word == "-machine":
+def translated(argv: Sequence[str], facts: QemuFacts) -> list[str]:
+    """Translate a command line of :func:`base_argv` for another QEMU; the guest stays the same."""
+    result, machine = [facts.program, *argv[1:]], 0
+    for number, argument in enumerate(argv):
+        if argument == "-machine":
             machine = number + 1
     if "-no-acpi" in result and "no-acpi" not in facts.options:
         kind, comma, rest = result[machine].partition(",")
@@ -186,12 +188,12 @@ def translated(words: Sequence[str], facts: QemuFacts) -> list[str]:
     return result
 
 
-def with_spice_address(words: Sequence[str], address: str) -> list[str]:
-    """The same command line with another address for SPICE."""
-    result = list(words)
-    place = result.index("-spice") + 1
-    result[place] = re.sub(
-        r"^addr=([^,]|,,)*", lambda found: f"addr={devices.escape(address)}", result[place]
+def with_spice_address(argv: Sequence[str], address: str) -> list[str]:
+    """The command line with another address for SPICE."""
+    result = list(argv)
+    index = result.index("-spice") + 1
+    result[index] = re.sub(
+        r"^addr=([^,]|,,)*", lambda found: f"addr={devices.escape(address)}", result[index]
     )
     return result
 
@@ -252,7 +254,7 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
         ]
         argv += ["-blockdev", devices.join(node), "-device", "floppy,drive=floppy1"]
         if boot == "floppy":
-            # The order is a matter of the controller, which is part of the machine.
+            # The boot order of floppy disks is an option of the machine's controller.
             argv += ["-global", "isa-fdc.bootindexA=1"]
     return argv
 
@@ -263,14 +265,14 @@ def _kernel(hvp: Mapping[str, Any]) -> list[str]:
     argv = ["-kernel", hvp["kernel_path"]]
     if hvp.get("initrd_path"):
         argv += ["-initrd", hvp["initrd_path"]]
-    words = []
+    arguments = []
     if hvp.get("root_path"):
-        words.append(f"root={hvp['root_path']}")
+        arguments.append(f"root={hvp['root_path']}")
     if hvp.get("kernel_args"):
-        words.append(hvp["kernel_args"])
+        arguments.append(hvp["kernel_args"])
     if hvp["serial_console"]:
-        words.append(f"console=ttyS0,{hvp['serial_speed']}")
-    return [*argv, "-append", " ".join(words)]
+        arguments.append(f"console=ttyS0,{hvp['serial_speed']}")
+    return [*argv, "-append", " ".join(arguments)]
 
 
 def _serial(hvp: Mapping[str, Any], layout: Layout, console_log: bool) -> list[str]:
@@ -291,9 +293,9 @@ def _serial(hvp: Mapping[str, Any], layout: Layout, console_log: bool) -> list[s
 
 
 def hardware_argv(hvp: Mapping[str, Any], *, sound: str) -> list[str]:
-    """Sound, clock, processor, graphics and USB devices.
+    """Options for sound, clock, processor, graphics and USB devices.
 
-    :param sound: where the sound goes: ``spice`` or ``none``.
+    :param sound: QEMU's driver of the sound: ``spice`` or ``none``.
     """
     argv: list[str] = []
     if hvp.get("soundhw"):
@@ -329,21 +331,21 @@ def _other_hardware(instance: FilledInstance, layout: Layout) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class HostSide:
-    """What one start needs to know about this node."""
+    """Facts of this node for one start of a guest."""
 
     taps: Sequence[str | None]  # per NIC: its interface, or None for user networking
-    block_devices: Sequence[bool]  # per disk: a block device, or a file
-    direct_works: Sequence[bool]  # per disk: whether unbuffered access is possible
-    incoming: tuple[str, int] | None = None  # address and port of a migration target
-    run_as: str | None = None  # user to become
-    chroot: str | None = None
-    vhost_works: bool = True
-    forward: str = ""  # for the interface to the node, where QEMU's own network carries it
-    ovmf: Ovmf | None = None  # the firmware, for guests with UEFI
+    block_devices: Sequence[bool]  # per disk: whether it is a block device, and not a file
+    direct_works: Sequence[bool]  # per disk: whether direct access (O_DIRECT) works
+    incoming: tuple[str, int] | None = None  # address and port, on the target of a migration
+    run_as: str | None = None  # the user to which QEMU changes
+    chroot: str | None = None  # the directory to which QEMU changes its root
+    vhost_works: bool = True  # see tap.vhost_works
+    forward: str = ""  # see user_network.forwarder; empty where NICs have tap devices
+    ovmf: Ovmf | None = None  # the firmware of a guest with UEFI
 
 
 def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide) -> list[str]:
-    """The command line of one start: always stopped (``-S``), to be continued over QMP."""
+    """The command line of one start; the guest is stopped (``-S``) until QMP continues it."""
     hvp = runtime.hvparams
     argv = list(runtime.argv)
     boot = hvp["boot_order"]
@@ -367,7 +369,9 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
         f"unix:{layout.socket('kvmd')},server,nowait",
     ]
     argv += _firmware(runtime, layout, host)
-    special = [special_disk(runtime.disks, hvp, name) for name in firmware_disks(hv.KVM, hvp)]
+    special = [
+        special_disk(runtime.disks, hvp, name) for name in KVM_DESCRIPTOR.firmware_disks(hvp)
+    ]
     bootable = boot == "disk"
     for number, disk in enumerate(runtime.disks):
         if disk in special:
@@ -381,35 +385,36 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
         )
         bootable = False
     argv.append("-S")
-    return argv + _confinement(facts, host)
+    return argv + _privileges(facts, host)
 
 
-def _confinement(facts: QemuFacts, host: HostSide) -> list[str]:
+def _privileges(facts: QemuFacts, host: HostSide) -> list[str]:
+    """The options which make QEMU drop privileges."""
     if "run-with" in facts.options and facts.version >= (9, 0, 0):
-        words = ([f"user={host.run_as}"] if host.run_as else []) + (
+        options = ([f"user={host.run_as}"] if host.run_as else []) + (
             [f"chroot={devices.escape(host.chroot)}"] if host.chroot else []
         )
-        return ["-run-with", ",".join(words)] if words else []
+        return ["-run-with", ",".join(options)] if options else []
     return (["-runas", host.run_as] if host.run_as else []) + (
         ["-chroot", host.chroot] if host.chroot else []
     )
 
 
 def migration_uri(address: str, port: int) -> str:
-    """``tcp:`` and where to."""
+    """The URI of the target of a migration."""
     return f"tcp:[{address}]:{port}" if ":" in address else f"tcp:{address}:{port}"
 
 
 def shorten_sockets(argv: Sequence[str], control_dir: str) -> list[str]:
-    """Name sockets relative to their directory where the kernel would refuse the full path.
+    """Make paths of sockets relative to their directory, where they are too long for the kernel.
 
-    QEMU binds them before it leaves the directory it was started in, which must be ``control_dir``.
+    QEMU binds the sockets before it leaves its first directory, which must be ``control_dir``.
 
-    :raises HypervisorError: even the bare name is too long.
+    :raises HypervisorError: the file name alone is too long.
     """
     result = []
-    for word in argv:
-        prefix, found, rest = word.partition(f"{control_dir}/")
+    for argument in argv:
+        prefix, found, rest = argument.partition(f"{control_dir}/")
         if found and (prefix == "unix:" or prefix.endswith("path=")):
             name = rest.split(",")[0]
             if len(f"{control_dir}/{name}".encode()) > SOCKET_PATH_MAX_BYTES:
@@ -418,6 +423,6 @@ def shorten_sockets(argv: Sequence[str], control_dir: str) -> list[str]:
                         f"socket name {name} is longer than {SOCKET_PATH_MAX_BYTES} bytes. "
                         "The instance needs a shorter name."
                     )
-                word = prefix + rest
-        result.append(word)
+                argument = prefix + rest
+        result.append(argument)
     return result

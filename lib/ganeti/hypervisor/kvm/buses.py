@@ -1,7 +1,6 @@
-"""Where a guest's devices are: slots and addresses on its buses, each handed out once.
+"""The addresses of a guest's devices: slots and addresses on its buses, each given out once.
 
-What is found here is written down with the guest, so that a device keeps its place when the guest
-is sent to another node.
+The runtime file keeps them, so that a device has the same address after a migration.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ganeti.objects.instance import Nic
 
 PCI_SLOTS = 32
 SCSI_SLOTS = 16
-# A slot has eight functions.
+#: One for each function of a slot.
 HOTPLUG_PORTS = 8
 CDROM_SCSI_IDS = (6, 5)
 CDROMS = ("cdrom_image_path", "cdrom2_image_path")
@@ -24,27 +23,32 @@ SCSI_TYPES = frozenset(("scsi", *hv.KVM_SCSI_DEVICE_TYPES))
 CDROM_SCSI_TYPES = frozenset(("scsi", "scsi-cd"))
 _DISK_DRIVERS = {"paravirtual": "virtio-blk-pci", "ide": "ide-hd", "scsi": "scsi-hd"}
 _NIC_DRIVERS = {"paravirtual": "virtio-net-pci"}
-# Flash and memory cards: the machines of virtual servers have no place for them.
+#: Flash and SD memory, for which the machine types of virtual servers have no controller.
 UNSUPPORTED_DISK_TYPES = frozenset(("mtd", "pflash", "sd"))
-# Controllers of the nineties know eight addresses, one of which is their own.
+# Narrow SCSI has eight addresses, and the controller has one of them.
 _SMALL_SCSI_CONTROLLERS = frozenset(("lsi", "dc390"))
 _SMALL_SCSI_SLOTS = 7
 
 
 def device_id(kind: str, uuid: str) -> str:
-    """``disk-`` or ``nic-`` and the UUID without its last two groups."""
+    """The id of a device in QEMU: the kind, and the UUID without its last two groups.
+
+    :param kind: ``disk`` or ``nic``.
+    """
     return f"{kind}-{'-'.join(uuid.split('-')[:3])}"
 
 
 def is_q35(machine: str) -> bool:
-    """Whether a machine type has PCI Express, where the root bus cannot change while it runs."""
+    """Whether a machine type has PCI Express, whose root bus cannot change while the guest runs."""
     return "q35" in machine
 
 
 def hotplug_ports(machine: str, reserved: int) -> list[tuple[str, str]]:
-    """Ports for devices that come later: (id, address), all functions of the last reserved slot.
+    """The ports into which devices can be plugged later, on the last reserved slot.
 
-    Empty where none are needed, or where no slot is reserved that could hold them.
+    :param reserved: number of reserved slots (``kvm_pci_reservations``).
+    :returns: (id, address) of each port; none where the machine type needs no ports, or when too
+        few slots are reserved.
     """
     if not is_q35(machine) or reserved < 2:
         return []
@@ -54,9 +58,9 @@ def hotplug_ports(machine: str, reserved: int) -> list[tuple[str, str]]:
 
 
 class Bus:
-    """Free places on the guest's buses; hands out each one once.
+    """The free addresses on the buses of one guest.
 
-    Slots below ``reserved`` are left to the devices to which QEMU gives a slot itself.
+    Slots below ``reserved`` are for devices to which QEMU itself gives a slot.
 
     :param scsi: addresses for SCSI disks.
     """
@@ -64,7 +68,7 @@ class Bus:
     def __init__(
         self, machine: str, reserved: int, *, scsi: Sequence[int] = range(SCSI_SLOTS)
     ) -> None:
-        # A q35 machine calls its root bus otherwise, and can only change what is behind a port.
+        # The root bus of a q35 machine has another name, and devices are plugged into ports only.
         self._ports_free = [port for port, _ in hotplug_ports(machine, reserved)]
         self.pci_name = "pcie.0" if is_q35(machine) else "pci.0"
         self._pci_free = list(range(reserved, PCI_SLOTS - 1))
@@ -72,7 +76,10 @@ class Bus:
         self._running = False
 
     def claim(self, info: Mapping[str, Any]) -> None:
-        """Take the place of a device of a guest that runs; from now on, places can be plugged."""
+        """Mark the address of a device of a running guest as used.
+
+        From then on, :meth:`pci` gives out only addresses into which a device can be plugged.
+        """
         self._running = True
         bus = info.get("bus")
         if bus == self.pci_name and "addr" in info:
@@ -96,14 +103,14 @@ class Bus:
             return {"bus": self._ports_free.pop(0), "addr": "0x0"}
         if not self._pci_free:
             raise errors.HypervisorError(
-                "the guest has no free PCI slot. A smaller kvm_pci_reservations makes more room."
+                "the guest has no free PCI slot. A smaller kvm_pci_reservations leaves more slots."
             )
         return {"bus": self.pci_name, "addr": hex(self._pci_free.pop(0))}
 
     def scsi(self) -> dict[str, Any]:
         """Bus and address of a new SCSI device.
 
-        :raises HypervisorError: all are taken.
+        :raises HypervisorError: all addresses are taken.
         """
         if not self._scsi_free:
             raise errors.HypervisorError("the guest has no free SCSI address")
@@ -111,7 +118,7 @@ class Bus:
 
 
 def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
-    """The bus of a guest, without any device yet."""
+    """The buses of a guest without disks and NICs."""
     small = hvparams.get("scsi_controller_type") in _SMALL_SCSI_CONTROLLERS
     drives = [number for number, _ in enumerate(CDROMS) if hvparams.get(CDROMS[number])]
     taken = {
@@ -127,28 +134,32 @@ def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
 
 
 def cdrom_type(hvparams: Mapping[str, Any]) -> str:
+    """The disk type of the CD drives."""
     return str(hvparams.get("cdrom_disk_type") or hvparams["disk_type"])
 
 
 def disk_hvinfo(disk: Disk, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
-    """Driver, id and place of a disk.
+    """Driver, id and address of a new disk, as the runtime file keeps them (``hvinfo``).
 
-    :raises HypervisorError: the disk type cannot be used, or there is no place left.
+    :raises HypervisorError: the disk type is not supported, or no address is free.
     """
     disk_type = hvparams["disk_type"]
     if disk_type in UNSUPPORTED_DISK_TYPES:
         raise errors.HypervisorError(
-            f"disk type {disk_type} is no disk of a machine that guests run on here"
+            f"disk_type {disk_type}: the machines of guests have no such disks"
         )
     info = {"driver": _DISK_DRIVERS.get(disk_type, disk_type), "id": device_id("disk", disk.uuid)}
     if disk_type in SCSI_TYPES:
         return info | bus.scsi()
-    # QEMU finds a place on the IDE controllers by itself.
+    # QEMU itself chooses an address on the IDE controllers.
     return info if disk_type == "ide" else info | bus.pci()
 
 
 def nic_hvinfo(nic: Nic, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
-    """Driver, id and place of a NIC."""
+    """Driver, id and address of a new NIC, as the runtime file keeps them (``hvinfo``).
+
+    :raises HypervisorError: no address is free.
+    """
     nic_type = hvparams["nic_type"]
     info = {"driver": _NIC_DRIVERS.get(nic_type, nic_type), "id": device_id("nic", nic.uuid)}
     return info if nic_type == "ne2k_isa" else info | bus.pci()

@@ -1,6 +1,6 @@
-"""Disks and NICs in QEMU's words, for its command line and for QMP; pure functions.
+"""Options of disks and NICs, for QEMU's command line and for QMP; pure functions.
 
-Values in ``key=value`` lists have their commas doubled, as QEMU wants.
+Source: qemu(1), ``-blockdev``, ``-netdev`` and ``-device``; QEMU's QMP reference.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _CACHE_MODES = {
 
 
 def escape(value: str) -> str:
-    """A value inside a comma separated list of QEMU."""
+    """Escape a value for a list with commas: QEMU reads a doubled comma as one."""
     return value.replace(",", ",,")
 
 
 def join(options: Iterable[tuple[str, Any]]) -> str:
-    """``key=value,...`` as QEMU reads it."""
+    """Write options as ``key=value,...``, with the commas of values doubled."""
     return ",".join(f"{key}={escape(str(value))}" for key, value in options)
 
 
-def _place(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _address(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
     keys = ("id", "bus", "addr", "channel", "scsi-id", "lun")
     return [(key, info[key]) for key in keys if key in info]
 
@@ -44,13 +44,14 @@ def _place(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def cache_mode(
     hvparams: Mapping[str, Any], dev_type: str, *, direct_works: bool = True
 ) -> tuple[str, str, str]:
-    """(write-cache, direct, no-flush) for a disk.
+    """The options write-cache, direct and no-flush of a disk.
 
-    A disk that another node may open after a migration must not sit in this node's page cache, so
-    externally mirrored ones get no host cache whatever the parameter says.
+    An externally mirrored disk has no cache on the host, even if the parameter ``disk_cache`` asks
+    for one: after a migration another node opens it, and must find all data.
 
-    :param direct_works: False when the file system refuses unbuffered access, which is tolerable
-        only where all nodes share one kernel.
+    :param direct_works: False when the file system refuses direct access; the cache is harmless
+        then only where all nodes share one kernel.
+    :raises HypervisorError: the value of ``disk_cache`` is not known.
     """
     mode = hvparams["disk_cache"]
     if dev_type in disk_constants.EXT_MIRRORED - {disk_constants.RBD} and direct_works:
@@ -61,10 +62,10 @@ def cache_mode(
 
 
 class DiskOptions(NamedTuple):
-    """What makes a disk: the card in the guest, and the block node behind it."""
+    """Options of the two objects which are a disk."""
 
-    device: list[tuple[str, Any]]
-    node: list[tuple[str, Any]]
+    device: list[tuple[str, Any]]  # the device in the guest
+    node: list[tuple[str, Any]]  # the block node, which accesses the data
 
 
 def disk_options(
@@ -75,12 +76,17 @@ def disk_options(
     bootable: bool,
     direct_works: bool = True,
 ) -> DiskOptions:
-    """Options of the card and of the block node of one disk."""
+    """Options of the device and of the block node of one disk.
+
+    :param is_block: the disk is a block device of the host, and not a file.
+    :param bootable: the guest boots from it.
+    :param direct_works: see :func:`cache_mode`.
+    """
     info = disk.hvinfo
     write_cache, direct, no_flush = cache_mode(
         hvparams, disk.disk.get("dev_type", ""), direct_works=direct_works
     )
-    device = [*_place(info), ("drive", info["id"])]
+    device = [*_address(info), ("drive", info["id"])]
     # scsi-block and scsi-generic pass commands through and have no cache of their own.
     if info["driver"] not in ("scsi-block", "scsi-generic"):
         device.append(("write-cache", write_cache))
@@ -109,7 +115,7 @@ def disk_argv(
     bootable: bool,
     direct_works: bool = True,
 ) -> list[str]:
-    """``-device`` and ``-blockdev`` of one disk."""
+    """The command line options of one disk; for the parameters see :func:`disk_options`."""
     options = disk_options(
         disk, hvparams, is_block=is_block, bootable=bootable, direct_works=direct_works
     )
@@ -122,10 +128,10 @@ def disk_argv(
 
 
 def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> dict[str, Any]:
-    """Options of a command line as arguments of a QMP command.
+    """Turn options of a command line into arguments of a QMP command.
 
-    :param flat: for ``device_add``, whose only switch here is ``mq``; else dots open a level and
-        every ``on`` and ``off`` is a boolean, as ``blockdev-add`` wants.
+    :param flat: for ``device_add``: only ``mq`` becomes a boolean. Else, as ``blockdev-add`` needs
+        it, dots in keys separate levels, and each ``on`` and ``off`` becomes a boolean.
     """
     result: dict[str, Any] = {}
     for key, value in options:
@@ -141,7 +147,7 @@ def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> 
 def file_options(
     disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool
 ) -> list[tuple[str, Any]]:
-    """The lower half of a block node: where the bytes are."""
+    """The options ``file.*`` of a block node: the place of the data."""
     if disk.uri is not None:
         return [(f"file.{key}", value) for key, value in uri_options(disk.uri)]
     return [
@@ -152,11 +158,11 @@ def file_options(
 
 
 def uri_options(uri: str) -> list[tuple[str, Any]]:
-    """How QEMU itself reaches a disk: the options of its driver.
+    """The options of the QEMU driver which opens a disk by URI.
 
     :param uri: ``rbd:pool/volume[:key=value...]``, ``gluster://server[:port]/volume/path``, or
         ``json:{"driver": ...}`` with the options of any driver.
-    :raises HypervisorError: none of these.
+    :raises HypervisorError: the URI has another form.
     """
     scheme, _, rest = uri.partition(":")
     if scheme == "rbd":
@@ -192,7 +198,7 @@ def uri_options(uri: str) -> list[tuple[str, Any]]:
 
 
 def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested options in the form of a command line, with dots between the levels."""
+    """Flatten nested options: keys with dots between the levels, as a command line has them."""
     pairs = (
         options.items()
         if isinstance(options, dict)
@@ -208,27 +214,27 @@ def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def nic_device(
     nic: Mapping[str, Any], hvparams: Mapping[str, Any], *, tap: bool
 ) -> list[tuple[str, Any]]:
-    """Options of the card of one NIC.
+    """Options of the device of one NIC.
 
-    :param tap: it is connected to an interface of the host.
+    :param tap: the NIC has an interface on the host.
     """
     info = nic["hvinfo"]
-    device = [*_place(info), ("netdev", info["id"]), ("mac", nic["mac"])]
+    device = [*_address(info), ("netdev", info["id"]), ("mac", nic["mac"])]
     queues = nic_queues(hvparams)
     if tap and queues > 1:
-        # A pair of vectors per queue, one for control and one for configuration changes.
+        # Two vectors for each pair of queues, one for control and one for configuration changes.
         device += [("mq", "on"), ("vectors", 2 * queues + 2)]
     return device
 
 
 def nic_queues(hvparams: Mapping[str, Any]) -> int:
-    """Pairs of queues between guest and host; only paravirtual cards have more than one."""
+    """Number of pairs of queues between guest and host; only paravirtual NICs have several."""
     paravirtual = hvparams["nic_type"] == "paravirtual"
     return int(hvparams.get("virtio_net_queues") or 1) if paravirtual else 1
 
 
 def wants_vhost(hvparams: Mapping[str, Any]) -> bool:
-    """Whether the kernel shall carry the packets itself."""
+    """Whether the parameters let the kernel move the packets (``vhost_net``)."""
     return hvparams["nic_type"] == "paravirtual" and bool(hvparams.get("vhost_net"))
 
 
@@ -241,11 +247,12 @@ def nic_argv(
     vhost_works: bool = True,
     forward: str = "",
 ) -> list[str]:
-    """``-netdev`` and ``-device`` of one NIC.
+    """The command line options of one NIC.
 
-    :param tap: the host's interface; None for user networking.
+    :param tap: its interface on the host; None for user networking.
+    :param bootable: the guest boots from it.
+    :param vhost_works: the kernel of this node can move packets itself.
     :param forward: see :func:`ganeti.hypervisor.kvm.user_network.forwarder`.
-    :param vhost_works: the kernel can carry the packets itself, when ``vhost_net`` asks for it.
     """
     info = nic["hvinfo"]
     device = nic_device(nic, hvparams, tap=tap is not None)

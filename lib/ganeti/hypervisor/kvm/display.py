@@ -1,4 +1,7 @@
-"""How a guest's screen is shown: VNC, SPICE, or not at all; pure functions."""
+"""The display of a guest: VNC, SPICE, or none. Pure functions.
+
+Source: qemu(1), options ``-vnc`` and ``-spice``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from ganeti.objects.instance import FilledInstance
 
 
 def display_argv(instance: FilledInstance, layout: Layout) -> list[str]:
-    """The screen of a guest, as its parameters want it."""
+    """The options for the display, by the parameters ``vnc_bind_address`` and ``spice_bind``.
+
+    :raises HypervisorError: the instance has no network port.
+    """
     hvp = instance.hvparams
     vnc, spice = hvp.get("vnc_bind_address"), hvp.get("spice_bind")
     if vnc:
@@ -26,7 +32,7 @@ def _vnc(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
     hvp = instance.hvparams
     argv: list[str] = []
     if not hvp.get("usb_mouse"):
-        # Without an absolute pointer device the two mouse pointers drift apart.
+        # Without a device with absolute coordinates, the pointers of viewer and guest differ.
         argv += ["-usbdevice", "tablet"]
     if hvp.get("vnc_tls"):
         kind = "tls-creds-x509" if hvp.get("vnc_x509_path") else "tls-creds-anon"
@@ -38,7 +44,7 @@ def _vnc(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
             ]
         argv += ["-object", f"{kind},{devices.join(creds)}"]
     if bind.startswith("/"):
-        # A directory: a socket in it, whose permissions decide who may look.
+        # A directory, in which QEMU makes a socket; its permissions decide who may connect.
         address = f"unix:{devices.escape(bind.rstrip('/'))}/{instance.name}.vnc"
     else:
         port = instance.network_port

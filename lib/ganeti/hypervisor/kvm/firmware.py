@@ -1,12 +1,12 @@
-"""UEFI and TPM: what a guest starts with, and where that remembers things.
+"""The UEFI firmware and the TPM of a guest.
 
-Both remember: UEFI its boot entries and keys, a TPM the secrets a guest has put into it. What is
-remembered must follow the guest to another node, so each lives on a small disk of the instance, of
-whatever kind its other disks are. A disk is meant for it by its name: ``efivars`` or ``tpm``. The
-guest does not see these as disks.
+Both have a persistent state: UEFI stores boot entries and keys, a TPM the secrets of the guest. The
+state must be on every node on which the guest runs, so it is on a small disk of the instance, with
+the same disk template as its other disks. The name of the disk, ``efivars`` or ``tpm``, says what
+it is for. The guest does not see these disks.
 
-UEFI is OVMF: code that never changes, and a template of the variables, which is written to an empty
-disk at the first start. The TPM is swtpm, a process per guest, that ends when QEMU leaves it.
+UEFI is OVMF: constant code, and a template of the variables, which is written to an empty disk at
+the first start. The TPM is swtpm, a process per guest, which ends when QEMU closes its connection.
 
 Source: OVMF's README (layout of the flash), swtpm(8), QEMU's docs/specs/tpm.rst.
 """
@@ -26,7 +26,7 @@ from ganeti.hypervisor.kvm.argv import Ovmf
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import fs, process
 
-#: Where distributions put OVMF: code and the template of the variables that belongs to it.
+#: The places of OVMF in distributions: the code, and the template of its variables.
 _KNOWN_OVMF = (
     ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"),
     ("/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"),
@@ -34,16 +34,16 @@ _KNOWN_OVMF = (
     ("/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"),
     ("/usr/share/qemu/ovmf-x86_64-code.bin", "/usr/share/qemu/ovmf-x86_64-vars.bin"),
 )
-# A firmware volume has zeros, its kind and length, and at this place its signature.
+# A firmware volume begins with zeros, its type and its length; then comes its signature.
 _SIGNATURE_AT, _SIGNATURE = 40, b"_FVH"
 _SECTOR = 512
 _TPM_TIMEOUT_S = 30.0
 
 
 def find_ovmf(hvparams: Mapping[str, Any]) -> Ovmf:
-    """The firmware that the parameters name, or the one that is installed.
+    """The firmware which the parameters name, else the one which is installed.
 
-    :raises HypervisorError: there is none on this node.
+    :raises HypervisorError: this node has no such file, or no firmware.
     """
     code, template = hvparams.get("firmware_path"), hvparams.get("firmware_vars_path")
     if bool(code) != bool(template):
@@ -51,23 +51,24 @@ def find_ovmf(hvparams: Mapping[str, Any]) -> Ovmf:
             "parameters firmware_path and firmware_vars_path belong together: set both or none"
         )
     candidates = [(code, template)] if code and template else _KNOWN_OVMF
-    for one, other in candidates:
-        if os.path.isfile(one) and os.path.isfile(other):
-            return Ovmf(one, other, os.path.getsize(other))
+    for code_file, template_file in candidates:
+        if os.path.isfile(code_file) and os.path.isfile(template_file):
+            return Ovmf(code_file, template_file, os.path.getsize(template_file))
     if code:
         raise errors.HypervisorError(
-            f"parameter firmware_path: {code} or {template} is no file on this node"
+            f"parameter firmware_path: {code} or {template} is not a file on this node"
         )
     raise errors.HypervisorError(
-        "parameter firmware: no OVMF is installed on this node. "
+        "parameter firmware: OVMF is not installed on this node. "
         "The package is called ovmf or edk2-ovmf."
     )
 
 
 def prepare_variables(path: str, ovmf: Ovmf) -> None:
-    """Write the template to an empty disk; variables that are there stay.
+    """Write the template of the variables to an empty disk; keep variables which it has.
 
-    :raises HypervisorError: the disk is too small, or holds something else.
+    :param path: the disk.
+    :raises HypervisorError: the disk is too small, has other content, or cannot be written.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -75,14 +76,14 @@ def prepare_variables(path: str, ovmf: Ovmf) -> None:
             head = os.pread(fd, ovmf.variables_size, 0)
             if len(head) < ovmf.variables_size or ovmf.variables_size % _SECTOR:
                 raise errors.HypervisorError(
-                    f"disk {hv.KVM_UEFI_DISK} has less than the {ovmf.variables_size} bytes that "
+                    f"disk {hv.KVM_UEFI_DISK} has less than the {ovmf.variables_size} bytes which "
                     f"{ovmf.variables} needs"
                 )
             if head[_SIGNATURE_AT : _SIGNATURE_AT + len(_SIGNATURE)] == _SIGNATURE:
                 return
             if head.strip(b"\0"):
                 raise errors.HypervisorError(
-                    f"disk {hv.KVM_UEFI_DISK} holds something that is no UEFI variables. "
+                    f"disk {hv.KVM_UEFI_DISK} has a content which is not UEFI variables. "
                     "An empty disk is filled at the first start."
                 )
             os.pwrite(fd, fs.read_bytes(ovmf.variables), 0)
@@ -99,7 +100,7 @@ def prepare_variables(path: str, ovmf: Ovmf) -> None:
 
 
 def find_swtpm() -> str:
-    """The program.
+    """The path of the program ``swtpm``.
 
     :raises HypervisorError: it is not installed.
     """
@@ -112,7 +113,11 @@ def find_swtpm() -> str:
 def swtpm_argv(
     program: str, version: str, state: str, socket: str, pid_file: str, log_file: str
 ) -> list[str]:
-    """The command of a TPM that leaves when QEMU does."""
+    """The command which starts a TPM; it ends when QEMU closes its connection.
+
+    :param version: ``1.2`` or ``2.0``.
+    :param state: the disk which holds the TPM's state.
+    """
     argv = [
         program,
         "socket",
@@ -131,12 +136,12 @@ def swtpm_argv(
 
 
 def start_tpm(version: str, state: str, layout: Layout) -> None:
-    """Start the TPM of a guest; it listens when this returns.
+    """Start the TPM of a guest; it listens on its socket when this function returns.
 
-    :param state: the disk that it remembers things on.
-    :raises HypervisorError: it does not start.
+    :param state: the disk which holds the TPM's state.
+    :raises HypervisorError: the TPM does not start.
     """
-    # Named from its directory, because the kernel limits the length of a socket's path.
+    # A path relative to its directory, because the kernel limits the length of a socket's path.
     command = swtpm_argv(
         find_swtpm(),
         version,
@@ -152,16 +157,16 @@ def start_tpm(version: str, state: str, layout: Layout) -> None:
 
 
 def end_tpm(layout: Layout) -> None:
-    """End a TPM that QEMU has not ended, because it never came to use it; remove its files."""
+    """End a TPM to which QEMU did not connect, and remove the files of the TPM."""
     try:
         pid = int(fs.read_file(layout.tpm_pid_file))
-        # The pid may be somebody else's by now.
+        # The pid may belong to another process by now.
         ours = os.path.basename(layout.tpm_socket).encode() in fs.read_bytes(f"/proc/{pid}/cmdline")
         if ours:
             os.kill(pid, signal.SIGTERM)
             host.wait_gone(pid, _TPM_TIMEOUT_S)
     except (OSError, ValueError):
-        # No file, or no process: it has ended itself.
+        # There is no file or no process: the TPM has ended itself.
         pass
     fs.remove_file(layout.tpm_pid_file)
     fs.remove_file(layout.tpm_socket)

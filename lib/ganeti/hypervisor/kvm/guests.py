@@ -1,8 +1,8 @@
-"""The guests of this node: where their files are, whose QEMU is alive, and how one is ended.
+"""The guests of this node: their files, their processes, and the end of a process.
 
-A guest runs exactly when the process of its pid file is alive and carries its name. Short
-operations on one guest exclude each other through a byte of a lock file, so that a start that comes
-twice cannot clean up after itself what the first one made.
+A guest runs exactly when the process of its pid file is alive and has its name on the command line.
+Operations on one guest exclude each other with a lock on one byte of a file, so that the failure of
+a second start cannot remove the files of the first.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
 
 
 class KvmGuests(base.Hypervisor):
-    """What all verbs stand on."""
+    """The base of the driver: files, processes and locks of guests."""
 
     DESCRIPTOR = KVM
 
     def __init__(self) -> None:
         super().__init__()
-        # Pids of guests that were seen alive, by name.
+        # Name of a guest -> its pid when it was last seen alive.
         self._seen: dict[str, int] = {}
 
     @staticmethod
     def layout(instance_name: str) -> Layout:
         """The files of a guest on this node.
 
-        :raises HypervisorError: the name cannot be a file's.
+        :raises HypervisorError: the name cannot be the name of a file.
         """
         if "/" in instance_name or instance_name.startswith(".") or not instance_name:
-            raise errors.HypervisorError(f"'{instance_name}' is no instance name")
+            raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
         here = paths.current()
         return Layout(
             here.kvm_root,
@@ -60,7 +60,11 @@ class KvmGuests(base.Hypervisor):
 
     @contextlib.contextmanager
     def _locked(self, instance_name: str) -> Iterator[Layout]:
-        """Exclude other operations on the guest; makes the directories on the way."""
+        """Exclude other operations on the guest, and make the directories.
+
+        :raises HypervisorError: another operation takes more than a minute, or a directory cannot
+            be made.
+        """
         layout = self.layout(instance_name)
         try:
             for name in _SUBDIRS:
@@ -72,13 +76,13 @@ class KvmGuests(base.Hypervisor):
                 f"cannot prepare the directories for KVM: {err.strerror}: {err.filename}"
             ) from err
         try:
-            # A byte for each name: nothing to remove afterwards. Two names on the same byte wait
-            # for each other, which does no harm.
-            place = zlib.crc32(instance_name.encode())
+            # Each name has a byte, so that no file must be removed later. Two names with the same
+            # byte wait for each other, which does no harm.
+            offset = zlib.crc32(instance_name.encode())
 
             def attempt() -> None:
                 try:
-                    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
                 except (BlockingIOError, PermissionError) as err:
                     raise retry.Again from err
 
@@ -93,8 +97,6 @@ class KvmGuests(base.Hypervisor):
         finally:
             os.close(fd)
 
-    # Who runs
-
     def _process(self, layout: Layout) -> tuple[int, parse.CommandLine] | None:
         """Pid and command line of the guest's QEMU, or None."""
         try:
@@ -107,16 +109,16 @@ class KvmGuests(base.Hypervisor):
             command = parse.parse_command_line(fs.read_bytes(f"/proc/{pid}/cmdline"))
         except OSError:
             return None
-        # After a crash the kernel may have given the pid to somebody else.
+        # After a crash the kernel may have given the pid to another process.
         if not command or command.name != layout.name:
             return None
         self._seen[layout.name] = pid
         return pid, command
 
     def _await_last_moment(self, layout: Layout) -> None:
-        """Wait for a QEMU which was seen alive and has no pid file any more.
+        """Wait for the end of a QEMU which was alive and has removed its pid file.
 
-        It removes that file when it begins to end, and has the disks open a little longer.
+        QEMU removes the file when it begins to end, and keeps the disks open a little longer.
         """
         pid = self._seen.pop(layout.name, None)
         if pid is not None:
@@ -133,9 +135,9 @@ class KvmGuests(base.Hypervisor):
     def _end_process(self, layout: Layout) -> None:
         """End QEMU and wait until it is gone.
 
-        :raises HypervisorError: it survives SIGKILL (the kernel waits for its storage).
+        :raises HypervisorError: it does not end after SIGKILL (the kernel waits for its storage).
         """
-        # Ending politely lets QEMU flush and close its images; it needs nothing of the guest.
+        # After SIGTERM, QEMU flushes and closes its images without the help of the guest.
         for number, timeout_s in (
             (signal.SIGTERM, _TERM_TIMEOUT_S),
             (signal.SIGKILL, _KILL_TIMEOUT_S),

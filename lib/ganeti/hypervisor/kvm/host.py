@@ -1,4 +1,4 @@
-"""Small questions about this machine: its processes, files and logs."""
+"""Facts about processes, files, interfaces and logs of this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ERROR_LINES = 5
 
 
 def cpu_time_s(pid: int) -> float:
-    """Processor time a process has used; 0 when it is gone."""
+    """Processor time which a process has used, in seconds; 0 when it has ended."""
     try:
         fields = fs.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
@@ -26,7 +26,10 @@ def cpu_time_s(pid: int) -> float:
 
 
 def wait_gone(pid: int, timeout_s: float) -> bool:
-    """Whether a process ends in time; known at the moment when it does."""
+    """Wait for the end of a process.
+
+    :returns: whether it has ended within ``timeout_s``.
+    """
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -40,9 +43,9 @@ def wait_gone(pid: int, timeout_s: float) -> bool:
 
 
 def is_block_device(path: str) -> bool:
-    """Whether a disk's link leads to a block device.
+    """Whether the link of a disk leads to a block device.
 
-    :raises HypervisorError: it leads nowhere.
+    :raises HypervisorError: it leads to nothing that exists.
     """
     try:
         return stat.S_ISBLK(os.stat(path).st_mode)
@@ -51,7 +54,7 @@ def is_block_device(path: str) -> bool:
 
 
 def direct_works(path: str) -> bool:
-    """Whether the file system of a file knows unbuffered access; not all do."""
+    """Whether the file system of a file supports direct access (``O_DIRECT``)."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
     except OSError:
@@ -87,14 +90,14 @@ def interface_address(name: str, version: int) -> str:
 
 
 def rotate(path: str) -> None:
-    """Put a console log that has grown large aside."""
+    """Rename a console log of more than 4 MiB to ``<path>.1``."""
     with contextlib.suppress(FileNotFoundError):
         if os.path.getsize(path) > _CONSOLE_LOG_MAX_BYTES:
             os.replace(path, f"{path}.1")
 
 
 def read_log(path: str) -> str:
-    """A log's text; empty when there is none."""
+    """The text of a log; empty when it cannot be read."""
     try:
         return fs.read_file(path)
     except OSError:
@@ -102,6 +105,6 @@ def read_log(path: str) -> str:
 
 
 def last_lines(text: str) -> str:
-    """The end of a program's complaints, in one line."""
+    """The last five lines of a program's output, in one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_ERROR_LINES:])

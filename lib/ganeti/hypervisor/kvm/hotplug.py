@@ -1,15 +1,15 @@
-"""Devices that come and go while the guest runs.
+"""Plugging devices into a running guest, and unplugging them.
 
-A device is two things in QEMU: the backend (a block node, a network client) and the card in front
-of it. Adding makes the backend first; removing asks the guest to let the card go, waits until it
-has, and then takes the backend away. A guest that does not answer keeps its device, and the caller
-is told.
+In QEMU a disk or NIC is two objects: the backend (a block node, a network client) and the device
+which the guest sees. Plugging makes the backend first. Unplugging asks the guest to release the
+device, waits until it has, and then removes the backend. A guest which does not answer keeps its
+device, and the caller gets an error.
 
-QEMU may have given up its privileges or sit in an empty directory, so it is not told to open
-anything: files and interfaces are opened here and handed over through the control socket.
+QEMU may have dropped privileges, or have an empty directory as its root, so it opens nothing
+itself: files and interfaces are opened here and passed through the control socket.
 
-Every function takes the record of the running guest (:mod:`ganeti.hypervisor.kvm.runtime`) and
-returns the changed one; who calls writes it down.
+Each function takes the record of the running guest (:mod:`ganeti.hypervisor.kvm.runtime`) and
+returns the changed one; the caller saves it.
 
 Source: QEMU's QMP reference (``blockdev-add``, ``netdev_add``, ``device_add``, ``device_del``,
 ``add-fd``, ``getfd``).
@@ -29,27 +29,27 @@ from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
 from ganeti.hypervisor.kvm import buses, devices, host, user_network
 from ganeti.hypervisor.kvm.qmp import ObjectNotFound, Qmp, QmpError, UnplugPending
-from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
+from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, values_of
 from ganeti.hypervisor.net.interfaces import OpenInterface
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Nic
 
-#: How long a guest may take to let a device go.
+#: Time for a guest to release a device.
 UNPLUG_TIMEOUT_S = 20.0
 
-_GONE = "DEVICE_DELETED"
+_REMOVED = "DEVICE_DELETED"
 _REFUSED = ("DEVICE_UNPLUG_GUEST_ERROR", "DEVICE_UNPLUG_ERROR")
 
-# Cards for which no guest can be told at run time.
+# Types of devices which cannot be plugged into a running machine.
 _FIXED_DISK_TYPES = frozenset(("ide",)) | buses.UNSUPPORTED_DISK_TYPES
 _FIXED_NIC_TYPES = frozenset(("ne2k_isa",))
 
 
 def check_possible(record: Runtime, kind: str) -> None:
-    """Refuse what cannot work with this guest's hardware.
+    """Check that devices of a kind can be plugged into this guest's hardware.
 
     :param kind: ``disk`` or ``nic``.
-    :raises HotplugError: says why.
+    :raises HotplugError: they cannot; says why.
     """
     parameter, fixed = (
         ("disk_type", _FIXED_DISK_TYPES)
@@ -61,18 +61,18 @@ def check_possible(record: Runtime, kind: str) -> None:
         raise errors.HotplugError(
             f"devices of {parameter} {value} cannot be changed while the instance runs"
         )
-    machine = next(iter(words_of(record, "-machine")), "")
+    machine = next(iter(values_of(record, "-machine")), "")
     if not record.hvparams.get("acpi", True) and not buses.is_q35(machine):
         raise errors.HotplugError(
-            "the guest runs without ACPI, which would tell it of devices (parameter acpi). "
-            "After a restart it finds what was changed."
+            "the guest runs without ACPI, which would announce devices to it (parameter acpi). "
+            "After a restart it finds the changed devices."
         )
 
 
 def used_bus(record: Runtime) -> buses.Bus:
-    """The free places of a running guest."""
-    # As it was started: what is the default machine may have changed with a new QEMU since.
-    machine = next(iter(words_of(record, "-machine")), "").partition(",")[0]
+    """The buses of a running guest, with the addresses of its devices marked as used."""
+    # The machine it was started with: a new QEMU may have another default.
+    machine = next(iter(values_of(record, "-machine")), "").partition(",")[0]
     bus = buses.bus_of(machine, record.hvparams)
     for device in (*record.nics, *(disk.disk for disk in record.disks)):
         bus.claim(device["hvinfo"])
@@ -80,18 +80,18 @@ def used_bus(record: Runtime) -> buses.Bus:
 
 
 def _peripherals(control: Qmp) -> set[str]:
-    """Ids of the devices QEMU has."""
+    """Ids of the devices of the guest."""
     answer = control.execute("qom-list", {"path": "/machine/peripheral"})
     return {entry["name"] for entry in answer}
 
 
-# Both kinds
+# Disks and NICs
 
 
-def _remove_card(control: Qmp, device_id: str, what: str) -> None:
-    """Ask the guest to let a card go, and wait until it has.
+def _remove_device(control: Qmp, device_id: str, what: str) -> None:
+    """Ask the guest to release a device, and wait until it has.
 
-    :raises HotplugError: it does not.
+    :raises HotplugError: the guest refuses, or does not release it in time.
     """
     control.events.clear()
     try:
@@ -107,24 +107,24 @@ def _remove_card(control: Qmp, device_id: str, what: str) -> None:
     event = control.wait_event(
         lambda event: (
             event.get("data", {}).get("device") == device_id
-            and event["event"] in (_GONE, *_REFUSED)
+            and event["event"] in (_REMOVED, *_REFUSED)
         ),
         UNPLUG_TIMEOUT_S,
     )
     if event is None:
-        # The event may have gone by before we asked.
+        # The event may have come before this connection was opened.
         if device_id not in _peripherals(control):
             return
         raise errors.HotplugError(
-            f"the guest does not let go of {what} within {UNPLUG_TIMEOUT_S:g} s. It may lack "
-            "support for it, or still boot, or use the device."
+            f"the guest did not release {what} within {UNPLUG_TIMEOUT_S:g} s. It may lack "
+            "support for this, or still boot, or use the device."
         )
-    if event["event"] != _GONE:
-        raise errors.HotplugError(f"the guest refuses to let go of {what}")
+    if event["event"] != _REMOVED:
+        raise errors.HotplugError(f"the guest refuses to release {what}")
 
 
-def _take_away(control: Qmp, command: str, arguments: Mapping[str, Any]) -> None:
-    """Remove a backend; one that is not there is no error."""
+def _remove_backend(control: Qmp, command: str, arguments: Mapping[str, Any]) -> None:
+    """Remove a backend; one which does not exist is no error."""
     try:
         control.execute(command, dict(arguments))
     except ObjectNotFound:
@@ -155,11 +155,12 @@ def add_disk(
     bus: buses.Bus,
     links: Callable[[int], str],
 ) -> Runtime:
-    """Plug a disk in.
+    """Plug a disk into the guest.
 
-    :param path: the device or file, which is opened here.
+    :param path: the device or file of the disk.
+    :param uri: the URI by which QEMU opens the disk; None to open ``path``.
     :param index: position among the disks.
-    :param links: position -> path by which the next start finds the disk.
+    :param links: position -> path of the disk at the next start.
     :raises HotplugError: nothing is left behind.
     """
     hvp = record.hvparams
@@ -193,27 +194,27 @@ def add_disk(
                 {"driver": info["driver"], **devices.qmp_arguments(options.device, flat=True)},
             )
         except errors.HypervisorError:
-            _take_away(control, "blockdev-del", {"node-name": device_id})
+            _remove_backend(control, "blockdev-del", {"node-name": device_id})
             raise
     except errors.HypervisorError as err:
         raise errors.HotplugError(f"cannot plug in disk {disk.uuid}: {err}") from err
     finally:
         if fdset is not None:
-            # The block node has its own copy by now; ours would keep the device busy for ever.
-            _take_away(control, "remove-fd", {"fdset-id": fdset})
+            # The block node has a copy of the descriptor; this one would keep the device open.
+            _remove_backend(control, "remove-fd", {"fdset-id": fdset})
     disks = list(record.disks)
     disks.insert(index, new)
     return _with_disks(record, disks, links)
 
 
 def remove_disk(control: Qmp, record: Runtime, disk: Disk, links: Callable[[int], str]) -> Runtime:
-    """Unplug a disk; one that is not there is no error.
+    """Unplug a disk; one which the guest lacks is no error.
 
-    :raises HotplugError: the guest keeps it.
+    :raises HotplugError: the guest still has it.
     """
     device_id = buses.device_id("disk", disk.uuid)
-    _remove_card(control, device_id, f"disk {disk.uuid}")
-    _take_away(control, "blockdev-del", {"node-name": device_id})
+    _remove_device(control, device_id, f"disk {disk.uuid}")
+    _remove_backend(control, "blockdev-del", {"node-name": device_id})
     return _with_disks(
         record, [known for known in record.disks if known.hvinfo["id"] != device_id], links
     )
@@ -234,28 +235,28 @@ def _open_disk(path: str, read_only: bool) -> int:
         raise errors.HypervisorError(f"cannot open {path}: {err.strerror}") from err
 
 
-# Network cards
+# NICs
 
 
 def add_nic(
     control: Qmp,
     record: Runtime,
-    card: Nic,
+    nic: Nic,
     index: int,
     info: Mapping[str, Any],
     interface: OpenInterface,
 ) -> Runtime:
-    """Plug a network card in.
+    """Plug a NIC into the guest.
 
-    :param index: position among the cards.
-    :param info: its place in the guest.
+    :param index: position among the NICs.
+    :param info: driver, id and address in the guest.
     :param interface: the host's interface, opened.
     :raises HotplugError: nothing is left behind in QEMU; the caller removes the host's interface.
     """
-    new = device_dict(card, info)
+    new = device_dict(nic, info)
     device_id = info["id"]
     if any(known["hvinfo"]["id"] == device_id for known in record.nics):
-        raise errors.HotplugError(f"NIC {card.uuid} is plugged in already")
+        raise errors.HotplugError(f"NIC {nic.uuid} is plugged in already")
     try:
         control.execute("netdev_add", _netdev(control, device_id, interface, new))
         try:
@@ -270,27 +271,27 @@ def add_nic(
                 },
             )
         except errors.HypervisorError:
-            _take_away(control, "netdev_del", {"id": device_id})
+            _remove_backend(control, "netdev_del", {"id": device_id})
             raise
     except errors.HypervisorError as err:
-        raise errors.HotplugError(f"cannot plug in NIC {card.uuid}: {err}") from err
+        raise errors.HotplugError(f"cannot plug in NIC {nic.uuid}: {err}") from err
     nics = list(record.nics)
     nics.insert(index, new)
     return replace(record, nics=tuple(nics))
 
 
 def _netdev(
-    control: Qmp, device_id: str, interface: OpenInterface, card: Mapping[str, Any]
+    control: Qmp, device_id: str, interface: OpenInterface, nic: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments of ``netdev_add``; hands over what is open."""
+    """Arguments of ``netdev_add``; passes open descriptors to QEMU."""
     if interface.name is None:
         arguments: dict[str, Any] = {"type": "user", "id": device_id}
-        if user_network.is_communication(card):
-            options = dict(user_network.netdev_options(card, user_network.forwarder()))
+        if user_network.is_communication(nic):
+            options = dict(user_network.netdev_options(nic, user_network.forwarder()))
             arguments |= {**options, "restrict": True, "guestfwd": [{"str": options["guestfwd"]}]}
         return arguments
 
-    def hand_over(kind: str, fds: Sequence[int]) -> str:
+    def pass_descriptors(kind: str, fds: Sequence[int]) -> str:
         names = []
         for number, fd in enumerate(fds):
             name = f"{device_id}-{kind}{number}"
@@ -298,21 +299,21 @@ def _netdev(
             names.append(name)
         return ":".join(names)
 
-    arguments = {"type": "tap", "id": device_id, "fds": hand_over("tap", interface.tap_fds)}
+    arguments = {"type": "tap", "id": device_id, "fds": pass_descriptors("tap", interface.tap_fds)}
     if interface.vhost_fds:
-        arguments |= {"vhost": True, "vhostfds": hand_over("vhost", interface.vhost_fds)}
+        arguments |= {"vhost": True, "vhostfds": pass_descriptors("vhost", interface.vhost_fds)}
     return arguments
 
 
-def remove_nic(control: Qmp, record: Runtime, card: Nic) -> tuple[Runtime, int | None]:
-    """Unplug a network card; one that is not there is no error.
+def remove_nic(control: Qmp, record: Runtime, nic: Nic) -> tuple[Runtime, int | None]:
+    """Unplug a NIC; one which the guest lacks is no error.
 
-    :returns: the record, and the position the card had.
-    :raises HotplugError: the guest keeps it.
+    :returns: the record, and the position of the NIC, or None.
+    :raises HotplugError: the guest still has it.
     """
-    device_id = buses.device_id("nic", card.uuid)
-    _remove_card(control, device_id, f"NIC {card.uuid}")
-    _take_away(control, "netdev_del", {"id": device_id})
+    device_id = buses.device_id("nic", nic.uuid)
+    _remove_device(control, device_id, f"NIC {nic.uuid}")
+    _remove_backend(control, "netdev_del", {"id": device_id})
     position = next(
         (number for number, known in enumerate(record.nics) if known["hvinfo"]["id"] == device_id),
         None,

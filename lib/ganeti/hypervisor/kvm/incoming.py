@@ -1,4 +1,4 @@
-"""The ends of a migration: what QEMU still does when it seems to be done."""
+"""The end of a migration: the states in which QEMU is still busy after it seems to be done."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from ganeti import errors
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.utils import retry
 
-#: Between the last byte that the source sends and the target that has read it.
-ARRIVAL_TIMEOUT_S = 120.0
+#: Between the last byte which the source sends and the target which has read it.
+INCOMING_TIMEOUT_S = 120.0
 CANCEL_TIMEOUT_S = 60.0
 _PAUSES = (0.002, 2.0, 0.2)
 
 
-def wait_arrived(control: Qmp, instance_name: str) -> None:
-    """Wait until the target has read all of the guest.
+def wait_complete(control: Qmp, instance_name: str) -> None:
+    """Wait until the target has read the whole state of the guest.
 
-    The source is done when it has sent the last byte; the target may still be reading it. A guest
-    that was stopped before it was sent arrives stopped, and forgets that it was told to run before.
+    The source is done when it has sent the last byte; the target may still read. A guest which was
+    stopped before it was sent is stopped on the target, too, even if it was continued there before.
 
-    :raises HypervisorError: it does not arrive.
+    :raises HypervisorError: the target has not read it within two minutes.
     """
     _wait_until(
         lambda: control.execute("query-status").get("status") != "inmigrate",
-        ARRIVAL_TIMEOUT_S,
+        INCOMING_TIMEOUT_S,
         f"instance {instance_name} was sent, but has not arrived on this node",
     )
 
 
 def wait_cancelled(control: Qmp, instance_name: str) -> None:
-    """Wait until the source has given up to send.
+    """Wait until the source has stopped to send.
 
-    Until then the guest is in a state between, which ends as the one it had before.
+    Until then the guest is in a transitional state, and returns to the state it had before.
 
-    :raises HypervisorError: it goes on sending.
+    :raises HypervisorError: the source still sends after a minute.
     """
     _wait_until(
         lambda: (
@@ -42,7 +42,7 @@ def wait_cancelled(control: Qmp, instance_name: str) -> None:
             and control.execute("query-status").get("status") != "finish-migrate"
         ),
         CANCEL_TIMEOUT_S,
-        f"the migration of instance {instance_name} does not end, although it was cancelled,",
+        f"the migration of instance {instance_name} was cancelled, but has not ended",
     )
 
 

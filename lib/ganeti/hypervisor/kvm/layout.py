@@ -1,4 +1,4 @@
-"""The files of a guest on its node: sockets, logs, what is remembered."""
+"""The files of a guest on its node: sockets, logs and state."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 class SpiceFiles(NamedTuple):
-    """What SPICE identifies itself with on a node."""
+    """The files with which QEMU proves its identity to SPICE clients."""
 
-    authority: str = ""
-    certificate: str = ""  # with its key
+    authority: str = ""  # certificate of the authority
+    certificate: str = ""  # certificate and its key
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Layout:
 
     @property
     def pid_file(self) -> str:
-        """Written by QEMU."""
+        """The pid of the guest; QEMU writes it."""
         return f"{self.kvm_root}/pid/{self.name}"
 
     @property
@@ -33,55 +33,58 @@ class Layout:
         return f"{self.kvm_root}/ctrl"
 
     def socket(self, kind: str) -> str:
-        """``monitor``, ``serial``, ``qmp``, ``kvmd`` or ``qga``."""
+        """The path of a socket.
+
+        :param kind: ``monitor``, ``serial``, ``qmp``, ``kvmd``, ``qga`` or ``tpm``.
+        """
         return f"{self.control_dir}/{self.name}.{kind}"
 
     @property
     def runtime_file(self) -> str:
-        """See :mod:`ganeti.hypervisor.kvm.runtime`."""
+        """The runtime file, see :mod:`ganeti.hypervisor.kvm.runtime`."""
         return f"{self.kvm_root}/conf/{self.name}.runtime"
 
     @property
     def nic_dir(self) -> str:
-        """A file per NIC with the name of its tap interface."""
+        """Directory with a file for each NIC, which holds the name of its tap device."""
         return f"{self.kvm_root}/nic/{self.name}"
 
     @property
     def chroot_dir(self) -> str:
-        """Empty directory for ``use_chroot``."""
+        """Empty directory for the parameter ``use_chroot``."""
         return f"{self.kvm_root}/chroot/{self.name}"
 
     @property
     def uid_file(self) -> str:
-        """The user id it runs with, when it was taken from the pool."""
+        """The user id of the guest, if it was taken from the pool."""
         return f"{self.kvm_root}/uid/{self.name}"
 
     @property
     def shutdown_file(self) -> str:
-        """There when the guest was shut down from inside."""
+        """Marks that the guest was shut down from inside."""
         return f"{self.control_dir}/{self.name}.shutdown"
 
     @property
     def tpm_socket(self) -> str:
-        """Between QEMU and the TPM."""
+        """The socket between QEMU and the TPM."""
         return self.socket("tpm")
 
     @property
     def tpm_pid_file(self) -> str:
-        """Written by the TPM."""
+        """The pid of the TPM; the TPM writes it."""
         return f"{self.control_dir}/{self.name}.tpm.pid"
 
     @property
     def tpm_log_file(self) -> str:
-        """The TPM's messages."""
+        """The messages of the TPM."""
         return f"{self.log_dir}/{self.name}.tpm.log"
 
     @property
     def log_file(self) -> str:
-        """QEMU's own messages."""
+        """The messages of QEMU."""
         return f"{self.log_dir}/{self.name}.log"
 
     @property
     def console_log_file(self) -> str:
-        """What the guest prints on its serial console (virtual clusters only)."""
+        """The output of the guest's serial console (virtual clusters only)."""
         return f"{self.log_dir}/{self.name}.console.log"

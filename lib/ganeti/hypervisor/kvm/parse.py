@@ -1,4 +1,7 @@
-"""Reading what QEMU prints, what ``/proc`` shows of it, its answers over QMP; pure functions."""
+"""Reading QEMU's output, its command line in ``/proc``, and its answers over QMP; pure functions.
+
+Source: qemu(1); QEMU's QMP reference, ``query-migrate``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ganeti.objects.transfer import MigrationStatus
 _VERSION = re.compile(r"QEMU (?:PC )?emulator version (\d+)\.(\d+)(?:\.(\d+))?")
 _OPTION = re.compile(r"^-([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 
-# States of QEMU's migration that mean "still going on" in the published vocabulary.
+# States of a migration in QEMU which are published as "active".
 _MIGRATION_ACTIVE = frozenset(
     (
         "setup",
@@ -27,13 +30,14 @@ _MIGRATION_ACTIVE = frozenset(
         "colo",
     )
 )
+# States which are published as they are.
 _MIGRATION_SAME = frozenset(("completed", "failed", "cancelled", "postcopy-active"))
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
     """The version in the output of ``--version`` or ``--help``.
 
-    :raises ParseError: there is none.
+    :raises ParseError: the text has no version.
     """
     found = _VERSION.search(text)
     if not found:
@@ -58,7 +62,7 @@ def parse_default_machine(text: str) -> str:
 
 
 class CommandLine(NamedTuple):
-    """What a running QEMU's command line says about its guest."""
+    """Facts about a guest in the command line of its QEMU."""
 
     name: str
     memory_mib: int
@@ -68,12 +72,12 @@ class CommandLine(NamedTuple):
 def parse_command_line(data: bytes) -> CommandLine | None:
     """Read ``/proc/PID/cmdline``.
 
-    :param data: words separated by NUL.
-    :returns: None when this is no QEMU with a name (another process that got the pid).
+    :param data: arguments which end with NUL.
+    :returns: None when the process is not a QEMU with a name.
     """
-    words = [word.decode("utf-8", "replace") for word in data.split(b"\0")]
+    argv = [argument.decode("utf-8", "replace") for argument in data.split(b"\0")]
     options: dict[str, str] = {}
-    for option, value in zip(words, words[1:], strict=False):
+    for option, value in zip(argv, argv[1:], strict=False):
         if option in ("-name", "-m", "-smp"):
             options.setdefault(option, value.split(",")[0])
     if not options.get("-name"):
@@ -91,7 +95,7 @@ def parse_command_line(data: bytes) -> CommandLine | None:
 def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
     """Read the answer to ``query-migrate``.
 
-    :raises ParseError: there is no migration, or it is in a state that we do not know.
+    :raises ParseError: there is no migration, or its state is not known.
     """
     state = answer.get("status")
     if state is None or state == "none":

@@ -1,7 +1,7 @@
-"""On which processors of the node a guest may run: the parameter ``cpu_mask``.
+"""CPU pinning: the processors of the node on which a guest may run (parameter ``cpu_mask``).
 
-One mask holds for all threads of QEMU; several are for the virtual processors, one each, and leave
-QEMU's own threads alone.
+One mask applies to all threads of QEMU. Several masks apply to one virtual processor each, and not
+to the other threads of QEMU.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from ganeti.objects.hypervisors import cpu_masks
 
 
 def masks_of(hvparams: Mapping[str, Any]) -> list[list[int]]:
-    """The masks, whose processors this node has; ``CPU_ALL_VALUE`` stands for all of them.
+    """The masks of a guest: lists of processors, in which ``CPU_ALL_VALUE`` stands for all.
 
-    :raises HypervisorError: they are malformed, or the node has fewer processors.
+    :raises HypervisorError: a mask has a wrong form, or names a processor which this node lacks.
     """
     try:
         masks = cpu_masks.parse_cpu_masks(hvparams.get("cpu_mask") or cpu_masks.CPU_ALL)
     except errors.ParseError as err:
         raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
-    # Those that are switched off at the moment have numbers, too.
+    # Processors which are switched off have numbers, too.
     count = os.sysconf("SC_NPROCESSORS_CONF")
     for cpu in (cpu for mask in masks for cpu in mask if cpu >= count):
         raise errors.HypervisorError(
-            f"parameter cpu_mask: processor {cpu} is none of the {count} of this node"
+            f"parameter cpu_mask: processor {cpu} is not one of the {count} of this node"
         )
     return masks
 
 
 def pin(control: Qmp, pid: int, masks: Sequence[Sequence[int]], instance_name: str) -> None:
-    """Let the threads of a QEMU run on their processors only.
+    """Restrict the threads of a QEMU to their processors.
 
-    :raises HypervisorError: the masks do not fit the guest, or are not allowed here.
+    :param pid: of the QEMU.
+    :raises HypervisorError: the number of masks is not that of the virtual processors, or the
+        kernel refuses.
     """
     if all(list(mask) == [cpu_masks.CPU_ALL_VALUE] for mask in masks):
         return
@@ -60,7 +62,7 @@ def _pin_thread(thread: int, mask: Sequence[int]) -> None:
     try:
         os.sched_setaffinity(thread, mask)
     except ProcessLookupError:
-        # A helper thread that has ended in between.
+        # A worker thread which has ended in between.
         return
     except OSError as err:
         raise errors.HypervisorError(

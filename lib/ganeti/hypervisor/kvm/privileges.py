@@ -1,11 +1,12 @@
-"""Who a guest's QEMU is, after it has given up the rights of root.
+"""The user of a guest's QEMU, after it has dropped privileges.
 
-Three models: none (QEMU stays what started it), user (the user named ``security_domain``), pool (a
-user id of the cluster's pool, for this guest alone, so that one guest that breaks out of its QEMU
-finds nothing of the others). An id of the pool is free when no process has it. While QEMU starts
-there is no such process yet, so a lock file guards the time between choosing and starting.
+The parameter ``security_model`` has three values. With ``none`` QEMU keeps its user, with ``user``
+it becomes the user in ``security_domain``. With ``pool`` it gets a user id of the cluster's pool
+for itself, so that a guest which breaks out of its QEMU has no access to the others. A user id of
+the pool is free when no process has it. While QEMU starts there is no such process yet, so a lock
+file protects the time from the choice to the start.
 
-Source: seed 003 *KVM Security*.
+Source: Ganeti design 2.2, *KVM Security*.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ from ganeti.utils import filelock, fs, process
 
 @dataclass(frozen=True, slots=True)
 class RunAs:
-    """A user that QEMU becomes."""
+    """The user to which QEMU changes."""
 
     uid: int
-    word: str  # as QEMU's option wants it
+    argument: str  # of QEMU's option: a name, or two numbers
 
 
 def parse_pool(text: str) -> list[range]:
-    """The cluster's pool of user ids, as the nodes have it: an id or ``first-last`` in each line.
+    """Read the cluster's pool of user ids from its ssconf file.
 
-    :raises ParseError: a line is neither.
+    :param text: an id or ``first-last`` in each line.
+    :raises ParseError: a line has another form.
     """
     pool = []
     for line in text.split():
@@ -50,11 +52,11 @@ def parse_pool(text: str) -> list[range]:
 
 
 def uids_in_use(candidates: Collection[int]) -> set[int]:
-    """Those of the ids which a living process has."""
+    """Those of the user ids which a running process has."""
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
-            # A process that ends in between has no id any more.
+            # A process may end in between.
             with contextlib.suppress(OSError):
                 uid = os.stat(f"/proc/{name}").st_uid
                 if uid in candidates and process.is_alive(int(name)):
@@ -63,23 +65,23 @@ def uids_in_use(candidates: Collection[int]) -> set[int]:
 
 
 def check(hvparams: Mapping[str, Any]) -> None:
-    """Whether the model can work on this node.
+    """Check that ``security_model`` and ``security_domain`` can be used on this node.
 
-    :raises HypervisorError: it cannot; names the parameter.
+    :raises HypervisorError: they cannot; names the parameter.
     """
     model = hvparams.get("security_model") or "none"
     if model == "none":
         return
     if os.geteuid() != 0:
         raise errors.HypervisorError(
-            f"parameter security_model: {model} needs root to become somebody else"
+            f"parameter security_model: {model} needs root, to change the user of QEMU"
         )
     if model == "user":
         _named_user(hvparams)
     elif not _pool():
         raise errors.HypervisorError(
             "parameter security_model: pool, but the cluster's pool of user ids is empty. "
-            "gnt-cluster modify --uid-pool fills it."
+            "Fill it with 'gnt-cluster modify --uid-pool'."
         )
 
 
@@ -106,9 +108,10 @@ def _pool() -> list[int]:
 
 @contextlib.contextmanager
 def user_for(hvparams: Mapping[str, Any], layout: Layout) -> Iterator[RunAs | None]:
-    """The user for a QEMU that is started inside; None when it keeps the present one.
+    """Choose the user of a QEMU, which the caller starts inside the context.
 
-    :raises HypervisorError: there is no such user, or no free one.
+    :returns: None when QEMU keeps its user.
+    :raises HypervisorError: there is no such user, or no free user id.
     """
     check(hvparams)
     model = hvparams.get("security_model") or "none"
@@ -124,7 +127,7 @@ def user_for(hvparams: Mapping[str, Any], layout: Layout) -> Iterator[RunAs | No
 @contextlib.contextmanager
 def _from_pool(layout: Layout) -> Iterator[RunAs]:
     candidates = _pool()
-    # In any order: an id that has just become free may still own files of its last guest.
+    # In random order: an id which has just become free may still own files of its last guest.
     random.shuffle(candidates)
     directory = paths.current().uid_pool_dir
     fs.make_dirs(directory, 0o750)
@@ -139,12 +142,12 @@ def _from_pool(layout: Layout) -> Iterator[RunAs]:
             lock.close()
             continue
         try:
-            # Another start may have come between the look and the lock.
+            # Another start may have taken the id before it was locked.
             if uids_in_use({uid}):
                 continue
             fs.write_file(layout.uid_file, str(uid), mode=0o644, sync=False)
             logging.info("instance %s runs as user id %d", layout.name, uid)
-            yield RunAs(uid, _word(uid))
+            yield RunAs(uid, _argument(uid))
             return
         finally:
             lock.close()
@@ -154,8 +157,8 @@ def _from_pool(layout: Layout) -> Iterator[RunAs]:
     )
 
 
-def _word(uid: int) -> str:
-    """QEMU takes a name, or two numbers."""
+def _argument(uid: int) -> str:
+    """The user id as an argument of QEMU's option: a name, or user and group id."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -163,7 +166,10 @@ def _word(uid: int) -> str:
 
 
 def current_uid(hvparams: Mapping[str, Any], layout: Layout) -> int | None:
-    """The user of a guest that runs; None when it kept ours."""
+    """The user id of a running guest; None when it kept that of this process.
+
+    :raises HypervisorError: its user id is not known.
+    """
     model = hvparams.get("security_model") or "none"
     if model == "user":
         return _named_user(hvparams).uid
@@ -172,6 +178,6 @@ def current_uid(hvparams: Mapping[str, Any], layout: Layout) -> int | None:
             return int(fs.read_file(layout.uid_file))
         except (OSError, ValueError) as err:
             raise errors.HypervisorError(
-                f"instance {layout.name}: its user id is not known: {err}"
+                f"the user id of instance {layout.name} is not known: {err}"
             ) from err
     return None

@@ -1,8 +1,8 @@
-"""Whether a node's QEMU knows what the hypervisor parameters name.
+"""Probing whether the installed QEMU knows the hardware which the hypervisor parameters name.
 
-There are hundreds of processors, machines, cards and features, which change with each version, so
-QEMU itself is asked: it is started with this hardware and without a guest, and told to quit. That
-takes a fifth of a second, and is done only where something is named.
+There are hundreds of processors, machines, sound devices and migration capabilities, which change
+with each version, so QEMU itself is asked: it is started with this hardware and without a guest,
+and then ended. That takes a fifth of a second, and is done only if a parameter names something.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from ganeti.utils import process
 from ganeti.wire import json
 
 _TIMEOUT_S = 60.0
-_TALK = "".join(
+_COMMANDS = "".join(
     json.dumps({"execute": command}) + "\n"
     for command in ("qmp_capabilities", "query-migrate-capabilities", "quit")
 )
-# What cannot be tried without more of the guest.
-_NAMING = ("machine_version", "cpu_type", "soundhw", "vga", "usb_devices")
+# Parameters which can be probed without the rest of the guest.
+_PROBED = ("machine_version", "cpu_type", "soundhw", "vga", "usb_devices")
 
 
 def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
-    """Let QEMU say what it thinks of the hardware and of the migration's capabilities.
+    """Check that QEMU knows the hardware and the capabilities of migrations in the parameters.
 
-    :raises HypervisorError: names the parameters that were tried, and says what QEMU says.
+    :raises HypervisorError: names the probed parameters and has QEMU's error.
     """
-    tried = [name for name in _NAMING if hvparams.get(name)]
+    probed = [name for name in _PROBED if hvparams.get(name)]
     wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
-    if not tried and not wanted:
+    if not probed and not wanted:
         return
-    done = process.run(trial_argv(hvparams, qemu), stdin=_TALK, timeout_s=_TIMEOUT_S, check=False)
+    command = probe_argv(hvparams, qemu)
+    done = process.run(command, stdin=_COMMANDS, timeout_s=_TIMEOUT_S, check=False)
     if done.exit_code != 0:
-        names = ", ".join(f"{name}={hvparams[name]}" for name in tried)
+        names = ", ".join(f"{name}={hvparams[name]}" for name in probed)
         raise errors.HypervisorError(
             f"parameters {names}: {qemu.program} says: {host.last_lines(done.stderr)}"
         )
@@ -47,8 +48,8 @@ def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
         )
 
 
-def trial_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
-    """A QEMU with the hardware that the parameters name, and nothing else."""
+def probe_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
+    """The command of a QEMU with the hardware which the parameters name, and nothing else."""
     machine = argv.machine_type(hvparams, qemu)
     return [
         qemu.program,
@@ -68,9 +69,9 @@ def trial_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
     ]
 
 
-def _capabilities(said: str) -> set[str]:
+def _capabilities(output: str) -> set[str]:
     """Names in the answer to ``query-migrate-capabilities``."""
-    for line in said.splitlines():
+    for line in output.splitlines():
         try:
             answer = json.loads(line)
         except errors.ParseError:

@@ -1,10 +1,10 @@
-"""QEMU's control socket: JSON lines, a greeting, commands with answers, events in between.
+"""QMP, the protocol of QEMU's control socket.
 
-QEMU serves one client at a time on a socket; a second one connects and gets no greeting until the
-first has left. Every wait here has a limit, and a connection is opened for one short conversation
-and closed again.
+Messages are lines of JSON: a greeting, commands and their answers, and events at any time. QEMU
+serves one client at a time; a second one gets no greeting before the first has closed its
+connection. So connections are kept open for a few commands only, and every wait has a limit.
 
-Source: docs/interop/qmp-spec.rst of QEMU.
+Source: QEMU, ``docs/interop/qmp-spec.rst``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ganeti.utils import net
 from ganeti.wire import json
 
 TIMEOUT_S = 5.0
-# The largest answer seen is a few hundred KiB (query-qmp-schema); more is no QEMU.
+# The largest known answer has a few hundred KiB (query-qmp-schema).
 _MESSAGE_MAX_BYTES = 16 << 20
 
 
@@ -52,12 +52,13 @@ def error_class(kind: str, description: str) -> type[QmpError]:
 
 
 class Qmp:
-    """One conversation with the QEMU of one instance; a context manager.
+    """A connection to the QEMU of one instance; a context manager.
 
+    :ivar events: the events which have come so far.
     :param path: the socket.
     :param instance_name: for messages.
     :param timeout_s: limit for the greeting and for each answer; None for :data:`TIMEOUT_S`.
-    :raises HypervisorError: nobody listens, or QEMU does not answer as it should.
+    :raises HypervisorError: no QEMU listens, or its answers are not QMP.
     """
 
     def __init__(self, path: str, instance_name: str, *, timeout_s: float | None = None) -> None:
@@ -95,17 +96,17 @@ class Qmp:
         self.close()
 
     def close(self) -> None:
-        """End the conversation; another client can then be served."""
+        """Close the connection, so that QEMU can serve another client."""
         self._socket.close()
 
     def execute(
         self, command: str, arguments: dict[str, Any] | None = None, *, fds: Sequence[int] = ()
     ) -> Any:
-        """Send a command and return what QEMU answers.
+        """Send a command and return QEMU's answer.
 
-        :param fds: open files that go along.
-        :raises QmpError: QEMU refuses it.
-        :raises HypervisorError: no answer in time, or nonsense.
+        :param fds: open file descriptors which are passed with the command.
+        :raises QmpError: QEMU refuses the command.
+        :raises HypervisorError: QEMU does not answer in time, or its answer is not QMP.
         """
         request: dict[str, Any] = {"execute": command}
         if arguments:
@@ -138,9 +139,10 @@ class Qmp:
     def wait_event(
         self, wanted: Callable[[dict[str, Any]], bool], timeout_s: float
     ) -> dict[str, Any] | None:
-        """The first event that is wanted, among those that came already and those to come.
+        """Wait for an event; those in :attr:`events` count, too.
 
-        :returns: None when none came in time.
+        :param wanted: says whether an event is the right one.
+        :returns: the first such event, or None when none came in time.
         :raises HypervisorError: the connection broke.
         """
         deadline = time.monotonic() + timeout_s
@@ -164,7 +166,8 @@ class Qmp:
         while b"\n" not in self._buffer:
             if len(self._buffer) > _MESSAGE_MAX_BYTES:
                 raise errors.HypervisorError(
-                    f"QEMU of instance {self._name} sends a message without end"
+                    f"QEMU of instance {self._name} sends a message of more than "
+                    f"{_MESSAGE_MAX_BYTES >> 20} MiB"
                 )
             left_s = deadline - time.monotonic()
             try:
@@ -189,7 +192,7 @@ class Qmp:
             message = json.loads(line)
         except errors.ParseError as err:
             raise errors.HypervisorError(
-                f"QEMU of instance {self._name} sends no JSON: {line[:80]!r}"
+                f"QEMU of instance {self._name} sends a message which is not JSON: {line[:80]!r}"
             ) from err
         if not isinstance(message, dict):
             raise errors.HypervisorError(
@@ -206,8 +209,8 @@ class Qmp:
 
 
 class NoAnswer(errors.HypervisorError):
-    """QEMU said nothing in time."""
+    """QEMU did not answer in time."""
 
 
 class ConnectionLost(errors.HypervisorError):
-    """QEMU went away in the middle of a conversation."""
+    """QEMU closed the connection before it answered."""

@@ -1,12 +1,12 @@
-"""How a running guest was started: the runtime file, in the published JSON form.
+"""The runtime file, which says how a running guest was started; in the published JSON form.
 
 ``RUN_DIR/kvm-hypervisor/conf/<instance>.runtime`` holds ``[argv, nics, hvparams, disks]``: the
-command line without devices, the NICs and disks with the place of each in the guest (``hvinfo``),
-the filled hypervisor parameters. A reboot and the target of a migration start QEMU from it, so
-that the guest finds the hardware it had, whatever was changed in the configuration since.
+command line without devices, the NICs and disks with the address of each in the guest (``hvinfo``),
+and the filled hypervisor parameters. A reboot and the target of a migration start QEMU from it, so
+that the guest keeps its hardware even if the configuration has changed.
 
-On the way to another node all paths below the root of this node are made virtual, and local again
-over there; on real machines both are the same.
+The source of a migration makes all paths below the root directory of its node virtual, and the
+target makes them local again. On real machines virtual and local paths are the same.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ganeti.objects import codec
 from ganeti.utils import fs
 from ganeti.wire import json
 
-# Stands for the root of a node in data on its way to another one.
+# Stands for the root directory of a node in migration data.
 _ROOT_MARK = "${ROOTDIR}"
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDisk:
-    """One disk: the configuration's dict plus ``hvinfo``, the link QEMU opens, or a URI."""
+    """One disk of a running guest."""
 
-    disk: dict[str, Any]
-    path: str
-    uri: str | None
+    disk: dict[str, Any]  # as in the configuration, and ``hvinfo``
+    path: str  # the link which QEMU opens
+    uri: str | None  # the URI which QEMU opens in place of the link
 
     @property
     def hvinfo(self) -> dict[str, Any]:
-        """Place in the guest: driver, id, bus, address."""
+        """Driver, id, bus and address in the guest."""
         info: dict[str, Any] = self.disk["hvinfo"]
         return info
 
@@ -61,16 +61,16 @@ class Runtime:
 
 
 def loads(text: str, instance_name: str) -> Runtime:
-    """Read the text of a runtime file, our own or one of another version.
+    """Read the text of a runtime file of this or another version.
 
-    :raises HypervisorError: it has another form.
+    :raises HypervisorError: the text has another form.
     """
     try:
         data = json.loads(text)
         argv, nics, hvparams, disks = data
         runtime = Runtime(
-            # Old files hold numbers among the words.
-            tuple(str(word) for word in argv),
+            # Old files have numbers among the arguments.
+            tuple(str(argument) for argument in argv),
             tuple(_checked(nic, "NIC") for nic in nics),
             _mapping(hvparams, "hypervisor parameters"),
             tuple(RuntimeDisk(_checked(disk, "disk"), str(path), uri) for disk, path, uri in disks),
@@ -116,13 +116,13 @@ def load(path: str, instance_name: str) -> Runtime:
 def save(path: str, runtime: Runtime) -> None:
     """Write a runtime file.
 
-    :raises OSError: it cannot be written; an older one is untouched.
+    :raises OSError: it cannot be written; an old file stays as it was.
     """
     fs.write_file(path, runtime.dumps(), mode=0o600)
 
 
 def device_dict(device: Any, hvinfo: Mapping[str, Any]) -> dict[str, Any]:
-    """A disk or NIC object as the file has it."""
+    """A disk or NIC object in the form of the file."""
     result: dict[str, Any] = dict(codec.to_dict(device))
     result["hvinfo"] = dict(hvinfo)
     return result
@@ -131,25 +131,24 @@ def device_dict(device: Any, hvinfo: Mapping[str, Any]) -> dict[str, Any]:
 def _map_paths(runtime: Runtime, change: Callable[[str], str]) -> Runtime:
     return replace(
         runtime,
-        argv=tuple(change(word) for word in runtime.argv),
+        argv=tuple(change(argument) for argument in runtime.argv),
         disks=tuple(replace(disk, path=change(disk.path)) for disk in runtime.disks),
     )
 
 
 def to_virtual(runtime: Runtime, root: str) -> Runtime:
-    """The form that travels: every mention of this node's root replaced by a mark."""
+    """The form for another node: a mark replaces the root directory of this node."""
     if not root:
         return runtime
-    return _map_paths(runtime, lambda word: word.replace(f"{root}/", f"{_ROOT_MARK}/"))
+    return _map_paths(runtime, lambda text: text.replace(f"{root}/", f"{_ROOT_MARK}/"))
 
 
 def to_local(runtime: Runtime, root: str) -> Runtime:
-    """The inverse of :func:`to_virtual` on the node that receives."""
-    return _map_paths(runtime, lambda word: word.replace(f"{_ROOT_MARK}/", f"{root}/"))
+    """Undo :func:`to_virtual` on another node: its root directory replaces the mark."""
+    return _map_paths(runtime, lambda text: text.replace(f"{_ROOT_MARK}/", f"{root}/"))
 
 
-def words_of(runtime: Runtime, option: str) -> Sequence[str]:
+def values_of(runtime: Runtime, option: str) -> Sequence[str]:
     """The values of an option in the command line, in order."""
-    return [
-        value for word, value in zip(runtime.argv, runtime.argv[1:], strict=False) if word == option
-    ]
+    pairs = zip(runtime.argv, runtime.argv[1:], strict=False)
+    return [value for argument, value in pairs if argument == option]

@@ -9,7 +9,8 @@ import pytest
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import argv, buses, devices, runtime
-from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
+from ganeti.hypervisor.kvm.accelerator import KVM, TCG
+from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.objects import hvparams
 from ganeti.objects.disk import Disk
@@ -320,7 +321,7 @@ def test_disk_types() -> None:
         "scsi-block,id=disk-0f4c7a52-9b11-4b0e,bus=scsi.0,channel=0,scsi-id=0,lun=0,"
         "drive=disk-0f4c7a52-9b11-4b0e,bootindex=1"
     )
-    with pytest.raises(errors.HypervisorError, match="disk type sd"):
+    with pytest.raises(errors.HypervisorError, match="disk_type sd"):
         attached(disk(), disk_type="sd")
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import facts
+from ganeti.hypervisor.kvm import accelerator, facts
 
 
-def test_layout_of_the_trial_guest() -> None:
-    image = facts.probe_bios()
+def test_layout_of_the_probe_guest() -> None:
+    image = accelerator.probe_bios()
     assert len(image) == 65536
     # The jump at the reset vector leads to offset 0, modulo 64 KiB.
     assert image[0xFFF0] == 0xE9
@@ -26,7 +26,7 @@ def test_layout_of_the_trial_guest() -> None:
 
 
 def test_dict_form() -> None:
-    known = facts.QemuFacts("/q", (7, 2, 1), frozenset(("a", "b")), "pc", facts.TCG)
+    known = facts.QemuFacts("/q", (7, 2, 1), frozenset(("a", "b")), "pc", accelerator.TCG)
     assert facts.QemuFacts.from_dict(known.to_dict()) == known
     with pytest.raises(ValueError, match="accelerator"):
         facts.QemuFacts.from_dict({**known.to_dict(), "accelerator": "magic"})
@@ -35,12 +35,12 @@ def test_dict_form() -> None:
 def test_wrapper_script_is_looked_through(tmp_path: Path) -> None:
     wrapper, emulator = tmp_path / "kvm", tmp_path / "qemu-system-x86_64"
     wrapper.write_text('#!/bin/sh\nexec qemu-system-x86_64 -enable-kvm "$@"\n')
-    with pytest.raises(errors.HypervisorError, match="no executable file"):
+    with pytest.raises(errors.HypervisorError, match="not an executable file"):
         facts.resolve_program(str(wrapper))
     for program in (wrapper, emulator):
         program.touch()
         program.chmod(0o755)
     assert facts.resolve_program(str(wrapper)) == str(emulator)
     assert facts.resolve_program(str(emulator)) == str(emulator)
-    with pytest.raises(errors.HypervisorError, match="no executable file"):
+    with pytest.raises(errors.HypervisorError, match="not an executable file"):
         facts.resolve_program(str(tmp_path))

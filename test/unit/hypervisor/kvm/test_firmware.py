@@ -36,9 +36,9 @@ def test_named_firmware_goes_before_the_installed_one(files: dict[str, str]) -> 
         ({"firmware_vars_path": None}, "belong together"),
         (
             {"firmware_path": "/nonexistent/code"},
-            "firmware_path: /nonexistent/code or .* is no file",
+            "firmware_path: /nonexistent/code or .* is not a file",
         ),
-        ({"firmware_vars_path": "/nonexistent/vars"}, "or /nonexistent/vars is no file"),
+        ({"firmware_vars_path": "/nonexistent/vars"}, "or /nonexistent/vars is not a file"),
     ],
 )
 def test_named_firmware_that_is_not_there(
@@ -50,7 +50,7 @@ def test_named_firmware_that_is_not_there(
 
 def test_no_firmware_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(firmware, "_KNOWN_OVMF", (("/nonexistent/a", "/nonexistent/b"),))
-    with pytest.raises(errors.HypervisorError, match="no OVMF is installed on this node"):
+    with pytest.raises(errors.HypervisorError, match="OVMF is not installed on this node"):
         firmware.find_ovmf({})
 
 
@@ -69,7 +69,7 @@ def test_variables_are_written_once(files: dict[str, str], tmp_path: Path) -> No
     ("content", "words"),
     [
         (bytes(512), "less than the 4096 bytes"),
-        (b"data" * 2048, "is no UEFI variables"),
+        (b"data" * 2048, "is not UEFI variables"),
     ],
 )
 def test_disks_that_are_left_alone(

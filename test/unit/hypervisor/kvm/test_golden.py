@@ -13,7 +13,8 @@ import pytest
 
 from fakes.kvm_variants import VARIANTS, command
 from ganeti.hypervisor.kvm import parse
-from ganeti.hypervisor.kvm.facts import TCG, QemuFacts
+from ganeti.hypervisor.kvm.accelerator import TCG
+from ganeti.hypervisor.kvm.facts import QemuFacts
 
 GOLDEN = Path(__file__).parent / "golden"
 # What these versions print of themselves was kept; see doc/checklists/qemu-version.rst.

@@ -10,7 +10,8 @@ import pytest
 import ganeti
 from fakes import kvm_variants
 from fakes.kvm_variants import VARIANTS, Variant
-from ganeti.hypervisor.kvm.facts import TCG, QemuFacts
+from ganeti.hypervisor.kvm.accelerator import TCG
+from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.objects import hvparams
 
 LIB = Path(ganeti.__file__).parent
@@ -90,15 +91,18 @@ ELSEWHERE = {
     "cpu_mask": ("hypervisor/kvm/pinning.py", "scenario/test_qemu_resources.py"),
     "firmware_path": ("hypervisor/kvm/firmware.py", "unit/hypervisor/kvm/test_firmware.py"),
     "firmware_vars_path": ("hypervisor/kvm/firmware.py", "unit/hypervisor/kvm/test_firmware.py"),
-    "kvm_path": ("hypervisor/kvm/driver.py", "scenario/test_qemu_resources.py"),
-    "migration_bandwidth": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
-    "migration_caps": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
-    "migration_downtime": ("hypervisor/kvm/driver.py", "unit/hypervisor/kvm/test_driver_state.py"),
+    "kvm_path": ("hypervisor/kvm/parameters.py", "scenario/test_qemu_resources.py"),
+    "migration_bandwidth": ("hypervisor/kvm/migration.py", "scenario/test_qemu.py"),
+    "migration_caps": ("hypervisor/kvm/start.py", "scenario/test_qemu.py"),
+    "migration_downtime": (
+        "hypervisor/kvm/migration.py",
+        "unit/hypervisor/kvm/test_migration.py",
+    ),
     "migration_mode": ("cmdlib/instance/migrate.py", "unit/cmdlib/test_instance_move.py"),
-    "migration_port": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
+    "migration_port": ("hypervisor/kvm/migration.py", "scenario/test_qemu.py"),
     "security_domain": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "security_model": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
-    "use_chroot": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
+    "use_chroot": ("hypervisor/kvm/start.py", "scenario/test_qemu.py"),
     "user_shutdown": ("server/kvmd.py", "scenario/test_guests.py"),
     "vnet_hdr": ("hypervisor/kvm/nics.py", "unit/hypervisor/net/test_tap.py"),
 }

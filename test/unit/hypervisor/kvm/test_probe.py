@@ -1,4 +1,4 @@
-"""What is asked of a QEMU on trial, and what is made of its answers."""
+"""The command which probes hardware, and how its output is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import probe
-from ganeti.hypervisor.kvm.facts import KVM, QemuFacts
+from ganeti.hypervisor.kvm.accelerator import KVM
+from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.objects import hvparams
 from ganeti.utils import process
 
@@ -25,7 +26,7 @@ def params(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_hardware_and_nothing_else() -> None:
-    assert probe.trial_argv(
+    assert probe.probe_argv(
         params(cpu_type="host", soundhw="hda", spice_bind="192.0.2.1", usb_devices="tablet"), QEMU
     ) == [
         "/usr/bin/qemu",

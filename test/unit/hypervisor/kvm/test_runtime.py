@@ -37,14 +37,14 @@ def test_round_trip() -> None:
     assert record.argv[4] == "1024"
     assert record.disks[0].hvinfo == HVINFO
     assert runtime.loads(record.dumps(), "web1") == record
-    assert runtime.words_of(record, "-m") == ["1024"]
+    assert runtime.values_of(record, "-m") == ["1024"]
     assert json.loads(record.dumps())[0][:3] == ["/usr/bin/kvm", "-name", "web1"]
 
 
 def test_file_of_another_version() -> None:
     data = Path(__file__).resolve().parents[3] / "data/kvm/kvm_runtime.json"
     record = runtime.loads(data.read_text(), "xen-test-inst2")
-    assert runtime.words_of(record, "-m") == ["1024"]
+    assert runtime.values_of(record, "-m") == ["1024"]
     assert [disk.uri for disk in record.disks] == ["rbd://123451214123/", None]
     assert record.nics[0]["hvinfo"]["addr"] == "0x8"
 

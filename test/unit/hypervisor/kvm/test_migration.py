@@ -1,4 +1,4 @@
-"""What the driver says about a guest follows from what QEMU says about itself."""
+"""Migration over QMP, and what the driver says about a guest which waits for its memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import driver, incoming, parse, runtime
+from ganeti.hypervisor.kvm import driver, incoming, migration, parse, runtime
 
 
 class FakeQmp:
@@ -32,8 +32,8 @@ class FakeQmp:
         return self.answers[command]
 
 
-class ArrivingQmp(FakeQmp):
-    """A guest that is told to run before it has arrived stays as it was sent: stopped."""
+class IncomingQmp(FakeQmp):
+    """A guest which is continued before it has arrived stays as it was sent: stopped."""
 
     states: list[str] = []
 
@@ -71,19 +71,19 @@ def test_a_guest_that_waits_for_its_memory_does_not_run(monkeypatch, answers, st
 
 def test_a_guest_that_was_sent_stopped_runs_on_although_it_arrives_late(monkeypatch):
     kvm = driver.KvmHypervisor()
-    monkeypatch.setattr(ArrivingQmp, "states", ["inmigrate"] * 3 + ["paused"])
-    monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
+    monkeypatch.setattr(IncomingQmp, "states", ["inmigrate"] * 3 + ["paused"])
+    monkeypatch.setattr(migration, "Qmp", IncomingQmp)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
-    monkeypatch.setattr(driver.runtime, "load", lambda *args: runtime.Runtime((), (), {}, ()))
+    monkeypatch.setattr(migration.runtime, "load", lambda *args: runtime.Runtime((), (), {}, ()))
     kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
-    assert ArrivingQmp.states == ["running"]
+    assert IncomingQmp.states == ["running"]
 
 
 def test_a_guest_that_never_arrives_is_an_error(monkeypatch):
     kvm = driver.KvmHypervisor()
-    monkeypatch.setattr(ArrivingQmp, "states", ["inmigrate"])
-    monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
-    monkeypatch.setattr(incoming, "ARRIVAL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(IncomingQmp, "states", ["inmigrate"])
+    monkeypatch.setattr(migration, "Qmp", IncomingQmp)
+    monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", 0.01)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     with pytest.raises(errors.HypervisorError, match="web1 was sent, but has not arrived"):
         kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
@@ -91,23 +91,23 @@ def test_a_guest_that_never_arrives_is_an_error(monkeypatch):
 
 def test_a_stopped_guest_that_was_not_sent_runs_on_although_it_is_late(monkeypatch):
     kvm = driver.KvmHypervisor()
-    monkeypatch.setattr(ArrivingQmp, "states", ["finish-migrate"] * 3 + ["paused"])
-    monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
+    monkeypatch.setattr(IncomingQmp, "states", ["finish-migrate"] * 3 + ["paused"])
+    monkeypatch.setattr(migration, "Qmp", IncomingQmp)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     kvm.finalize_migration_source(instance("default", "/dir"), success=False, live=True)
-    assert ArrivingQmp.states == ["running"]
+    assert IncomingQmp.states == ["running"]
 
 
 class SendingQmp(FakeQmp):
-    """Notes what it is told; a migration has a state."""
+    """Records the commands; a migration has a state."""
 
     status = ""
-    told: list[str] = []
+    sent: list[str] = []
 
     def execute(self, command, arguments=None):
         if command == "query-migrate":
             return {"status": self.status} if self.status else {}
-        self.told.append(command)
+        self.sent.append(command)
         return {}
 
 
@@ -116,26 +116,26 @@ class SendingQmp(FakeQmp):
     [("", True), ("completed", True), ("failed", True), ("setup", False), ("active", False)],
 )
 def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
-    """The call may come again when whoever answered it first has died."""
+    """The call may come again when the process which served it first has died."""
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(SendingQmp, "status", status)
-    monkeypatch.setattr(SendingQmp, "told", [])
-    monkeypatch.setattr(driver, "Qmp", SendingQmp)
-    monkeypatch.setattr(driver, "_set_migration_capabilities", lambda control, hvp: None)
-    monkeypatch.setattr(driver, "_is_emulated", lambda layout: False)
+    monkeypatch.setattr(SendingQmp, "sent", [])
+    monkeypatch.setattr(migration, "Qmp", SendingQmp)
+    monkeypatch.setattr(migration, "set_migration_capabilities", lambda control, hvp: None)
+    monkeypatch.setattr(migration, "_is_emulated", lambda layout: False)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     kvm.migrate("cluster", instance("default", "/dir"), "192.0.2.1", live=True)
-    assert ("migrate" in SendingQmp.told) == begins
+    assert ("migrate" in SendingQmp.sent) == begins
 
 
-class ListeningQmp(FakeQmp):
-    """Writes down what it is told."""
+class RecordingQmp(FakeQmp):
+    """Records the commands."""
 
-    told: list[tuple[str, dict]] = []
+    sent: list[tuple[str, dict]] = []
 
     def execute(self, command, arguments=None):
         if command != "query-migrate":
-            self.told.append((command, arguments or {}))
+            self.sent.append((command, arguments or {}))
         return {}
 
 
@@ -143,12 +143,12 @@ class ListeningQmp(FakeQmp):
     ("accelerator", "live", "stops"),
     [("kvm", True, False), ("kvm", False, True), ("tcg", True, True)],
 )
-def test_what_a_migration_is_told(monkeypatch, accelerator, live, stops):
+def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
     kvm = driver.KvmHypervisor()
     record = runtime.Runtime(("qemu", "-machine", f"pc,accel={accelerator}"), (), {}, ())
-    monkeypatch.setattr(ListeningQmp, "told", [])
-    monkeypatch.setattr(driver, "Qmp", ListeningQmp)
-    monkeypatch.setattr(driver.runtime, "load", lambda *args: record)
+    monkeypatch.setattr(RecordingQmp, "sent", [])
+    monkeypatch.setattr(migration, "Qmp", RecordingQmp)
+    monkeypatch.setattr(migration.runtime, "load", lambda *args: record)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     guest = instance(
         "default",
@@ -159,7 +159,7 @@ def test_what_a_migration_is_told(monkeypatch, accelerator, live, stops):
         migration_caps="xbzrle",
     )
     kvm.migrate("cluster", guest, "2001:db8::7", live=live)
-    assert ListeningQmp.told == [
+    assert RecordingQmp.sent == [
         ("migrate-set-parameters", {"max-bandwidth": 100 << 20, "downtime-limit": 250}),
         ("migrate-set-capabilities", {"capabilities": [{"capability": "xbzrle", "state": True}]}),
         *([("stop", {})] if stops else []),

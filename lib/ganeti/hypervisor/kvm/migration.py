@@ -1,0 +1,243 @@
+"""Migration of a guest: QEMU on the source sends its memory to a QEMU which waits on the target.
+
+The target gets the runtime file of the source, so that the guest keeps its hardware.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ganeti import errors
+from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.kvm import accelerator, argv, facts, incoming, nics, parse, runtime
+from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.start import KvmStarter, adapted_argv, set_migration_capabilities
+from ganeti.hypervisor.net import interfaces
+from ganeti.objects.instance import FilledInstance
+from ganeti.objects.transfer import MigrationStatus
+from ganeti.platform import paths
+
+_STATUS_TRIES = 5
+_STATUS_PAUSE_S = 2.0
+# Copies of the memory which are sent before post-copy.
+_POSTCOPY_ROUNDS = 2
+# States of a migration from this node. A guest which came to this node has a migration, too, in
+# state "completed".
+_SENDING = frozenset(("setup", "active", "pre-switchover", "device", "postcopy-active"))
+
+
+class KvmMigration(KvmStarter):
+    """The operations of the source and of the target of a migration."""
+
+    def migratable(self, instance: FilledInstance) -> None:
+        """Check that the guest runs and has a runtime file.
+
+        :raises HypervisorError: it cannot be migrated.
+        """
+        layout = self.layout(instance.name)
+        self._require_running(layout)
+        runtime.load(layout.runtime_file, instance.name)
+
+    def migration_info(self, instance: FilledInstance) -> str:
+        """The runtime file, with paths which do not depend on the node."""
+        layout = self.layout(instance.name)
+        self._require_running(layout)
+        record = runtime.load(layout.runtime_file, instance.name)
+        return runtime.to_virtual(record, paths.current().root).dumps()
+
+    def accept_instance(
+        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
+    ) -> None:
+        """Start a QEMU with the same hardware, which waits for the memory of the guest.
+
+        :param info: :meth:`migration_info` of the source.
+        :param target: address of this node at which the memory arrives.
+        :raises HypervisorError: nothing is left behind.
+        """
+        if not isinstance(info, str):
+            raise errors.HypervisorError(
+                f"migration data of instance {instance.name} is not text: {info!r}"
+            )
+        record = runtime.to_local(runtime.loads(info, instance.name), paths.current().root)
+        with self._locked(instance.name) as layout:
+            self._refuse_running(layout)
+            qemu = facts.of(record.hvparams["kvm_path"])
+            record = self._adapt(record, instance, disks, qemu)
+            port = int(instance.hvparams["migration_port"])
+            self._start(
+                record, layout, qemu, paused=False, tags=instance.tags, incoming=(target, port)
+            )
+
+    def _adapt(
+        self,
+        record: runtime.Runtime,
+        instance: FilledInstance,
+        disks: Sequence[AttachedDisk],
+        qemu: facts.QemuFacts,
+    ) -> runtime.Runtime:
+        """Adapt the record of another node to this one.
+
+        The guest keeps its hardware. It gets this node's disks, program and accelerator. The
+        accelerator must be of the same kind, as the state of one cannot be loaded into another.
+        """
+        if len(disks) != len(record.disks):
+            raise errors.HypervisorError(
+                f"instance {instance.name} runs with {len(record.disks)} disks, but has "
+                f"{len(disks)} in the configuration. Reboot it before it is migrated."
+            )
+        own = tuple(
+            replace(old, path=new.path, uri=new.uri)
+            for old, new in zip(record.disks, disks, strict=True)
+        )
+        machine_type = next(iter(runtime.values_of(record, "-machine")), "")
+        wanted = machine_type.partition("accel=")[2].split(",")[0]
+        if wanted == accelerator.KVM and qemu.accelerator != accelerator.KVM:
+            raise errors.HypervisorError(
+                f"instance {instance.name} runs with KVM, which does not work on this node"
+            )
+        return replace(record, argv=adapted_argv(record, qemu), disks=own)
+
+    def migrate(
+        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
+    ) -> None:
+        """Begin to send the guest to the address ``target``.
+
+        :param live: the guest runs while its memory is copied.
+        :raises HypervisorError: QEMU refuses; the guest runs on.
+        """
+        layout = self.layout(instance.name)
+        self._require_running(layout)
+        hvp = instance.hvparams
+        with Qmp(layout.socket("qmp"), instance.name) as control:
+            if control.execute("query-migrate").get("status") in _SENDING:
+                # An earlier call began it, and its process died before it could answer.
+                logging.info("instance %s is being sent already", instance.name)
+                return
+            control.execute(
+                "migrate-set-parameters",
+                {
+                    "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
+                    "downtime-limit": int(hvp["migration_downtime"]),
+                },
+            )
+            set_migration_capabilities(control, hvp)
+            # An emulated guest that runs while its memory is copied loses writes now and then: the
+            # emulator notes a page as changed a moment before it changes it, and the copy may come
+            # in between. Seen as guests that spin or panic on the target, on busy machines.
+            stopped = not live or _is_emulated(layout)
+            if stopped:
+                control.execute("stop")
+            try:
+                control.execute(
+                    "migrate", {"uri": argv.migration_uri(target, int(hvp["migration_port"]))}
+                )
+            except errors.HypervisorError:
+                if stopped:
+                    control.execute("cont")
+                raise
+
+    def migration_status(self, instance: FilledInstance) -> MigrationStatus:
+        """Ask QEMU for the progress; try again after a bad answer.
+
+        :raises HypervisorError: the guest ended, or five answers in succession were bad.
+        """
+        layout = self.layout(instance.name)
+        problem: errors.GenericError | None = None
+        for attempt in range(_STATUS_TRIES):
+            if attempt:
+                time.sleep(_STATUS_PAUSE_S)
+            if not self._process(layout):
+                raise errors.HypervisorError(f"instance {instance.name} ended during its migration")
+            try:
+                with Qmp(layout.socket("qmp"), instance.name) as control:
+                    answer = control.execute("query-migrate")
+                    status = parse.parse_migration_status(answer)
+                    if status.status == "active" and _is_postcopy_due(answer, instance.hvparams):
+                        # The guest runs on the target now, and fetches the rest when it needs it.
+                        control.execute("migrate-start-postcopy")
+            except (errors.HypervisorError, errors.ParseError) as err:
+                problem = err
+                logging.warning("migration of instance %s: %s", instance.name, err)
+                continue
+            if status.status in ("failed", "cancelled"):
+                logging.error(
+                    "migration of instance %s %s: %s",
+                    instance.name,
+                    status.status,
+                    answer.get("error-desc", "no reason given"),
+                )
+            if status.status == "completed":
+                if _is_emulated(layout):
+                    status = replace(status, downtime=status.total_time)
+                logging.info(
+                    "migration of instance %s: it took %s ms, and the guest was stopped for %s ms",
+                    instance.name,
+                    status.total_time,
+                    status.downtime,
+                )
+            return status
+        raise errors.HypervisorError(
+            f"cannot follow the migration of instance {instance.name}: {problem}"
+        ) from problem
+
+    def finalize_migration_source(
+        self, instance: FilledInstance, *, success: bool, live: bool
+    ) -> None:
+        """End the QEMU which sent the guest; after a failure, let the guest run on here."""
+        if success:
+            with self._locked(instance.name) as layout:
+                self._end_process(layout)
+                self._remove_files(layout)
+            return
+        layout = self.layout(instance.name)
+        self._require_running(layout)
+        with Qmp(layout.socket("qmp"), instance.name) as control:
+            control.execute("migrate_cancel")
+            incoming.wait_cancelled(control, instance.name)
+            if control.execute("query-status").get("status") in ("paused", "postmigrate"):
+                control.execute("cont")
+
+    def finalize_migration_target(
+        self, instance: FilledInstance, info: Any, *, success: bool
+    ) -> None:
+        """Let the guest run here; after a failure, end the QEMU which waits for it."""
+        if not success:
+            with self._locked(instance.name) as layout:
+                self._end_process(layout)
+                self._remove_files(layout)
+            return
+        layout = self.layout(instance.name)
+        self._require_running(layout)
+        with Qmp(layout.socket("qmp"), instance.name) as control:
+            incoming.wait_complete(control, instance.name)
+            # At once: a network which cannot be set up must not keep the guest from running.
+            control.execute("cont")
+        record = runtime.load(layout.runtime_file, instance.name)
+        interfaces.finish_incoming(
+            nics.host_nics(record.nics, instance.name),
+            nics.guest_network(layout, instance.tags),
+        )
+
+
+def _is_emulated(layout: Layout) -> bool:
+    """Whether a running guest is emulated, without the virtualisation of the processor."""
+    record = runtime.load(layout.runtime_file, layout.name)
+    machine_type = next(iter(runtime.values_of(record, "-machine")), "")
+    return f"accel={accelerator.KVM}" not in machine_type.split(",")
+
+
+def _is_postcopy_due(answer: Mapping[str, Any], hvparams: Mapping[str, Any]) -> bool:
+    """Whether a migration with post-copy has copied all memory often enough.
+
+    :param answer: of ``query-migrate``.
+    """
+    if "postcopy-ram" not in (hvparams.get("migration_caps") or "").split(":"):
+        return False
+    ram = answer.get("ram")
+    rounds = ram.get("dirty-sync-count") if isinstance(ram, dict) else None
+    return isinstance(rounds, int) and rounds >= _POSTCOPY_ROUNDS

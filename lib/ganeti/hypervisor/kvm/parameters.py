@@ -1,0 +1,78 @@
+"""Whether this node can use the hypervisor parameters of a guest.
+
+The master has checked their syntax (:mod:`ganeti.objects.hvparams`). Here the files, users,
+processors and programs which they name must exist, and the installed QEMU must support them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import hv
+from ganeti.hypervisor.kvm import buses, facts, firmware, host, pinning, privileges, probe
+from ganeti.objects import hvparams as hvparameters
+from ganeti.objects.hypervisors.kvm import KVM
+from ganeti.objects.hypervisors.parameter import DIRECTORY
+from ganeti.utils import net, process
+
+_TIMEOUT_S = 300.0
+
+
+def check(hvparams: Mapping[str, Any]) -> None:
+    """Check that this node can use filled parameters.
+
+    :raises HypervisorError: names the parameter which it cannot use.
+    """
+    for parameter, path, kind in hvparameters.paths_to_check(KVM.name, hvparams):
+        exists = os.path.isdir if kind == DIRECTORY else os.path.isfile
+        if not exists(path):
+            raise errors.HypervisorError(
+                f"parameter {parameter}: {path} is not a {kind} on this node"
+            )
+    qemu = facts.of(hvparams["kvm_path"])
+    for parameter in ("disk_type", "cdrom_disk_type"):
+        if hvparams.get(parameter) in buses.UNSUPPORTED_DISK_TYPES:
+            raise errors.HypervisorError(
+                f"parameter {parameter}: the machines of guests have no {hvparams[parameter]} "
+                "disks. The value exists for older configurations only."
+            )
+    cache = hvparams.get("disk_cache")
+    if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
+        raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
+    pinning.masks_of(hvparams)
+    spice_address(hvparams)
+    privileges.check(hvparams)
+    if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
+        firmware.find_ovmf(hvparams)
+    if hvparams.get("tpm_version"):
+        firmware.find_swtpm()
+    if hvparams.get("kvm_flag") == "enabled" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        raise errors.HypervisorError("parameter kvm_flag: enabled, but /dev/kvm cannot be used")
+    _check_machine(hvparams.get("machine_version") or "", qemu)
+    probe.check_hardware(hvparams, qemu)
+
+
+def _check_machine(machine: str, qemu: facts.QemuFacts) -> None:
+    if not machine:
+        return
+    machines = process.run([qemu.program, "-machine", "?"], timeout_s=_TIMEOUT_S)
+    known = {line.split()[0] for line in machines.stdout.splitlines()[1:] if line.strip()}
+    if machine.split(",")[0] not in known:
+        raise errors.HypervisorError(
+            f"parameter machine_version: {qemu.program} knows no machine {machine}"
+        )
+
+
+def spice_address(hvparams: Mapping[str, Any]) -> str | None:
+    """The address of the network interface which ``spice_bind`` names.
+
+    :returns: None when ``spice_bind`` is empty or an address, or when the guest has VNC.
+    :raises HypervisorError: there is no such interface, or it has no such address.
+    """
+    name = hvparams.get("spice_bind")
+    if not name or hvparams.get("vnc_bind_address") or net.is_ip(name):
+        return None
+    return host.interface_address(name, int(hvparams.get("spice_ip_version") or 0))

@@ -1,0 +1,261 @@
+"""Starting a guest: QEMU starts stopped, is prepared over QMP, and then lets the guest run.
+
+A start from the configuration and a reboot run the guest; the target of a migration lets it wait
+for its memory. All three end complete or leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import hv
+from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.kvm import (
+    argv,
+    buses,
+    facts,
+    firmware,
+    host,
+    nics,
+    parameters,
+    pinning,
+    privileges,
+    runtime,
+    user_network,
+)
+from ganeti.hypervisor.kvm.guests import KvmGuests
+from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.net import interfaces, tap
+from ganeti.objects.instance import FilledInstance
+from ganeti.platform import machine
+from ganeti.utils import fs, process
+
+# QEMU allocates and pins memory before it daemonises, which takes long for a large guest.
+_TIMEOUT_S = 300.0
+
+
+class KvmStarter(KvmGuests):
+    """The operations which start a guest."""
+
+    def start(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, paused: bool = False
+    ) -> None:
+        """Start a guest; with ``paused`` it runs no instruction yet.
+
+        :raises HypervisorError: it is running already, or cannot be started; nothing is left
+            behind.
+        """
+        with self._locked(instance.name) as layout:
+            self._refuse_running(layout)
+            qemu = facts.of(instance.hvparams["kvm_path"])
+            record = self._new_runtime(instance, disks, layout, qemu)
+            self._start(record, layout, qemu, paused=paused, tags=instance.tags)
+
+    def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
+        """Let a guest run which was left before its first instruction; remove an incomplete start.
+
+        The runtime file is written when QEMU is complete. A QEMU which waits for a migration is
+        removed, too: the caller starts the guest, so no other node sends it.
+
+        :returns: whether the guest runs as asked now.
+        """
+        with self._locked(instance.name) as layout:
+            if not self._process(layout):
+                return False
+            if os.path.exists(layout.runtime_file):
+                with Qmp(layout.socket("qmp"), layout.name) as control:
+                    state = control.execute("query-status").get("status")
+                if state not in ("prelaunch", "inmigrate"):
+                    return True
+                if state == "prelaunch":
+                    if not paused:
+                        record = runtime.load(layout.runtime_file, layout.name)
+                        with Qmp(layout.socket("qmp"), layout.name) as control:
+                            self._prepare(control, record, layout)
+                            control.execute("cont")
+                    return True
+            logging.warning("instance %s was started incompletely, removing it", layout.name)
+            self._end_process(layout)
+            self._remove_files(layout)
+            return False
+
+    def reboot(self, instance: FilledInstance, *, timeout_s: float) -> None:
+        """Stop the guest, then start it with the hardware it had.
+
+        :param timeout_s: seconds for the guest to shut down, before it is ended.
+        :raises HypervisorError: it does not run, or does not start again.
+        """
+        name = instance.name
+        layout = self.layout(name)
+        if not self._process(layout):
+            raise errors.HypervisorError(f"instance {name} is not running")
+        # Read first, as stopping removes the file.
+        record = runtime.load(layout.runtime_file, name)
+        self.stop(name, record.hvparams)
+        self.wait_end(name, timeout_s)
+        if self.is_running(name):
+            logging.warning(
+                "instance %s did not shut down within %g s, stopping it hard", name, timeout_s
+            )
+            self.stop(name, record.hvparams, force=True)
+        with self._locked(name):
+            self._refuse_running(layout)
+            qemu = facts.of(record.hvparams["kvm_path"])
+            record = replace(record, argv=adapted_argv(record, qemu))
+            self._start(record, layout, qemu, paused=False, tags=instance.tags)
+
+    def _new_runtime(
+        self,
+        instance: FilledInstance,
+        disks: Sequence[AttachedDisk],
+        layout: Layout,
+        qemu: facts.QemuFacts,
+    ) -> runtime.Runtime:
+        hvp = instance.hvparams
+        command = argv.base_argv(
+            instance, layout, qemu, console_log=machine.current().logs_guest_consoles
+        )
+        address = parameters.spice_address(hvp)
+        if address is not None:
+            command = argv.with_spice_address(command, address)
+        bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
+        plugged_nics = tuple(
+            runtime.device_dict(nic, buses.nic_hvinfo(nic, hvp, bus)) for nic in instance.nics
+        )
+        attached = tuple(
+            runtime.RuntimeDisk(
+                runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)), path, uri
+            )
+            for disk, path, uri in disks
+        )
+        return runtime.Runtime(tuple(command), plugged_nics, dict(hvp), attached)
+
+    def _start(
+        self,
+        record: runtime.Runtime,
+        layout: Layout,
+        qemu: facts.QemuFacts,
+        *,
+        paused: bool,
+        tags: Sequence[str] = (),
+        incoming: tuple[str, int] | None = None,
+    ) -> None:
+        """Run QEMU from a runtime record. The caller holds the lock.
+
+        :param incoming: the address and port at which the guest's memory arrives.
+        :raises HypervisorError: nothing is left behind.
+        """
+        self._remove_files(layout)
+        hvp = record.hvparams
+        try:
+            with privileges.user_for(hvp, layout) as run_as:
+                taps = interfaces.create(
+                    nics.host_nics(record.nics, layout.name),
+                    nics.tap_features(hvp, run_as.uid if run_as else None),
+                    nics.guest_network(layout, tags),
+                    incoming=incoming is not None,
+                )
+                side = argv.HostSide(
+                    taps=taps,
+                    block_devices=[
+                        disk.uri is None and host.is_block_device(disk.path)
+                        for disk in record.disks
+                    ],
+                    direct_works=[
+                        disk.uri is not None
+                        or not machine.current().must_probe_direct_access
+                        or host.direct_works(disk.path)
+                        for disk in record.disks
+                    ],
+                    incoming=incoming,
+                    run_as=run_as.argument if run_as else None,
+                    chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
+                    # On by default; a kernel without it must not keep guests from starting.
+                    vhost_works=tap.vhost_works(),
+                    forward=user_network.forwarder()
+                    if machine.current().has_metadata_through_qemu
+                    else "",
+                    ovmf=self._prepare_firmware(record, layout),
+                )
+                if side.chroot:
+                    fs.make_dirs(side.chroot, 0o755)
+                host.rotate(layout.console_log_file)
+                # Messages of an earlier QEMU must not be taken for those of this one.
+                fs.remove_file(layout.log_file)
+                command = argv.shorten_sockets(
+                    argv.full_argv(record, layout, qemu, side), layout.control_dir
+                )
+                process.run(command, timeout_s=_TIMEOUT_S, cwd=layout.control_dir)
+            runtime.save(layout.runtime_file, record)
+            with Qmp(layout.socket("qmp"), layout.name) as control:
+                self._prepare(control, record, layout)
+                if incoming is not None:
+                    set_migration_capabilities(control, hvp)
+                elif not paused:
+                    control.execute("cont")
+        except BaseException as err:
+            self._end_process(layout)
+            self._remove_files(layout)
+            if isinstance(err, errors.CommandError):
+                # QEMU writes its errors to the log file as soon as that is open.
+                problem = host.last_lines(err.output or host.read_log(layout.log_file))
+                # The caller names the instance.
+                raise errors.HypervisorError(
+                    f"QEMU says: {problem}" if problem else str(err)
+                ) from err
+            if isinstance(err, OSError):
+                raise errors.HypervisorError(f"cannot start instance {layout.name}: {err}") from err
+            raise
+
+    def _prepare_firmware(self, record: runtime.Runtime, layout: Layout) -> argv.Ovmf | None:
+        """Prepare the variables of UEFI, and start the TPM."""
+        hvp = record.hvparams
+        tpm = argv.special_disk(record.disks, hvp, hv.KVM_TPM_DISK)
+        if tpm is not None:
+            firmware.start_tpm(hvp["tpm_version"], tpm.path, layout)
+        variables = argv.special_disk(record.disks, hvp, hv.KVM_UEFI_DISK)
+        if variables is None:
+            return None
+        ovmf = firmware.find_ovmf(hvp)
+        if variables.uri is None:
+            firmware.prepare_variables(variables.path, ovmf)
+        return ovmf
+
+    def _prepare(self, control: Qmp, record: runtime.Runtime, layout: Layout) -> None:
+        """Set passwords and processors before the guest runs its first instruction."""
+        hvp = record.hvparams
+        for protocol, enabled, parameter in (
+            ("vnc", hvp.get("vnc_bind_address"), "vnc_password_file"),
+            ("spice", hvp.get("spice_bind"), "spice_password_file"),
+        ):
+            if enabled and hvp.get(parameter):
+                password = fs.read_file(hvp[parameter]).splitlines()[0:1]
+                if not password:
+                    raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
+                control.execute("set_password", {"protocol": protocol, "password": password[0]})
+        found = self._process(layout)
+        if found:
+            pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)
+
+
+def adapted_argv(record: runtime.Runtime, qemu: facts.QemuFacts) -> tuple[str, ...]:
+    """The command line for this QEMU of a guest which another QEMU, or another node, started."""
+    command = argv.translated(record.argv, qemu)
+    address = parameters.spice_address(record.hvparams)
+    return tuple(command if address is None else argv.with_spice_address(command, address))
+
+
+def set_migration_capabilities(control: Qmp, hvparams: Mapping[str, Any]) -> None:
+    """Switch on the capabilities which both ends of a migration must have (``migration_caps``)."""
+    wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
+    if wanted:
+        control.execute(
+            "migrate-set-capabilities",
+            {"capabilities": [{"capability": name, "state": True} for name in wanted]},
+        )
