@@ -1,13 +1,14 @@
-"""The configuration of the cluster: what exists, and what was decided about it.
+"""The configuration of the cluster: its objects and their parameters.
 
-One process owns it, the master daemon; everybody else has copies. :mod:`.api` is what logical units
-and daemons use. Below it: :mod:`.store` keeps the file and makes changes durable,
-:mod:`.transaction` is the vocabulary of changes, :mod:`.view` answers questions about one state,
-:mod:`.reservations` keep names and addresses for jobs that have not finished, :mod:`.verify` looks
-for contradictions, :mod:`.upgrade` reads files of older versions, :mod:`.ssconf` extracts what
-every node needs.
+One process owns it, the master daemon; other processes and nodes have copies. Logical units and
+daemons use :mod:`.api`. Below it, :mod:`.store` keeps the file and makes changes durable,
+:mod:`.transaction` has the operations which change a state, :mod:`.view` answers questions about a
+state, :mod:`.reservations` keeps names and addresses for jobs that have not finished,
+:mod:`.verify` searches for contradictions, :mod:`.upgrade` reads files of older versions, and
+:mod:`.ssconf` extracts the values which every node needs.
 
-The room does not know how to reach other nodes: it is given a function which distributes.
+The package does not send anything to other nodes itself: the caller passes a function which
+distributes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ganeti.config.transaction import Transaction as Transaction
     from ganeti.config.view import View as View
 
-# Read when first used: commands want ganeti.config.ssconf without paying for the rest.
+# Imported when first used: commands import ganeti.config.ssconf and need nothing else.
 _HOME = {
     "Config": "api",
     "Distribution": "store",

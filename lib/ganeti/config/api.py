@@ -1,8 +1,8 @@
-"""What logical units and daemons use of the configuration.
+"""The configuration, as logical units and daemons use it.
 
 Reading goes to the present state and never waits; the questions are those of
-:class:`~ganeti.config.view.Questions`. Every change goes through :meth:`Config.transaction`: when the
-block ends, its changes are durable.
+:class:`~ganeti.config.view.Questions`. Every change goes through :meth:`Config.transaction`: when
+the block ends, its changes are durable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 def history_dir(path: str) -> str:
-    """Where the history of a configuration file is; see ``Paths.cluster_conf_history_dir``."""
+    """Return the directory with the history of a configuration file."""
     return f"{path}.history"
 
 
@@ -49,9 +49,9 @@ def load(path: str) -> tuple[ConfigData, int]:
     """Read a configuration file, also one of an older version.
 
     :returns: the configuration, and the version which the file had.
-    :raises ConfigurationError: missing, unreadable, not JSON, or not a configuration; the text
-        names the file and, where there is one, the place in it.
-    :raises ConfigVersionMismatch: written by a newer version, or by one too old.
+    :raises ConfigurationError: the file is missing, cannot be read, or is not a configuration; the
+        message names the file and, if there is one, the place in it.
+    :raises ConfigVersionMismatch: the file was written by a newer version, or by one too old.
     """
     try:
         raw = json.loads(fs.read_bytes(path))
@@ -82,8 +82,8 @@ def load(path: str) -> tuple[ConfigData, int]:
 def create_file(path: str, data: ConfigData) -> None:
     """Write the first configuration of a cluster.
 
-    :raises ConfigVerifyError: it contradicts itself; nothing was written.
-    :raises OSError: it could not be written.
+    :raises ConfigVerifyError: the configuration contradicts itself; nothing was written.
+    :raises OSError: the file could not be written.
     """
     problems = verify.check(data)
     if problems:
@@ -92,7 +92,7 @@ def create_file(path: str, data: ConfigData) -> None:
 
 
 class Config(Questions):
-    """The configuration of the cluster, for the process which owns it. Thread-safe."""
+    """The configuration of the cluster, in the process which owns it. Thread-safe."""
 
     def __init__(self, store: ConfigStore) -> None:
         super().__init__()
@@ -100,9 +100,9 @@ class Config(Questions):
         self._author = Author()
 
     def acting_for(self, author: Author) -> Self:
-        """The same configuration, for one who changes it: the history will say who it was.
+        """Return the same configuration with an author, whom the history names for each change.
 
-        Cheap; both share everything.
+        This is cheap: both objects share the store.
         """
         bound = copy.copy(self)
         bound._author = author
@@ -120,10 +120,10 @@ class Config(Questions):
         """Load, check and, where needed, upgrade the configuration file.
 
         An upgraded configuration is written before it is used; the file as it was stays beside it
-        as ``config.data.backup-<version>``. Contradictions are logged: whoever has to repair them
-        needs a master.
+        as ``config.data.backup-<version>``. Contradictions are only logged, because a master is
+        needed to repair them.
 
-        :param distribute: how changes reach other nodes.
+        :param distribute: sends changes to other nodes.
         :raises ConfigurationError: see :func:`load`.
         """
         data, version = load(path)
@@ -159,23 +159,23 @@ class Config(Questions):
         )
 
     def snapshot(self) -> ConfigData:
-        """The present state; never changes."""
+        """Return the present state, an object which never changes."""
         return self._store.snapshot()
 
-    def tell_commits(self, tell: OnCommit) -> None:
-        """Let somebody know of every commit, see :attr:`ConfigStore.on_commit`."""
-        self._store.on_commit = tell
+    def call_on_commit(self, function: OnCommit) -> None:
+        """Call a function for every commit; see :attr:`ConfigStore.on_commit`."""
+        self._store.on_commit = function
 
     def use_distribution(self, distribute: Distribute) -> None:
-        """Say how changes reach other nodes, when that could not be known at the beginning."""
+        """Set the function which sends changes to other nodes."""
         self._store.use_distribution(distribute)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Make several changes at once; see :meth:`ConfigStore.transaction`."""
+        """Change the configuration, all or nothing; see :meth:`ConfigStore.transaction`."""
         return self._store.transaction(self._author)
 
     def redistribute(self) -> list[DistributionFailure]:
-        """Send configuration and ssconf values to all nodes once more; returns what failed."""
+        """Send configuration and ssconf values to all nodes again; return the failures."""
         return self._store.redistribute()
 
     def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
@@ -183,28 +183,28 @@ class Config(Questions):
         self._store.expect_lagging(candidates, nodes)
 
     def lagging(self) -> dict[str, frozenset[str]]:
-        """Nodes which missed the last changes, and what of them; see :class:`ConfigStore`."""
+        """Return the lagging nodes by UUID; see :meth:`ConfigStore.lagging`."""
         return self._store.lagging()
 
     def verify(self) -> list[str]:
-        """Contradictions in the present state."""
+        """Return the contradictions in the present state, one line each."""
         return verify.check(self.snapshot())
 
     # -- history ------------------------------------------------------------------------------
 
     def commits(self) -> Iterator[history.Commit]:
-        """What was changed, the newest first; see :mod:`ganeti.config.history`.
+        """Iterate over all commits, the newest first; see :mod:`ganeti.config.history`.
 
         :raises ConfigurationError: the history cannot be read.
         """
         kept, newest = self._store.history, self.snapshot().serial_no
         if kept is None:
             return iter(())
-        # A commit is written down before it is made.
+        # A commit is in the history before it is carried out.
         return (commit for commit in kept.commits() if commit.serial <= newest)
 
     def at(self, point: int | float) -> history.PastState:
-        """The configuration as it was; see :func:`ganeti.config.history.state_at`."""
+        """Return an earlier state; see :func:`ganeti.config.history.state_at`."""
         return history.state_at(self.snapshot(), self._kept(), point)
 
     def compare(
@@ -212,7 +212,7 @@ class Config(Questions):
         first: int | float,
         last: int | float,
     ) -> tuple[int, int, list[history.ObjectChange]]:
-        """What changed between two states; see :func:`ganeti.config.history.compare`."""
+        """Compare two states; see :func:`ganeti.config.history.compare`."""
         return history.compare(self.snapshot(), self._kept(), first, last)
 
     def _kept(self) -> History:
@@ -224,51 +224,51 @@ class Config(Questions):
     # -- reservations -------------------------------------------------------------------------
 
     def release_reservations(self, ec_id: str) -> None:
-        """Forget what an execution reserved; its commits are made."""
+        """Release the reservations of an execution."""
         self._store.reservations.release(ec_id)
 
     def reserve_instance_name(self, name: str, ec_id: str) -> None:
-        """Take a name for an instance to be added.
+        """Reserve the name of an instance which will be added.
 
-        :raises ReservationError: it is in use or being taken; the same for all below.
+        :raises ReservationError: the name is in use or reserved, as in all methods below.
         """
         self._store.reservations.reserve(reservations.INSTANCE_NAME, name, ec_id)
 
     def reserve_mac(self, mac: str, ec_id: str) -> None:
-        """Take a MAC address."""
+        """Reserve a MAC address."""
         self._store.reservations.reserve(reservations.MAC, mac.lower(), ec_id)
 
     def generate_mac(self, ec_id: str, prefix: str | None = None) -> str:
-        """Take a free MAC address.
+        """Reserve a free MAC address and return it.
 
-        :param prefix: the first three bytes; the cluster's by default.
+        :param prefix: the first three bytes; the default is the prefix of the cluster.
         """
         return self._store.reservations.new_mac(prefix or self.cluster().mac_prefix, ec_id)
 
     def reserve_lv(self, volume: str, ec_id: str) -> None:
-        """Take the name of a logical volume, as ``vg/lv``."""
+        """Reserve the name of a logical volume, as ``vg/lv``."""
         self._store.reservations.reserve(reservations.LV, volume, ec_id)
 
     def reserve_ip(
         self, network_uuid: str, address: str, ec_id: str, *, external_ok: bool = False
     ) -> None:
-        """Take an address of a network; the commit of the instance marks it in the pool.
+        """Reserve an address of a network; the commit of the instance marks it in the pool.
 
-        :param external_ok: also one which somebody outside of the cluster has.
-        :raises AddressPoolError: it is not in the network.
+        :param external_ok: allow addresses which are in use outside of the cluster.
+        :raises AddressPoolError: the address is not in the network.
         """
         pool = AddressPool(self.network(network_uuid))
         if pool.is_taken(address, external=True) and not external_ok:
             raise errors.ReservationError(
-                f"IP address {address} of network {pool.network.name} is reserved for somebody "
+                f"IP address {address} of network {pool.network.name} is reserved for use "
                 "outside of the cluster"
             )
         self._store.reservations.reserve(reservations.IP, (network_uuid, address), ec_id)
 
     def generate_ip(self, network_uuid: str, ec_id: str) -> str:
-        """Take the first free address of a network.
+        """Reserve the first free address of a network and return it.
 
-        :raises AddressPoolError: there is none.
+        :raises AddressPoolError: the network has no free address.
         """
         pool = AddressPool(self.network(network_uuid))
         found = self._store.reservations.first_free(
@@ -279,7 +279,7 @@ class Config(Questions):
         return found[1]
 
     def allocate_minors(self, node_uuids: Sequence[str], ec_id: str) -> tuple[int, ...]:
-        """Take a DRBD minor on each of these nodes, the lowest that is free.
+        """Reserve the lowest free DRBD minor on each of these nodes; return the minors.
 
         :param node_uuids: a node may occur several times; its minors are then different.
         """
@@ -294,14 +294,14 @@ class Config(Questions):
         return tuple(found)
 
     def reserved_minors(self, node_uuid: str) -> frozenset[int]:
-        """DRBD minors of a node which operations have taken whose disks are not on record yet."""
+        """Return the reserved DRBD minors of a node."""
         taken = self._store.reservations.taken(reservations.MINOR)
         return frozenset(minor for uuid, minor in taken if uuid == node_uuid)
 
     def reserved_volumes(self) -> frozenset[str]:
-        """The same for logical volumes, as ``vg/lv``."""
+        """Return the reserved names of logical volumes, as ``vg/lv``."""
         return self._store.reservations.taken(reservations.LV)
 
     def new_uuid(self, ec_id: str) -> str:
-        """Take a UUID nobody has."""
+        """Reserve a UUID which no object has."""
         return self._store.reservations.new_uuid(ec_id)

@@ -1,23 +1,23 @@
-"""What was changed in the configuration, when, and by which job.
+"""The history of the configuration: what was changed, when, and by which job.
 
-A record for each commit, in files beside the configuration: who wanted it, and of each object which
-it touched the attributes as they were and as they are; of a long list, the piece that is different.
-From the present state and the records the state of any earlier moment follows: :func:`state_at`
-takes the newest changes back one by one.
+Files beside the configuration have a record for each commit: its author, and for each changed
+object the attributes before and after; of a long list, only the part which is different. The state
+of any earlier moment follows from the present state and the records: :func:`state_at` takes back
+the newest changes one by one.
 
-Records are written before the configuration itself and without a flush of their own, so they cost a
-commit next to nothing and survive the end of the process. When the machine loses its power the last
-seconds of the history may be missing; so are the commits of another master after a failover, and
-those which were made while the disk was full. Such a gap is found, because every record says which
-state it followed, and nobody is told a state from beyond it.
+Records are written before the configuration itself and are not flushed, so they cost a commit very
+little and survive the end of the process. When the machine loses its power, the last seconds of the
+history may be missing; so are the commits of another master after a failover, and those which were
+made while the disk was full. Such a gap is detected, because every record names the state before
+it, and states before the gap are refused.
 
-The files hold what the configuration holds, secrets included; nobody else may read them. They are
-bounded: the oldest go when they reach back more than :data:`MAX_COMMITS` serial numbers, or have
-more than :data:`MAX_BYTES`.
+The files contain the same data as the configuration, including secrets; only root may read them.
+Their size is bounded: the oldest files are removed when they reach back more than
+:data:`MAX_COMMITS` serial numbers, or when all have more than :data:`MAX_BYTES`.
 
-File format: the first line ``{"format": 2, "version": ...}``, then one line of JSON for a commit,
-the oldest first. A new version of the configuration begins a new file. Format 1 knew no pieces of
-lists.
+File format: the first line ``{"format": 2, "version": ...}``, then one line of JSON for each
+commit, the oldest first. A new version of the configuration begins a new file. Format 1 had no
+parts of lists.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ log = logging.getLogger(__name__)
 
 MAX_COMMITS: Final = 10_000
 MAX_BYTES: Final = 64 * 1024 * 1024
-# A file is removed as a whole; it is full with so many commits or bytes.
+# Files are removed as a whole. A file with so many commits or bytes is full.
 FILE_COMMITS: Final = 500
 FILE_BYTES: Final = 2 * 1024 * 1024
-# A commit with more than this says how much it changed, and not what.
+# The record of a larger commit does not contain its changes.
 MAX_RECORD_BYTES: Final = 8 * 1024 * 1024
 
 FILE_MODE: Final = 0o600
@@ -54,10 +54,10 @@ _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Author(NamedTuple):
-    """Who changes the configuration: a job and its opcode, or something else that has a name.
+    """The author of a change of the configuration: a job and its opcode, or another source.
 
-    ``source`` is where the wish came from (the first entry of the reason trail), ``reason`` what
-    the user gave as a reason.
+    :ivar source: source of the request: the first entry of the reason trail.
+    :ivar reason: the reason which the user gave.
     """
 
     job_id: int | None = None
@@ -67,13 +67,15 @@ class Author(NamedTuple):
 
 
 class ObjectChange(NamedTuple):
-    """What happened to one object.
+    """The change of one object.
 
-    :ivar kind: ``cluster`` or a table of the configuration.
-    :ivar old: the attributes which changed, as they were; all of them when the object was removed;
-        None when it was added. `new` likewise.
-    :ivar pieces: lists which changed in one place, and stand in neither of the two, by attribute:
-        the index, what was there, what is there now.
+    :ivar kind: ``cluster`` or the name of a table of the configuration.
+    :ivar old: the old values of the changed attributes; all attributes if the object was removed;
+        None if it was added.
+    :ivar new: the new values of the changed attributes; all attributes if the object was added;
+        None if it was removed.
+    :ivar pieces: lists which changed in one place, and are in neither of the two, by attribute: the
+        index, the items before, the items after the change.
     """
 
     kind: str
@@ -92,7 +94,7 @@ class ObjectChange(NamedTuple):
 
     @property
     def attributes(self) -> list[str]:
-        """Names of what changed, without what changes every time."""
+        """Names of the changed attributes, without those which change with every commit."""
         if self.old is None or self.new is None:
             return []
         return sorted({*self.old, *self.new, *self.pieces} - {"serial_no", "mtime"})
@@ -101,10 +103,11 @@ class ObjectChange(NamedTuple):
 class Commit(NamedTuple):
     """One step from a state of the configuration to the next.
 
-    :ivar serial: serial number of the new state; `time_s` its time. `before_serial` and
-        `before_time_s` are those of the old one.
-    :ivar changes: None when they were too many to be kept.
-    :ivar version: of the configuration.
+    :ivar serial: serial number of the new state; ``before_serial`` is that of the old one.
+    :ivar time_s: time of the new state in seconds since 1970; ``before_time_s`` is that of the old
+        one.
+    :ivar changes: None if they were too large to be kept.
+    :ivar version: version of the configuration.
     """
 
     serial: int
@@ -121,7 +124,7 @@ def commit_of(
 ) -> Commit:
     """Describe one transaction.
 
-    :param changed: kind and UUID of the objects it touched.
+    :param changed: kind and UUID of the objects which it changed.
     """
     return Commit(
         after.serial_no,
@@ -155,9 +158,10 @@ def _changes(
 
 
 def _shortened(change: ObjectChange) -> ObjectChange:
-    """With pieces in the place of lists of which little changed.
+    """Replace lists of which little changed by pieces.
 
-    A thousand tags added one by one would else make a thousand lists of up to a thousand tags.
+    Otherwise a thousand tags which are added one by one would make a thousand lists of up to a
+    thousand tags.
     """
     if change.old is None or change.new is None:
         return change
@@ -181,7 +185,7 @@ def _shortened(change: ObjectChange) -> ObjectChange:
 def change_of(
     kind: str, uuid: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> ObjectChange | None:
-    """Compare two states of an object, given as dictionaries; None when they are the same."""
+    """Compare two states of an object, given as dictionaries; return None if they are equal."""
     known = new if new is not None else old if old is not None else {}
     name = str(known.get("name") or known.get("cluster_name") or uuid)
     if old is None or new is None:
@@ -198,7 +202,7 @@ def change_of(
 
 
 class History:
-    """Keeps the records of one configuration. Writing is done by one thread at a time."""
+    """The records of one configuration. Only one thread at a time may write."""
 
     def __init__(
         self,
@@ -213,7 +217,8 @@ class History:
         self._max_commits = max_commits
         self._max_bytes = max_bytes
         self._file_commits, self._file_bytes = file_commits, file_bytes
-        # Names and sizes of the finished files; the file which grows, and what it holds.
+        # Names and sizes of the finished files; then the present file, its size and its number of
+        # records.
         self._finished: list[tuple[str, int]] = []
         self._fd: int | None = None
         self._name = ""
@@ -223,10 +228,12 @@ class History:
         self._before: tuple[int, int] | None = None
 
     def open(self, data: ConfigData) -> None:
-        """Begin after a start of the program; `data` is what the configuration file holds.
+        """Begin after a start of the program.
 
-        Records of commits which never became the configuration are dropped: they were written,
-        and then the process ended.
+        Records of commits which were not carried out are dropped: the process ended after the
+        records were written.
+
+        :param data: the content of the configuration file.
 
         :raises OSError: the files cannot be read or changed.
         """
@@ -236,7 +243,9 @@ class History:
             keep = _length_until(text, data)
             if keep == len(text):
                 break
-            log.info("dropping the end of %s/%s, which never happened", self._directory, name)
+            log.info(
+                "dropping the end of %s/%s: its commits were not carried out", self._directory, name
+            )
             if keep:
                 os.truncate(f"{self._directory}/{name}", keep)
                 break
@@ -247,7 +256,7 @@ class History:
         self._go_on(data.version)
 
     def _go_on(self, version: int) -> None:
-        """Go on with the newest file, if it is one of ours and not full."""
+        """Continue the newest file, if it has the present format and version and is not full."""
         if not self._finished:
             return
         name, size = self._finished[-1]
@@ -265,7 +274,7 @@ class History:
             self._finished.pop()
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """Add records, all with one write; :meth:`take_back` undoes it.
+        """Add records with one write; :meth:`take_back` removes them again.
 
         :raises OSError: nothing was added.
         """
@@ -294,7 +303,7 @@ class History:
         self._count += len(commits)
 
     def take_back(self) -> None:
-        """Remove what the last :meth:`append` added: it did not become the configuration."""
+        """Remove the records of the last :meth:`append`: the commits were not carried out."""
         if self._before is None or self._fd is None:
             return
         self._size, self._count = self._before
@@ -307,7 +316,7 @@ class History:
         name = f"{_PREFIX}{first.serial:012d}"
         header = json.dumps({"format": _FORMAT, "version": first.version}).encode() + b"\n"
         path = f"{self._directory}/{name}"
-        # A file of this name can only hold records which were taken back.
+        # A file of this name can only contain records which were taken back.
         fd = os.open(path, _APPEND | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             os.fchmod(fd, FILE_MODE)
@@ -320,7 +329,7 @@ class History:
         self._fd, self._name, self._version = fd, name, first.version
         self._size, self._count = len(header), 0
         total = sum(size for _name, size in self._finished)
-        # What this file will hold counts as if it were full.
+        # The new file counts as if it were full.
         reach = first.serial + self._file_commits - self._max_commits
         while self._finished and (
             total > self._max_bytes or int(self._finished[0][0][len(_PREFIX) :]) < reach
@@ -337,16 +346,16 @@ class History:
             self._fd = None
 
     def commits(self) -> Iterator[Commit]:
-        """All records, the newest first. Files are read when their records are wanted.
+        """Iterate over all records, the newest first. A file is read when its records are needed.
 
-        :raises ConfigurationError: a file cannot be read, or is not what it should be.
+        :raises ConfigurationError: a file cannot be read, or is no file of the history.
         """
         for name in reversed(_names(self._directory)):
             path = f"{self._directory}/{name}"
             try:
                 text = fs.read_bytes(path)
             except FileNotFoundError:
-                return  # it was the oldest, and just became too old
+                return  # it was the oldest file and has just been removed
             except OSError as err:
                 raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
             yield from reversed(_parse(path, text))
@@ -383,7 +392,7 @@ def _line(commit: Commit) -> bytes:
 
 def _parse(path: str, text: bytes) -> list[Commit]:
     lines = text.split(b"\n")
-    # What follows the last newline is being written, or was when the power failed.
+    # A record after the last newline is incomplete: it is being written, or the power failed.
     lines.pop()
     try:
         header = json.loads(lines[0]) if lines else {"format": _FORMAT, "version": 0}
@@ -418,10 +427,10 @@ def _read_change(row: list[Any]) -> ObjectChange:
 
 
 def _length_until(text: bytes, data: ConfigData) -> int:
-    """How much of a file is about states up to this one, in bytes; 0 when none of it is."""
+    """Return how many bytes of a file are records of states up to this one; 0 for none."""
     end = len(text)
     while True:
-        # Behind the last newline there is nothing, or half a line.
+        # After the last newline there is nothing, or an incomplete line.
         end = text.rfind(b"\n", 0, end) + 1
         start = text.rfind(b"\n", 0, end - 1) + 1
         if start == 0:
@@ -430,7 +439,7 @@ def _length_until(text: bytes, data: ConfigData) -> int:
             record = json.loads(text[start:end])
             serial, time_s = record["serial"], record["time"]
         except (errors.ParseError, KeyError, TypeError):
-            end = start  # torn by a loss of power
+            end = start  # incomplete after a loss of power
             continue
         if serial < data.serial_no or (serial, time_s) == (data.serial_no, data.mtime):
             return end
@@ -441,7 +450,7 @@ def _length_until(text: bytes, data: ConfigData) -> int:
 
 
 class PastState:
-    """A state of the configuration which can be made older, as plain dictionaries."""
+    """A state of the configuration as plain dictionaries; commits can be taken back from it."""
 
     def __init__(self, data: ConfigData) -> None:
         whole = codec.to_dict(data)
@@ -455,45 +464,46 @@ class PastState:
 
     @property
     def serial(self) -> int:
-        """Its serial number."""
+        """Serial number of the state."""
         serial: int = self.root["serial_no"]
         return serial
 
     @property
     def time_s(self) -> float:
-        """When it came to be, in seconds since the epoch."""
+        """Time of the state, in seconds since 1970."""
         time_s: float = self.root["mtime"]
         return time_s
 
     def whole(self) -> dict[str, Any]:
-        """As the file had it."""
+        """Return the whole state in the form of the configuration file."""
         return {"cluster": self.cluster, **self.tables, **self.root}
 
     def get(self, kind: str, uuid: str) -> dict[str, Any] | None:
-        """One object."""
+        """Return one object, or None."""
         return self.cluster if (kind, uuid) == CLUSTER else self.tables[kind].get(uuid)
 
     def take_back(self, commit: Commit) -> None:
-        """Become the state before a commit.
+        """Take back a commit: become the state before it.
 
-        :raises OpPrereqError: it is not the commit which led here, or cannot be undone.
+        :raises OpPrereqError: it is not the commit which made this state, or it cannot be taken
+            back.
         """
         if (commit.serial, commit.time_s) != (self.serial, self.time_s):
             raise errors.OpPrereqError(
-                f"the history has a gap between serial numbers {commit.serial} and {self.serial}: "
-                "nothing older can be told from it",
+                f"the history has a gap between serial numbers {commit.serial} and {self.serial}; "
+                "older states are not known",
                 errors.ECODE_STATE,
             )
         if commit.version != self.root["version"]:
             raise errors.OpPrereqError(
-                f"the configuration was upgraded after serial number {commit.serial}; nothing "
-                "older can be told",
+                f"the configuration was upgraded after serial number {commit.serial}; older states "
+                "are not known",
                 errors.ECODE_STATE,
             )
         if commit.changes is None:
             raise errors.OpPrereqError(
-                f"the commit with serial number {commit.serial} changed too much to be kept; "
-                "nothing older can be told",
+                f"the commit with serial number {commit.serial} was too large to be kept; older "
+                "states are not known",
                 errors.ECODE_STATE,
             )
         for change in commit.changes:
@@ -519,11 +529,11 @@ class PastState:
 
 
 def state_at(data: ConfigData, history: History, point: int | float) -> PastState:
-    """The configuration as it was.
+    """Return an earlier state of the configuration.
 
-    :param data: as it is.
-    :param point: a serial number; or, as a float, seconds since the epoch.
-    :raises OpPrereqError: there was no such state, or the history does not reach it.
+    :param data: the present state.
+    :param point: a serial number; or, as a float, seconds since 1970.
+    :raises OpPrereqError: there was no such state, or the history does not reach back to it.
     """
     state = PastState(data)
     _go_back(state, _older(history, state), point)
@@ -536,11 +546,13 @@ def compare(
     first: int | float,
     last: int | float,
 ) -> tuple[int, int, list[ObjectChange]]:
-    """What is different between two states.
+    """Compare two states.
 
-    :param first: as `point` of :func:`state_at`; the older one.
-    :returns: the serial numbers of both, and the changes from one to the other, by kind and name.
-    :raises OpPrereqError: see :func:`state_at`.
+    :param first: the older state, like ``point`` of :func:`state_at`.
+    :param last: the newer state.
+    :returns: the serial numbers of both, and the changes from one to the other, sorted by kind and
+        name.
+    :raises OpPrereqError: as for :func:`state_at`, or the first state is not the older one.
     """
     state = PastState(data)
     commits = _older(history, state)
@@ -568,7 +580,7 @@ def compare(
 
 
 def _older(history: History, state: PastState) -> Iterator[Commit]:
-    """Records which belong to the past of a state; a commit may just be on its way."""
+    """Iterate over the records up to a state; the history may already have the next commit."""
     serial = state.serial
     return (commit for commit in history.commits() if commit.serial <= serial)
 

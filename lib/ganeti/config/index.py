@@ -1,10 +1,10 @@
-"""Who has what: values of the configuration which at most one object may have.
+"""Index of values which at most one object of the configuration may have: names, addresses, ports.
 
-The store keeps one index of its newest state; transactions ask it instead of looking through all
-objects, and tell it what they change. With 20,000 instances this is the difference between a
-microsecond and twenty milliseconds.
+The store keeps one index of its newest state; transactions use it instead of searching all objects,
+and update it with each change. With 20,000 instances this is the difference between a microsecond
+and twenty milliseconds.
 
-A configuration may come with contradictions (they are reported, not refused), so a value may have
+A configuration may contain contradictions (they are reported, not refused), so a value may have
 several owners.
 """
 
@@ -36,7 +36,7 @@ Key = tuple[str, Any]
 
 
 def values_of(kind: str, obj: Any) -> Iterator[Key]:
-    """The values of one object."""
+    """Iterate over the values of one object, each as ``(kind, value)``."""
     if kind in NAMES:
         yield NAMES[kind], obj.name
     if kind == "instances":
@@ -46,7 +46,7 @@ def values_of(kind: str, obj: Any) -> Iterator[Key]:
 
 
 def addresses(instance: Instance) -> list[tuple[str, str]]:
-    """Network UUID and address of each card whose address is from a network."""
+    """Return network UUID and address of each NIC whose address is from a network."""
     return [
         (nic.network, nic.ip)
         for nic in instance.nics
@@ -75,10 +75,10 @@ def _disk_values(disk: Disk) -> Iterator[Key]:
 
 
 class Index:
-    """Owners of values. Changed by whoever holds the store's lock; read by everybody."""
+    """Owners of values. Only a thread which holds the lock of the store changes it."""
 
     def __init__(self, data: ConfigData) -> None:
-        # One owner as it is, several as a tuple: nearly all values have one.
+        # A single owner is stored as text, several as a tuple: nearly all values have one owner.
         self._owners: dict[Key, str | tuple[str, ...]] = {}
         for kind in _TABLES:
             for uuid, obj in getattr(data, kind).items():
@@ -86,16 +86,16 @@ class Index:
                     self._add(key, uuid)
 
     def owners(self, kind: str, value: Any) -> tuple[str, ...]:
-        """UUIDs of the objects which have a value."""
+        """Return the UUIDs of the objects which have a value."""
         found = self._owners.get((kind, value), ())
         return (found,) if isinstance(found, str) else found
 
     def has(self, kind: str, value: Any) -> bool:
-        """Whether some object has a value."""
+        """Tell whether an object has a value."""
         return (kind, value) in self._owners
 
     def replace(self, kind: str, uuid: str, old: Any, new: Any) -> None:
-        """An object was changed, added (`old` is None) or removed (`new` is None)."""
+        """Update the index: an object was changed, added (no ``old``) or removed (no ``new``)."""
         before = [] if old is None else list(values_of(kind, old))
         after = [] if new is None else list(values_of(kind, new))
         if before == after:

@@ -1,6 +1,7 @@
-"""Who is in the cluster, read from the configuration file without the rest of it.
+"""Read the nodes of the cluster from the configuration file, and nothing else.
 
-Whoever wants to become master has to know whom to ask, before the configuration may be used.
+A node which wants to become master asks the other nodes for their votes. It needs their addresses
+before the configuration may be used.
 """
 
 from __future__ import annotations
@@ -23,26 +24,27 @@ class Members(NamedTuple):
 
     @property
     def candidates(self) -> frozenset[str]:
-        """Names of the master candidates that are online."""
+        """Names of the master candidates which are online."""
         return frozenset(
             name for name, node in self.nodes.items() if node.master_candidate and not node.offline
         )
 
     @property
     def online(self) -> frozenset[str]:
-        """Names of the nodes that are not marked offline."""
+        """Names of the nodes which are not marked offline."""
         return frozenset(name for name, node in self.nodes.items() if not node.offline)
 
     @property
     def master(self) -> Node:
-        """The master."""
+        """The master node."""
         return next(node for node in self.nodes.values() if node.uuid == self.master_uuid)
 
 
 def read_members(path: str) -> Members:
     """Read the nodes from a configuration file, also one of an older version.
 
-    :raises ConfigurationError: it is missing, damaged or no configuration; names the file.
+    :raises ConfigurationError: the file is missing, damaged or no configuration. The message names
+        the file.
     """
     try:
         raw = upgrade.upgrade(json.loads(fs.read_bytes(path)))

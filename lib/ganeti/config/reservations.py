@@ -1,10 +1,10 @@
-"""Names and addresses which a job has taken but not yet written into the configuration.
+"""Reservations: names and addresses of jobs which are not yet written into the configuration.
 
-Between the check that a name is free and the commit that uses it, another job must not take it. A
-reservation belongs to an execution (``ec_id``, any hashable text) and ends with it: the processor
-calls :meth:`Reservations.release` when the job's opcode is over, by then the name is in the
-configuration or free again. At every moment in between a value is reserved, or in the newest state,
-or both; that is why it is looked for here first and there afterwards.
+Between the check that a name is free and the commit that uses it, another job must not use it. A
+reservation belongs to an execution (``ec_id``, a text) and ends with it: the processor calls
+:meth:`Reservations.release` when the opcode has ended; then the name is in the configuration or
+free again. At every moment in between a value is reserved, or in the newest state, or both;
+therefore reservations are checked first and the newest state afterwards.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _MAC_TRIES: Final = 64
 
 
 class Reservations:
-    """What is taken, by kind and value, and by whom. Thread-safe.
+    """The reserved values by kind, each with its execution. Thread-safe.
 
-    :param holds: whether the newest state has a value, by kind and value.
-    :param snapshot: the present state.
+    :param holds: tells whether the newest state has a value, by kind and value.
+    :param snapshot: returns the present state.
     """
 
     def __init__(
@@ -44,15 +44,16 @@ class Reservations:
         self._taken: dict[tuple[str, Any], str] = {}
 
     def release(self, ec_id: str) -> None:
-        """Forget everything an execution reserved."""
+        """Release all reservations of an execution."""
         with self._mutex:
             for key in [key for key, holder in self._taken.items() if holder == ec_id]:
                 del self._taken[key]
 
     def reserve(self, kind: str, value: Any, ec_id: str) -> None:
-        """Take a value for an execution; taking it twice is no error.
+        """Reserve a value for an execution; to reserve it again has no effect.
 
-        :raises ReservationError: the configuration has it, or another execution.
+        :raises ReservationError: the value is in the configuration, or another execution has
+            reserved it.
         """
         with self._mutex:
             holder = self._taken.get((kind, value))
@@ -60,16 +61,16 @@ class Reservations:
                 return
             if holder is not None:
                 raise errors.ReservationError(
-                    f"{kind} {_shown(value)} is being taken by another operation"
+                    f"{kind} {_shown(value)} is reserved by another operation"
                 )
             if self._holds(kind, value):
                 raise errors.ReservationError(f"{kind} {_shown(value)} is already in use")
             self._taken[kind, value] = ec_id
 
     def first_free(self, kind: str, values: Iterable[ValueT], ec_id: str) -> ValueT | None:
-        """Take the first value which nobody has, the execution itself included.
+        """Reserve the first value which is neither reserved nor in the configuration.
 
-        :returns: None when there is none among them.
+        :returns: the value, or None when all are in use.
         """
         with self._mutex:
             for value in values:
@@ -79,17 +80,17 @@ class Reservations:
         return None
 
     def held_by_others(self, kind: str, value: Any, ec_id: str | None) -> bool:
-        """Whether another execution has taken a value."""
+        """Tell whether another execution has reserved a value."""
         with self._mutex:
             return self._taken.get((kind, value), ec_id) != ec_id
 
     def taken(self, kind: str) -> frozenset[Any]:
-        """All values of a kind which some execution has taken."""
+        """Return all reserved values of a kind."""
         with self._mutex:
             return frozenset(value for known, value in self._taken if known == kind)
 
     def new_uuid(self, ec_id: str) -> str:
-        """A UUID nobody has."""
+        """Reserve a new UUID and return it."""
         while True:
             uuid = text.new_uuid()
             data = self._snapshot()
@@ -107,14 +108,14 @@ class Reservations:
                     return found
 
     def new_mac(self, prefix: str, ec_id: str) -> str:
-        """A MAC address nobody has.
+        """Reserve a random free MAC address and return it.
 
-        :param prefix: the first three bytes, ``aa:00:00``.
+        :param prefix: the first three bytes, as in ``aa:00:00``.
         :raises ReservationError: no free address was found.
         """
         found = self.first_free(MAC, (_random_mac(prefix) for _ in range(_MAC_TRIES)), ec_id)
         if found is None:
-            raise errors.ReservationError(f"no free MAC address found below {prefix}")
+            raise errors.ReservationError(f"no free MAC address with prefix {prefix} was found")
         return found
 
 
@@ -124,5 +125,5 @@ def _random_mac(prefix: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    # Of a pair the second part is what people know: the address, or the number.
+    # The second part of a pair is the address, or the number.
     return str(value[1] if isinstance(value, tuple) else value)

@@ -1,25 +1,30 @@
-"""Who may be master: counting votes, choosing epochs, and when a change counts. Decides only.
+"""Decide which node may be master: count votes, choose epochs, define when a change is committed.
 
-The algorithm is that of seed 001, *Master startup/failover*: a *confirmation* of the role, no
-election. A node becomes master when a quorum (half plus one) of the nodes answers, when among those
-who answer nobody has a newer configuration or job queue, and, unless the role is just being moved,
-when a quorum takes it for the master. It then takes an epoch higher than all that were heard of and
-asks everybody to promise it; the promises tell once more what is there, now for good, because who
-has promised takes nothing from an older master. Only with a quorum of promises it acts as master.
+These are pure functions; :mod:`ganeti.rpc.voting` asks the nodes. The algorithm is that of Ganeti
+design 2.0, *Master startup/failover*: a *confirmation* of the role, not an election. A node becomes
+master when a quorum of the nodes answers (a majority of all), when no node which answers has a
+newer configuration or job queue, and, unless the role is just being moved, when a quorum regards it
+as the master. The node then chooses an epoch higher than all known ones and asks all nodes to
+promise it. With its promise, a node says again which copies it has. This is now definite, because a
+node which has promised an epoch accepts nothing from an older master. The node acts as master only
+when a quorum has promised.
 
 Two quorums are needed, and both are checked here:
 
-* of the nodes: that is the design's own, and keeps a small part of a cluster from taking over;
-* of the master candidates: a change counts when a majority of them has it (:func:`is_committed`),
-  so a majority of them has to be heard, or a change that counts could be missed.
+* of the nodes: this is the quorum of the design, and keeps a small part of a cluster from taking
+  over;
+* of the master candidates: a change is committed when a majority of them has it
+  (:func:`is_committed`), so a majority of them has to answer, or a committed change could be
+  missed.
 
-Why nothing that counts is lost: let a change be on a majority of the candidates under epoch *e*. A
-later master holds promises of a majority too, so one node is in both. That node took the change
-before it promised (afterwards it would have refused it), so its promise tells of it, and a node
-with less does not become master. Its own state has the change, and all its later states are built
-upon it. Copies are compared by (epoch, serial number), because a master that nobody listened to may
-have counted on in its own files. Candidates come and go one at a time, and each change of them is
-itself committed before the next; majorities of two such neighbours always meet.
+Why no committed change is lost: let a change be on a majority of the candidates under epoch *e*. A
+later master has promises of a majority, too, so one node is in both majorities. That node received
+the change before it promised (afterwards it would have refused it), so its promise names the
+change, and a node which lacks it does not become master. The state of the new master has the
+change, and all its later states are built upon it. Copies are compared by (epoch, serial number),
+because a master without a quorum may have increased the serial number in its own files. Master
+candidates are added and removed one at a time, and each such change is committed before the next;
+two majorities, one before and one after such a change, always have a node in common.
 
 ``test/unit/config/test_role_model.py`` explores the whole protocol for three and five nodes.
 """
@@ -36,27 +41,32 @@ from ganeti.platform.master_epoch import NONE, Epoch, parse
 
 
 def majority(count: int) -> int:
-    """Half plus one of so many."""
+    """Return the smallest number which is more than half of ``count``."""
     return count // 2 + 1
 
 
 def has_quorum(present: Collection[str], members: Collection[str]) -> bool:
-    """Whether a majority of the members is present."""
+    """Tell whether a majority of the members is present."""
     return len(set(present) & set(members)) >= majority(len(members))
 
 
 def is_committed(have: Collection[str], candidates: Collection[str]) -> bool:
-    """Whether a change counts that these nodes have.
+    """Tell whether a change which these nodes have is committed.
 
-    :param candidates: the master candidates that are online by the changed configuration.
+    :param candidates: the master candidates which are online in the changed configuration.
     """
     return has_quorum(have, candidates)
 
 
 class Standing(NamedTuple):
-    """What one node has, and whom it obeys.
+    """The vote of one node, decoded.
 
-    ``digest`` is of the configuration's content: what is the same is not newer, whoever wrote it.
+    :ivar master: name of the node which it regards as master.
+    :ivar epoch: the epoch which it has promised.
+    :ivar config: epoch and serial number of its copy of the configuration.
+    :ivar jobs: epoch and last job ID of its copy of the job queue.
+    :ivar digest: digest of the content of the configuration. Equal contents are equally new, even
+        if epoch and serial number differ.
     """
 
     master: str
@@ -66,21 +76,21 @@ class Standing(NamedTuple):
     digest: str = ""
 
     def has_newer_config(self, other: Standing) -> bool:
-        """Whether the other one has not seen this configuration: compared by epoch, then serial."""
+        """Tell whether this configuration is newer, by epoch, then by serial number."""
         return self.config > other.config and (not self.digest or self.digest != other.digest)
 
     def has_newer_jobs(self, other: Standing) -> bool:
-        """Whether there are jobs here which the other one has not, and which count.
+        """Tell whether there are committed jobs here which the other node does not have.
 
-        Ids that were given away under an epoch which was over for the other one do not count.
+        Job IDs which were assigned under an epoch older than that of the other node do not count.
         """
         return self.jobs[0] >= other.jobs[0] and self.jobs[1] > other.jobs[1]
 
 
 def standing(vote: MasterVote) -> Standing:
-    """Read a vote.
+    """Decode a vote.
 
-    :raises ParseError: an epoch in it is none.
+    :raises ParseError: an epoch in it cannot be read.
     """
     return Standing(
         vote.master.lower(),
@@ -92,12 +102,12 @@ def standing(vote: MasterVote) -> Standing:
 
 
 class Outcome(enum.Enum):
-    """What came of a vote."""
+    """Result of a vote."""
 
     WON = "won"
-    #: Too few nodes answer; may be different a moment later.
+    #: Too few nodes answer; more may answer a moment later.
     NO_QUORUM = "no quorum"
-    #: Somebody has what this node has not.
+    #: Another node has a newer configuration or newer jobs.
     STALE = "stale"
     #: A quorum, or the newest epoch, belongs to another master.
     OTHER_MASTER = "other master"
@@ -105,11 +115,11 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The question: may ``me`` become master?
+    """The question whether the node ``me`` may become master.
 
-    :ivar voters: names of the nodes whose majority is needed; ``me`` among them.
-    :ivar candidates: names of the master candidates that are online.
-    :ivar moving: the role is being moved here, so nobody has to take ``me`` for the master yet.
+    :ivar voters: names of the nodes of which a majority is needed; ``me`` is one of them.
+    :ivar candidates: names of the master candidates which are online.
+    :ivar moving: the role is being moved to ``me``, so no node has to regard it as master yet.
     """
 
     me: str
@@ -120,16 +130,16 @@ class Ballot:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, with all reasons against (a text each, about nodes by name)."""
+    """The answer, with all reasons against it, a text each, which names the nodes."""
 
     outcome: Outcome
     reasons: tuple[str, ...] = ()
-    #: The master, when it is another one.
+    #: Name of the master, if another node is master.
     master: str | None = None
 
     @property
     def won(self) -> bool:
-        """Whether the node may become master."""
+        """Tell whether the node may become master."""
         return self.outcome is Outcome.WON
 
     def __str__(self) -> str:
@@ -139,7 +149,7 @@ class Verdict:
 def judge(ballot: Ballot, answers: Mapping[str, Standing]) -> Verdict:
     """Count the votes.
 
-    :param answers: what the nodes said that answered, by name; others count as silent.
+    :param answers: the votes of the nodes which answered, by name.
     """
     missing = _missing(ballot, answers)
     own = answers.get(ballot.me)
@@ -181,10 +191,10 @@ def _missing(ballot: Ballot, answers: Collection[str]) -> tuple[str, ...]:
     found = []
     for members, what in ((ballot.voters, "nodes"), (ballot.candidates, "master candidates")):
         if not has_quorum(answers, members):
-            silent = ", ".join(sorted(members - set(answers)))
+            unresponsive = ", ".join(sorted(members - set(answers)))
             found.append(
                 f"only {len(members & set(answers))} of {len(members)} {what} answer,"
-                f" {majority(len(members))} have to (no answer from {silent})"
+                f" {majority(len(members))} have to (no answer from {unresponsive})"
             )
     return tuple(found)
 
@@ -223,17 +233,17 @@ def _other_master(ballot: Ballot, answers: Mapping[str, Standing]) -> tuple[str,
 
 
 def next_epoch(owner: str, known: Iterable[Epoch]) -> Epoch:
-    """An epoch above all that were heard of.
+    """Return an epoch above all known ones.
 
-    :param owner: UUID of the node that becomes master.
+    :param owner: UUID of the node which becomes master.
     """
     return Epoch(max((epoch.number for epoch in known), default=0) + 1, owner)
 
 
 def judge_promises(ballot: Ballot, promises: Mapping[str, Standing]) -> Verdict:
-    """Count the promises to the new epoch, and look once more at what is there, now for good.
+    """Count the promises of the new epoch, and compare the copies of all nodes again.
 
-    :param promises: by name, of the nodes that promised.
+    :param promises: the votes of the nodes which promised, by name.
     """
     missing = _missing(ballot, promises)
     if missing:

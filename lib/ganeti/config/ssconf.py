@@ -1,8 +1,8 @@
-"""What every node must know, as small text files: ``ssconf_<key>``.
+"""Values of the configuration which every node needs, in small text files ``ssconf_<key>``.
 
-:func:`values` derives all of them from the configuration; the master's store sends them to the
-nodes when they change. :class:`SimpleStore` reads them on a node, where there need not be a
-configuration. Lists are one item per line, each line ends with a newline; names are in natural
+:func:`values` derives all values from the configuration; the store on the master sends them to the
+nodes when they change. :class:`SimpleStore` reads them on a node, which need not have the
+configuration. Lists have one item per line, each line ends with a newline; names are in natural
 order. The formats are published: other programs read these files.
 """
 
@@ -23,29 +23,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.objects import ConfigData, Instance
 
-# Names are sorted again with every instance that comes or goes; their keys stay.
+# Names are sorted again when an instance is added or removed; their sort keys are cached.
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
-
-# The hypervisors with a file, whether enabled or not.
 
 
 class InstanceList:
-    """Names of all instances in their order, kept while instances come and go.
+    """Names of all instances in natural order, updated when instances are added or removed.
 
-    Sorting 20,000 names for each of them would cost more than everything else in a commit.
+    To sort 20,000 names for each new instance would cost more than everything else in a commit.
     """
 
     def __init__(self, data: ConfigData) -> None:
         names = sorted(
             (_natural_key(instance.name), instance.name) for instance in data.instances.values()
         )
-        # Beside each other, so that joining the lines of the file touches nothing else.
+        # Two lists, so that the lines of the file are joined without the keys.
         self._keys = names
         self._lines = [f"{name}\n" for _key, name in names]
         self._text: str | None = None
 
     def replace(self, old: Instance | None, new: Instance | None) -> None:
-        """An instance was changed, added (`old` is None) or removed (`new` is None)."""
+        """Update the list: an instance was changed, added (no ``old``) or removed (no ``new``)."""
         if old is not None and new is not None and old.name == new.name:
             return
         self._text = None
@@ -61,16 +59,16 @@ class InstanceList:
             self._lines.insert(place, f"{new.name}\n")
 
     def text(self) -> str:
-        """The file's text."""
+        """Return the text of the file."""
         if self._text is None:
             self._text = "".join(self._lines)
         return self._text
 
 
 def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[str, str]:
-    """The text of every ssconf file but the master epoch, by key.
+    """Return the text of every ssconf file except the master epoch, by key.
 
-    :param instance_list: of `data`, when the caller keeps one.
+    :param instance_list: the names of the instances of ``data``, if the caller keeps them.
     """
     from ganeti.constants import cluster as cluster_const
     from ganeti.objects import fill
@@ -145,7 +143,7 @@ def _named(table: Mapping[str, Any]) -> list[str]:
 
 
 class SimpleStore:
-    """Reads the ssconf files of a node; every call reads anew.
+    """Reads the ssconf files of a node; every call reads the file again.
 
     All methods raise :class:`errors.ConfigurationError` when a file is missing or cannot be read:
     then this machine is not (or not yet) a node of a cluster.
@@ -155,7 +153,7 @@ class SimpleStore:
         self._where = where
 
     def get(self, key: str) -> str:
-        """One value, without the last newline."""
+        """Return one value, without the last newline."""
         path = (self._where or paths.current()).ssconf_file(key)
         try:
             return fs.read_file(path).rstrip("\n")
@@ -167,11 +165,11 @@ class SimpleStore:
             raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
 
     def get_list(self, key: str) -> list[str]:
-        """The lines of one value."""
+        """Return the lines of one value."""
         return self.get(key).splitlines()
 
     def get_map(self, key: str, separator: str) -> dict[str, str]:
-        """Lines of key and value."""
+        """Return the lines of one value as a dictionary; each has a key, the separator, a value."""
         pairs: dict[str, str] = {}
         for line in self.get_list(key):
             name, found, value = line.partition(separator)
@@ -181,38 +179,38 @@ class SimpleStore:
         return pairs
 
     def cluster_name(self) -> str:
-        """Name of the cluster."""
+        """Return the name of the cluster."""
         return self.get(const.CLUSTER_NAME)
 
     def master_node(self) -> str:
-        """Name of the node which is the master, as this node knows it."""
+        """Return the name of the master node, according to the files of this node."""
         return self.get(const.MASTER_NODE)
 
     def node_list(self) -> list[str]:
-        """Names of all nodes."""
+        """Return the names of all nodes."""
         return self.get_list(const.NODE_LIST)
 
     def online_nodes(self) -> list[str]:
-        """Names of the nodes which are not marked offline."""
+        """Return the names of the nodes which are not marked offline."""
         return self.get_list(const.ONLINE_NODES)
 
     def master_candidates(self) -> list[str]:
-        """Names of the master candidates."""
+        """Return the names of the master candidates."""
         return self.get_list(const.MASTER_CANDIDATES)
 
     def candidate_certs(self) -> dict[str, str]:
-        """SHA1 digests of the candidates' client certificates, by node UUID."""
+        """Return the SHA1 digests of the client certificates of candidates, by node UUID."""
         return self.get_map(const.MASTER_CANDIDATES_CERTS, "=")
 
     def node_primary_ips(self) -> dict[str, str]:
-        """Primary addresses by node name."""
+        """Return the primary addresses by node name."""
         return self.get_map(const.NODE_PRIMARY_IPS, " ")
 
 
 def write_local(found: Mapping[str, str], where: paths.Paths | None = None) -> None:
     """Write ssconf files on this machine; used before a node daemon runs.
 
-    :raises OSError: a file could not be written; those before it are.
+    :raises OSError: a file could not be written; those before it have been.
     """
     place = where or paths.current()
     for key, value in found.items():

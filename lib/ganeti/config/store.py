@@ -1,26 +1,29 @@
-"""The configuration file: the present state, its text, and how a change becomes durable.
+"""The store of the configuration: its present state, its file, and how changes become durable.
 
-Readers take the present state, an immutable object, and never wait. Changes are serialised: each
-transaction begins where the one before ended. Becoming durable is shared: while one commit writes
-and distributes, later transactions queue up, and the next commit takes all of them with one write,
-one flush and one message per master candidate.
+Readers use the present state, an immutable object, and never wait. Changes are serialised: each
+transaction begins with the state in which the one before ended. Commits are shared: while one
+commit writes and distributes, later transactions wait in a queue, and the next commit takes all of
+them with one write, one flush and one message per master candidate.
 
 Promises:
 
 * A transaction returns after its change is on the local disk and on a majority of the master
-  candidates that are online. What readers see is on the local disk.
+  candidates which are online. The state which readers see is on the local disk.
 * When the file cannot be written, all transactions of that commit, and those which were built upon
-  them, fail, and the state is the one before. When too few candidates have it, they fail too, but
-  the change stays: it is on this disk and cannot be taken back safely; the message says so.
-* A node which missed something is tried again by itself, in a thread which lives only while some
-  node is behind, until it has the present state. Commits do not wait meanwhile for one that did
-  not take what it was sent last, as long as the other candidates are a majority: a node that hangs
-  costs its time limit once.
-* A commit costs what changed: every object keeps its text until it changes, values which must be
-  unique are looked up in an index, and candidates are told how the new file differs from the one
-  they have.
-* Every commit is in the history (:mod:`.history`), unless that could not be written; then the log
-  says so, and the history has a gap.
+  them, fail, and the state before them remains. When too few candidates have the change, the
+  transactions fail, too, but the change stays: it is on the local disk and cannot be taken back
+  safely; the message says so.
+* A thread sends the present state again to lagging nodes, until they have it; the thread runs only
+  while a node is lagging. Commits do not wait for a node which did not accept the last message, as
+  long as the other candidates are a majority: a node which hangs delays one commit, by its time
+  limit.
+* The costs of a commit depend on the number of changed objects: every object keeps its text until
+    it
+  changes, values which must be unique are looked up in an index, and candidates get the difference
+  between the new file and the one which they have.
+* Every commit is in the history (:mod:`.history`), unless the history could not be written; then
+    the
+  log says so, and the history has a gap.
 """
 
 from __future__ import annotations
@@ -47,20 +50,20 @@ log = logging.getLogger(__name__)
 
 FILE_MODE: Final = 0o640
 
-# What failed to arrive at a node.
+# The two kinds of data which nodes get.
 CONFIG: Final = "configuration"
 SSCONF: Final = "ssconf"
 
 
 class Distribution:
-    """What has to reach other nodes.
+    """A message to other nodes.
 
-    ``text`` goes to the nodes in ``candidates`` as the file :attr:`Paths.cluster_conf_file`;
-    ``ssconf``, when it is not None, to those in ``nodes``, which is all that are online with the
-    master among them: all values, or those which changed. Both are node UUIDs of ``data``, the
-    state which the text says.
+    The nodes in ``candidates`` get ``text`` as the file :attr:`Paths.cluster_conf_file`. The nodes
+    in ``nodes``, which are all online nodes including the master, get ``ssconf``, unless it is
+    None: all values, or those which changed. Both are tuples of UUIDs of nodes; ``data`` is the
+    state of which ``text`` is the text.
 
-    Who has the file that was sent last can make the new one of it: see :meth:`difference`.
+    A node which has the last file can make the new one from it; see :meth:`difference`.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Distribution:
         nodes: tuple[str, ...],
         base: Pieces | None = None,
     ) -> None:
-        """:param base: the text before this one."""
+        """:param base: the text which was sent before this one, or None."""
         self.data = data
         self.candidates = candidates
         self.ssconf = ssconf
@@ -83,13 +86,13 @@ class Distribution:
 
     @property
     def text(self) -> bytes:
-        """The whole text; made when it is first wanted."""
+        """The whole text; it is joined when it is first needed."""
         if self._text is None:
             self._text = b"".join(self._pieces)
         return self._text
 
     def difference(self) -> Difference | None:
-        """How to make the file from the one before it; None where there was none."""
+        """Return how to make the file from the one before it; None if there was none."""
         if self._base is None:
             return None
         return Difference(
@@ -101,12 +104,12 @@ class Distribution:
 
 
 class Difference(NamedTuple):
-    """From one text to the next.
+    """How to make the next text from the one before.
 
-    :ivar base_bytes: length of the text before; `base_end` its end, which has serial number and
-        time and so tells it from all others.
+    :ivar base_bytes: length of the text before.
+    :ivar base_end: end of the text before; with serial number and time, it identifies the text.
     :ivar parts: see :data:`ganeti.config.text.Part`.
-    :ivar new_bytes: length of the text which comes out.
+    :ivar new_bytes: length of the new text.
     """
 
     base_bytes: int
@@ -116,18 +119,18 @@ class Difference(NamedTuple):
 
 
 class DistributionFailure(NamedTuple):
-    """One node which did not take :data:`CONFIG` or :data:`SSCONF`."""
+    """A node which did not accept :data:`CONFIG` or :data:`SSCONF`."""
 
     node_uuid: str
     what: str
     message: str
 
 
-# Kinds of objects of which no ssconf value tells.
+# Kinds of objects which occur in no ssconf value.
 _NOT_IN_SSCONF: Final = frozenset({"disks", "filters"})
 
-# Pauses before nodes that are behind are tried again: the first, and the longest, in seconds. Each
-# doubles the one before.
+# Pauses before lagging nodes are tried again: the first, and the longest, in seconds. Each pause is
+# twice as long as the one before.
 CATCH_UP_S: Final = (1.0, 30.0)
 
 Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
@@ -135,13 +138,12 @@ Writer = Callable[[str, Pieces], None]
 
 
 def write_config_file(path: str, text: bytes | Pieces) -> None:
-    """Write the file as everybody does who writes one.
+    """Write a configuration file, atomically and with its mode and group.
 
-    :param text: whole, or in pieces.
-
-    :raises OSError: nothing was changed.
+    :param text: the whole text, or its pieces.
+    :raises OSError: the file could not be written; nothing was changed.
     """
-    # The query daemon may have a user of its own, whose group the file has then.
+    # The file keeps its group: the query daemon may have a user of its own, who is in that group.
     fs.write_file(path, text, mode=FILE_MODE, gid=users.kept_group(path))
 
 
@@ -149,7 +151,7 @@ OnCommit = Callable[[ConfigData, ConfigData, set[tuple[str, str]]], None]
 
 
 class _Ticket:
-    """One transaction on its way to the disk."""
+    """A transaction which waits for its commit."""
 
     __slots__ = ("after", "author", "before", "changed", "done", "error")
 
@@ -181,12 +183,12 @@ class ConfigStore:
         catch_up_s: tuple[float, float] | None = None,
         history: History | None = None,
     ) -> None:
-        """:param data: what the file holds.
-        :param distribute: sends to other nodes; None while there are none.
-        :param write: puts text into the file, atomically and durably.
-        :param catch_up_s: first and longest pause before nodes that are behind are tried again;
-            None leaves that to the next change.
-        :param history: keeps what is changed; open already.
+        """:param data: the content of the file.
+        :param distribute: sends a message to other nodes; None while there are none.
+        :param write: writes text to the file, atomically and durably.
+        :param catch_up_s: first and longest pause in seconds before lagging nodes are tried again;
+            with None, they are tried with the next change.
+        :param history: the history, already open.
         """
         self._path = path
         self._distribute = distribute
@@ -203,54 +205,55 @@ class ConfigStore:
         self._stale: set[tuple[str, str]] = set()
         self._text = ConfigText(data)
         self._history = history
-        # What the candidates were sent last, if that is what was written last.
+        # The text which the candidates got last, if it is also the text which was written last.
         self._sent: Pieces | None = None
         self._index = Index(data)
         self._instance_names = ssconf.InstanceList(data)
         self._ssconf: dict[str, str] | None = None
         self._ssconf_sent: dict[str, str] | None = None
-        # Held while nodes that are behind are sent anything, so that what arrives last is the
-        # newest. Taken after _committing.
+        # Held while something is sent to lagging nodes, so that the newest state arrives last.
+        # Taken after _committing.
         self._resending = threading.Lock()
-        # What nodes have missed, and the thread that tries them again; guarded by _committing.
+        # What each lagging node has missed, and the thread which tries again; guarded by
+        # _committing.
         self._lagging: dict[str, set[str]] = {}
-        # Which of them did not take what they were sent last; the others just wait for something.
+        # The lagging nodes which did not accept the last message to them.
         self._unresponsive: set[str] = set()
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
         self.reservations = Reservations(self._holds, self.snapshot)
-        #: Told of every commit: the states before and after, kind and UUID of what is different.
-        #: Must be quick.
+        #: Called for every commit with the states before and after and the set of (kind, UUID) of
+        #: the changed objects. It must be quick.
         self.on_commit: OnCommit | None = None
 
     def snapshot(self) -> ConfigData:
-        """The present state; never changes, and is on this machine's disk."""
+        """Return the present state, an object which never changes and is on the local disk."""
         return self._committed
 
     @property
     def history(self) -> History | None:
-        """What was changed; None where nobody keeps it."""
+        """The history of the changes; None if none is kept."""
         return self._history
 
     def _holds(self, kind: str, value: object) -> bool:
-        """Whether the newest state, committed or about to be, has a value; see :class:`Index`."""
+        """Tell whether the newest state, committed or not, has a value; see :class:`Index`."""
         return self._index.has(kind, value)
 
     def use_distribution(self, distribute: Distribute) -> None:
-        """Say how to reach other nodes, when that could not be known at the beginning."""
+        """Set the function which sends messages to other nodes."""
         self._distribute = distribute
 
     @contextlib.contextmanager
     def transaction(self, author: Author = _NOBODY) -> Iterator[Transaction]:
         """Change the configuration; the block must not wait for anything.
 
-        Leaving the block normally commits, and returns when the change is acknowledged; an
-        exception in it leaves everything as it was.
+        The end of the block commits; it returns when the change is acknowledged. After an exception
+        in the block nothing is changed.
 
-        :param author: who does it, for the history.
+        :param author: the author of the change, for the history.
         :raises ConfigurationError: the change could not be written, or not be sent to enough
             candidates.
-        :raises ProgrammerError: a transaction inside another one.
+        :raises ProgrammerError: the thread is in another transaction already.
         """
         me = threading.get_ident()
         if self._owner == me:
@@ -274,14 +277,17 @@ class ConfigStore:
             self._commit(ticket)
 
     def lagging(self) -> dict[str, frozenset[str]]:
-        """Nodes which have missed something since this process began, and what, by UUID."""
+        """Return the lagging nodes by UUID, each with :data:`CONFIG` or :data:`SSCONF` or both."""
         with self._committing:
             return {uuid: frozenset(what) for uuid, what in self._lagging.items()}
 
     def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
-        """Other masters left these nodes without the present configuration, or ssconf values.
+        """Note that nodes lack the present configuration or ssconf values since an earlier master.
 
         They are brought up to date in the background.
+
+        :param candidates: UUIDs of master candidates which lack the configuration.
+        :param nodes: UUIDs of nodes which lack ssconf values.
         """
         with self._committing:
             for uuids, what in ((candidates, CONFIG), (nodes, SSCONF)):
@@ -293,9 +299,9 @@ class ConfigStore:
             self._start_catching_up()
 
     def catch_up(self) -> bool:
-        """Try nodes which are behind once more.
+        """Send the present state to the lagging nodes again.
 
-        :returns: whether nobody is behind any more.
+        :returns: whether no node is lagging any more.
         """
         with self._committing:
             data = self._committed
@@ -315,22 +321,22 @@ class ConfigStore:
         with self._committing:
             if self._committed is data:
                 self._note_lagging(set(candidates), set(nodes), failures)
-            # Else they have an older state, whatever came of it; who sends next sends the newest.
-            self._note_silent({*candidates, *nodes}, failures)
+            # Otherwise the nodes have an older state in any case; the next message has the newest.
+            self._note_unresponsive({*candidates, *nodes}, failures)
             if not self._lagging:
                 log.info("all nodes have the present configuration again")
             return not self._lagging
 
     def redistribute(self) -> list[DistributionFailure]:
-        """Send everything to all nodes once more.
+        """Send the configuration and all ssconf values to all nodes again.
 
-        :returns: what did not arrive; the caller decides what that means.
+        :returns: the failures; the caller decides whether they are an error.
         """
         with self._committing:
             data = self._committed
             text = self._text.render(data, ())
             self._ssconf_sent = None
-            # Whole, and so also right where somebody has changed the file.
+            # The whole file, which is right even on a node where the file was changed by hand.
             self._sent = None
             return self._send(data, text, everybody=True)
 
@@ -342,7 +348,7 @@ class ConfigStore:
             raise errors.ConfigurationError(ticket.error)
 
     def _commit_queue(self) -> None:
-        """Write and send what all transactions in the queue have made together."""
+        """Write and send the state which all transactions in the queue have made together."""
         with self._mutex:
             tickets, self._queue = self._queue, []
             data = self._head
@@ -369,7 +375,7 @@ class ConfigStore:
         finally:
             with self._mutex:
                 if not written:
-                    # Whatever was built upon the lost state is lost with it.
+                    # Transactions which were built upon the lost state are lost with it.
                     for ticket in self._queue:
                         self._stale |= ticket.changed
                     tickets += self._queue
@@ -383,7 +389,7 @@ class ConfigStore:
                 ticket.done = True
 
     def _note_history(self, tickets: Sequence[_Ticket]) -> bool:
-        """Write down what is about to be done; returns whether that worked."""
+        """Append commits to the history; return whether that succeeded."""
         if self._history is None:
             return False
         try:
@@ -406,7 +412,7 @@ class ConfigStore:
             log.warning("the history of the configuration has a change which was not made: %s", err)
 
     def _note_ssconf(self, before: ConfigData, data: ConfigData) -> None:
-        """Work out the ssconf values again if something changed that they say."""
+        """Derive the ssconf values again if something changed which occurs in them."""
         if not _ssconf_differs(before, data, self._stale):
             return
         others = False
@@ -434,8 +440,8 @@ class ConfigStore:
     ) -> list[DistributionFailure]:
         """Send a state to the nodes.
 
-        :param everybody: also to nodes which are behind, and known not to answer.
-        :returns: who does not have it, those who were not asked included.
+        :param everybody: send to lagging and unresponsive nodes, too.
+        :returns: the nodes which do not have the state, including those to which it was not sent.
         """
         base, self._sent = self._sent, text
         if self._distribute is None:
@@ -475,7 +481,7 @@ class ConfigStore:
                 failure.what,
                 failure.message,
             )
-        # Without that thread, who missed a value gets all of them with the next change.
+        # Without the thread, a node which missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
         self._ssconf_sent = None if missed and self._catch_up_s is None else self._ssconf
         asked = set(candidates), set(online) if wanted is not None else set()
@@ -485,7 +491,7 @@ class ConfigStore:
             for uuid in sorted(skip & uuids)
         ]
         self._note_lagging(*asked, [*failures, *left_out])
-        self._note_silent(set().union(*asked) - skip, failures)
+        self._note_unresponsive(set().union(*asked) - skip, failures)
         failures += left_out
         self._start_catching_up()
         return failures
@@ -494,10 +500,11 @@ class ConfigStore:
     def _leaving_out(
         self, candidates: Sequence[str], *, everybody: bool
     ) -> Iterator[frozenset[str]]:
-        """Whom a commit is not sent to, while that is being sent: those a thread tries again.
+        """Yield the nodes to which a commit is not sent, because the thread tries them again.
 
-        That is who is silent; while the thread sends, everybody who is behind, so that what arrives
-        last is the newest. Nobody, if the others were no majority of the candidates.
+        These are the unresponsive nodes; while the thread sends, all lagging nodes, so that the
+        newest state arrives last. No node is left out if the others are no majority of the
+        candidates.
         """
         sole = self._resending.acquire(blocking=False)
         try:
@@ -513,8 +520,7 @@ class ConfigStore:
                 self._resending.release()
 
     def _forget_lagging(self, data: ConfigData) -> None:
-        """Nobody waits for nodes that are gone or offline, nor sends a configuration to others
-        than candidates."""
+        """Forget nodes which were removed or are offline, and configurations for non-candidates."""
         for uuid, what in list(self._lagging.items()):
             node = data.nodes.get(uuid)
             if node is None or node.offline:
@@ -531,7 +537,7 @@ class ConfigStore:
         nodes: set[str],
         failures: Sequence[DistributionFailure],
     ) -> None:
-        """Bring the books up to date after these nodes were sent configuration and ssconf."""
+        """Note which nodes are lagging after configuration and ssconf were sent to these nodes."""
         failed = {(failure.node_uuid, failure.what) for failure in failures}
         for asked, what in ((candidates, CONFIG), (nodes, SSCONF)):
             for uuid in asked:
@@ -541,8 +547,8 @@ class ConfigStore:
                     self._lagging[uuid].discard(what)
         self._lagging = {uuid: what for uuid, what in self._lagging.items() if what}
 
-    def _note_silent(self, asked: set[str], failures: Sequence[DistributionFailure]) -> None:
-        """Who of those that were sent something did not take it."""
+    def _note_unresponsive(self, asked: set[str], failures: Sequence[DistributionFailure]) -> None:
+        """Note which nodes are unresponsive after something was sent to ``asked``."""
         failed = {failure.node_uuid for failure in failures}
         self._unresponsive = ((self._unresponsive - asked) | failed) & set(self._lagging)
 
@@ -554,7 +560,7 @@ class ConfigStore:
             self._catching_up.start()
 
     def _keep_trying(self) -> None:
-        """Until nobody is behind; ends then, and begins anew with the next failure."""
+        """Send to lagging nodes until there are none. The next failure starts a new thread."""
         first_s, longest_s = self._catch_up_s or CATCH_UP_S
         pause_s = first_s
         never = threading.Event()
@@ -570,11 +576,11 @@ class ConfigStore:
                     self._catching_up = None
                     return
                 if self._unresponsive != set(self._lagging):
-                    # Somebody answers, and has just been overtaken by a commit.
+                    # A node answers, but a commit has changed the state meanwhile.
                     pause_s = first_s
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
-        """What to tell those who wait: None when a majority of the candidates has the change."""
+        """Return the error for the submitters; None when a majority has the change."""
         online = [
             uuid for uuid, node in data.nodes.items() if node.master_candidate and not node.offline
         ]
@@ -586,20 +592,20 @@ class ConfigStore:
         have = len(online) - len(lost)
         if not lost or role.is_committed(set(online) - set(lost), online):
             return None
-        told = "; ".join(
+        reasons = "; ".join(
             f"{data.nodes[uuid].name}: {message}" for uuid, message in sorted(lost.items())
         )
         return (
             f"the configuration was changed on the master, but only {have} of {len(online)} master "
-            f"candidates have it ({told}). Mark nodes offline which cannot be reached."
+            f"candidates have it ({reasons}). Mark nodes as offline which cannot be reached."
         )
 
 
 def _to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:
-    """Which values all nodes need who have those that were sent; None for no one.
+    """Return the values to send to nodes which have the values of the last message; None for none.
 
-    Names of instances change often, and then nothing else. Else all are sent, which also puts right
-    what somebody did to the files, and makes a node complete that was added.
+    The names of instances change often, mostly without other changes. In other cases all values are
+    sent, which also repairs files which were changed by hand, and completes a node which was added.
     """
     if sent == now:
         return None

@@ -1,11 +1,11 @@
 """The text of a configuration, kept in pieces.
 
-Each object keeps its text until it changes, and some dozens of neighbours share a chunk. A commit
-makes the texts of the objects that changed and joins their chunks anew; the rest, megabytes in a
-large cluster, is the same bytes as before and is neither made nor copied.
+The text of each object is kept until the object changes, and about a hundred objects share a chunk.
+A commit encodes the changed objects and joins their chunks again; the rest, which is megabytes in a
+large cluster, stays the same bytes objects and is neither encoded nor copied.
 
-Because chunks stay the same objects, two texts can be compared by looking at the chunks:
-:func:`difference` says how one file becomes the other without their contents being read.
+Because chunks stay the same objects, two texts can be compared by the identity of their chunks:
+:func:`difference` returns how one file becomes the other without reading their contents.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ganeti.config.transaction import CLUSTER, KINDS
 from ganeti.objects import ConfigData, codec
 from ganeti.wire import json
 
-# Objects in a chunk: few enough that joining one costs little, many enough that a file of 40,000
-# objects is some hundred chunks.
+# Objects in a chunk: few enough that one is joined quickly, many enough that a file of 40,000
+# objects has only some hundred chunks.
 CHUNK: Final = 128
 
-# A piece up to this length is sent rather than referred to, in bytes.
+# A piece up to this length in bytes is sent as text, not as a reference to the old file.
 _SHORT: Final = 64
 
 _OPENING: Final = {kind: b',"%s":{' % kind.encode() for kind in KINDS}
 
 Pieces = tuple[bytes, ...]
 
-# A part of a new file: an offset and a length in the old one, or bytes that are new.
+# A part of a new file: offset and length in the old one, or new bytes.
 Part = tuple[int, int] | bytes
 
 
@@ -40,7 +40,7 @@ class ConfigText:
         self._cluster = _encode(codec.to_dict(data.cluster))
 
     def render(self, data: ConfigData, changed: Iterable[tuple[str, str]]) -> Pieces:
-        """The text of a state which differs from the one before in these objects only."""
+        """Return the text of a state which differs from the one before in these objects only."""
         for kind, uuid in changed:
             if (kind, uuid) == CLUSTER:
                 self._cluster = _encode(codec.to_dict(data.cluster))
@@ -90,7 +90,7 @@ class _Table:
         self._joined[place] = None
 
     def pieces(self) -> list[bytes]:
-        """The texts of the chunks; each but the first begins with a comma."""
+        """Return the texts of the chunks; each but the first begins with a comma."""
         found: list[bytes] = []
         for place, joined in enumerate(self._joined):
             if joined is None or (joined[:1] == b",") is not bool(found):
@@ -107,9 +107,9 @@ def _encode(value: Any) -> bytes:
 
 
 def difference(old: Sequence[bytes], new: Sequence[bytes]) -> list[Part]:
-    """How to make a file from the one before it.
+    """Compute how to make a file from the one before it.
 
-    :returns: parts of the new file in order. Neighbouring parts of the old file are one.
+    :returns: the parts of the new file in order. Adjacent parts of the old file are joined.
     """
     offsets: dict[int, int] = {}
     at: dict[int, bytes] = {}
@@ -120,8 +120,9 @@ def difference(old: Sequence[bytes], new: Sequence[bytes]) -> list[Part]:
         offset += len(piece)
     parts: list[Part] = []
     for piece in new:
-        # The pieces of both are alive, so the same identity means the same bytes. A piece which
-        # occurs several times may be taken from any place, best from where the last part ends.
+        # The pieces of both texts exist, so the same identity means the same bytes. A piece which
+        # occurs several times may be taken from any place, preferably from the end of the last
+        # part.
         last = parts[-1] if parts else None
         if isinstance(last, tuple) and at.get(sum(last)) is piece:
             parts[-1] = (last[0], last[1] + len(piece))

@@ -1,12 +1,12 @@
-"""The vocabulary of changes.
+"""Transactions: the operations which change the configuration.
 
-A transaction begins with a state, collects changes and ends as a new state; nobody sees what is in
-between, and an exception throws it away. Every operation checks what can be checked from the state
-alone, so that the configuration stays free of dangling references whatever a caller does.
+A transaction begins with a state, collects changes and ends with a new state. Readers do not see
+the states in between; an exception discards all changes. Every operation checks the references and
+the values which must be unique, so that no caller can make the configuration inconsistent.
 
-Objects are changed by handing in a new one made from the present one. If the present one was
-changed by somebody else meanwhile, which the serial number shows, the operation is refused instead
-of undoing the other change.
+A caller changes an object by passing a new one, which it made from the present one. If another
+transaction has changed the present object meanwhile, which the serial number shows, the operation
+is refused instead of overwriting the other change.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ CLUSTER: Final = ("cluster", "")
 
 
 class Transaction:
-    """Changes to one state of the configuration; used by one thread.
+    """Changes of one state of the configuration; used by one thread.
 
-    :param index: of `base`; follows the changes.
+    :param base: the state with which the transaction begins.
+    :param index: the index of ``base``; each operation updates it.
+    :param now: returns the time in seconds since 1970.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Transaction:
     ) -> None:
         self._base = base
         self._index = index
-        # What the index was told: kind, UUID, the object as it was and as it is.
+        # All updates of the index: kind, UUID, the old and the new object.
         self._indexed: list[tuple[str, str, Any, Any]] = []
         self._reservations = reservations
         self.now = now()
@@ -80,14 +82,14 @@ class Transaction:
 
     @property
     def data(self) -> ConfigData:
-        """The state with all changes so far."""
+        """The state with all changes made so far."""
         if self._data is None:
             tables: Any = {kind: dict(table) for kind, table in self._tables.items()}
             self._data = dataclasses.replace(self._base, cluster=self._cluster, **tables)
         return self._data
 
     def finish(self) -> ConfigData:
-        """The new state, with the next serial number and the time of the transaction."""
+        """Return the new state, with the next serial number and the time of the transaction."""
         tables: Any = self._tables
         return dataclasses.replace(
             self._base,
@@ -98,7 +100,7 @@ class Transaction:
         )
 
     def abandon(self) -> None:
-        """Forget the changes: let the index say again what holds for the base."""
+        """Discard the changes: restore the index of the base."""
         for kind, uuid, old, new in reversed(self._indexed):
             self._index.replace(kind, uuid, new, old)
         self._indexed.clear()
@@ -108,13 +110,15 @@ class Transaction:
     def add_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
         """Add an instance together with its disks.
 
-        :param ec_id: the execution which may have reserved name and MAC addresses.
-        :raises ConfigurationError: name, UUID or MAC address taken, node or network unknown, or
-            the disks are not those which the instance names.
+        :param ec_id: the execution which may have reserved name and addresses.
+        :raises ConfigurationError: name, UUID or an address is in use, a node or network is
+            unknown, or the disks are not those which the instance names.
         """
         what = f"instance {instance.name}"
         if instance.disks != tuple(disk.uuid for disk in disks):
-            raise errors.ConfigurationError(f"{what}: its disks are not those it was given")
+            raise errors.ConfigurationError(
+                f"{what}: the disks do not agree with its list of disks"
+            )
         self._require("nodes", instance.primary_node, what)
         self._check_name("instances", instance.name, instance.uuid)
         if self._reservations.held_by_others(INSTANCE_NAME, instance.name, ec_id):
@@ -126,7 +130,7 @@ class Transaction:
             self._add_disk(disk, what)
 
     def remove_instance(self, uuid: str) -> None:
-        """Remove an instance with its disks; its port goes back to the pool."""
+        """Remove an instance with its disks; its port returns to the pool."""
         instance = self._get("instances", uuid)
         for disk_uuid in instance.disks:
             self._release_ports(self._drop("disks", disk_uuid))
@@ -136,18 +140,21 @@ class Transaction:
         self._settle_addresses(instance, None)
 
     def commit_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
-        """Put a real instance, with its disks, in the place of a forthcoming one.
+        """Replace a forthcoming instance by a real one with its disks.
 
-        :param instance: has the reservation's UUID and serial number.
-        :param disks: those of the reservation stay if they are among them.
-        :raises ConfigurationError: it is not forthcoming, and as for :meth:`add_instance`.
+        :param instance: has the UUID and the serial number of the forthcoming one.
+        :param disks: disks of the forthcoming instance which are not among them are removed.
+        :raises ConfigurationError: the instance is not forthcoming, and as for
+            :meth:`add_instance`.
         """
         what = f"instance {instance.name}"
         present = self._get("instances", instance.uuid)
         if not present.forthcoming:
             raise errors.ConfigurationError(f"{what} is not forthcoming")
         if instance.disks != tuple(disk.uuid for disk in disks):
-            raise errors.ConfigurationError(f"{what}: its disks are not those it was given")
+            raise errors.ConfigurationError(
+                f"{what}: the disks do not agree with its list of disks"
+            )
         self._require("nodes", instance.primary_node, what)
         self._check_name("instances", instance.name, instance.uuid)
         self._check_nics(instance, ec_id)
@@ -165,7 +172,7 @@ class Transaction:
         self._settle_addresses(present, instance)
 
     def reserve_instance(self, uuid: str) -> None:
-        """Make an instance, of which nothing exists (any more), a forthcoming one."""
+        """Make an instance which does not exist on any node (any more) a forthcoming one."""
         instance = self._get("instances", uuid)
         for disk_uuid in instance.disks:
             self._put(updated(self._get("disks", disk_uuid), now=self.now, forthcoming=True))
@@ -187,7 +194,7 @@ class Transaction:
         present = self._get("instances", instance.uuid)
         if present.disks != instance.disks:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: disks are not changed this way"
+                f"instance {instance.name}: the list of disks cannot be changed by update_instance"
             )
         self._require("nodes", instance.primary_node, f"instance {instance.name}")
         self._check_name("instances", instance.name, instance.uuid)
@@ -198,10 +205,10 @@ class Transaction:
     def mark_instance(
         self, uuid: str, admin_state: str, source: str = instance_const.SOURCE_ADMIN
     ) -> None:
-        """Say what the administrator wants of an instance: ``up``, ``down`` or ``offline``.
+        """Set the wanted state of an instance: ``up``, ``down`` or ``offline``.
 
-        :param source: who wanted it, ``admin`` or ``user``.
-        :raises ConfigurationError: no such state or source.
+        :param source: who wants the state: ``admin`` or ``user``.
+        :raises ConfigurationError: there is no such state or source.
         """
         instance = self._get("instances", uuid)
         if admin_state not in instance_const.ADMIN_STATES:
@@ -229,13 +236,13 @@ class Transaction:
             )
 
     def set_disks_active(self, uuid: str, active: bool) -> None:
-        """Say whether the watcher has to keep the disks of an instance assembled."""
+        """Set whether the watcher keeps the disks of an instance active."""
         instance = self._get("instances", uuid)
         if instance.disks_active != active:
             self._put(updated(instance, now=self.now, disks_active=active))
 
     def set_instance_primary(self, uuid: str, node_uuid: str) -> None:
-        """Make another node the primary; disks which live on one node are then on that one."""
+        """Set the primary node of an instance; disks on a single node get that node, too."""
         instance = self._get("instances", uuid)
         self._require("nodes", node_uuid, f"instance {instance.name}")
         if instance.primary_node == node_uuid:
@@ -251,20 +258,20 @@ class Transaction:
     def add_disk(self, instance_uuid: str, disk: Disk, index: int = -1) -> None:
         """Add a disk to an instance.
 
-        :param index: its place; -1 is after the last.
+        :param index: index of the disk; -1 stands for after the last one.
         """
         instance = self._get("instances", instance_uuid)
         place = len(instance.disks) if index == -1 else index
         if not 0 <= place <= len(instance.disks):
             raise errors.ConfigurationError(
-                f"instance {instance.name}: a disk cannot be number {index}"
+                f"instance {instance.name}: a disk cannot have index {index}"
             )
         self._add_disk(disk, f"instance {instance.name}")
         uuids = (*instance.disks[:place], disk.uuid, *instance.disks[place:])
         self._set_disks(instance, uuids)
 
     def remove_disk(self, instance_uuid: str, disk_uuid: str) -> None:
-        """Take a disk from an instance and out of the configuration."""
+        """Remove a disk from an instance and from the configuration."""
         instance = self._get("instances", instance_uuid)
         if disk_uuid not in instance.disks:
             raise errors.ConfigurationError(
@@ -274,7 +281,7 @@ class Transaction:
         self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
 
     def detach_disk(self, instance_uuid: str, disk_uuid: str) -> None:
-        """Take a disk from an instance; it stays in the configuration, to be attached again."""
+        """Detach a disk from its instance; it stays in the configuration."""
         instance = self._get("instances", instance_uuid)
         if disk_uuid not in instance.disks:
             raise errors.ConfigurationError(
@@ -285,9 +292,9 @@ class Transaction:
         self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
 
     def attach_disk(self, instance_uuid: str, disk_uuid: str, index: int = -1) -> None:
-        """Give a disk which belongs to no instance to this one.
+        """Attach a detached disk to an instance.
 
-        :param index: its place; -1 is after the last.
+        :param index: index of the disk; -1 stands for after the last one.
         """
         instance = self._get("instances", instance_uuid)
         self._get("disks", disk_uuid)
@@ -299,16 +306,16 @@ class Transaction:
         place = len(instance.disks) if index == -1 else index
         if not 0 <= place <= len(instance.disks):
             raise errors.ConfigurationError(
-                f"instance {instance.name}: a disk cannot be number {index}"
+                f"instance {instance.name}: a disk cannot have index {index}"
             )
         self._set_disks(instance, (*instance.disks[:place], disk_uuid, *instance.disks[place:]))
 
     def add_detached_disk(self, disk: Disk) -> None:
-        """Add a disk which belongs to no instance (yet)."""
+        """Add a detached disk."""
         self._add_disk(disk, f"disk {disk.uuid}")
 
     def remove_detached_disk(self, disk_uuid: str) -> None:
-        """Forget a disk which belongs to no instance."""
+        """Remove a detached disk from the configuration."""
         for instance in self._table("instances").values():
             if disk_uuid in instance.disks:
                 raise errors.ConfigurationError(
@@ -317,7 +324,7 @@ class Transaction:
         self._release_ports(self._drop("disks", disk_uuid))
 
     def replace_disks(self, instance_uuid: str, disk_uuids: Collection[str]) -> None:
-        """Give an instance other disks, which belong to no other; its old ones become loose."""
+        """Replace the disks of an instance by detached ones; its old disks become detached."""
         instance = self._get("instances", instance_uuid)
         for uuid in disk_uuids:
             self._get("disks", uuid)
@@ -341,7 +348,7 @@ class Transaction:
         self._add(self._dated(node))
 
     def update_node(self, node: Node) -> None:
-        """Replace a node by a changed one; who is no candidate any more loses his certificate."""
+        """Replace a node by a changed one; a former candidate loses its certificate."""
         present = self._get("nodes", node.uuid)
         self._require("nodegroups", node.group, f"node {node.name}")
         self._check_name("nodes", node.name, node.uuid)
@@ -350,9 +357,9 @@ class Transaction:
             self.set_candidate_cert(node.uuid, None)
 
     def remove_node(self, uuid: str) -> None:
-        """Remove a node which nothing refers to.
+        """Remove a node to which no object refers.
 
-        :raises ConfigurationError: it is the master, or has instances or disks.
+        :raises ConfigurationError: the node is the master, or has instances or disks.
         """
         node = self._get("nodes", uuid)
         if self._cluster.master_node == uuid:
@@ -384,7 +391,7 @@ class Transaction:
     def remove_group(self, uuid: str) -> None:
         """Remove an empty node group.
 
-        :raises ConfigurationError: it has nodes, or is the last one.
+        :raises ConfigurationError: the group has nodes, or is the last one.
         """
         group = self._get("nodegroups", uuid)
         for node in self._table("nodes").values():
@@ -406,7 +413,7 @@ class Transaction:
         self._replace(present, network)
 
     def remove_network(self, uuid: str) -> None:
-        """Remove a network which no group is connected to and no instance uses."""
+        """Remove a network to which no group is connected and which no instance uses."""
         network = self._get("networks", uuid)
         for group in self._table("nodegroups").values():
             if uuid in group.networks:
@@ -423,25 +430,25 @@ class Transaction:
     # -- filters ------------------------------------------------------------------------------
 
     def put_filter(self, rule: FilterRule) -> None:
-        """Add a rule for jobs, or replace the one with its UUID."""
+        """Add a filter rule, or replace the one with the same UUID."""
         self._put(rule)
 
     def remove_filter(self, uuid: str) -> None:
-        """Remove a rule for jobs."""
+        """Remove a filter rule."""
         self._get("filters", uuid)
         self._drop("filters", uuid)
 
     # -- the cluster --------------------------------------------------------------------------
 
     def update_cluster(self, cluster: Cluster) -> None:
-        """Replace the cluster by a changed one."""
+        """Replace the cluster object by a changed one."""
         self._require("nodes", cluster.master_node, f"cluster {cluster.cluster_name}")
         self._set_cluster(
             _successor(self._cluster, cluster, f"cluster {cluster.cluster_name}", self.now)
         )
 
     def set_candidate_cert(self, node_uuid: str, digest: str | None) -> None:
-        """Note the digest of a master candidate's client certificate, or forget it (None)."""
+        """Set the digest of the client certificate of a master candidate, or remove it (None)."""
         certs = dict(self._cluster.candidate_certs)
         if digest is None:
             if certs.pop(node_uuid, None) is None:
@@ -454,9 +461,9 @@ class Transaction:
         self._set_cluster(updated(self._cluster, now=self.now, candidate_certs=certs))
 
     def allocate_port(self) -> int:
-        """Take a TCP port from the cluster's pool.
+        """Take a TCP port from the pool of the cluster and return it.
 
-        :raises ConfigurationError: all are taken.
+        :raises ConfigurationError: all ports are in use.
         """
         cluster = self._cluster
         if cluster.tcpudp_port_pool:
@@ -472,7 +479,7 @@ class Transaction:
         return port
 
     def release_port(self, port: int) -> None:
-        """Give a TCP port back to the pool."""
+        """Return a TCP port to the pool."""
         if port not in self._cluster.tcpudp_port_pool:
             pool = tuple(sorted((*self._cluster.tcpudp_port_pool, port)))
             self._set_cluster(updated(self._cluster, now=self.now, tcpudp_port_pool=pool))
@@ -480,7 +487,7 @@ class Transaction:
     # -- helpers ------------------------------------------------------------------------------
 
     def _table(self, kind: str) -> dict[str, Any]:
-        """The objects of a kind as they are now; not to be changed."""
+        """Return the present objects of a kind. The caller must not change the dictionary."""
         table = self._tables.get(kind)
         found: dict[str, Any] = getattr(self._base, kind) if table is None else table
         return found
@@ -488,7 +495,7 @@ class Transaction:
     def _writable(self, kind: str) -> dict[str, Any]:
         table = self._tables.get(kind)
         if table is None:
-            # One copy per transaction and kind; the base belongs to everybody.
+            # One copy for each transaction and kind, because others read the base.
             table = self._tables[kind] = dict(getattr(self._base, kind))
         return table
 
@@ -527,7 +534,7 @@ class Transaction:
             )
 
     def _dated(self, obj: ObjectT) -> ObjectT:
-        """A new object with its first serial number and its times."""
+        """Return a new object with its first serial number and its times."""
         return dataclasses.replace(obj, serial_no=1, ctime=obj.ctime or self.now, mtime=self.now)
 
     def _add(self, obj: Any) -> None:
@@ -547,7 +554,7 @@ class Transaction:
     def _check_name(self, kind: str, name: str, uuid: str) -> None:
         if not name:
             raise errors.ConfigurationError(f"{_LABELS[kind]} {uuid} has no name")
-        # A changed object mostly keeps its name; then there is nothing to look for.
+        # A changed object mostly keeps its name; then no other object can have it.
         present = self._table(kind).get(uuid)
         if present is not None and present.name == name:
             return
@@ -575,13 +582,13 @@ class Transaction:
                 )
 
     def _has_other(self, kind: str, value: Any, uuid: str, ec_id: str | None) -> bool:
-        """Whether another object, or an execution which is not this one, has a value."""
+        """Tell whether another object or another execution has a value."""
         return any(owner != uuid for owner in self._index.owners(kind, value)) or (
             ec_id is not None and self._reservations.held_by_others(kind, value, ec_id)
         )
 
     def _settle_addresses(self, old: Instance | None, new: Instance | None) -> None:
-        """Let the pools of the networks say what the cards of an instance have."""
+        """Mark the addresses of the NICs of an instance in the pools of their networks."""
         before = set() if old is None else set(addresses(old))
         after = set() if new is None else set(addresses(new))
         for uuid in sorted({network for network, _address in before ^ after}):
@@ -589,7 +596,7 @@ class Transaction:
             if network is None:
                 continue
             pool = AddressPool(network)
-            # The last card with an address may have had it by an old mistake; it is free then.
+            # Several NICs may have an address by an old error; it is free after the last one.
             gone = [
                 address
                 for other, address in before - after
@@ -617,7 +624,7 @@ class Transaction:
         self._add(self._dated(disk))
 
     def _set_disks(self, instance: Instance, uuids: tuple[str, ...]) -> None:
-        # Every disk says which one it is.
+        # The name of every disk contains its index.
         for place, uuid in enumerate(uuids):
             disk = self._get("disks", uuid)
             if disk.iv_name != f"disk/{place}":
@@ -636,11 +643,11 @@ def _drbd_devices(disks: Iterable[Disk]) -> list[Disk]:
 
 
 def _successor(present: Any, obj: Any, what: str, now: float) -> Any:
-    """The changed object as it is stored, if it was made from the present one."""
+    """Return the changed object as it is stored, if it was made from the present one."""
     if obj.serial_no == present.serial_no:
         return updated(obj, now=now)
     if obj.serial_no == present.serial_no + 1:
-        return obj  # its maker has counted already
+        return obj  # the caller has increased the serial number already
     raise errors.ConfigurationError(
         f"{what} was changed meanwhile: it has serial number {present.serial_no}, the change was "
         f"made for {obj.serial_no}"

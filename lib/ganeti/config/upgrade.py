@@ -1,15 +1,14 @@
-"""Reading configurations of older versions: one small function per step.
+"""Upgrade configurations of older versions: one small function for each version step.
 
-Steps work on the plain dictionary as it was read, before any object is made of it, and return a new
-one; what they are given stays as it is. After the last step parameters which were introduced
-meanwhile get their defaults, so that what follows may rely on filled dictionaries. A file of a
-newer version, or of one without a way to this one, is refused untouched.
+Steps work on the plain dictionary from the file, before objects are made of it, and return a new
+one; the dictionary which they get is not changed. After the last step, parameters which were
+introduced meanwhile get their defaults, so that later code can rely on filled dictionaries. A file
+of a newer version, or of a version from which no steps lead here, is refused and not changed.
 
-Steps are as tolerant as the versions were: a key which should be there and is not gets what that
-version would have taken for it. Each step has a file from before and one from after in
-``test/data/upgrade``.
+Steps are as tolerant as the versions were: a missing key gets the value which that version would
+have used. For each step there is a file before and one after it in ``test/data/upgrade``.
 
-:func:`downgrade` goes back one version, for those who must return to the program they came from.
+:func:`downgrade` goes back one version, for administrators who return to the earlier program.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ NewUuid = Callable[[], str]
 
 
 def version_text(version: int) -> str:
-    """``3010000`` -> ``3.1``."""
+    """Return a version as text: ``3.1`` for 3010000."""
     return f"{version // 1_000_000}.{version // 10_000 % 100}"
 
 
 def upgrade(config: Any, *, new_uuid: NewUuid = text.new_uuid) -> Config:
     """Bring a configuration to the present version.
 
-    :param config: what the file holds; not changed.
+    :param config: the content of the file; it is not changed.
     :param new_uuid: makes UUIDs for objects which had none in an old version.
-    :returns: the same dictionary when there was nothing to do.
-    :raises ConfigurationError: this is no configuration.
-    :raises ConfigVersionMismatch: no way leads from its version to this one.
+    :returns: the same dictionary if there was nothing to do.
+    :raises ConfigurationError: it is no configuration.
+    :raises ConfigVersionMismatch: no steps lead from its version to this one.
     """
     version = version_of(config)
     while config["version"] != const.CONFIG_VERSION:
@@ -54,12 +53,12 @@ def upgrade(config: Any, *, new_uuid: NewUuid = text.new_uuid) -> Config:
 
 
 def version_of(config: Any) -> int:
-    """The version which a configuration says it has.
+    """Return the version of a configuration, as the number in it.
 
-    :raises ConfigurationError: this is no configuration.
+    :raises ConfigurationError: it is no configuration.
     """
     if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
-        raise errors.ConfigurationError("the file holds no cluster configuration", "cluster")
+        raise errors.ConfigurationError("the file contains no cluster configuration", "cluster")
     version = config.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise errors.ConfigurationError("version: must be an integer", "version")
@@ -67,10 +66,11 @@ def version_of(config: Any) -> int:
 
 
 def upgrade_once(config: Config, *, new_uuid: NewUuid = text.new_uuid) -> Config:
-    """Bring a configuration to the version that came after its own.
+    """Bring a configuration to the version after its own.
 
-    :raises ConfigurationError: it is not made as its version says; names the place.
-    :raises ConfigVersionMismatch: no step begins at its version.
+    :raises ConfigurationError: it does not have the structure of its version; the message names the
+        place.
+    :raises ConfigVersionMismatch: no step begins with its version.
     """
     version = version_of(config) // 10_000 * 10_000
     step = _STEPS.get(version)
@@ -93,7 +93,7 @@ def upgrade_once(config: Config, *, new_uuid: NewUuid = text.new_uuid) -> Config
 
 
 def _to_2_8(config: Config, new_uuid: NewUuid) -> None:
-    """Policies have alternatives; disks and NICs have UUIDs; templates are enabled by name."""
+    """Policies get alternatives, disks and NICs get UUIDs, templates are enabled by name."""
     cluster = config["cluster"]
     for gone in ("default_bridge", "default_hypervisor"):
         cluster.pop(gone, None)
@@ -122,7 +122,7 @@ def _to_2_8(config: Config, new_uuid: NewUuid) -> None:
         for item in (*instance.get("disks", []), *instance.get("nics", [])):
             item.setdefault("uuid", new_uuid())
     if "enabled_disk_templates" not in cluster:
-        # What the cluster could use before, however rarely: nothing that runs may be refused now.
+        # All templates which the cluster could use before, so that no instance is refused now.
         wanted = used - {None, disk_const.DISKLESS}
         if cluster.get("volume_group_name"):
             wanted |= {disk_const.DRBD8, disk_const.PLAIN}
@@ -141,7 +141,7 @@ _DISK_TYPES_2_8 = {"lvm": disk_const.PLAIN, "drbd8": disk_const.DRBD8}
 
 
 def _to_2_9(config: Config, new_uuid: NewUuid) -> None:
-    """Everything is kept under UUIDs and refers to UUIDs; devices are named like templates."""
+    """UUIDs become the keys of all objects and references; devices are named like templates."""
     uuids: dict[str, str] = {}
     for key, node in config["nodes"].items():
         uuids[node.get("name", key)] = node.setdefault("uuid", new_uuid())
@@ -167,14 +167,14 @@ def _to_2_9(config: Config, new_uuid: NewUuid) -> None:
 
 
 def _to_2_10(config: Config, new_uuid: NewUuid) -> None:
-    """The physical id of a device is worked out when it is needed."""
+    """The physical ID of a device is not stored any more."""
     for instance in config["instances"].values():
         for device in _devices(instance.get("disks", [])):
             device.pop("physical_id", None)
 
 
 def _to_2_11(config: Config, new_uuid: NewUuid) -> None:
-    """Candidates have certificates of their own; a guest may be shut down from inside."""
+    """Candidates get certificates of their own; a guest may be shut down from inside."""
     cluster = config["cluster"]
     cluster.setdefault("candidate_certs", {})
     cluster.setdefault("default_iallocator_params", {})
@@ -184,7 +184,7 @@ def _to_2_11(config: Config, new_uuid: NewUuid) -> None:
 
 
 def _to_2_12(config: Config, new_uuid: NewUuid) -> None:
-    """Disks are objects of their own; instances refer to them."""
+    """Disks become objects of their own; instances refer to them."""
     cluster = config["cluster"]
     cluster.setdefault("compression_tools", ["gzip", "gzip-fast", "gzip-slow"])
     cluster.setdefault("install_image", "")
@@ -208,7 +208,7 @@ _COLLECTOR = {"active": True, "interval": 5_000_000.0}
 
 
 def _to_2_13(config: Config, new_uuid: NewUuid) -> None:
-    """Jobs pass filters; collectors can be switched; devices below a disk have no UUID."""
+    """Filter rules and data collectors are added; devices below a disk lose their UUID."""
     config.setdefault("filters", {})
     collectors = config["cluster"].setdefault("data_collectors", {})
     for name in ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv"):
@@ -219,13 +219,13 @@ def _to_2_13(config: Config, new_uuid: NewUuid) -> None:
 
 
 def _to_2_14(config: Config, new_uuid: NewUuid) -> None:
-    """Disks know their nodes and imply the template; jobs are limited; private OS parameters."""
+    """Disks get nodes and imply the template; limits of jobs; private OS parameters."""
     cluster = config["cluster"]
     cluster.setdefault("gluster_storage_dir", "")
     cluster.setdefault("max_running_jobs", 20)
     cluster.setdefault("max_tracked_jobs", 25)
     cluster.setdefault("osparams_private_cluster", {})
-    # From here on a policy may allow only what the cluster has enabled.
+    # From this version on, a policy allows only templates which are enabled.
     enabled = cluster["enabled_disk_templates"]
     cluster["ipolicy"][ipolicy.DISK_TEMPLATES] = [
         name for name in cluster["ipolicy"].get(ipolicy.DISK_TEMPLATES, enabled) if name in enabled
@@ -243,17 +243,17 @@ def _to_2_14(config: Config, new_uuid: NewUuid) -> None:
 
 
 def _to_2_15(config: Config, new_uuid: NewUuid) -> None:
-    """Xen's load is measured by a collector of its own."""
+    """The load of Xen gets a data collector of its own."""
     config["cluster"]["data_collectors"].setdefault("xen-cpu-avg-load", dict(_COLLECTOR))
 
 
 def _to_2_16(config: Config, new_uuid: NewUuid) -> None:
-    """Guests under KVM may give back what they do not use."""
+    """Guests under KVM may discard blocks of their disks."""
     config["cluster"]["hvparams"].setdefault("kvm", {}).setdefault("disk_discard", "ignore")
 
 
 def _to_3_0(config: Config, new_uuid: NewUuid) -> None:
-    """The kind of SSH key is chosen; ``xm`` is no more."""
+    """The type of SSH keys can be chosen; ``xm`` is replaced by ``xl``."""
     cluster = config["cluster"]
     cluster.setdefault("ssh_key_type", "rsa")
     cluster.setdefault("ssh_key_bits", 2048)
@@ -264,11 +264,11 @@ def _to_3_0(config: Config, new_uuid: NewUuid) -> None:
 
 
 def _to_3_1(config: Config, new_uuid: NewUuid) -> None:
-    """3.1 keeps what 3.0 wrote; it only knows more parameters."""
+    """Version 3.1 only adds parameters, which get their defaults."""
 
 
 def _devices(disks: list[Config]) -> Iterator[Config]:
-    """All devices of these disks, parents first."""
+    """Iterate over all devices of these disks, parents first."""
     for disk in disks:
         yield disk
         yield from _devices(disk.get("children", []))
@@ -296,7 +296,7 @@ VERSIONS = (*_STEPS, const.CONFIG_VERSION)
 
 DOWNGRADE_VERSION = 3_000_000
 
-# What 3.0 cannot do without and 3.1 does not have; it knows all that 3.1 knows.
+# Parameters which 3.0 needs and 3.1 does not have; it knows all parameters of 3.1.
 _HV_UNTIL_3_0: dict[str, Config] = {
     "xen-pvm": {"xen_cmd": "xl"},
     "xen-hvm": {"xen_cmd": "xl"},
@@ -304,10 +304,10 @@ _HV_UNTIL_3_0: dict[str, Config] = {
 
 
 def downgrade(config: Config) -> Config:
-    """Bring a configuration of this version to the one before.
+    """Bring a configuration of this version to the version before.
 
     :returns: a new dictionary.
-    :raises ConfigVersionMismatch: it has another version than this program's.
+    :raises ConfigVersionMismatch: it does not have the version of this program.
     """
     version = version_of(config)
     if version != const.CONFIG_VERSION:
@@ -334,7 +334,7 @@ def _with_defaults(config: Config) -> Config:
     found: Config = {}
     for key, defaults in wanted.items():
         given = cluster.get(key, {})
-        # What is not a dictionary is left for the decoder, whose message leads to the place.
+        # A value which is no dictionary is left to the decoder, whose message names the place.
         if isinstance(given, dict):
             found[key] = _filled(given, defaults, only_known=key == "hvparams")
     if isinstance(cluster.get("ndparams", {}), dict):

@@ -1,8 +1,8 @@
-"""The configuration looks at itself for contradictions.
+"""Search a configuration for contradictions.
 
-A pure function of one state: ``gnt-cluster verify`` shows what it finds, the store logs it when it
-opens a file, ``gnt-cluster init`` refuses a first configuration with any. Each problem is one line
-that names the object.
+:func:`check` is a pure function of one state: ``gnt-cluster verify`` shows the problems,
+:meth:`ganeti.config.api.Config.open` logs them, ``gnt-cluster init`` refuses a first configuration
+which has one. Each problem is one line which names the object.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Problems = Iterator[str]
 
 
 def check(data: ConfigData) -> list[str]:
-    """Everything that is wrong, in a fixed order; empty when nothing is."""
+    """Return all problems of a configuration, one line each, in a fixed order."""
     problems: list[str] = []
     for part in (
         _root,
@@ -57,7 +57,7 @@ def _root(data: ConfigData) -> _Problems:
 
 
 def _identity(data: ConfigData) -> _Problems:
-    """Keys, UUIDs, serial numbers and names of all objects."""
+    """Check keys, UUIDs, serial numbers and names of all objects."""
     seen: dict[str, str] = {}
     for label, table in _tables(data):
         for key, obj in table.items():
@@ -139,7 +139,7 @@ def _cluster(data: ConfigData) -> _Problems:
 
 
 def _raised(what: str, check: Callable[..., object], *args: object) -> _Problems:
-    """What a check that raises has to say."""
+    """Run a check which raises errors; yield the text of the error."""
     try:
         check(*args)
     except (errors.ConfigurationError, errors.HypervisorError, errors.TypeEnforcementError) as err:
@@ -179,9 +179,9 @@ def _nodes(data: ConfigData) -> _Problems:
             if on
         ]
         if len(roles) > 1:
-            yield f"{what} is {' and '.join(roles)} at once"
+            yield f"{what} is {' and '.join(roles)} at the same time"
         if node.master_candidate and not node.master_capable:
-            yield f"{what} is a master candidate, but not capable of it"
+            yield f"{what} is a master candidate, but not master capable"
         if node.group not in data.nodegroups:
             yield f"{what}: node group {node.group} does not exist"
         for label, address in (("primary", node.primary_ip), ("secondary", node.secondary_ip)):
@@ -191,8 +191,8 @@ def _nodes(data: ConfigData) -> _Problems:
             yield f"{what} has the address of the cluster, {cluster.master_ip}"
         yield from _typed(f"{what}: ndparams", node.ndparams, node_const.ND_PARAM_TYPES)
         for name in sorted(node_const.ND_GLOBALS.intersection(node.ndparams)):
-            yield f"{what}: parameter {name} cannot be set for one node"
-    # In a cluster with one network card each, both addresses of a node are the same.
+            yield f"{what}: parameter {name} cannot be set for a single node"
+    # In a cluster without a secondary network, both addresses of a node are the same.
     addresses = [
         address for node in data.nodes.values() for address in {node.primary_ip, node.secondary_ip}
     ]
@@ -237,16 +237,16 @@ def _networks(data: ConfigData) -> _Problems:
             yield f"{what}: an instance has address {address}, which is not in {network.network}"
         marked = set(pool.taken_addresses(external=False))
         for address in sorted(addresses - outside - marked):
-            yield f"{what}: an instance has address {address}, but the pool says it is free"
+            yield f"{what}: an instance has address {address}, but the pool has it as free"
         for address in sorted(marked - addresses):
-            yield f"{what}: the pool says that address {address} is in use, but nobody has it"
+            yield f"{what}: address {address} is marked as used in the pool, but no instance has it"
 
 
 def _instances(data: ConfigData) -> _Problems:
     owners: dict[str, str] = {}
     for instance in data.instances.values():
         what = f"instance {instance.name}"
-        # Of one that is only announced nothing may be decided yet.
+        # The node of a forthcoming instance may be undecided.
         if instance.primary_node or not instance.forthcoming:
             yield from _instance(data, instance, what)
         for place, uuid in enumerate(instance.disks):
@@ -254,12 +254,12 @@ def _instances(data: ConfigData) -> _Problems:
             if disk is None:
                 yield f"{what}: disk {uuid} does not exist"
             elif disk.iv_name != f"disk/{place}":
-                yield f"{what}: disk {uuid} is number {place}, but calls itself {disk.iv_name}"
+                yield f"{what}: disk {uuid} has index {place}, but its name is {disk.iv_name}"
             if uuid in owners:
                 yield f"{what}: disk {uuid} belongs to instance {owners[uuid]} too"
             owners[uuid] = instance.name
     for uuid, disk in data.disks.items():
-        # A disk which was detached on purpose has no number.
+        # A detached disk has no such name.
         if uuid not in owners and disk.iv_name:
             yield f"disk {uuid} belongs to no instance"
 
@@ -296,7 +296,7 @@ def _nics(data: ConfigData) -> _Problems:
             if nic.network is not None and nic.network not in data.networks:
                 yield f"{what}: network {nic.network} does not exist"
             filled = data.cluster.fill_nic(nic.nicparams)
-            # Whether mode user is right here was decided when it was set.
+            # Mode user is allowed in virtual clusters only; that was checked when it was set.
             if filled.get("mode") not in (*net_const.NIC_MODES, net_const.NIC_MODE_USER):
                 yield f"{what}: there is no mode {filled.get('mode')}"
             if nic.ip:
@@ -308,7 +308,7 @@ def _nics(data: ConfigData) -> _Problems:
     ):
         yield f"MAC address {mac} is used more than once"
     for uuid, address in _more_than_once(addresses):
-        # Outside of a network the administrator may know why an address occurs twice.
+        # Outside of networks, an address may occur several times on purpose.
         if uuid is not None and uuid in data.networks:
             yield f"address {address} is used more than once in network {data.networks[uuid].name}"
 

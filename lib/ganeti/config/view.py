@@ -1,8 +1,9 @@
-"""Questions about one state of the configuration.
+"""Queries of one state of the configuration.
 
-:class:`View` answers them for a snapshot; :class:`ganeti.config.api.Config` for the present one.
-What is asked by UUID must exist (whoever has a UUID got it from the configuration); what is asked
-by name comes from a user and is refused as :class:`errors.OpPrereqError`.
+:class:`View` answers them for a snapshot, :class:`ganeti.config.api.Config` for the present state.
+An object which is requested by UUID must exist, because UUIDs come from the configuration; its
+absence is a :class:`errors.ConfigurationError`. A name comes from a user; an unknown one is a
+:class:`errors.OpPrereqError`.
 """
 
 from __future__ import annotations
@@ -41,29 +42,29 @@ class _Named(Protocol):
 NamedT = TypeVar("NamedT", bound=_Named)
 T = TypeVar("T")
 
-# So many new objects are put into a list which is in order, rather than sorting all.
+# Up to so many new objects are inserted into a sorted list, instead of sorting all again.
 _FEW: Final = 100
 
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
 
 
 class Questions(abc.ABC):
-    """What can be asked about a state of the configuration."""
+    """The queries which every state of the configuration answers."""
 
     def __init__(self) -> None:
-        # Per kind the dictionary an index was made from, and the index. A dictionary of the
-        # configuration never changes, so its identity says whether the index is still right.
+        # For each kind, the dictionary from which an index was made, and the index. A dictionary of
+        # the configuration never changes, so an index is valid for the same dictionary only.
         self._indexes: dict[str, tuple[object, dict[str, str]]] = {}
         self._sorted: dict[str, tuple[object, tuple[Any, ...]]] = {}
 
     @abc.abstractmethod
     def snapshot(self) -> ConfigData:
-        """The whole state which the answers come from; never changes."""
+        """Return the whole state, an object which never changes."""
 
     # -- the cluster --------------------------------------------------------------------------
 
     def cluster(self) -> Cluster:
-        """The cluster object."""
+        """Return the cluster object."""
         return self.snapshot().cluster
 
     @property
@@ -72,94 +73,96 @@ class Questions(abc.ABC):
         return self.snapshot().cluster.cluster_name
 
     def master_node(self) -> Node:
-        """The node which is the master."""
+        """Return the master node."""
         data = self.snapshot()
         return self._node(data, data.cluster.master_node)
 
     # -- by UUID ------------------------------------------------------------------------------
 
     def node(self, uuid: str) -> Node:
-        """A node.
+        """Return a node.
 
-        :raises ConfigurationError: there is none with this UUID; the same for all below.
+        :raises ConfigurationError: there is no node with this UUID. The methods below raise the
+            same error for their objects.
         """
         return self._node(self.snapshot(), uuid)
 
     def instance(self, uuid: str) -> Instance:
-        """An instance."""
+        """Return an instance."""
         return _known(self.snapshot().instances, uuid, "instance")
 
     def group(self, uuid: str) -> NodeGroup:
-        """A node group."""
+        """Return a node group."""
         return _known(self.snapshot().nodegroups, uuid, "node group")
 
     def network(self, uuid: str) -> Network:
-        """A network."""
+        """Return a network."""
         return _known(self.snapshot().networks, uuid, "network")
 
     def disk(self, uuid: str) -> Disk:
-        """A disk."""
+        """Return a disk."""
         return _known(self.snapshot().disks, uuid, "disk")
 
     def filter_rule(self, uuid: str) -> FilterRule:
-        """A rule for jobs."""
+        """Return a filter rule."""
         return _known(self.snapshot().filters, uuid, "filter rule")
 
-    # -- by name, as users write it -----------------------------------------------------------
+    # -- by a name which a user gave ----------------------------------------------------------
 
     def expand_node(self, name: str) -> Node:
-        """The node with this name, UUID, or unique leading part of a name (``node1``).
+        """Return the node with this name, UUID, or unique leading part of a name (``node1``).
 
-        :raises OpPrereqError: unknown_entity; the same for all below.
+        :raises OpPrereqError: unknown_entity: no node has it, or several have it. The methods below
+            raise the same error for their objects.
         """
         return self._expand("nodes", "node", self.snapshot().nodes, name)
 
     def expand_instance(self, name: str) -> Instance:
-        """The instance with this name, UUID, or unique leading part of a name."""
+        """Return the instance with this name, UUID, or unique leading part of a name."""
         return self._expand("instances", "instance", self.snapshot().instances, name)
 
     def expand_group(self, name: str) -> NodeGroup:
-        """The node group with exactly this name or UUID."""
+        """Return the node group with exactly this name or UUID."""
         return self._expand(
             "nodegroups", "node group", self.snapshot().nodegroups, name, parts=False
         )
 
     def expand_network(self, name: str) -> Network:
-        """The network with exactly this name or UUID."""
+        """Return the network with exactly this name or UUID."""
         return self._expand("networks", "network", self.snapshot().networks, name, parts=False)
 
     def node_by_name(self, name: str) -> Node | None:
-        """The node with exactly this name."""
+        """Return the node with exactly this name, or None."""
         return self._by_name("nodes", self.snapshot().nodes, name)
 
     def instance_by_name(self, name: str) -> Instance | None:
-        """The instance with exactly this name."""
+        """Return the instance with exactly this name, or None."""
         return self._by_name("instances", self.snapshot().instances, name)
 
     def network_by_name(self, name: str) -> Network | None:
-        """The network with exactly this name."""
+        """Return the network with exactly this name, or None."""
         return self._by_name("networks", self.snapshot().networks, name)
 
     # -- lists, in natural order of names -----------------------------------------------------
 
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes."""
+        """Return all nodes."""
         return self._in_order("nodes")
 
     def instances(self) -> tuple[Instance, ...]:
-        """All instances."""
+        """Return all instances."""
         return self._in_order("instances")
 
     def groups(self) -> tuple[NodeGroup, ...]:
-        """All node groups."""
+        """Return all node groups."""
         return self._in_order("nodegroups")
 
     def networks(self) -> tuple[Network, ...]:
-        """All networks."""
+        """Return all networks."""
         return self._in_order("networks")
 
     def filters(self) -> tuple[FilterRule, ...]:
-        """All rules for jobs, in the order in which they are applied."""
+        """Return all filter rules in the order in which they are applied."""
         return tuple(
             sorted(
                 self.snapshot().filters.values(),
@@ -168,43 +171,46 @@ class Questions(abc.ABC):
         )
 
     def master_candidates(self) -> tuple[Node, ...]:
-        """Nodes which keep a copy of the configuration, the master among them."""
+        """Return the master candidates, including the master."""
         return tuple(node for node in self.nodes() if node.master_candidate)
 
     def online_nodes(self) -> tuple[Node, ...]:
-        """Nodes which are not marked offline."""
+        """Return the nodes which are not marked offline."""
         return tuple(node for node in self.nodes() if not node.offline)
 
     def vm_capable_nodes(self) -> tuple[Node, ...]:
-        """Nodes which may run instances."""
+        """Return the nodes which may run instances."""
         return tuple(node for node in self.nodes() if node.vm_capable)
 
     def group_nodes(self, group_uuid: str) -> tuple[Node, ...]:
-        """The nodes of a group."""
+        """Return the nodes of a node group."""
         return tuple(node for node in self.nodes() if node.group == group_uuid)
 
     # -- instances, their disks and nodes -----------------------------------------------------
 
     def instance_disks(self, instance: Instance) -> tuple[Disk, ...]:
-        """The disks of an instance, in order."""
+        """Return the disks of an instance in order."""
         return fill.instance_disks(self.snapshot(), instance)
 
     def disk_template(self, instance: Instance) -> str:
-        """The template of its disks; ``diskless`` or ``mixed`` where there is no one."""
+        """Return the disk template of an instance, or ``diskless``, or ``mixed``."""
         return fill.disk_template(self.instance_disks(instance))
 
     def secondary_nodes(self, instance: Instance) -> tuple[str, ...]:
-        """UUIDs of its nodes which are not the primary."""
+        """Return the UUIDs of the secondary nodes of an instance."""
         return fill.secondary_nodes(instance, self.instance_disks(instance))
 
     def instance_nodes(self, instance: Instance) -> tuple[str, ...]:
-        """UUIDs of its nodes, the primary first; none while those of a forthcoming one are open."""
+        """Return the UUIDs of the nodes of an instance, the primary first.
+
+        A forthcoming instance whose nodes are not chosen yet has none.
+        """
         if not instance.primary_node:
             return ()
         return (instance.primary_node, *self.secondary_nodes(instance))
 
     def node_instances(self, node_uuid: str) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:
-        """Instances of which the node is the primary, and those of which it is a secondary."""
+        """Return the instances of which a node is primary, and those of which it is secondary."""
         data = self.snapshot()
         primaries, secondaries = [], []
         for instance in self.instances():
@@ -215,7 +221,7 @@ class Questions(abc.ABC):
         return tuple(primaries), tuple(secondaries)
 
     def filled(self, instance: Instance, **overrides: Any) -> FilledInstance:
-        """An instance with all it inherits, as a node gets it.
+        """Return an instance with all inherited parameters, in the form which nodes get.
 
         :param overrides: ``hvparams``, ``beparams``, ``osparams``, ``disks`` of
             :func:`ganeti.objects.fill.filled_instance`.
@@ -248,7 +254,7 @@ class Questions(abc.ABC):
         return items
 
     def _by_name(self, kind: str, table: Mapping[str, NamedT], name: str) -> NamedT | None:
-        # Most changes change no name, so what the last index says is mostly still so.
+        # Most commits change no name, so the last index is mostly still valid.
         cached = self._indexes.get(kind)
         if cached is not None:
             found = table.get(cached[1].get(name, ""))
@@ -279,7 +285,7 @@ class Questions(abc.ABC):
         )
         if likely:
             raise errors.OpPrereqError(
-                f"{label} name '{name}' is not unique: it fits {', '.join(likely[:5])}",
+                f"{label} name '{name}' is not unique: it matches {', '.join(likely[:5])}",
                 errors.ECODE_NOENT,
             )
         hint = suggest.did_you_mean(name, index)
@@ -289,21 +295,21 @@ class Questions(abc.ABC):
 
 
 class View(Questions):
-    """One state of the configuration; cheap to make, safe to share between threads."""
+    """Queries of a given state of the configuration. Threads may share an object."""
 
     def __init__(self, data: ConfigData) -> None:
         super().__init__()
         self._data = data
 
     def snapshot(self) -> ConfigData:
-        """The state this view was made for."""
+        """Return the state of this view."""
         return self._data
 
 
 def _adapted(items: tuple[Any, ...], table: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """The objects of a table in order, made of those of an earlier one in order.
+    """Return the sorted objects of a table, made from the sorted objects of an earlier one.
 
-    :returns: None when so much is different that sorting is quicker.
+    :returns: None if so many objects are different that sorting is quicker.
     """
     found = []
     for old in items:

@@ -89,8 +89,8 @@ def test_nothing_to_do_returns_the_same() -> None:
     [
         ("", "invalid JSON"),
         ("{", "invalid JSON"),
-        ("[]", "holds no cluster configuration"),
-        ('{"version": 3010000}', "holds no cluster configuration"),
+        ("[]", "contains no cluster configuration"),
+        ('{"version": 3010000}', "contains no cluster configuration"),
         ('{"version": "3", "cluster": {}}', "version: must be an integer"),
         ('{"version": 3010000, "cluster": {}}', "is missing"),
         (
@@ -203,13 +203,13 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
         (small_cluster(master_ip="192.0.2.2"), "node2.example.com has the address of the cluster"),
         (
             small_cluster(node_changes={2: {"offline": True}}),
-            "is master candidate and offline at once",
+            "is master candidate and offline at the same time",
         ),
         (
             small_cluster(node_changes={1: {"drained": True}}),
             "is the master, but not a master cand",
         ),
-        (small_cluster(node_changes={2: {"master_capable": False}}), "but not capable of it"),
+        (small_cluster(node_changes={2: {"master_capable": False}}), "but not master capable"),
         (small_cluster(node_changes={2: {"primary_ip": "localhost"}}), "'localhost' is not an IP"),
         (
             small_cluster(node_changes={2: {"secondary_ip": "192.0.2.1"}}),
@@ -221,7 +221,7 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             small_cluster(node_changes={2: {"ndparams": {"exclusive_storage": True}}}),
-            "exclusive_storage cannot be set for one node",
+            "exclusive_storage cannot be set for a single node",
         ),
         (small_cluster(node_changes={2: {"name": "node1.example.com"}}), "used more than once"),
         (small_cluster(node_changes={2: {"serial_no": 0}}), "serial number is 0"),
@@ -245,7 +245,7 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             _with(networks={uuid_of("net1"): network_of(1, reservations="0100")}),
-            "the pool says that address 198.51.1.1 is in use, but nobody has it",
+            "address 198.51.1.1 is marked as used in the pool, but no instance has it",
         ),
         (
             _with(networks={uuid_of("net1"): network_of(1, gateway="192.0.2.1")}),
@@ -264,7 +264,7 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
                     }
                 ),
             ),
-            "an instance has address 198.51.1.2, but the pool says it is free",
+            "an instance has address 198.51.1.2, but the pool has it as free",
         ),
         (
             _with(

@@ -256,7 +256,7 @@ def test_a_commit_too_large_to_keep(place: _Place, monkeypatch: pytest.MonkeyPat
     commit(place.config).allocate_port()
     assert [commit.changes is None for commit in place.config.commits()] == [False, True, False]
     place.config.at(3)
-    with pytest.raises(errors.OpPrereqError, match="serial number 3 changed too much"):
+    with pytest.raises(errors.OpPrereqError, match="serial number 3 was too large"):
         place.config.at(2)
 
 

@@ -296,11 +296,11 @@ def test_addresses_follow_the_cards() -> None:
 
 def test_addresses_of_others() -> None:
     config = _config()
-    with pytest.raises(errors.ReservationError, match="somebody outside"):
+    with pytest.raises(errors.ReservationError, match="for use outside"):
         config.reserve_ip(NET, "198.51.1.1", "a")
     config.reserve_ip(NET, "198.51.1.1", "a", external_ok=True)
     config.release_reservations("b")
-    with pytest.raises(errors.ReservationError, match="198.51.1.1 is being taken by another"):
+    with pytest.raises(errors.ReservationError, match="198.51.1.1 is reserved by another"):
         config.reserve_ip(NET, "198.51.1.1", "b", external_ok=True)
     config.release_reservations("a")
     config.reserve_ip(NET, "198.51.1.1", "b", external_ok=True)
@@ -312,7 +312,7 @@ def test_a_name_or_volume_is_taken_once() -> None:
     config = _config()
     config.reserve_lv("vg/a", "a")
     config.reserve_lv("vg/a", "a")
-    with pytest.raises(errors.ReservationError, match="vg/a is being taken by another"):
+    with pytest.raises(errors.ReservationError, match="vg/a is reserved by another"):
         config.reserve_lv("vg/a", "b")
     config.release_reservations("a")
     disk = dataclasses.replace(disk_of(2), dev_type=disk_const.PLAIN, logical_id=("vg", "a"))

@@ -80,17 +80,17 @@ def _refusals() -> list[tuple[Callable[[Transaction], object], str]]:
             lambda c: c.add_instance(instance_of(2, primary_node="x"), [], EC),
             "instance2.example.com: node x is not in",
         ),
-        (lambda c: c.add_instance(instance_of(2), [disk_of(2)], EC), "its disks are not those"),
+        (lambda c: c.add_instance(instance_of(2), [disk_of(2)], EC), "do not agree with its list"),
         (lambda c: c.add_instance(same_mac, [], EC), "MAC address aa:00:00:00:00:01 is already"),
         (lambda c: c.add_instance(unknown_net, [], EC), "network .* is not in the configuration"),
         (lambda c: c.remove_instance("x"), "instance x is not in the configuration"),
         (lambda c: c.mark_instance(I1, "gone"), "there is no state 'gone'"),
         (lambda c: c.mark_instance(I1, "up", "nobody"), "there is no source 'nobody'"),
         (lambda c: c.set_instance_primary(I1, "x"), "node x is not in"),
-        (lambda c: c.update_instance(instance_of(1, disks=())), "disks are not changed this way"),
+        (lambda c: c.update_instance(instance_of(1, disks=())), "list of disks cannot be changed"),
         (lambda c: c.update_instance(instance_of(1, serial_no=7)), "was changed meanwhile"),
         (lambda c: c.add_disk(I1, disk_of(1), 0), "already in use, for the disk"),
-        (lambda c: c.add_disk(I1, disk_of(1, 1), 5), "a disk cannot be number 5"),
+        (lambda c: c.add_disk(I1, disk_of(1, 1), 5), "a disk cannot have index 5"),
         (lambda c: c.remove_disk(I1, "x"), "disk x is not one of its disks"),
         (lambda c: c.add_node(node_of(1), EC), "already"),
         (lambda c: c.add_node(node_of(9, group="x"), EC), "node group x is not in"),
@@ -268,7 +268,7 @@ def test_the_cluster(config: Config) -> None:
 def test_a_name_is_taken_once(config: Config) -> None:
     config.reserve_instance_name("web", EC)
     config.reserve_instance_name("web", EC)
-    with pytest.raises(errors.ReservationError, match="web is being taken by another operation"):
+    with pytest.raises(errors.ReservationError, match="web is reserved by another operation"):
         config.reserve_instance_name("web", "job-2")
     with pytest.raises(errors.ReservationError, match="instance1.example.com is already in use"):
         config.reserve_instance_name("instance1.example.com", EC)
@@ -284,7 +284,7 @@ def test_mac_addresses(config: Config) -> None:
     mac = config.generate_mac(EC)
     assert mac.startswith("aa:00:00:")
     assert config.generate_mac(EC, "aa:bb:cc").startswith("aa:bb:cc:")
-    with pytest.raises(errors.ReservationError, match="being taken"):
+    with pytest.raises(errors.ReservationError, match="is reserved"):
         config.reserve_mac(mac.upper(), "job-2")
     with pytest.raises(errors.ReservationError, match="already in use"):
         config.reserve_mac("AA:00:00:00:00:01", "job-2")
@@ -299,7 +299,7 @@ def test_uuids_and_volumes(config: Config) -> None:
     uuids = {config.new_uuid(EC) for _ in range(50)}
     assert len(uuids) == 50
     config.reserve_lv("xenvg/disk0", EC)
-    with pytest.raises(errors.ReservationError, match="xenvg/disk0 is being taken"):
+    with pytest.raises(errors.ReservationError, match="xenvg/disk0 is reserved"):
         config.reserve_lv("xenvg/disk0", "job-2")
 
 

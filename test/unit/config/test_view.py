@@ -80,7 +80,9 @@ def test_a_misspelt_name_is_guessed(view: View) -> None:
 def test_instances(view: View) -> None:
     assert view.expand_instance("web").name == "web.example.com"
     assert view.expand_instance("db.a").name == "db.a.example.com"
-    with pytest.raises(errors.OpPrereqError, match="'db' is not unique: it fits db.a.example.com"):
+    with pytest.raises(
+        errors.OpPrereqError, match="'db' is not unique: it matches db.a.example.com"
+    ):
         view.expand_instance("db")
     assert view.instance_by_name("web") is None
 

@@ -134,7 +134,7 @@ def test_other_files_come_along(place: Path, run: Callable[..., tuple[int, str]]
     [
         ({"version": 2_060_000}, "versions 2.7 to 3.1 can be converted"),
         ({"version": 3_020_000}, "the file has version 3.2"),
-        ({"cluster": 5}, "holds no cluster configuration"),
+        ({"cluster": 5}, "contains no cluster configuration"),
         ({"nodes": {}}, "master_node"),
         ({"instances": {"x": {}}}, "instances/x/admin_state: is missing"),
         ({"instances": 5}, "no configuration of version 2.10"),
