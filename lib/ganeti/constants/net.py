@@ -38,7 +38,3 @@ HOTPLUG_ACTION_REMOVE = "hotremove"
 HOTPLUG_ACTION_MODIFY = "hotmod"
 HOTPLUG_TARGET_DISK = "disk"
 HOTPLUG_TARGET_NIC = "nic"
-
-# Mode and link of the network over which guests reach their node.
-INSTANCE_COMMUNICATION_MODE = NIC_MODE_ROUTED
-INSTANCE_COMMUNICATION_LINK = "communication_rt"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
 from ganeti.cmdlib.ops.group.hooks import GroupHooks, require_new_name
 from ganeti.cmdlib.ops.params import group
-from ganeti.constants import net as net_c
+from ganeti.constants import cluster as cluster_c
 from ganeti.constants import node as node_c
 from ganeti.locking import Level
 from ganeti.objects import NodeGroup
@@ -68,8 +68,8 @@ class LUGroupAdd(LogicalUnit[OpGroupAdd, NodeGroup]):
                     OpNetworkConnect(
                         group_name=plan.name,
                         network_name=network,
-                        network_mode=net_c.INSTANCE_COMMUNICATION_MODE,
-                        network_link=net_c.INSTANCE_COMMUNICATION_LINK,
+                        network_mode=cluster_c.COMMUNICATION_MODE,
+                        network_link=cluster_c.COMMUNICATION_LINK,
                         conflicts_check=True,
                     )
                 ]
