@@ -32,7 +32,7 @@ from ganeti.utils import suggest, text
 TABLES: dict[str, Mapping[str, HvParam]] = {
     name: descriptor.parameters for name, descriptor in hypervisors.ALL.items()
 }
-# Name -> type over all hypervisors; one name has one type everywhere.
+#: Name of a parameter -> type. Parameters of the same name have the same type in all hypervisors.
 TYPES: dict[str, str] = {
     parameter.name: parameter.type for table in TABLES.values() for parameter in table.values()
 }
@@ -48,10 +48,10 @@ def defaults(hypervisor: str) -> dict[str, Any]:
 
 
 def check_parameter_syntax(hypervisor: str, params: Mapping[str, Any]) -> None:
-    """Check filled parameters as far as that needs no node.
+    """Check filled parameters, as far as this is possible without a node.
 
-    :param params: all parameters of something under this hypervisor, of the right types.
-    :raises errors.HypervisorError: names hypervisor and parameter.
+    :param params: all parameters of the hypervisor, with values of the right types.
+    :raises errors.HypervisorError: names the hypervisor or the parameter.
     """
     descriptor = hypervisors.of(hypervisor)
     table = descriptor.parameters
@@ -80,16 +80,23 @@ def firmware_disks(hypervisor: str, params: Mapping[str, Any]) -> dict[str, str]
     return hypervisors.of(hypervisor).firmware_disks(params)
 
 
-def lacks_firmware_disk(name: str, wanted_by: str) -> str:
-    """What to tell whose instance lacks one of :func:`firmware_disks`."""
+def lacks_firmware_disk(name: str, parameter: str) -> str:
+    """The message when an instance lacks one of :func:`firmware_disks`.
+
+    :param name: of the disk.
+    :param parameter: the parameter and value which need it.
+    """
     return (
-        f"parameter {wanted_by} needs a small disk named {name}, as made by "
-        f"gnt-instance modify --disk add:size=4M,name={name}"
+        f"parameter {parameter} needs a small disk named {name}. "
+        f"Add it with 'gnt-instance modify --disk add:size=4M,name={name}'."
     )
 
 
 def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What a node has to find: ``(parameter, path, FILE or DIRECTORY)`` each."""
+    """The paths which a node must find: ``(parameter, path, FILE or DIRECTORY)`` of each.
+
+    :raises errors.HypervisorError: there is no such hypervisor.
+    """
     table = hypervisors.of(hypervisor).parameters
     for name, value in params.items():
         parameter = table.get(name)
@@ -103,10 +110,11 @@ def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple
 def force_types(
     values: Mapping[str, Any], types: Mapping[str, str], allowed_values: Collection[Any] = ()
 ) -> dict[str, Any]:
-    """A copy with every value turned into its parameter's type, as users write them as text.
+    """Convert values, which users may write as text, to the types of their parameters.
 
     :param types: parameter -> "string", "maybe-string", "bool", "int", "float" or "size" (MiB).
-    :param allowed_values: values let through as they are (like "default").
+    :param allowed_values: values which are kept as they are, such as "default".
+    :returns: a copy with the converted values.
     :raises errors.TypeEnforcementError: an unknown parameter, or a value of another type.
     """
     forced = {}
@@ -117,7 +125,7 @@ def force_types(
             raise errors.TypeEnforcementError(
                 f"unknown parameter {name!r}{'.' if hint else ''}{hint}"
             )
-        # A dictionary or list has no business here and could not be compared with a set.
+        # A dictionary or list cannot be looked up in a set; the conversion refuses it.
         if isinstance(value, (str, int, float)) and value in allowed_values:
             forced[name] = value
         else:
@@ -125,7 +133,7 @@ def force_types(
     return forced
 
 
-_WORDS_FOR_BOOLS = {
+_BOOLEANS = {
     "true": True,
     "yes": True,
     "on": True,
@@ -145,8 +153,8 @@ def _forced(name: str, value: Any, kind: str) -> Any:
     elif kind == BOOL:
         if isinstance(value, bool):
             return value
-        if isinstance(value, str) and value.lower() in _WORDS_FOR_BOOLS:
-            return _WORDS_FOR_BOOLS[value.lower()]
+        if isinstance(value, str) and value.lower() in _BOOLEANS:
+            return _BOOLEANS[value.lower()]
         if value in (0, 1, None):
             return bool(value)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
@@ -160,5 +168,9 @@ def _forced(name: str, value: Any, kind: str) -> Any:
                 if number - number == 0:
                     return number
         except (ValueError, OverflowError, errors.UnitParseError) as err:
-            raise errors.TypeEnforcementError(f"parameter {name}: {value!r} is no {kind}") from err
-    raise errors.TypeEnforcementError(f"parameter {name}: {value!r} is no {kind}")
+            raise _wrong_type(name, value, kind) from err
+    raise _wrong_type(name, value, kind)
+
+
+def _wrong_type(name: str, value: Any, kind: str) -> errors.TypeEnforcementError:
+    return errors.TypeEnforcementError(f"parameter {name}: {value!r} is not of type {kind}")

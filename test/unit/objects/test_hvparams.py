@@ -99,7 +99,11 @@ def test_sets_of_templates(mine, name):
         ("kvm", {"security_model": "user"}, "security_domain"),
         ("kvm", {"security_domain": "kvm"}, "security_domain"),
         ("kvm", {"virtio_net_queues": 33}, "virtio_net_queues"),
-        ("kvm", {"kvm_extra": "-msg 'timestamp"}, "kvm_extra: must be words as a shell reads them"),
+        (
+            "kvm",
+            {"kvm_extra": "-msg 'timestamp"},
+            "kvm_extra: must be arguments as",
+        ),
         ("kvm", {"vnc_bind_address": "300.1.1.1"}, "vnc_bind_address: must be an IP address or"),
         ("kvm", {"vnc_bind_address": "/run/../vnc"}, "vnc_bind_address: must be a normalised path"),
         ("xen-hvm", {"boot_order": "cz"}, "boot_order"),

@@ -27,7 +27,9 @@ def parse_cpu_mask(mask: str) -> list[int]:
             first = int(low)
             last = int(high) if dash else first
         except ValueError as err:
-            raise errors.ParseError(f"cpu mask {mask!r}: {part!r} is no cpu and no range") from err
+            raise errors.ParseError(
+                f"cpu mask {mask!r}: {part!r} is neither a number nor a range"
+            ) from err
         if not 0 <= first <= last <= 65535:
             raise errors.ParseError(f"cpu mask {mask!r}: range {part!r} is not possible")
         cpus.extend(range(first, last + 1))

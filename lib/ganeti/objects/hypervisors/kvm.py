@@ -92,7 +92,7 @@ def _shell_words(value: str) -> str:
     try:
         shlex.split(value)
     except ValueError as err:
-        return f"must be words as a shell reads them ({str(err).lower()})"
+        return f"must be arguments as a shell reads them ({str(err).lower()})"
     return ""
 
 
@@ -113,7 +113,7 @@ def _check_combination(params: Mapping[str, Any]) -> None:
         )
     if get("boot_order") == "cdrom" and not get("cdrom_image_path"):
         raise errors.HypervisorError(
-            "hypervisor parameter cdrom_image_path: must be set to boot from it"
+            "hypervisor parameter cdrom_image_path: must be set to boot from the CD drive"
         )
     if get("security_model") == "user" and not get("security_domain"):
         raise errors.HypervisorError(
@@ -121,7 +121,7 @@ def _check_combination(params: Mapping[str, Any]) -> None:
         )
     if get("security_model") in ("none", "pool") and get("security_domain"):
         raise errors.HypervisorError(
-            "hypervisor parameter security_domain: means nothing without security_model user"
+            "hypervisor parameter security_domain: has no effect without security_model user"
         )
     if bool(get("firmware_path")) != bool(get("firmware_vars_path")):
         raise errors.HypervisorError(

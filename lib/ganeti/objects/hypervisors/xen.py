@@ -22,7 +22,7 @@ _RESET_ARGV = ("xl", "debug-keys", "R")
 
 
 def _boot_letters(value: str) -> str:
-    return "" if value and not set(value) - set("acdn") else "may hold the letters a, c, d, n only"
+    return "" if value and not set(value) - set("acdn") else "may have the letters a, c, d, n only"
 
 
 def _ipv4(value: str) -> str:
