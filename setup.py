@@ -14,7 +14,7 @@ assert _VERSION is not None
 RUNTIME = [
     "pycurl",
     "pyinotify",
-    # pyinotify needs what Python 3.12 took out of its library.
+    # pyinotify needs a module which Python 3.12 removed from its standard library.
     "pyasyncore; python_version >= '3.12'",
     "pyOpenSSL",
     "cryptography",

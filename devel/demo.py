@@ -1,11 +1,10 @@
-"""The demonstration: three nodes on this machine, a guest that moves while it runs (``make demo``).
+"""The demonstration (``make demo``): three nodes on this machine, and a live migration.
 
-Everything is done with the ``gnt-*`` commands and shown as it is done: what a step is for, the
-command, what it printed, how long it took. That the guest went on running is read from the guest
-itself: it prints its boot id and its uptime every second, and both are compared before and after
-the move.
+It uses the ``gnt-*`` commands, and prints for each step its purpose, the commands, their output,
+and the time. The guest itself shows that it was not restarted: it prints its boot id and its uptime
+every second, and both are compared before and after the migration.
 
-Where QEMU cannot be had, the same is done with the ``fake`` hypervisor, which says so.
+Without QEMU the same is done with the ``fake`` hypervisor, and a message says so.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from ganeti.utils import fs, process, retry, text
 
 GUEST = "web1.example.com"
 IDLE = "idle1.example.com"
-# Bounds a hang; each step takes seconds.
+# Limit for steps that hang; each step takes seconds.
 _STEP_S = 600.0
 _LINE = re.compile(r"^tiny: \S+ boot (\S+) uptime (\d+) s", re.MULTILINE)
 
 
-class Beat(NamedTuple):
-    """What the guest last said on its console."""
+class GuestLine(NamedTuple):
+    """The last line of the guest on its console, and the number of its lines."""
 
     boot: str
     uptime_s: int
     lines: int
 
 
-def last_beat(console: str) -> Beat | None:
-    """Read the guest's last complete line; None when it has not spoken."""
+def last_line(console: str) -> GuestLine | None:
+    """Find the last complete line of the guest; None if there is none yet."""
     complete = console[: console.rfind("\n") + 1].replace("\r", "")
     found = _LINE.findall(complete)
-    return Beat(found[-1][0], int(found[-1][1]), len(found)) if found else None
+    return GuestLine(found[-1][0], int(found[-1][1]), len(found)) if found else None
 
 
-def verdict(before: Beat, after: Beat) -> str:
-    """What two lines of the guest prove about a live migration.
+def verdict(before: GuestLine, after: GuestLine) -> str:
+    """Compare lines of the guest before and after a live migration; returns the conclusion.
 
-    :raises OpExecError: the guest was restarted or its clock went back.
+    :raises OpExecError: the guest was restarted, or its uptime decreased.
     """
     if before.boot != after.boot:
         raise errors.OpExecError(
@@ -59,8 +58,8 @@ def verdict(before: Beat, after: Beat) -> str:
             f"the guest's uptime went from {before.uptime_s} s back to {after.uptime_s} s"
         )
     return (
-        f"the same boot ({after.boot}) went on counting, from {before.uptime_s} s before the move"
-        f" to {after.uptime_s} s on the other node: the guest was not restarted"
+        f"the boot id is the same ({after.boot}), and the uptime went from {before.uptime_s} s"
+        f" before the migration to {after.uptime_s} s after it: the guest was not restarted"
     )
 
 
@@ -72,24 +71,24 @@ class Demo:
         self._steps = 0
 
     def step(self, purpose: str, action: Callable[[], None]) -> None:
-        """Do one thing, and say what and how long."""
+        """Print the purpose of a step, run it, and print its time."""
         self._steps += 1
         print(f"\n{self._steps}. {purpose}", flush=True)
         started = time.monotonic()
         action()
         print(f"   took {time.monotonic() - started:.1f} s", flush=True)
 
-    def say(self, message: str) -> None:
-        """Indented lines below a step."""
+    def print_indented(self, message: str) -> None:
+        """Print lines below the purpose of a step."""
         for line in message.rstrip("\n").splitlines():
             print(f"   {line}", flush=True)
 
     def gnt(self, *argv: str) -> str:
-        """Show and run a command on the cluster's master.
+        """Print a command, run it on the master, and print its output.
 
-        :raises CommandError: it failed; carries what it printed.
+        :raises CommandError: the command failed; the error has its output.
         """
-        self.say(f"$ {text.shell_join(argv)}")
+        self.print_indented(f"$ {text.shell_join(argv)}")
         cluster = vcluster.read(self.directory)
         node = vcluster.master(cluster) or cluster.nodes[0]
         done = process.run(
@@ -98,11 +97,11 @@ class Demo:
             env=vcluster.environment(cluster, node),
             log=False,
         )
-        self.say(done.output)
+        self.print_indented(done.output)
         return done.stdout
 
     def console(self, node_name: str) -> str:
-        """What the guest has printed on its serial console on a node, so far."""
+        """Read what the guest has printed on its serial console on a node."""
         cluster = vcluster.read(self.directory)
         here = cluster.paths(cluster.node(node_name))
         try:
@@ -110,24 +109,24 @@ class Demo:
         except FileNotFoundError:
             return ""
 
-    def hear(self, node_name: str, *, since: int = 0) -> Beat:
-        """Wait until the guest has said more than ``since`` lines on a node.
+    def wait_for_line(self, node_name: str, *, since: int = 0) -> GuestLine:
+        """Wait until the guest has printed more than ``since`` lines on a node.
 
-        :raises OpExecError: it stays silent.
+        :raises OpExecError: the guest does not print any.
         """
 
-        def attempt() -> Beat:
-            beat = last_beat(self.console(node_name))
-            if beat is None or beat.lines <= since:
+        def attempt() -> GuestLine:
+            line = last_line(self.console(node_name))
+            if line is None or line.lines <= since:
                 raise retry.Again
-            return beat
+            return line
 
         try:
             return retry.until(attempt, timeout_s=_STEP_S, delay=0.1)
         except errors.RetryTimeout as err:
             tail = self.console(node_name)[-2000:]
             raise errors.OpExecError(
-                f"the guest says nothing on {node_name}. Its console so far:\n{tail}"
+                f"guest {GUEST} prints nothing on {node_name}. Its console so far:\n{tail}"
             ) from err
 
 
@@ -140,11 +139,11 @@ def _have_qemu(demo: Demo, wanted: str | None) -> bool:
     if top is None:
         return False
     package = "qemu-system-x86"
-    demo.say(f"QEMU is not installed; trying to install {package}")
+    demo.print_indented(f"QEMU is not installed; trying to install the package {package}")
     installer = process.run(
         [f"{top}/devel/install-packages", package], timeout_s=1800, check=False, log=False
     )
-    demo.say(installer.output)
+    demo.print_indented(installer.output)
     return vcluster.qemu_path() is not None
 
 
@@ -159,32 +158,38 @@ def _build_image(demo: Demo) -> bool:
         check=False,
         log=False,
     )
-    demo.say(done.output)
+    demo.print_indented(done.output)
     return not done.failed
 
 
 def _run(demo: Demo, hypervisor: str | None) -> None:
     with_qemu = with_image = False
 
-    def look() -> None:
+    def prepare() -> None:
         nonlocal with_qemu, with_image
         with_qemu = _have_qemu(demo, hypervisor)
         with_image = _build_image(demo)
         if with_qemu and with_image:
-            demo.say("guests run under QEMU")
+            demo.print_indented("the guests run under QEMU")
         elif hypervisor == "fake":
-            demo.say("as asked, the fake hypervisor plays the guests")
+            demo.print_indented(
+                "the fake hypervisor simulates the guests, because of --hypervisor fake"
+            )
         else:
-            what = "QEMU" if not with_qemu else "the kernel for the guest"
-            demo.say(f"{what} cannot be had here: the fake hypervisor plays the guests instead")
+            what = "QEMU" if not with_qemu else "the boot image of the guest"
+            demo.print_indented(
+                f"{what} is not available; the fake hypervisor simulates the guests instead"
+            )
 
-    demo.step("Look what this machine has, and make the guest's boot image", look)
+    demo.step("Look for QEMU, and build the boot image of the guest", prepare)
     real = with_qemu and with_image
     kind = "kvm" if real else "fake"
 
     def make_cluster() -> None:
-        demo.say(f"$ tools/vcluster create -n 3 --hypervisor {kind} {demo.directory}")
-        vcluster.create(demo.directory, 3, hypervisor=kind, tiny=with_image, say=demo.say)
+        demo.print_indented(f"$ tools/vcluster create -n 3 --hypervisor {kind} {demo.directory}")
+        vcluster.create(
+            demo.directory, 3, hypervisor=kind, tiny=with_image, say=demo.print_indented
+        )
 
     demo.step("Create a virtual cluster of three nodes", make_cluster)
     first, second, third = (node.name for node in vcluster.read(demo.directory).nodes)
@@ -195,15 +200,15 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
     def add_guest() -> None:
         demo.gnt(*add, "-n", first, GUEST)
         if not with_image:
-            # Without an installation the instance is made stopped.
+            # Without an installation the instance is not started.
             demo.gnt("gnt-instance", "start", GUEST)
 
     demo.step(
-        f"Add the instance {GUEST}: a disk in shared storage, a small Linux on it, started",
+        f"Add the instance {GUEST} with a small Linux on a disk in shared storage, and start it",
         add_guest,
     )
     demo.step(
-        f"Add a second one, {IDLE}: no disk, played by the fake hypervisor",
+        f"Add the instance {IDLE}, without a disk, under the fake hypervisor",
         lambda: _quiet(
             demo.gnt(
                 "gnt-instance", "add", "-t", "diskless", "-H", "fake", "--no-install",
@@ -213,9 +218,9 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
         ),
     )  # fmt: skip
     if real:
-        demo.step("Listen to the guest's serial console", lambda: _listen(demo, first))
+        demo.step("Read the serial console of the guest", lambda: _listen(demo, first))
         demo.step(
-            f"Live-migrate the guest from {first} to {second}, and ask the guest about it",
+            f"Live-migrate {GUEST} from {first} to {second}, and compare its console",
             lambda: _migrate(demo, first, second),
         )
     else:
@@ -224,39 +229,39 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
             lambda: _quiet(demo.gnt("gnt-instance", "migrate", "-f", "-n", second, GUEST)),
         )
     demo.step(
-        f"Fail it over to {third}: stopped here, started there",
+        f"Fail {GUEST} over to {third}: stop it, and start it there",
         lambda: _fail_over(demo, third, real),
     )
     demo.step("List everything", lambda: _list(demo))
 
 
 def _quiet(*_outputs: str) -> None:
-    """The outputs were shown already."""
+    """Ignore outputs which were printed already."""
 
 
 def _listen(demo: Demo, node: str) -> None:
-    demo.hear(node)
-    demo.hear(node, since=1)
+    demo.wait_for_line(node)
+    demo.wait_for_line(node, since=1)
     lines = demo.console(node).replace("\r", "").splitlines()
-    spoken = [line for line in lines if line.startswith("tiny: ")]
-    demo.say("\n".join(spoken[-2:]))
+    own = [line for line in lines if line.startswith("tiny: ")]
+    demo.print_indented("\n".join(own[-2:]))
 
 
 def _migrate(demo: Demo, source: str, target: str) -> None:
-    before = last_beat(demo.console(source))
+    before = last_line(demo.console(source))
     if before is None:
-        raise errors.OpExecError(f"{GUEST} has not spoken on {source}")
+        raise errors.OpExecError(f"guest {GUEST} has printed nothing on {source}")
     demo.gnt("gnt-instance", "migrate", "-f", "-n", target, GUEST)
-    already = last_beat(demo.console(target))
-    after = demo.hear(target, since=already.lines if already else 0)
-    demo.say(verdict(before, after))
+    already = last_line(demo.console(target))
+    after = demo.wait_for_line(target, since=already.lines if already else 0)
+    demo.print_indented(verdict(before, after))
 
 
 def _fail_over(demo: Demo, target: str, real: bool) -> None:
     demo.gnt("gnt-instance", "failover", "-f", "-n", target, GUEST)
     if real:
-        beat = demo.hear(target)
-        demo.say(f"it booted anew: boot {beat.boot}, uptime {beat.uptime_s} s")
+        line = demo.wait_for_line(target)
+        demo.print_indented(f"it booted again: boot {line.boot}, uptime {line.uptime_s} s")
 
 
 def _list(demo: Demo) -> None:
@@ -266,11 +271,17 @@ def _list(demo: Demo) -> None:
     demo.gnt("gnt-cluster", "verify")
 
 
+def _stop_command(directory: str) -> str:
+    """Return the command of make which stops the demonstration in a directory."""
+    usual = os.path.realpath(f"{paths.project_dir() or ''}/build/demo")
+    return "make demo-stop" + ("" if directory == usual else f" DEMO={shlex.quote(directory)}")
+
+
 def _closing(directory: str) -> str:
     tool = shlex.quote(f"{paths.project_dir() or ''}/tools/vcluster")
     place = shlex.quote(directory)
     return f"""
-The cluster goes on running. To use it in this shell:
+The cluster continues to run. To use it in this shell:
 
     eval "$({tool} env {place})"
     gnt-instance list
@@ -278,49 +289,64 @@ The cluster goes on running. To use it in this shell:
 
 To stop it and remove its directory:
 
-    make demo-stop        (or: {tool} destroy {place})
+    {_stop_command(directory)}        (or: {tool} destroy {place})
 """
 
 
 def stop(directory: str, *, quiet: bool = False) -> None:
-    """End the demonstration; nothing to do is all right."""
+    """Stop the demonstration and remove its directory, if it exists.
+
+    :param quiet: print nothing.
+    """
     if os.path.isdir(directory):
         vcluster.destroy(directory)
         if not quiet:
-            print(f"stopped, and {directory} is gone")
+            print(f"stopped the demonstration and removed {directory}")
     elif not quiet:
-        print(f"no demonstration runs in {directory}")
+        print(f"there is no demonstration in {directory}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run or stop the demonstration; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="demo", description="Show a cluster on this machine.")
-    parser.add_argument("--stop", action="store_true", help="end it and remove its directory")
-    parser.add_argument("--quiet", action="store_true", help="with --stop: only errors")
-    parser.add_argument("--hypervisor", choices=("kvm", "fake"), help="what plays the guests")
-    parser.add_argument("directory")
+    parser = argparse.ArgumentParser(
+        prog="demo", description="Show a cluster with a live migration on this machine."
+    )
+    parser.add_argument(
+        "--stop", action="store_true", help="stop the demonstration, and remove its directory"
+    )
+    parser.add_argument("--quiet", action="store_true", help="with --stop, print errors only")
+    parser.add_argument(
+        "--hypervisor",
+        choices=("kvm", "fake"),
+        help="hypervisor of the guests (default: kvm if QEMU is available)",
+    )
+    parser.add_argument("directory", help="directory of the virtual cluster")
     options = parser.parse_args(argv)
     for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
         os.environ.pop(name, None)
     demo = Demo(options.directory)
+    stop_command = _stop_command(demo.directory)
     try:
         if options.stop:
             stop(demo.directory, quiet=options.quiet)
             return 0
         if os.path.lexists(demo.directory):
-            print(f"demo: {demo.directory} exists. End it first: make demo-stop", file=sys.stderr)
+            print(
+                f"demo: {demo.directory} exists. '{stop_command}' removes it.",
+                file=sys.stderr,
+            )
             return 1
         started = time.monotonic()
         _run(demo, options.hypervisor)
-        print(f"\nAll of it took {time.monotonic() - started:.0f} s.")
+        print(f"\nThe demonstration took {time.monotonic() - started:.0f} s.")
         print(_closing(demo.directory))
     except (errors.GenericError, OSError) as err:
         print(f"demo: {err}", file=sys.stderr)
         if os.path.isdir(demo.directory):
-            print("demo: what there is goes on running; 'make demo-stop' ends it", file=sys.stderr)
+            print(f"demo: the cluster still exists; '{stop_command}' removes it", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("demo: interrupted; 'make demo-stop' ends what there is", file=sys.stderr)
+        print(f"demo: interrupted; '{stop_command}' removes the cluster", file=sys.stderr)
         return 130
     return 0
 

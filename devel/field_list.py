@@ -1,7 +1,6 @@
-"""Writes ``doc/query-fields.rst``, the fields of every kind of object; ``field-list``.
+"""Prints ``doc/query-fields.rst``, the fields of every kind of object (``make pages``).
 
-The page is made from the same tables that answer queries, so it is never wrong for long: a test
-compares it with them.
+The page is generated from the tables which answer queries; a test compares the page with them.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _HEAD = """\
 Fields of the lists
 ======================
 
-What the ``list`` commands show with ``-o``, what filters compare, and the members of the objects
-which ``--output=json`` prints (``doc/output.rst``): the same names everywhere, also in queries over
-LUXI and REST. ``/N`` stands for a number from 0. *Live* fields ask the nodes; all others come from
-the configuration or the queue alone.
+The names of the fields are the same everywhere: in the ``list`` commands with ``-o``, in filters,
+in the objects which ``--output=json`` prints (``doc/output.rst``), and in queries over LUXI and
+REST. ``/N`` stands for a number from 0. *Live* fields need a request to the nodes; the other fields
+come from the configuration or the queue.
 
-Kinds and what they are in JSON: *text* string; *number* and *float* number; *unit* number of MiB;
-*timestamp* seconds since 1970; *bool* true or false; *other* whatever the description says (a list,
-an object, or null where that is a value).
+The kinds and their JSON types: *text* string; *number* and *float* number; *unit* number of MiB;
+*timestamp* seconds since 1970; *bool* true or false; *other* a list, an object or null, as the
+description says.
 """
 _WHERE = {
     const.CLUSTER: "LUXI only (``gnt-cluster info`` shows more).",
@@ -48,7 +47,7 @@ _INDEX = re.compile(r"/\d+$")
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     parts = [_HEAD]
     for what in const.RESOURCES:
         resource = resources.lookup(what)
@@ -72,7 +71,7 @@ def _table(resource: Resource) -> list[str]:
 
 
 def _collapsed(fields: Iterable[Field]) -> list[tuple[str, Field]]:
-    """Fields by name; of ``disk.size/0``, ``disk.size/1`` ... the first, as ``disk.size/N``."""
+    """List the fields by name; ``disk.size/0``, ``disk.size/1`` ... become ``disk.size/N``."""
     found: dict[str, Field] = {}
     for field in sorted(fields, key=lambda field: natural_key(field.name)):
         name = _INDEX.sub("/N", field.name)
@@ -81,7 +80,7 @@ def _collapsed(fields: Iterable[Field]) -> list[tuple[str, Field]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page to standard output."""
+    """Print the page."""
     sys.stdout.write(page())
     return 0
 

@@ -1,4 +1,4 @@
-"""``python -m devel.bench``."""
+"""Start of the program: ``python -m devel.bench``."""
 
 import sys
 

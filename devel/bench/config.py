@@ -1,16 +1,16 @@
-"""Measures the configuration store; the program ``bench-config``.
+"""Measures the configuration store: ``python -m devel.bench.config``.
 
-For clusters of several sizes: how long one change takes until it is acknowledged, how long reading
-takes, and starting. Once with the local disk alone, and once with master candidates: node daemons
-of a virtual cluster, to which changes are distributed as the master daemon does it. The history is
-kept as always.
+For clusters of several sizes it measures the time until a change is acknowledged, the time of
+reading, and the time of loading. It does so once with the local disk only, and once with master
+candidates: node daemons of a virtual cluster, to which changes are distributed as the master daemon
+does it. The history is written as usual.
 
-All nodes of a virtual cluster share one disk, so a commit flushes the file once for each of them,
-one after the other; on real machines each has its own. ``--candidates-in`` puts the files of the
-candidates elsewhere: on another disk, or in memory (``/dev/shm``), where flushing costs nothing.
+All nodes of a virtual cluster share one disk, so a commit flushes the file once for each node, one
+after the other; real nodes have one disk each. ``--candidates-in`` moves the files of the
+candidates to another disk, or to memory (``/dev/shm``), where flushing takes no time.
 
-Times are of this process, from the call to its return. p50 and p99 say how many per cent of the
-changes were as quick; on a shared machine the worst tells about the neighbours.
+Times are measured in this process, from the call to its return. p50 and p99 are percentiles. On a
+shared machine the worst time shows interference by other work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NODES: Final = 3
 
 
 class Times(NamedTuple):
-    """One kind of action at one size; in `unit`."""
+    """The times of one kind of action in a cluster of one size, in ``unit``."""
 
     what: str
     instances: int
@@ -65,7 +65,7 @@ def times(
     unit: str = "ms",
     budget: float | None = None,
 ) -> Times:
-    """Sum up measurements."""
+    """Summarise the samples of one kind of action."""
     ordered = sorted(samples)
     return Times(
         what,
@@ -80,15 +80,15 @@ def times(
 
 
 def _share(ordered: Sequence[float], share: float) -> float:
-    """The value which this share of all does not exceed."""
+    """Return the value which this share of the sorted values does not exceed."""
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
 def table(found: Sequence[Times]) -> str:
-    """The measurements for people."""
-    rows = [["Instances", "What", "p50", "p99", "Worst", "Budget p99", "Met"]]
+    """Format the measurements as a table."""
+    rows = [["Instances", "What", "p50", "p99", "Worst", "Budget p99", "Within"]]
     for one in found:
-        met = "-" if one.budget is None else "yes" if one.p99 <= one.budget else "no"
+        within = "-" if one.budget is None else "yes" if one.p99 <= one.budget else "no"
         budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
         rows.append(
             [
@@ -96,7 +96,7 @@ def table(found: Sequence[Times]) -> str:
                 one.what,
                 *(f"{value:.1f} {one.unit}" for value in (one.p50, one.p99, one.worst)),
                 budget,
-                met,
+                within,
             ]
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -108,11 +108,12 @@ def table(found: Sequence[Times]) -> str:
     return "\n".join(lines)
 
 
-# --- material ------------------------------------------------------------------------------------
+# --- contents of the cluster
+# ------------------------------------------------------------------------------------
 
 
 def make_instance(number: int, node_uuid: str) -> tuple[Instance, Disk]:
-    """An instance with a disk and a card."""
+    """Make an instance with a disk and a NIC."""
     disk = Disk(
         dev_type="file",
         nodes=(node_uuid,),
@@ -125,7 +126,7 @@ def make_instance(number: int, node_uuid: str) -> tuple[Instance, Disk]:
         mtime=1.0,
     )
     low = number.to_bytes(3, "big")
-    card = Nic(
+    nic = Nic(
         mac=f"aa:00:10:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}", nicparams={}, uuid=text.new_uuid()
     )
     return Instance(
@@ -137,7 +138,7 @@ def make_instance(number: int, node_uuid: str) -> tuple[Instance, Disk]:
         admin_state="up",
         admin_state_source="admin",
         disks_active=True,
-        nics=(card,),
+        nics=(nic,),
         disks=(disk.uuid,),
         uuid=text.new_uuid(),
         serial_no=1,
@@ -147,7 +148,7 @@ def make_instance(number: int, node_uuid: str) -> tuple[Instance, Disk]:
 
 
 def filled_cluster(data: ConfigData, instances: int, serial_no: int) -> ConfigData:
-    """A cluster with that many instances, all on its nodes in turn."""
+    """Return a cluster with this number of instances, distributed over its nodes."""
     nodes = list(data.nodes)
     made = [make_instance(number, nodes[number % len(nodes)]) for number in range(1, instances + 1)]
     return dataclasses.replace(
@@ -167,11 +168,13 @@ def _timed(action: Callable[[], object]) -> float:
 def measure(
     path: str, size: int, rounds: int, distribute: Any = None, *, serial_no: int = 10
 ) -> list[Times]:
-    """All figures of one size.
+    """Measure a cluster of one size.
 
-    :param path: a configuration file, which is filled, and left filled.
-    :param serial_no: where to begin: candidates take nothing that is older than what they have.
-    :param distribute: how changes reach candidates; None for the disk alone.
+    :param path: a configuration file; it is overwritten.
+    :param size: number of instances.
+    :param rounds: number of changes of each kind.
+    :param distribute: sends changes to candidates; None measures the local disk only.
+    :param serial_no: first serial number; candidates refuse one that is lower than theirs.
     """
     start = Config.open(path).snapshot()
     data = filled_cluster(start, size, serial_no)
@@ -180,14 +183,14 @@ def measure(
     opened: list[Config] = []
     load_s = _timed(lambda: opened.append(Config.open(path, distribute=distribute)))
     config = opened[0]
-    # As the master daemon does when it has started.
+    # The master daemon does the same after its start.
     gc.collect()
     gc.freeze()
     found = []
     uuids = list(config.snapshot().instances)
     nodes = list(config.snapshot().nodes)
     where = "" if distribute is None else f", {len(nodes) - 1} candidates"
-    # The first change after a start takes the whole file to the candidates.
+    # The first change after a start sends the whole file to the candidates.
     with config.transaction() as transaction:
         transaction.set_disks_active(uuids[0], False)
 
@@ -239,7 +242,7 @@ def _progress(message: str) -> None:
 
 
 def _move_candidates(cluster: vcluster.VirtualCluster, place: str) -> None:
-    """Let all nodes but the first have their files elsewhere."""
+    """Move the files of all nodes except the first one to another directory."""
     for node in cluster.nodes[1:]:
         env = vcluster.environment(cluster, node)
         util = f"{cluster.directory}/bin/daemon-util"
@@ -251,8 +254,10 @@ def _move_candidates(cluster: vcluster.VirtualCluster, place: str) -> None:
 
 
 def run(sizes: Sequence[int], rounds: int, candidates_in: str | None = None) -> list[Times]:
-    """Measure on a virtual cluster of its own, which is gone afterwards.
+    """Create a virtual cluster, measure on it, and destroy it.
 
+    :param sizes: numbers of instances.
+    :param rounds: number of changes of each kind.
     :param candidates_in: an existing directory for the files of the candidates.
     """
     found: list[Times] = []
@@ -307,7 +312,7 @@ def _one(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; returns the exit code."""
+    """Measure and print the figures; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="bench-config", description="Measure the configuration store."
     )
@@ -315,24 +320,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--sizes",
         default=",".join(map(str, SIZES)),
         metavar="N,...",
-        help="numbers of instances (%(default)s)",
+        help="numbers of instances (default: %(default)s)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=200, metavar="N", help="changes of each kind (%(default)s)"
+        "--rounds",
+        type=int,
+        default=200,
+        metavar="N",
+        help="number of changes of each kind (default: %(default)s)",
     )
     parser.add_argument(
         "--candidates-in",
         metavar="DIR",
-        help="where the candidates have their files, for instance /dev/shm",
+        help="directory for the files of the candidates, for example /dev/shm",
     )
-    parser.add_argument("--json", metavar="FILE", help="also write the figures here")
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the figures to this file, as JSON"
+    )
     options = parser.parse_args(argv)
     try:
         sizes = [int(size) for size in options.sizes.split(",")]
         if min(sizes) < 1 or options.rounds < 1:
             raise ValueError
     except ValueError:
-        parser.error("numbers must be whole and above 0")
+        parser.error("--sizes and --rounds must be whole numbers above 0")
     try:
         found = run(sizes, options.rounds, options.candidates_in)
         if options.json:
@@ -344,7 +355,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     print(table(found))
     memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"Most memory of this process: {memory_mib:.0f} MiB")
+    print(f"Highest memory use of this process: {memory_mib:.0f} MiB")
     return 0
 
 

@@ -1,9 +1,9 @@
-"""Measures what instances cost: making, starting, stopping, migrating and removing one, and many.
+"""Measures the operations on instances: create, start, stop, migrate and remove, for one and many.
 
-Part of ``make bench`` (:mod:`devel.bench`). The instances are diskless and of the fake
-hypervisor, so that what is measured is the cluster: the queue, locks, checks, node calls, hooks and
-the configuration with its copies on all candidates. The operating system is one whose scripts do
-nothing, made for the purpose on every node.
+Part of ``make bench`` (:mod:`devel.bench`). The instances have no disks and the fake hypervisor, so
+the figures show the cluster itself: the queue, locks, checks, node calls, hooks, and the
+configuration with its copies on all candidates. Every node gets an OS definition whose scripts do
+nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ OS = "bench"
 _SCRIPTS = ("create", "export", "import", "rename", "verify")
 
 
-class One(NamedTuple):
-    """Samples in milliseconds, from submitting to the end being known."""
+class OneInstance(NamedTuple):
+    """Times in milliseconds, from the submission of a job until its end is known."""
 
     create_ms: list[float]
     shutdown_ms: list[float]
@@ -39,8 +39,8 @@ class One(NamedTuple):
     remove_ms: list[float]
 
 
-class Many(NamedTuple):
-    """What many at once did; CPU times of the master daemon and of all node daemons."""
+class ManyInstances(NamedTuple):
+    """Rates of many jobs at once; CPU time of the master and of all node daemons per instance."""
 
     created_per_s: float
     removed_per_s: float
@@ -49,7 +49,7 @@ class Many(NamedTuple):
 
 
 def install_os(cluster: vcluster.VirtualCluster) -> None:
-    """Put an operating system whose scripts do nothing on every node."""
+    """Install an OS definition whose scripts do nothing on every node."""
     for node in cluster.nodes:
         directory = f"{cluster.paths(node).root}/srv/ganeti/os/{OS}"
         fs.make_dirs(directory, 0o755)
@@ -60,7 +60,7 @@ def install_os(cluster: vcluster.VirtualCluster) -> None:
 
 
 def creation(name: str, node: str) -> OpInstanceCreate:
-    """A diskless instance without network interfaces, started."""
+    """Return the opcode for an instance without disks and NICs, which is started."""
     return OpInstanceCreate(
         instance_name=name,
         mode="create",
@@ -74,13 +74,13 @@ def creation(name: str, node: str) -> OpInstanceCreate:
     )
 
 
-def one(cluster: vcluster.VirtualCluster, rounds: int) -> One:
-    """The life of an instance, again and again."""
+def one(cluster: vcluster.VirtualCluster, rounds: int) -> OneInstance:
+    """Create, stop, start, migrate and remove one instance repeatedly."""
     socket = cluster.paths(cluster.nodes[0]).master_socket
     first, second = (node.name for node in cluster.nodes[:2])
-    found = One([], [], [], [], [])
+    found = OneInstance([], [], [], [], [])
     with luxi.Client(socket) as client:
-        # The first life pays for lazy imports.
+        # The first round includes lazy imports, and is not counted.
         for number in range(rounds + 1):
             name = f"one{number}.example.com"
             steps: tuple[tuple[list[float], OpCode], ...] = (
@@ -99,8 +99,8 @@ def one(cluster: vcluster.VirtualCluster, rounds: int) -> One:
     return found
 
 
-def many(cluster: vcluster.VirtualCluster, count: int) -> Many:
-    """Many instances, submitted in one request, spread over the nodes; then all removed."""
+def many(cluster: vcluster.VirtualCluster, count: int) -> ManyInstances:
+    """Create many instances with one request, distributed over the nodes; then remove all."""
     socket = cluster.paths(cluster.nodes[0]).master_socket
     names = [f"many{number}.example.com" for number in range(count)]
     nodes = [node.name for node in cluster.nodes]
@@ -114,7 +114,7 @@ def many(cluster: vcluster.VirtualCluster, count: int) -> Many:
         after = queue.cpu_s(cluster)
         removed_s = _all(client, [OpInstanceRemove(instance_name=name) for name in names])
         queue.wait(client, client.submit_job([OpInstanceRemove(instance_name="warm.example.com")]))
-    return Many(
+    return ManyInstances(
         count / created_s,
         count / removed_s,
         (after[0] - before[0]) / count * 1000,

@@ -1,9 +1,9 @@
-"""Measures lists: whole commands, cost per row, start-up of every command.
+"""Measures lists: whole commands, the cost of a row, and the start of every command.
 
-Part of ``make bench`` (:mod:`devel.bench`). Each function takes a running virtual cluster
-and returns plain samples; titles and budgets stand in :mod:`.bench`. The clusters are filled by
-writing their configuration (and what the ``fake`` hypervisor would have left on the nodes), because
-making 10,000 instances through jobs would take longer than everything else.
+Part of ``make bench`` (:mod:`devel.bench`). Each function takes a running virtual cluster and
+returns samples; :mod:`devel.bench.program` has the titles and budgets. The clusters are filled by
+writing their configuration and the files of the ``fake`` hypervisor, because creating 10,000
+instances with jobs would take longer than all measurements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ganeti.utils import fs, net, process
 
 _STEP_S = 600.0
 _REQUEST_S = 60.0
-#: Commands whose first request is a query: one for each program which has one.
+#: For each program a command whose first request is a query.
 FIRST_REQUESTS = (
     ("gnt-backup", "list"),
     ("gnt-cluster", "info"),
@@ -50,7 +50,7 @@ _LIVE_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
 
 
 class Lists(NamedTuple):
-    """Whole commands against a cluster of one size, in ms; costs in microseconds for each row."""
+    """Times of whole commands in a cluster of one size, in ms; time of a row in microseconds."""
 
     instances_ms: list[float]
     instances_config_ms: list[float]
@@ -59,14 +59,14 @@ class Lists(NamedTuple):
     jobs_ms: list[float]
     config_row_us: list[float]
     live_row_us: list[float]
-    #: Processor time of all processes for one default list: what the neighbours cannot change.
+    #: CPU time of all processes for one default list; other work on the machine does not change it.
     command_cpu_ms: list[float]
     master_cpu_ms: list[float]
     nodes_cpu_ms: list[float]
 
 
 def fill(cluster: vcluster.VirtualCluster, instances: int) -> None:
-    """Give a cluster so many instances, all of them running, and restart its master daemon."""
+    """Fill a cluster with running instances, and restart its master daemon."""
     first = cluster.nodes[0]
     daemon(cluster, "stop")
     with paths.override(cluster.paths(first)) as here:
@@ -93,7 +93,7 @@ def daemon(cluster: vcluster.VirtualCluster, action: str) -> None:
 
 
 def add_jobs(cluster: vcluster.VirtualCluster, count: int) -> None:
-    """Let so many small jobs run, so that they can be listed."""
+    """Run small jobs, so that the list of jobs has rows."""
     with luxi.Client(cluster.paths(cluster.nodes[0]).master_socket) as client:
         while count > 0:
             ids = bench_queue.submit_many(client, min(count, 500))
@@ -102,7 +102,7 @@ def add_jobs(cluster: vcluster.VirtualCluster, count: int) -> None:
 
 
 def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> Lists:
-    """The figures of a cluster with so many instances and as many jobs."""
+    """Measure a cluster with ``size`` instances and as many jobs."""
     fill(cluster, size)
     add_jobs(cluster, size)
     name = f"instance{size // 2}.example.com"
@@ -125,7 +125,7 @@ def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> Lists:
 def row_us(
     cluster: vcluster.VirtualCluster, fields: Sequence[str], size: int, rounds: int
 ) -> list[float]:
-    """What a row of six fields costs, from asking until it is read, without a command around it."""
+    """Measure the time of a row of six fields, from the request to the decoded answer."""
     with luxi.Client(cluster.paths(cluster.nodes[0]).master_socket) as client:
 
         def ask() -> None:
@@ -136,7 +136,7 @@ def row_us(
 
 
 def milliseconds(action: Callable[[], object]) -> float:
-    """How long an action takes."""
+    """Measure the time of an action, in milliseconds."""
     begun = time.perf_counter()
     action()
     return (time.perf_counter() - begun) * 1000
@@ -145,24 +145,24 @@ def milliseconds(action: Callable[[], object]) -> float:
 def whole_command_ms(
     cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
 ) -> list[float]:
-    """A command from start to end."""
+    """Measure a command from its start to its end."""
     words = [f"{cluster.directory}/bin/{argv[0]}", *argv[1:]]
     env = vcluster.environment(cluster, cluster.nodes[0])
 
     def one() -> None:
         process.run(words, timeout_s=_STEP_S, env=env, log=False)
 
-    one()  # warms the file cache and writes byte code
+    one()  # fills the file cache and writes byte code
     return [milliseconds(one) for _ in range(rounds)]
 
 
 def cpu_ms(
     cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
 ) -> tuple[list[float], list[float], list[float]]:
-    """Processor time of a command, of the master daemon and of the node daemons, for each run."""
+    """Measure the CPU time of a command, of the master daemon and of the node daemons, per run."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     master, nodes = bench_queue.cpu_s(cluster)
-    whole_command_ms(cluster, argv, rounds - 1)  # which runs it once more
+    whole_command_ms(cluster, argv, rounds - 1)  # the function runs the command once more
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     master_after, nodes_after = bench_queue.cpu_s(cluster)
     own = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
@@ -174,7 +174,7 @@ def cpu_ms(
 
 
 def bare_python_ms(rounds: int) -> list[float]:
-    """An interpreter which does nothing, from start to end."""
+    """Measure a Python interpreter which does nothing, from its start to its end."""
 
     def one() -> None:
         process.run([sys.executable, "-c", ""], timeout_s=_STEP_S, log=False)
@@ -186,9 +186,9 @@ def bare_python_ms(rounds: int) -> list[float]:
 def first_request_ms(
     cluster: vcluster.VirtualCluster, program: str, command: str, rounds: int
 ) -> list[float]:
-    """From starting a command to its first byte on the master's socket.
+    """Measure the time from the start of a command to its first byte on the socket of the master.
 
-    The socket belongs to this measurement, so that the master's own speed does not count.
+    This process serves the socket, so that the speed of the master has no influence.
     """
     samples = []
     with tempfile.TemporaryDirectory(prefix="gnt-bench-") as directory:
@@ -197,7 +197,7 @@ def first_request_ms(
         fs.make_dirs(here.socket_dir)
         fs.make_dirs(here.data_dir)
         for name in fs.list_visible(real.data_dir):
-            # The command may look who is master before it connects.
+            # The command may read the name of the master before it connects.
             if name.startswith("ssconf_"):
                 shutil.copy(f"{real.data_dir}/{name}", here.data_dir)
         env = process.environment(
@@ -223,16 +223,16 @@ def first_request_ms(
                     samples.append((time.perf_counter() - begun) * 1000)
                 except TimeoutError as err:
                     raise errors.OpExecError(
-                        f"{program} {command} asks the master nothing"
+                        f"{program} {command} sent no request to the master"
                     ) from err
                 finally:
                     child.kill()
                     child.wait()
-    return samples[1:]  # the first one warms the file cache and writes byte code
+    return samples[1:]  # the first run fills the file cache and writes byte code
 
 
 def completion_ms(instances: int, rounds: int) -> list[float]:
-    """One press of the tab key: of so many names of instances, those that begin in some way."""
+    """Measure one completion among this number of names of instances."""
     with tempfile.TemporaryDirectory(prefix="gnt-bench-") as directory:
         completion.build(directory, f"{directory}/{completion.ENGINE}")
         here = paths.Paths(f"{directory}/root")
@@ -251,7 +251,7 @@ def completion_ms(instances: int, rounds: int) -> list[float]:
 
 
 def existing(requests: Sequence[tuple[str, str]] = FIRST_REQUESTS) -> list[tuple[str, str]]:
-    """Those of the commands whose program is installed."""
+    """Return the commands whose program is installed."""
     programs = vcluster.programs()
     return [
         (program, command)

@@ -1,12 +1,12 @@
-"""Measures the cluster: latency, throughput, start-up; the program ``bench`` (``make bench``).
+"""Measures latency, throughput and start-up of a cluster: ``python -m devel.bench``.
 
-Everything runs on virtual clusters with the ``fake`` hypervisor, through the same sockets and
-programs a user has. What is measured comes in sections (``--sections``). Each figure stands beside
-its budget (``doc/performance.rst``); with ``--baseline`` also beside an earlier run on the same
-machine, as a ratio.
+Everything runs on virtual clusters with the ``fake`` hypervisor, through the sockets and programs
+which a user has. The measurements are grouped in sections (``--sections``). The table has the
+budget of each figure (``doc/performance.rst``), and with ``--baseline`` the ratio to an earlier run
+on the same machine.
 
-Figures are medians of repeated measurements with the worst one beside them: on a shared machine the
-median tells about the program, the worst about the neighbours.
+Figures are medians of repeated measurements; the table has the worst value, too. On a shared
+machine the median shows the program, and the worst value shows interference by other work.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Figure(NamedTuple):
 
     @property
     def within_budget(self) -> bool | None:
-        """Whether it is as good as it should be; None without a budget."""
+        """Whether the value is within the budget; None without a budget."""
         if self.budget is None:
             return None
         return self.value >= self.budget if self.more_is_better else self.value <= self.budget
@@ -64,7 +64,7 @@ def figure(
     budget: float | None = None,
     more_is_better: bool = False,
 ) -> Figure:
-    """Sum up repeated measurements."""
+    """Summarise repeated measurements."""
     worst = min(samples) if more_is_better else max(samples)
     return Figure(
         key, title, unit, statistics.median(samples), worst, len(samples), budget, more_is_better
@@ -72,7 +72,7 @@ def figure(
 
 
 def ratio(now: Figure, before: Mapping[str, float]) -> float | None:
-    """How many times better (above 1) or worse (below 1) than an earlier run; None if unknown."""
+    """Return the ratio to an earlier run: above 1 is better, below 1 is worse, None is unknown."""
     old = before.get(now.key)
     if not old or not now.value:
         return None
@@ -84,19 +84,19 @@ def _digits(value: float) -> int:
 
 
 def table(figures: Sequence[Figure], before: Mapping[str, float] | None = None) -> str:
-    """The figures for people."""
-    rows = [["What", "Median", "Worst", "Budget", "Met", "Load"]]
+    """Format the figures as a table."""
+    rows = [["What", "Median", "Worst", "Budget", "Within", "Load"]]
     if before is not None:
         rows[0].append("Ratio")
     for one in figures:
-        met = {True: "yes", False: "no", None: "-"}[one.within_budget]
+        within = {True: "yes", False: "no", None: "-"}[one.within_budget]
         budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
         row = [
             one.title,
             f"{one.value:.{_digits(one.value)}f} {one.unit}",
             f"{one.worst:.{_digits(one.worst)}f} {one.unit}",
             budget,
-            met,
+            within,
             f"{one.load:.1f}",
         ]
         if before is not None:
@@ -113,7 +113,7 @@ def table(figures: Sequence[Figure], before: Mapping[str, float] | None = None) 
 
 
 def to_data(figures: Sequence[Figure]) -> dict[str, Any]:
-    """The figures for programs and for a later ``--baseline``."""
+    """Return the figures for ``--json``; a later ``--baseline`` reads them."""
     return {
         "format": _FORMAT,
         "version": __version__,
@@ -135,9 +135,10 @@ def to_data(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def read_baseline(path: str) -> dict[str, float]:
-    """Key -> value of an earlier run saved with ``--json``.
+    """Read the figures of an earlier run, which were saved with ``--json``.
 
-    :raises ConfigurationError: not such a file.
+    :returns: key of the figure -> value.
+    :raises ConfigurationError: the file is not the result of a run.
     """
     try:
         data = json.loads(fs.read_file(path))
@@ -158,7 +159,7 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 def job_latency(socket: str, rounds: int, key: str, where: str) -> list[Figure]:
-    """One small job at a time: from submitting to its end being known."""
+    """Measure small jobs, one at a time: from the submission until the end is known."""
     samples = queue.latencies_ms(socket, rounds)
     return [
         figure(f"job_latency{key}", f"small job, {where}", "ms", samples, budget=12),
@@ -168,7 +169,7 @@ def job_latency(socket: str, rounds: int, key: str, where: str) -> list[Figure]:
 
 
 def acceptance(socket: str, rounds: int, key: str, where: str) -> Figure:
-    """200 jobs in one request, until they are accepted."""
+    """Measure 200 jobs in one request, until they are accepted."""
     return figure(f"acceptance{key}", f"200 jobs accepted, {where}", "ms",
                   queue.acceptance_ms(socket, rounds), budget=100)  # fmt: skip
 
@@ -176,7 +177,7 @@ def acceptance(socket: str, rounds: int, key: str, where: str) -> Figure:
 def sustained(
     cluster: vcluster.VirtualCluster, seconds: float, key: str, where: str, budget: float | None
 ) -> list[Figure]:
-    """A busy queue: jobs per second, and the CPU time they take."""
+    """Measure a busy queue: jobs per second, and CPU time per job."""
     load = queue.sustained(cluster, seconds)
     return [
         figure(f"sustained{key}", f"small jobs, sustained, {where}", "jobs/s", [load.jobs_per_s],
@@ -191,7 +192,7 @@ def sustained(
 def backlog(
     cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds: int
 ) -> list[Figure]:
-    """A long line of jobs."""
+    """Measure a queue with many jobs."""
     found = queue.backlog(cluster, queued=queued, archived=archived, rounds=rounds)
     where = f"{queued} jobs queued"
     return [
@@ -206,7 +207,7 @@ def backlog(
 
 
 def whole_command(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
-    """``gnt-instance list`` from start to end."""
+    """Measure ``gnt-instance list`` from its start to its end."""
     return figure(
         "instance_list",
         "gnt-instance list, whole command",
@@ -217,7 +218,7 @@ def whole_command(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
 
 
 def first_request(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
-    """From starting ``gnt-instance list`` to its first byte on the master's socket."""
+    """Measure the time from the start of ``gnt-instance list`` to its first byte to the master."""
     return figure(
         "first_request",
         "gnt-instance list to first request",
@@ -228,7 +229,7 @@ def first_request(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
 
 
 def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figure]:
-    """List commands with so many instances and jobs."""
+    """Measure list commands with ``size`` instances and jobs."""
     found = query.lists(cluster, size, rounds)
     commands = (
         ("instances", "gnt-instance list", found.instances_ms, 1000),
@@ -263,7 +264,7 @@ def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figu
 
 
 def start_up(cluster: vcluster.VirtualCluster, rounds: int) -> list[Figure]:
-    """Every command to its first request, beside an interpreter which does nothing."""
+    """Measure each program up to its first request, and an interpreter which does nothing."""
     bare = figure("bare_python", "python, start to end", "ms", query.bare_python_ms(rounds))
     figures = [
         bare,
@@ -293,7 +294,7 @@ def start_up(cluster: vcluster.VirtualCluster, rounds: int) -> list[Figure]:
 
 
 def master_start(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
-    """From starting ganeti-masterd to *serving*, as its starter sees it."""
+    """Measure the start of ganeti-masterd, until it reports that it serves requests."""
     env = vcluster.environment(cluster, cluster.nodes[0])
     program = f"{cluster.directory}/bin/ganeti-masterd"
     util = f"{cluster.directory}/bin/daemon-util"
@@ -419,32 +420,37 @@ def _start_up(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
 
 
 class Section(NamedTuple):
-    """Some figures and the sizes of the clusters on which they are measured."""
+    """A group of figures, and the sizes of the clusters on which they are measured."""
 
     about: str
     nodes: Sequence[int]
     measure: Callable[[vcluster.VirtualCluster, bool], list[Figure]]
 
 
-# Wanted jobs per second by number of candidates.
+# Budget of jobs per second, by number of candidates.
 _RATES = {1: 1000.0, 5: 500.0}
 SECTIONS = {
     "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
-    "startup": Section("every command to its first request", (1,), _start_up),
+    "startup": Section("each program up to its first request", (1,), _start_up),
     "lists": Section("lists of 10, 1000 and 10000 instances and jobs", (3,), _lists),
     "instances": Section(
-        "the life of one instance, and of 100 at once, on five nodes", (5,), _instances
+        "operations on one instance, and on 100 at once, on five nodes", (5,), _instances
     ),
     "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
-    "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),
+    "curve": Section(
+        "small jobs with other numbers of candidates up to ten", (2, 3, 4, 6, 8, 10), _jobs
+    ),
     "backlog": Section("10000 jobs queued and 50000 archived", (1,), _backlog),
 }
 DEFAULT_SECTIONS = ("commands", "jobs")
 
 
 def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
-    """The figures of these sections; a cluster for each size."""
+    """Measure sections, each size on a new virtual cluster.
+
+    :param quick: make few repetitions.
+    """
     figures: list[Figure] = []
     for name in names:
         section = SECTIONS[name]
@@ -453,7 +459,7 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
                 directory = f"{place}/vc"
                 cluster = vcluster.create(directory, count, hypervisor="fake", say=_nothing)
                 try:
-                    # What the section before and the making of the cluster left to the disk.
+                    # Writes which are still pending would disturb the measurement.
                     os.sync()
                     found = section.measure(cluster, quick)
                 finally:
@@ -465,32 +471,38 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
 
 
 def _nothing(_message: str) -> None:
-    """How a cluster is made interests nobody here."""
+    """Ignore the progress of the creation of a cluster."""
 
 
 def _progress(message: str) -> None:
-    """Progress goes beside the figures, which may be read by a program."""
+    """Print progress to standard error, because standard output may have the figures as JSON."""
     print(message, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="bench", description="Measure the cluster.",
+        prog="bench", description="Measure latency, throughput and start-up of a cluster.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="sections:\n" + "\n".join(
             f"  {name:<9} {section.about}"
-            + (" (also without --sections)" if name in DEFAULT_SECTIONS else "")
+            + (" (default)" if name in DEFAULT_SECTIONS else "")
             for name, section in SECTIONS.items()),
     )  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="also write the figures here (- for stdout)")
-    parser.add_argument("--baseline", metavar="FILE", help="compare with an earlier --json")
-    parser.add_argument("--quick", action="store_true", help="few repetitions, for a first look")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the figures to this file, as JSON; - means standard output only",
+    )
+    parser.add_argument(
+        "--baseline", metavar="FILE", help="compare with this file of an earlier run"
+    )
+    parser.add_argument("--quick", action="store_true", help="make few repetitions")
     parser.add_argument(
         "--sections",
         metavar="NAME,...",
         type=_section_names,
         default=DEFAULT_SECTIONS,
-        help="what to measure; 'all' for everything",
+        help="sections to measure, or 'all'",
     )
     return parser
 
@@ -500,13 +512,13 @@ def _section_names(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in SECTIONS:
             raise argparse.ArgumentTypeError(
-                f"there is no section '{name}', only {', '.join(SECTIONS)}"
+                f"there is no section '{name}'. The sections are {', '.join(SECTIONS)}."
             )
     return names
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; returns the exit code."""
+    """Measure and print the figures; returns the exit code."""
     options = _parser().parse_args(argv)
     for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
         os.environ.pop(name, None)

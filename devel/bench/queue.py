@@ -1,9 +1,9 @@
-"""Measures the job queue: latency, acceptance, sustained rate, a long line, a restart with it.
+"""Measures the job queue: latency, acceptance, sustained rate, and a long queue with a restart.
 
-Part of ``make bench`` (:mod:`devel.bench`). Each function takes a running virtual cluster
-and returns plain samples; titles and budgets stand in :mod:`.bench`. The jobs do nothing
-(``OP_TEST_DELAY`` of no duration), so that what is measured is the queue: submitting, storing,
-sending to the candidates, executing, telling.
+Part of ``make bench`` (:mod:`devel.bench`). Each function takes a running virtual cluster and
+returns samples; :mod:`devel.bench.program` has the titles and budgets. The jobs do nothing
+(``OP_TEST_DELAY`` with no duration), so the figures show the queue itself: submitting jobs, storing
+them, sending them to the candidates, executing them, and informing the clients.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ganeti.opcodes.test import OpTestDelay
 from ganeti.utils import fs, process
 
 _FINAL = ("success", "error", "canceled")
-# Jobs one client submits together while the queue is kept busy, and how many clients do so.
+# Number of jobs in one request, and number of clients, for the sustained rate.
 _CHUNK = 50
 _CLIENTS = 4
 _STEP_S = 600.0
 
 
 def small_job() -> OpTestDelay:
-    """An opcode that does nothing."""
+    """Return an opcode which does nothing."""
     return OpTestDelay(duration=0.0, on_master=False, on_nodes=[])
 
 
 def wait(client: luxi.Client, job_id: int) -> None:
     """Wait for a job as the commands do.
 
-    :raises OpExecError: it did not succeed.
+    :raises OpExecError: the job did not succeed.
     """
     previous: list[Any] | None = None
     while previous is None or previous[0] not in _FINAL:
@@ -45,9 +45,9 @@ def wait(client: luxi.Client, job_id: int) -> None:
 
 
 def submit_many(client: luxi.Client, count: int) -> list[int]:
-    """Submit small jobs in one request.
+    """Submit small jobs in one request; returns their numbers.
 
-    :raises OpExecError: one was refused.
+    :raises OpExecError: a job was refused.
     """
     ids = []
     for accepted, answer in client.submit_many_jobs([[small_job()] for _ in range(count)]):
@@ -58,9 +58,9 @@ def submit_many(client: luxi.Client, count: int) -> list[int]:
 
 
 def wait_for_all(client: luxi.Client, ids: Sequence[int]) -> None:
-    """Wait for many jobs: for the last, then for those which are not over yet.
+    """Wait for many jobs: for the last one, then for those which have not ended yet.
 
-    :raises OpExecError: one did not succeed.
+    :raises OpExecError: a job did not succeed.
     """
     wait(client, ids[-1])
     rows = client.query_jobs(ids, ["status"])
@@ -70,16 +70,16 @@ def wait_for_all(client: luxi.Client, ids: Sequence[int]) -> None:
 
 
 def latencies_ms(socket: str, rounds: int) -> list[float]:
-    """One small job at a time: from sending it until its end is known."""
+    """Measure small jobs, one at a time: from the submission until the end is known."""
     with luxi.Client(socket) as client:
-        wait(client, client.submit_job([small_job()]))  # the first one pays for lazy imports
+        wait(client, client.submit_job([small_job()]))  # the first job includes lazy imports
         return [
             _timed_ms(lambda: wait(client, client.submit_job([small_job()]))) for _ in range(rounds)
         ]
 
 
 def acceptance_ms(socket: str, rounds: int, jobs: int = 200) -> list[float]:
-    """Many jobs in one ``SubmitManyJobs``, until they are accepted."""
+    """Measure ``SubmitManyJobs`` with many jobs, until they are accepted."""
     samples = []
     with luxi.Client(socket) as client:
         for _ in range(rounds):
@@ -91,7 +91,7 @@ def acceptance_ms(socket: str, rounds: int, jobs: int = 200) -> list[float]:
 
 
 class Load(NamedTuple):
-    """What a busy queue did; CPU times are of the master daemon and of all node daemons."""
+    """Rate of a busy queue; CPU time of the master daemon and of all node daemons per job."""
 
     jobs_per_s: float
     master_ms_per_job: float
@@ -99,7 +99,7 @@ class Load(NamedTuple):
 
 
 def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
-    """Several clients, each of which always has jobs in the queue."""
+    """Measure the rate with several clients, each of which always has jobs in the queue."""
     here = cluster.paths(cluster.nodes[0])
     context = multiprocessing.get_context("fork")
     results: Any = context.SimpleQueue()
@@ -113,7 +113,7 @@ def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
     ]
     for one in clients:
         one.start()
-    # A result from everyone, also from one that failed, in the order in which they end.
+    # Each client sends a result, even one that failed, in the order in which they end.
     counts = [results.get() for _ in clients]
     took_s = time.monotonic() - begun
     for one in clients:
@@ -129,7 +129,11 @@ def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
 
 
 def _client(socket: str, until: float, report: Callable[[int | str], None]) -> None:
-    """Runs in a process of its own."""
+    """Submit jobs until a point in time; the main function of a client process.
+
+    :param until: value of the monotonic clock.
+    :param report: gets the number of jobs, or the text of an error.
+    """
     done = 0
     try:
         with luxi.Client(socket) as client:
@@ -147,7 +151,7 @@ def _client(socket: str, until: float, report: Callable[[int | str], None]) -> N
 
 
 def cpu_s(cluster: vcluster.VirtualCluster) -> tuple[float, float]:
-    """CPU seconds used so far by the master daemon, and by node daemons with their children."""
+    """Read the CPU seconds of the master daemon, and of the node daemons with their children."""
     daemons = {
         int(fs.read_file(cluster.paths(node).pid_file("ganeti-noded"))) for node in cluster.nodes
     }
@@ -172,7 +176,7 @@ def cpu_s(cluster: vcluster.VirtualCluster) -> tuple[float, float]:
 
 
 class Backlog(NamedTuple):
-    """Figures of a long line of jobs. ``list_ms``: the whole list; ``some_ms``: 20 jobs of it."""
+    """Figures of a long queue. ``list_ms``: list of all jobs; ``some_ms``: list of 20 jobs."""
 
     list_ms: list[float]
     some_ms: list[float]
@@ -183,9 +187,12 @@ class Backlog(NamedTuple):
 def backlog(
     cluster: vcluster.VirtualCluster, *, queued: int, archived: int, rounds: int
 ) -> Backlog:
-    """Fill the queue with jobs that may not start, list it, and start the master daemon with it.
+    """Fill the queue with jobs which may not start, list them, and restart the master daemon.
 
-    The files are written while the daemon is away: it takes only half as many jobs at a time.
+    The files of the jobs are written while the daemon is stopped, because it accepts fewer jobs.
+
+    :param queued: number of jobs which wait.
+    :param archived: number of jobs in the archive.
     """
     here = cluster.paths(cluster.nodes[0])
     pid_file = here.pid_file("ganeti-masterd")
@@ -243,7 +250,7 @@ def _stop(cluster: vcluster.VirtualCluster) -> None:
 def _write_jobs(
     example: str, example_id: int, ids: Iterable[int], place: Callable[[int], str]
 ) -> None:
-    """Files of jobs like one that is there."""
+    """Write files of jobs, each one like an example."""
     for job_id in ids:
         directory = place(job_id)
         os.makedirs(directory, exist_ok=True)
@@ -267,7 +274,7 @@ def _resident_kib(pid_file: str) -> int:
     for line in fs.read_file(f"/proc/{pid}/status").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
-    raise errors.OpExecError(f"process {pid} does not tell its memory")
+    raise errors.OpExecError(f"the memory use of process {pid} is not known")
 
 
 def _timed_ms(action: Callable[[], object]) -> float:
@@ -277,6 +284,6 @@ def _timed_ms(action: Callable[[], object]) -> float:
 
 
 def percentile(samples: Iterable[float], percent: float) -> float:
-    """The value which so many percent of the samples do not exceed."""
+    """Return the value which this percentage of the samples does not exceed."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

@@ -1,8 +1,8 @@
-"""Measures the REST daemon: requests a second over connections that stay, and a long list.
+"""Measures the REST daemon: requests per second over persistent connections, and a long list.
 
-Part of ``make bench`` (:mod:`devel.bench`). The client is a loop over TLS sockets in this
-process, as small as can be, because on a machine with few cores whatever it computes is taken from
-the daemons. With several clients each has one request under way at any time.
+Part of ``make bench`` (:mod:`devel.bench`). The client is a small loop over TLS sockets in this
+process; on a machine with few cores, a larger client would take CPU time from the daemons. With
+several clients, each one always has one request in progress.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BULK: Final = "/2/instances?bulk=1"
 
 
 class Connection:
-    """A connection that stays."""
+    """A persistent connection to the REST daemon."""
 
     def __init__(self, address: str, port: int = _PORT) -> None:
         context = x509.pinning_client_context()
@@ -41,9 +41,9 @@ class Connection:
         self._sock.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode("ascii"))
 
     def receive(self) -> int:
-        """Read an answer; bytes of its body.
+        """Read an answer; returns the number of bytes of its body.
 
-        :raises OpExecError: it is an error, or the connection ended.
+        :raises OpExecError: the answer is an error, or the connection ended.
         """
         head = bytearray()
         while b"\r\n\r\n" not in head:
@@ -51,7 +51,7 @@ class Connection:
         start, _, body = bytes(head).partition(b"\r\n\r\n")
         lines = start.decode("latin-1").split("\r\n")
         if " 200 " not in lines[0]:
-            raise errors.OpExecError(f"the REST daemon answers {lines[0]}")
+            raise errors.OpExecError(f"the REST daemon answered {lines[0]}")
         length = next(
             int(line.partition(":")[2])
             for line in lines
@@ -69,12 +69,12 @@ class Connection:
         return data
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._sock.close()
 
 
 class Rate(NamedTuple):
-    """Requests a second, and what each of them costs the REST daemon's processor, in ms."""
+    """Requests per second, and CPU time of the REST daemon for each request, in ms."""
 
     per_s: list[float]
     cpu_ms: float
@@ -83,7 +83,12 @@ class Rate(NamedTuple):
 def rate(
     cluster: vcluster.VirtualCluster, path: str, clients: int, seconds: float, rounds: int
 ) -> Rate:
-    """So many times measured for so long."""
+    """Measure the rate and the CPU time of requests.
+
+    :param clients: number of connections.
+    :param seconds: duration of each measurement.
+    :param rounds: number of measurements.
+    """
     before = _cpu_s(cluster)
     begun = time.perf_counter()
     found = per_second(cluster.nodes[0].ip, path, clients, seconds, rounds)
@@ -105,10 +110,10 @@ def _pid(cluster: vcluster.VirtualCluster) -> int:
 
 
 def per_second(address: str, path: str, clients: int, seconds: float, rounds: int) -> list[float]:
-    """Requests a second, so many times measured for so long."""
+    """Measure the rate of requests, as :func:`rate` does; returns one value for each round."""
     connections = [Connection(address) for _ in range(clients)]
     try:
-        for connection in connections:  # warms both ends
+        for connection in connections:  # not counted: both ends import modules
             connection.send(path)
             connection.receive()
         return [_rate(connections, path, seconds) for _ in range(rounds)]
@@ -134,7 +139,7 @@ def _rate(connections: Sequence[Connection], path: str, seconds: float) -> float
 
 
 def list_ms(address: str, path: str, rounds: int) -> list[float]:
-    """How long one request takes from sending it to its last byte."""
+    """Measure a request from its first byte to the last byte of the answer."""
     connection = Connection(address)
 
     def one() -> None:
@@ -149,7 +154,7 @@ def list_ms(address: str, path: str, rounds: int) -> list[float]:
 
 
 class Idle(NamedTuple):
-    """What clients cost which are only connected."""
+    """Memory of the daemon for each idle client, and the rate of another client beside them."""
 
     clients: int
     memory_kib_each: float
@@ -157,7 +162,7 @@ class Idle(NamedTuple):
 
 
 def idle(cluster: vcluster.VirtualCluster, clients: int, seconds: float) -> Idle:
-    """The daemon's memory for each idle client, and what another client gets beside them."""
+    """Measure the memory for each idle client, and the rate of another client beside them."""
     node = cluster.nodes[0]
     pid = _pid(cluster)
     before = _memory_kib(pid)
@@ -179,4 +184,4 @@ def _memory_kib(pid: int) -> int:
         for line in stream:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1])
-    raise errors.OpExecError(f"the memory of process {pid} is not known")
+    raise errors.OpExecError(f"the memory use of process {pid} is not known")

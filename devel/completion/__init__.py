@@ -1,17 +1,17 @@
-"""Completion for bash, zsh and fish, made from the command tables; ``build-completion``.
+"""Completion for bash, zsh and fish, generated from the command tables: ``make completion``.
 
-One program answers for all three shells: ``gnt-complete`` (:mod:`~.engine`), a POSIX shell script
-which holds the tables. A shell calls it with the words of the command line so far and shows what it
-prints; the glue for each shell is some lines (:mod:`~.shells`). So a shell that is added, or a kind
-of word, is one change, and a test of one shell says much about the others.
+One program serves all three shells: ``gnt-complete`` (:mod:`~.engine`), a POSIX shell script which
+contains the tables. A shell calls it with the words of the command line, and offers the words which
+it prints. Each shell needs only some lines of its own (:mod:`~.shells`), so a new shell, or a new
+kind of word, is one change.
 
-Names of instances, nodes, groups, networks and jobs come from files every node has: completing
-starts no Python and does not ask the master. The exceptions are job filters and tags.
+Names of instances, nodes, groups, networks and jobs come from files which every node has, so
+completion starts no Python and sends no request to the master, except for job filters and tags.
 
 ============ =====================================================================================
-``tables``   what can follow what, from the tables of :mod:`ganeti.client`
-``engine``   these as a shell script, and where words of each kind come from
-``shells``   the glue
+``tables``   the possible words at each position, from the tables of :mod:`ganeti.client`
+``engine``   the shell script with these tables, and with the source of each kind of word
+``shells``   the file for each shell
 ============ =====================================================================================
 """
 
@@ -33,7 +33,8 @@ ENGINE = "gnt-complete"
 def build(directory: str, engine_path: str, names: Sequence[str] = tuple(PROGRAMS)) -> None:
     """Write ``gnt-complete``, ``bash``, ``_ganeti`` (zsh) and ``fish`` into a directory.
 
-    :param engine_path: where ``gnt-complete`` will be when it is used.
+    :param engine_path: path of ``gnt-complete`` when it is used, which may differ from the
+        directory.
     """
     fs.make_dirs(directory)
     programs = tables.load(names)
@@ -47,11 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="build-completion", description="Write completion for bash, zsh and fish."
     )
-    parser.add_argument("directory", help="where to write")
+    parser.add_argument("directory", help="directory for the files")
     parser.add_argument(
         "--engine",
         metavar="PATH",
-        help=f"where {ENGINE} will be when it is used (in the directory)",
+        help=f"path of {ENGINE} when it is used (default: in the directory)",
     )
     options = parser.parse_args(argv)
     directory = os.path.abspath(options.directory)

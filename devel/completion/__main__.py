@@ -1,4 +1,4 @@
-"""``python -m devel.completion DIRECTORY``."""
+"""Start of the program: ``python -m devel.completion DIRECTORY``."""
 
 import sys
 

@@ -1,11 +1,12 @@
-"""``gnt-complete``: the program which knows what can come next, as a POSIX shell script.
+"""Generates ``gnt-complete``, a POSIX shell script which prints the possible next words.
 
-``gnt-complete PROGRAM WORD... CURRENT`` prints a line for each word that could stand in the place
-of the last (begun, perhaps empty) one: the word, and behind a tab what it means. Two lines are
-instructions for the shell: ``:files`` (names of files) and ``:open`` (more may follow the word
-without a blank).
+``gnt-complete PROGRAM WORD... CURRENT`` prints a line for each word which can replace the last one
+(which is incomplete, and may be empty): the word, and after a tab its meaning. Two lines are
+instructions for the shell: ``:files`` (offer names of files) and ``:open`` (do not add a blank
+after the word).
 
-A shell script and not Python because it runs at each press of a key: 5 ms instead of 50.
+It is a shell script because it runs each time when the user presses the tab key: it takes 5 ms,
+where Python takes 50 ms.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from ganeti.cli.command import Program
 _ABOUT = 70
 
 _HEAD = r"""#!/bin/sh
-# Says what can come next on the command line of a gnt-* program. Generated from the command tables
-# by devel/completion; changes here are lost.
+# Prints the possible next words on the command line of a gnt-* program. Generated from the command
+# tables by devel/completion; changes here are lost.
 #
 #   gnt-complete PROGRAM WORD... CURRENT
 """
 
 _TAIL = r"""
-# Words of a kind, one per line; $word is what was begun.
+# Prints the words of a kind, one per line; $word is the incomplete word.
 words() {
     data=${GANETI_ROOTDIR:-}/var/lib/ganeti
     case $1 in
@@ -62,13 +63,13 @@ words() {
     esac
 }
 
-# Runs a command, where there is a master to answer it.
+# Runs a command, if the socket of the master daemon exists.
 ask() {
     [ ! -S "${GANETI_ROOTDIR:-}/var/run/ganeti/socket/ganeti-master" ] ||
         "$@" 2>/dev/null </dev/null
 }
 
-# The tags of all objects of a program, one per line.
+# Prints the tags of all objects of a program, one per line.
 tags_of() {
     ask "$1" list -o tags -o json | sed -n 's/^ *"\(.*\)",\{0,1\}$/\1/p'
 }
@@ -83,13 +84,13 @@ variants() {
     fi
 }
 
-# Prints those lines of standard input that begin with $word, with $1 in front.
+# Prints the lines of standard input which begin with $word, each with the prefix $1.
 offer() {
     GNT_FRONT=$1 GNT_WORD=$word awk \
         'index($0, ENVIRON["GNT_WORD"]) == 1 { print ENVIRON["GNT_FRONT"] $0 }'
 }
 
-# Prints words of kind $1 that continue $word; $2 stands in front of each.
+# Prints the words of kind $1 which begin with $word, each with the prefix $2.
 complete() {
     front=$2
     case $1 in
@@ -100,7 +101,7 @@ complete() {
                 *,*) front=$front${word%,*},; word=${word##*,} ;;
                 '+'*) front=$front+; word=${word#+} ;;
             esac
-            # Behind an equals sign stands a value nobody can guess.
+            # The value after an equals sign can be anything.
             case $1$word in %*=*) return ;; esac
             echo :open
             end=
@@ -166,7 +167,7 @@ complete "$kind" ''
 
 
 def _case(function: str, subject: str, arms: Iterable[tuple[str, str]], default: str) -> list[str]:
-    """A shell function that chooses by a text."""
+    """Return a shell function with a ``case`` statement."""
     return [
         f"{function}() {{",
         f"    case {subject} in",
@@ -178,19 +179,19 @@ def _case(function: str, subject: str, arms: Iterable[tuple[str, str]], default:
 
 
 def about(text: str) -> str:
-    """The first clause of a help text, short enough for a list."""
+    """Return the first clause of a help text, shortened for a list."""
     first = text.split("; ")[0].split(". ")[0]
     return first if len(first) <= _ABOUT else f"{first[: _ABOUT - 3].rstrip()}..."
 
 
 def _lines(pairs: Iterable[tuple[str, str]]) -> str:
-    """Prints words with what they mean; nothing when there are none."""
+    """Return a shell command which prints words with their meanings."""
     texts = [shlex.quote(f"{word}\t{about(meaning)}") for word, meaning in pairs]
     return f"printf '%s\\n' {' '.join(texts)}" if texts else ":"
 
 
 def generate(programs: Sequence[Program]) -> str:
-    """The script for these programs."""
+    """Return the script for these programs."""
     commands, aliases, options, values, arguments = [], [], [], [], []
     for program in programs:
         commands.append(
@@ -236,7 +237,7 @@ def generate(programs: Sequence[Program]) -> str:
         *_case("commands", '"$1"', commands, ":"),
         *_case("canonical", '"$1 $2"', aliases, 'echo "$2"'),
         *_case("options", '"$1 $2"', options, ":"),
-        "# Whether an option takes a value; sets its kind.",
+        "# Succeeds if an option takes a value, and sets its kind.",
         *_case("value", '"$1 $2 $3"', values, "return 1"),
         "# Sets the kind of the argument at a position, counted from 0.",
         *_case("argument", '"$1 $2 $3"', arguments, "kind="),

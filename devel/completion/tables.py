@@ -1,10 +1,11 @@
-"""What may follow what on a command line, in the form completion uses.
+"""The possible words at each position of a command line, in the form which completion uses.
 
 A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid``, ``os``,
-``iallocator``, ``filter``, ``file``; ``tag`` of the object which the first argument names,
-``tag-new`` that others of its kind have, ``tag-any`` of anything; ``pnode:snode`` for two nodes; or
-a fixed choice: ``=on off``, ``,name status`` for several of these with commas between,
-``%memory vcpus`` for several that end in an equals sign. The empty kind offers nothing.
+``iallocator``, ``filter``, ``file``; ``tag`` for the tags of the object in the first argument,
+``tag-new`` for the tags of all objects of that kind, ``tag-any`` for all tags; ``pnode:snode`` for
+two nodes; or a fixed choice: ``=on off`` for one of these, ``,name status`` for several of these
+with commas between, ``%memory vcpus`` for several keys which end in an equals sign. Words of the
+empty kind are not completed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ganeti.constants import node as node_c
 from ganeti.constants import query as query_c
 from ganeti.query import resources
 
-# Published names of kinds of arguments -> ours; others offer nothing.
+# Published kind of an argument -> kind of a word; other arguments are not completed.
 _ARGUMENTS = {
     "instance": "instance",
     "node": "node",
@@ -38,7 +39,7 @@ _OPTIONS = frozenset(
     {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode"}
 )
 _KEYS = {"beparams": (*instance_c.BE_PARAM_TYPES, "memory"), "ndparams": node_c.ND_PARAM_TYPES}
-# Programs whose lists show the fields of a resource; a command may show another.
+# Program -> resource whose fields its list commands show.
 _RESOURCES = {
     "gnt-backup": query_c.EXPORT,
     "gnt-filter": query_c.FILTER,
@@ -49,17 +50,17 @@ _RESOURCES = {
     "gnt-node": query_c.NODE,
 }
 _LISTS = frozenset({"list", "list-fields"})
-# Command -> kind of the arguments whose published kind says nothing.
+# Command -> kind of its arguments whose published kind is "unknown".
 _TAGS = {"add-tags": "tag-new", "remove-tags": "tag", "search-tags": "tag-any"}
 
 
 def load(names: Iterable[str] = PROGRAMS) -> list[Program]:
-    """The tables of these programs, in order of their names."""
+    """Load the command tables of programs, in the order of their names."""
     return [importlib.import_module(PROGRAMS[name]).PROGRAM for name in sorted(names)]
 
 
 def option_kind(program: Program, command: Command, option: Option) -> str:
-    """What to offer as the value of an option."""
+    """Return the kind of the value of an option."""
     if option.choices:
         return f"={' '.join(option.choices)}"
     if option.completion == "fields":
@@ -72,7 +73,7 @@ def option_kind(program: Program, command: Command, option: Option) -> str:
 
 
 def argument_kinds(program: Program, command: Command) -> list[str]:
-    """The kinds of a command's arguments; a star at the end of the last one repeats it."""
+    """Return the kinds of the arguments of a command; a final star repeats the last one."""
     if command.name == "list-fields":
         return [f"={' '.join(field_names(program, command))}*"]
     kinds: list[str] = []
@@ -92,7 +93,7 @@ def argument_kinds(program: Program, command: Command) -> list[str]:
 
 
 def field_names(program: Program, command: Command) -> list[str]:
-    """Fields which a list command can show; none when it shows no resource."""
+    """Return the names of the fields of a list command; empty for other commands."""
     if (program.name, command.name) == ("gnt-instance", "list-snapshots"):
         return sorted(snapshots.FIELDS)
     what = _RESOURCES.get(program.name) if command.name in _LISTS else None
@@ -102,6 +103,6 @@ def field_names(program: Program, command: Command) -> list[str]:
 
 
 def options(command: Command) -> list[Option]:
-    """The options of a command with those of all commands, each once."""
+    """Return the options of a command and the common options of all commands, each one once."""
     found = {name: option for option in (*COMMON, *command.options) for name in option.names}
     return list(dict.fromkeys(found.values()))

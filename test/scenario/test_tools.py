@@ -26,7 +26,7 @@ def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
         shown = _devel("demo", "--hypervisor", hypervisor, directory).ok().stdout
         if hypervisor == "kvm":
             assert "the guest was not restarted" in shown
-            assert "it booted anew: boot 2-" in shown
+            assert "it booted again: boot 2-" in shown
         assert "ERROR" not in shown
         _devel("demo", directory).failed("exists")
         command = (f"{directory}/bin/gnt-instance", "list")

@@ -32,8 +32,8 @@ def test_ratio_above_one_is_better() -> None:
 def test_table() -> None:
     figures = [bench.figure("x", "latency", "ms", [2.25], budget=20)._replace(load=1.5)]
     assert bench.table(figures).splitlines() == [
-        "What     Median   Worst  Budget  Met  Load",
-        "latency  2.2 ms  2.2 ms   20 ms  yes   1.5",
+        "What     Median   Worst  Budget  Within  Load",
+        "latency  2.2 ms  2.2 ms   20 ms     yes   1.5",
     ]
     assert bench.table(figures, {"x": 4.5}).splitlines()[1].endswith("2.00")
     assert bench.table(figures, {}).splitlines()[1].endswith("-")

@@ -1,4 +1,4 @@
-"""How the demonstration reads the guest, and what it takes for a proof."""
+"""How the demonstration reads the console of the guest, and when it reports a failure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ CONSOLE = (
 )
 
 
-def test_last_beat() -> None:
-    assert demo.last_beat(CONSOLE) == demo.Beat("1-5d0c2f1e", 4, 2)
+def test_last_line() -> None:
+    assert demo.last_line(CONSOLE) == demo.GuestLine("1-5d0c2f1e", 4, 2)
     # A line that is still being written does not count: "5" may become "57".
-    assert demo.last_beat(CONSOLE + "tiny: web1.example.com boot 1-5d uptime 5 s") == demo.Beat(
-        "1-5d0c2f1e", 4, 2
-    )
-    assert demo.last_beat("") is None
-    assert demo.last_beat("no newline") is None
+    assert demo.last_line(
+        CONSOLE + "tiny: web1.example.com boot 1-5d uptime 5 s"
+    ) == demo.GuestLine("1-5d0c2f1e", 4, 2)
+    assert demo.last_line("") is None
+    assert demo.last_line("no newline") is None
 
 
 def test_verdict() -> None:
-    before = demo.Beat("1-a", 10, 5)
-    assert "was not restarted" in demo.verdict(before, demo.Beat("1-a", 12, 1))
+    before = demo.GuestLine("1-a", 10, 5)
+    assert "was not restarted" in demo.verdict(before, demo.GuestLine("1-a", 12, 1))
     with pytest.raises(errors.OpExecError, match="restarted"):
-        demo.verdict(before, demo.Beat("2-b", 12, 1))
+        demo.verdict(before, demo.GuestLine("2-b", 12, 1))
     with pytest.raises(errors.OpExecError, match="back to 9 s"):
-        demo.verdict(before, demo.Beat("1-a", 9, 1))
+        demo.verdict(before, demo.GuestLine("1-a", 9, 1))

@@ -70,7 +70,7 @@ def test_kernel_is_unpacked(tool: ModuleType) -> None:
 def test_kernel_that_stays_as_it_is(tool: ModuleType) -> None:
     for payload in (b"unknown packing", gzip.compress(b"\x7fELF without the note")):
         assert tool.unpack_kernel(bzimage(payload)) == bzimage(payload)
-    with pytest.raises(tool.ImageError, match="no x86 Linux kernel"):
+    with pytest.raises(tool.ImageError, match="not an x86 Linux kernel"):
         tool.unpack_kernel(b"MZ" * 1000)
 
 

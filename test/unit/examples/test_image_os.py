@@ -252,12 +252,12 @@ def test_gpt_of_the_same_size_and_damaged_ones(modules: dict[str, Any], tmp_path
     subprocess.run(
         ["sfdisk", "-q", path], input="label: gpt\nstart=2048, type=linux\n", text=True, check=True
     )
-    assert "to the end already" in modules["partitions"].grow(str(path))
+    assert "to the end of the disk already" in modules["partitions"].grow(str(path))
     for at in (512 + 24, 1024 + 40):
         data = bytearray(path.read_bytes())
         data[at] ^= 1
         path.write_bytes(data)
-        assert "damaged and stays" in modules["partitions"].grow(str(path))
+        assert "damaged and is not changed" in modules["partitions"].grow(str(path))
         assert path.read_bytes() == data
 
 
