@@ -84,5 +84,5 @@ def _similar(word: str, names: list[str]) -> list[str]:
         by_form.setdefault(_as_long(name, word).lower(), name)
         by_form.setdefault(name.lower(), name)
     found = difflib.get_close_matches(word.lower(), list(by_form), n=_SHOWN, cutoff=_CUTOFF)
-    # Only the best, unless others are as good.
+    # Only the most similar one.
     return [by_form[found[0]]] if found else []

@@ -103,7 +103,7 @@ ELSEWHERE = {
     "security_domain": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "security_model": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "use_chroot": ("hypervisor/kvm/start.py", "scenario/test_qemu.py"),
-    "user_shutdown": ("server/kvmd.py", "scenario/test_guests.py"),
+    "user_shutdown": ("query/resources/instance.py", "scenario/test_guests.py"),
     "vnet_hdr": ("hypervisor/kvm/nics.py", "unit/hypervisor/net/test_tap.py"),
 }
 
