@@ -1,4 +1,4 @@
-"""Logs that can be rotated, pid files, and how a daemon reports to who started it."""
+"""The main function which all daemons share: options, signals, start, end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import signal
-import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from ganeti import errors
 from ganeti.platform import paths
 from ganeti.server import daemon
-from ganeti.utils import daemonize, log, process, retry
+from ganeti.utils import daemonize, process, retry
 
 
 @pytest.fixture(autouse=True)
@@ -30,83 +29,6 @@ def _keep_logging() -> Iterator[None]:
         handler.close()
     root.handlers[:] = handlers
     root.setLevel(level)
-
-
-def test_log_file(tmp_path: Path) -> None:
-    path = tmp_path / "node-daemon.log"
-    log.setup("ganeti-noded", logfile=str(path))
-    logging.info("größer %s", 1)
-    logging.debug("not shown")
-    line = path.read_text().rstrip("\n")
-    assert line.endswith(f": ganeti-noded pid={os.getpid()} INFO größer 1")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_rotation(tmp_path: Path) -> None:
-    path = tmp_path / "x.log"
-    log.setup("x", logfile=str(path), debug=1)
-    logging.info("one")
-    path.rename(tmp_path / "x.log.1")
-    logging.info("still one")
-    log.reopen()
-    logging.info("two")
-    assert "one" in (tmp_path / "x.log.1").read_text()
-    assert path.read_text().endswith("INFO two\n")
-
-
-def test_rotation_into_a_missing_directory_goes_on(tmp_path: Path) -> None:
-    directory = tmp_path / "d"
-    directory.mkdir()
-    log.setup("x", logfile=str(directory / "x.log"))
-    directory.rename(tmp_path / "e")
-    log.reopen()
-    logging.info("kept")
-    text = (tmp_path / "e/x.log").read_text()
-    assert "cannot open log file" in text and text.endswith("kept\n")
-
-
-def test_log_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    log.setup("x", logfile=str(tmp_path / "good.log"))
-    with pytest.raises(errors.ConfigurationError, match="cannot open log file .*/no/x.log"):
-        log.setup("x", logfile=str(tmp_path / "no/x.log"))
-    logging.info("unchanged")
-    assert (tmp_path / "good.log").read_text().endswith("unchanged\n")
-
-
-def test_program_name_with_percent(tmp_path: Path) -> None:
-    log.setup("100%", logfile=str(tmp_path / "x.log"))
-    logging.info("x")
-    assert "100% pid=" in (tmp_path / "x.log").read_text()
-
-
-def test_pid_file(tmp_path: Path) -> None:
-    path = str(tmp_path / "x.pid")
-    assert daemonize.read_pid(path) is None
-    (tmp_path / "x.pid").write_text("1\n")
-    assert daemonize.read_pid(path) is None  # a stale number proves nothing
-    one = daemonize.PidFile(path)
-    one.acquire()
-    assert daemonize.read_pid(path) == os.getpid()
-    two = daemonize.PidFile(path)
-    with pytest.raises(errors.PidFileLockError, match=f"running as process {os.getpid()}"):
-        two.acquire()
-    two.close()
-    one.release()
-    assert not os.path.exists(path)
-
-
-@pytest.mark.parametrize(
-    ("message", "code", "fragment"),
-    [
-        (b"ok", 0, ""),
-        (b"11 not the master", 11, "not the master"),
-        (b"", 1, "died while starting"),
-        (b"garbage", 1, "died while starting"),
-    ],
-)
-def test_report_of_a_daemon(message: bytes, code: int, fragment: str) -> None:
-    assert daemonize.parse_report(message, "x")[0] == code
-    assert fragment in daemonize.parse_report(message, "x")[1]
 
 
 def test_signals_are_queued() -> None:
