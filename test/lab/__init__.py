@@ -1,5 +1,6 @@
 """The laboratory: small virtual machines under QEMU, with real LVM, DRBD and network.
 
-``image`` builds their system once, ``qemu`` says how they are started, ``machines`` runs them,
-``cluster`` makes a cluster of them. ``devel/lab`` is the door for people and for make.
+``image`` builds the system of the machines once, ``qemu`` builds their command lines, ``machines``
+runs them, and ``cluster`` creates a cluster of them. ``devel/lab`` starts the laboratory, for make
+and for developers.
 """

@@ -13,7 +13,7 @@ from lab.waiting import wait_until
 
 NAME = "lab"
 GROUP = "xenvg"
-# Instances here are smaller than any policy expects.
+# The instances of the tests are smaller than the usual policy allows.
 _BOUNDS = (
     "min:memory-size=32,cpu-count=1,disk-count=1,disk-size=16,nic-count=0,spindle-use=1/"
     "max:memory-size=8192,cpu-count=8,disk-count=16,disk-size=1048576,nic-count=8,"
@@ -22,14 +22,14 @@ _BOUNDS = (
 
 
 class Cluster:
-    """The cluster; commands run on its master."""
+    """A cluster on the machines of a laboratory; commands run on its master."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self.master = lab.machines[0]
 
     def make(self, *options: str) -> None:
-        """Volume groups on all machines, a cluster on the first, the others join it."""
+        """Make volume groups on all machines, create the cluster, and add the other machines."""
         _together(
             lambda machine: machine.run(
                 f"pvcreate -q /dev/mapper/lab0 && vgcreate -q {GROUP} /dev/mapper/lab0"
@@ -78,13 +78,13 @@ class Cluster:
         return self.master.run(_line(program, words), timeout_s=timeout_s)
 
     def fails(self, program: str, *words: str) -> str:
-        """As :meth:`gnt`, of a command which must fail; returns what it printed."""
+        """Run ``gnt-PROGRAM`` on the master, which must fail; returns its output."""
         done = self.master.call(_line(program, words))
         assert done.returncode, f"gnt-{program} {' '.join(words)} succeeded: {done.stdout}"
         return done.stdout + done.stderr
 
     def fields(self, program: str, name: str, *fields: str) -> list[str]:
-        """Fields of one object, as ``gnt-PROGRAM list`` prints them."""
+        """Return fields of one object, as ``gnt-PROGRAM list`` prints them."""
         out = self.gnt(
             program, "list", "--no-headers", "--separator=|", "-o", ",".join(fields), name
         )
@@ -93,7 +93,7 @@ class Cluster:
     def add(
         self, name: str, nodes: str, *words: str, template: str = "drbd", size: str = "64M"
     ) -> None:
-        """Create an instance, which is not started: ``nodes`` is ``node1:node2``, say."""
+        """Create an instance and do not start it; ``nodes`` is for example ``node1:node2``."""
         self.gnt(
             "instance",
             "add",
@@ -116,7 +116,7 @@ class Cluster:
         )
 
     def remove(self, name: str) -> None:
-        """Remove an instance, whatever state it is in."""
+        """Remove an instance in any state."""
         self.gnt("instance", "remove", "-f", "--shutdown-timeout=0", name)
 
     def nodes_of(self, name: str) -> tuple[str, str]:
@@ -139,17 +139,17 @@ class Cluster:
         return f"/dev/drbd{self.minor(name, node)}"
 
     def in_step(self, name: str) -> None:
-        """Wait until both halves of an instance's disk are together and the same."""
+        """Wait until both replicas of an instance's disk are connected and in sync."""
         for node in self.nodes_of(name):
             drbd.wait_for(self.lab[node], self.minor(name, node), "^Connected UpToDate/UpToDate")
 
     def settled(self, name: str, *nodes: str, blocks: int) -> None:
-        """Both halves of a running instance are in step and no other node has anything of it.
+        """Check that both replicas of a running instance are in sync and no other node has data.
 
-        Nothing else has volumes in the cluster at that time.
+        No other instance may have volumes at that time.
 
-        :param nodes: primary and secondary node which it must have; those it has, if none.
-        :param blocks: as many were written and must be there.
+        :param nodes: expected primary and secondary node; any nodes if not given.
+        :param blocks: number of blocks which were written and must exist.
         """
         found = self.nodes_of(name)
         assert not nodes or found == nodes

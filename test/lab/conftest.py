@@ -1,8 +1,8 @@
-"""One laboratory and one cluster for all tests; logs are kept, and everything is taken down.
+"""One laboratory and one cluster for all tests; the logs are kept, and the machines are shut down.
 
-Where there can be none (a program is missing, the image cannot be built), the tests are skipped
-with the reason. So are those which would begin late in the time box of the run: a slow machine
-proves less, but what it says is true.
+Where the laboratory cannot run (a program is missing, the image cannot be built), the tests are
+skipped with the reason. Tests which would begin late in the time box of the run are skipped, too;
+so a slow machine runs fewer tests, and no test fails because of the time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lab.cluster import Cluster
 
 _WRITER = Path(__file__).resolve().parent / "writer.py"
 _BEGIN = time.monotonic()
-#: Share of the time box in which tests begin; in the rest the last of them ends.
+#: Share of the time box in which tests begin; the rest is for the last of them.
 _BEGIN_WITHIN = 0.7
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Begin nothing that the end of the time box would cut off."""
+    """Skip a test which the end of the time box could interrupt."""
     box_s = float(os.environ.get("LAB_TIME_BOX", "inf"))
     if time.monotonic() - _BEGIN > box_s * _BEGIN_WITHIN:
         pytest.skip(f"{_BEGIN_WITHIN:.0%} of the time box of {box_s:.0f} s have passed")
@@ -60,14 +60,14 @@ def cluster(lab: machines.Lab) -> Cluster:
 
 @pytest.fixture(scope="session")
 def kvm(cluster: Cluster) -> None:
-    """Guests under QEMU can be made on the cluster, too: with ``-H kvm``.
+    """Enable guests under QEMU on the cluster, with ``-H kvm``.
 
-    They are emulated within an emulation: their kernel is told what else it would find out slowly.
+    They are emulated within an emulation, so parameters of their kernel replace slow measurements.
     """
     words = (
         "ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests lpj=4000000"
     )
-    # Every node must have the kernel by the time the hypervisor is enabled.
+    # Every node must have the kernel before the hypervisor is enabled.
     cluster.gnt(
         "cluster",
         "modify",
@@ -82,7 +82,7 @@ def kvm(cluster: Cluster) -> None:
 
 @pytest.fixture(autouse=True)
 def _logs_of_failures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What the machines say right after a test failed, beside the logs of the whole run."""
+    """Collect the logs of the machines right after a test failed."""
     failed_before = request.session.testsfailed
     yield
     if request.session.testsfailed > failed_before and "lab" in request.fixturenames:

@@ -1,4 +1,4 @@
-"""DRBD as a test sees it: the kernel's own words, and a program that writes."""
+"""Reads the state of DRBD from the kernel, and runs a program which writes to a device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Writer:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("confirmed "):
-                # A line that the end cut short is no promise.
+                # An incomplete line confirms nothing.
                 if line.endswith("\n"):
                     self.confirmed = int(line.split()[1])
             else:
@@ -93,7 +93,7 @@ class Writer:
         return self.ended()
 
     def ended(self) -> int:
-        """Wait until nothing more can come from it, its machine being gone, say."""
+        """Wait until the program has ended, for example because its machine was switched off."""
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:

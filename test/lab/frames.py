@@ -21,7 +21,7 @@ _AUX = struct.Struct("=IIIHHHH")
 
 
 def vlan(frame: bytes, notes: list[tuple[int, int, bytes]]) -> int:
-    """In which VLAN a frame is: the kernel keeps most tags beside it."""
+    """Return the VLAN of a frame; the kernel stores most tags outside the frame."""
     for level, kind, data in notes:
         if (level, kind) == (_SOL_PACKET, _AUXDATA):
             status, _length, _kept, _mac, _net, tag, _protocol = _AUX.unpack(data[: _AUX.size])

@@ -31,16 +31,16 @@ _PROJECT_MIB = 96
 
 
 class CannotBuild(Exception):
-    """This machine cannot build or keep the image; says why."""
+    """This machine cannot build or store the image; the message has the reason."""
 
 
 def cache_dir() -> Path:
-    """Where images are kept."""
+    """Return the directory of the images."""
     return Path(os.environ.get("LAB_CACHE") or TOP / "build" / "lab")
 
 
 def recipe_hash() -> str:
-    """Changes with every file of the recipe."""
+    """Return a digest of all files of the recipe."""
     digest = hashlib.sha256()
     for path in sorted(RECIPE.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -78,7 +78,7 @@ def built() -> Path:
 
 
 def _make_cache(cache: Path) -> None:
-    """Make the directory; what is new belongs to whom the directory around it belongs to."""
+    """Make a directory whose new parts have the owner of the directory that exists."""
     new = [path for path in (cache, *cache.parents) if not path.exists()]
     cache.mkdir(parents=True, exist_ok=True)
     for path in reversed(new):

@@ -1,4 +1,4 @@
-"""The machines: brought up together, cut off, broken, and taken down whatever happens.
+"""The machines: starts them, breaks their network, power and disks, and always shuts them down.
 
 ``with Lab(directory, 3) as lab: lab["node1"].run("uptime")``. What a test does to a machine is done
 from outside (power, cables) or through device-mapper inside (disks); nothing of it needs the help
@@ -49,7 +49,7 @@ class Machine:
         self.primary_ip = f"{network.PREFIX}.1.{number}"
         self.secondary_ip = f"{network.PREFIX}.2.{number}"
         self._process: subprocess.Popen[bytes] | None = None
-        self._cards = lab.network.cards(number)
+        self._nics = lab.network.nics(number)
         directory = lab.directory
         self.disks = [directory / f"{self.name}.disk{index}" for index in range(2)]
         addresses = ",".join(lab.network.addresses(number))
@@ -57,7 +57,7 @@ class Machine:
             name=self.name,
             directory=directory,
             image=lab.image,
-            cards=self._cards,
+            nics=self._nics,
             disks=self.disks,
             project=lab.project,
             memory_mib=lab.memory_mib,
@@ -88,13 +88,13 @@ class Machine:
     # -- power and cables --------------------------------------------------------
 
     def start(self) -> None:
-        """Switch it on; :meth:`wait` says when it is ready."""
+        """Switch the machine on; :meth:`wait` waits until it is ready."""
         self._spec.file("log").unlink(missing_ok=True)
         self._close_ssh()
         words = self._lab.network.wrap(qemu.argv(self._spec, qemu.accelerator(self._lab.image)))
         with open(self._spec.file("out"), "wb") as output:
-            # A session of its own: Ctrl-C is for us, and we take the machines down in order. But
-            # when we are killed, nobody does that: then the kernel ends them.
+            # With a session of its own, Ctrl-C does not reach the machine: this process shuts it
+            # down in order. When this process is killed, the kernel ends the machine.
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -128,7 +128,7 @@ class Machine:
         return time.monotonic() - begin
 
     def power_off(self) -> None:
-        """Pull the plug."""
+        """Switch the power off."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -136,16 +136,16 @@ class Machine:
             self._process = None
         self._close_ssh()
 
-    def cable(self, card: int, *, plugged: bool) -> None:
-        """Plug in or pull out the cable of a card: ``PRIMARY`` or ``SECONDARY``."""
-        qemu.qmp(self._spec.file("qmp"), "set_link", name=f"nic{card}", up=plugged)
+    def cable(self, nic: int, *, plugged: bool) -> None:
+        """Plug in or pull out the cable of a NIC: ``PRIMARY`` or ``SECONDARY``."""
+        qemu.qmp(self._spec.file("qmp"), "set_link", name=f"nic{nic}", up=plugged)
 
     def freeze(self) -> None:
-        """Stop its processors; the world sees a machine that says nothing."""
+        """Stop the processors; the machine becomes unresponsive."""
         qemu.qmp(self._spec.file("qmp"), "stop")
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Let the processors continue."""
         qemu.qmp(self._spec.file("qmp"), "cont")
 
     # -- disks --------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Machine:
     def call(
         self, command: str, stdin: str | None = None, timeout_s: float = 900.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command there, whatever comes of it."""
+        """Run a shell command on the machine; it may fail."""
         for _attempt in range(2):
             done = subprocess.run(
                 [*self.ssh_argv(), command],
@@ -334,7 +334,7 @@ class Lab:
 
     def down(self) -> None:
         """End all machines and remove their files; safe to call at any time."""
-        # Whoever is impatient and presses Ctrl-C once more would leave half of it behind.
+        # A second Ctrl-C must not interrupt the shutdown.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         try:
             self._down()
@@ -360,7 +360,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Ended from outside, or with its terminal, is the same as Ctrl-C: the machines must go."""
+    """Treat signals which end the process like Ctrl-C, so that the machines are shut down."""
     numbers = [
         number
         for number in _ENDINGS
@@ -375,7 +375,7 @@ def ended_in_order() -> Iterator[None]:
 
 
 def missing_programs() -> Sequence[str]:
-    """What this machine lacks to run the laboratory."""
+    """Return the programs which the laboratory needs and this machine does not have."""
     return [
         name
         for name in (qemu.PROGRAM, "qemu-img", "ssh", "mkfs.ext4")

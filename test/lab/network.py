@@ -3,7 +3,7 @@
 As root they are bridges in a network namespace of the laboratory's own: programs of the host enter
 it to talk to a machine, and everything disappears with it. Without root the machines share two
 multicast groups of the loopback interface, and the host reaches each of them through a forwarded
-port. Cutting a cable is QEMU's business in both cases.
+port. QEMU cuts the cables in both cases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import socket
 import subprocess
 
-from lab.qemu import Card
+from lab.qemu import NetworkInterface
 
 PREFIX = "10.77"
 _SLIRP = "10.77.9"
@@ -29,7 +29,7 @@ class Namespace:
 
     @staticmethod
     def possible() -> bool:
-        """Whether this user may make one."""
+        """Check whether this user may make a network namespace."""
         return (
             os.geteuid() == 0 and shutil.which("ip") is not None and os.path.exists("/dev/net/tun")
         )
@@ -43,23 +43,23 @@ class Namespace:
             self._ip("addr", "add", f"{PREFIX}.{net}.254/24", "dev", f"br{net}")
             self._ip("link", "set", f"br{net}", "up")
 
-    def cards(self, number: int) -> list[Card]:
-        """The cards of machine `number` (from 1)."""
-        cards = []
+    def nics(self, number: int) -> list[NetworkInterface]:
+        """Return the NICs of machine `number` (from 1)."""
+        nics = []
         for net in (1, 2):
             tap = f"tap{number}.{net}"
             self._ip("tuntap", "add", tap, "mode", "tap")
             self._ip("link", "set", tap, "master", f"br{net}", "up")
-            cards.append(
-                Card(
+            nics.append(
+                NetworkInterface(
                     netdev=f"tap,ifname={tap},script=no,downscript=no",
                     mac=f"52:54:00:77:0{net}:{number:02x}",
                 )
             )
-        return cards
+        return nics
 
     def addresses(self, number: int) -> list[str]:
-        """Addresses of its cards."""
+        """Return the addresses of its NICs."""
         return [f"{PREFIX}.{net}.{number}/24" for net in (1, 2)]
 
     def wrap(self, argv: list[str]) -> list[str]:
@@ -89,10 +89,10 @@ class Multicast:
     def up(self) -> None:
         """Nothing to prepare."""
 
-    def cards(self, number: int) -> list[Card]:
-        """The cards of machine `number`; the last one leads to the host."""
-        cards = [
-            Card(
+    def nics(self, number: int) -> list[NetworkInterface]:
+        """Return the NICs of machine `number`; the last one is connected to the host."""
+        nics = [
+            NetworkInterface(
                 netdev=f"socket,mcast={self._group}.{net}:4{net}77,localaddr=127.0.0.1",
                 mac=f"52:54:00:77:0{net}:{number:02x}",
             )
@@ -101,15 +101,15 @@ class Multicast:
         port = self._ports[number] = _free_port()
         forward = f"hostfwd=tcp:127.0.0.1:{port}-{_SLIRP}.15:22"
         return [
-            *cards,
-            Card(
+            *nics,
+            NetworkInterface(
                 netdev=f"user,restrict=on,net={_SLIRP}.0/24,{forward}",
                 mac=f"52:54:00:77:09:{number:02x}",
             ),
         ]
 
     def addresses(self, number: int) -> list[str]:
-        """Addresses of its cards."""
+        """Return the addresses of its NICs."""
         return [*(f"{PREFIX}.{net}.{number}/24" for net in (1, 2)), f"{_SLIRP}.15/24"]
 
     def wrap(self, argv: list[str]) -> list[str]:
@@ -125,7 +125,7 @@ class Multicast:
 
 
 def choose(name: str) -> Namespace | Multicast:
-    """The better one of those this user may have."""
+    """Return the network namespace if this user may make one, otherwise the multicast groups."""
     wanted = os.environ.get("LAB_NETWORK", "")
     if wanted != "multicast" and Namespace.possible():
         return Namespace(name)

@@ -18,11 +18,10 @@ _PROBE_S = 15.0
 
 @cache
 def accelerator(image: Path) -> str:
-    """``kvm`` where a kernel really runs in it, else ``tcg``.
+    """Return ``kvm`` if a kernel boots with KVM, otherwise ``tcg``.
 
-    That /dev/kvm can be opened says little, and so does a first instruction: in some virtual
-    machines guests hang later. So the kernel of the image is started without a disk; where KVM
-    works, it finds that out within a second, and ends.
+    In some virtual machines /dev/kvm can be opened, and guests hang later. So the kernel of the
+    image is started without a disk; where KVM works, it ends within a second.
     """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
@@ -55,8 +54,8 @@ def accelerator(image: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
-    """A network card: what it is plugged into, and its address (none for the host's card)."""
+class NetworkInterface:
+    """A network interface: its connection, and its address (none for the interface to the host)."""
 
     netdev: str
     mac: str
@@ -69,7 +68,7 @@ class Spec:
     name: str
     directory: Path
     image: Path
-    cards: Sequence[Card]
+    nics: Sequence[NetworkInterface]
     disks: Sequence[Path]
     project: Path
     arguments: str
@@ -112,12 +111,12 @@ def argv(spec: Spec, accel: str) -> list[str]:
         # Raw files: what was written is in the host's memory, also when QEMU is killed.
         words += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe,discard=unmap"]
     words += ["-drive", f"file={spec.project},if=virtio,format=raw,readonly=on"]
-    for number, card in enumerate(spec.cards):
+    for number, nic in enumerate(spec.nics):
         words += [
             "-netdev",
-            f"{card.netdev},id=net{number}",
+            f"{nic.netdev},id=net{number}",
             "-device",
-            f"virtio-net-pci,netdev=net{number},id=nic{number},mac={card.mac},romfile=",
+            f"virtio-net-pci,netdev=net{number},id=nic{number},mac={nic.mac},romfile=",
         ]
     return [
         *words,

@@ -1,4 +1,4 @@
-"""A laboratory for people: ``devel/lab shell`` starts a cluster and opens a shell on its master.
+"""``devel/lab shell``: starts a cluster in the laboratory, and opens a shell on its master.
 
 The other nodes are reached from there with ssh. Everything is taken down when the shell ends.
 """
@@ -18,7 +18,7 @@ from lab.machines import Lab, ended_in_order, missing_programs
 
 
 def main() -> int:
-    """Exit code: 0 when the shell was left, 1 when there can be no laboratory or it was lost."""
+    """Run the program; returns 0 after the shell ended, 1 when the laboratory cannot run."""
     missing = missing_programs()
     if missing:
         print(
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def run(count: int) -> int:
-    """As :func:`main`, with so many machines."""
+    """Start ``count`` machines and a shell; returns the exit code."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gntlab-") as directory:
         try:
@@ -55,7 +55,7 @@ def run(count: int) -> int:
                 flush=True,
             )
             argv = cluster.master.ssh_argv()
-            # Whatever the last command in it said; only ssh itself ends with 255.
+            # The exit code of the last command in the shell is ignored; 255 is an error of ssh.
             return int(subprocess.run([*argv[:-1], "-t", argv[-1]]).returncode == 255)
 
 

@@ -1,4 +1,4 @@
-"""Proof 1, continued: failover to a node which has nothing of the instance yet."""
+"""Proof 1, continued: failover to a node which has no data of the instance yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrored disks in detail: parameters as the kernel has them, strangers on a minor, ways to move.
+"""Mirrored disks in detail: parameters in the kernel, unknown devices on a minor, moves.
 
 The instance is on node2 and node3.
 """
@@ -17,8 +17,8 @@ from lab.machines import Failed
 NAME = "mirror"
 BLOCKS = 200
 ALLOCATOR = "/usr/local/lib/ganeti/iallocators/room"
-# Chooses a node which has nothing of the instance and whose volume group has room for its mirrored
-# disks, as the storage units say (seed 002).
+# Chooses a node which has no data of the instance, and whose volume group has free space for its
+# mirrored disks, according to the storage units (Ganeti storage units design).
 _ALLOCATOR = """#!/usr/bin/python3
 import json, sys
 asked = json.load(open(sys.argv[1]))
@@ -70,7 +70,7 @@ def shown(cluster: Cluster, node: str) -> str:
 
 
 def again(cluster: Cluster) -> None:
-    """Stop and start the instance, so that new parameters become true."""
+    """Stop and start the instance, so that new parameters take effect."""
     cluster.gnt("instance", "shutdown", "--timeout=0", NAME)
     cluster.gnt("instance", "startup", NAME)
     cluster.in_step(NAME)
@@ -78,7 +78,7 @@ def again(cluster: Cluster) -> None:
 
 def test_barriers_and_flushes(cluster: Cluster) -> None:
     assert not re.search(r"(disk-barrier|disk-flushes|md-flushes)\s+no", shown(cluster, "node2"))
-    # Of the group, which says more than the cluster.
+    # The value of the group has precedence over the value of the cluster.
     cluster.gnt("cluster", "modify", "-D", "drbd:disk-barriers=bfd")
     cluster.gnt("group", "modify", "-D", "drbd:disk-barriers=bf,meta-barriers=yes", "default")
     again(cluster)
@@ -126,7 +126,7 @@ def test_what_stands_alone_is_connected_again(cluster: Cluster) -> None:
 
 
 def test_a_stranger_on_the_minor(cluster: Cluster) -> None:
-    """It is taken down, or when somebody uses it, refused; never adopted."""
+    """An unknown device on the minor is removed, or refused while it is in use; never adopted."""
     machine, minor = cluster.lab["node3"], cluster.minor(NAME, "node3")
     cluster.gnt("instance", "shutdown", "--timeout=0", NAME)
     stranger = (
@@ -155,7 +155,7 @@ def test_a_stranger_on_the_minor(cluster: Cluster) -> None:
 
 
 def test_the_other_half_has_another_secret(cluster: Cluster) -> None:
-    """Two halves that do not belong together do not find each other, whatever their addresses."""
+    """Two replicas with different secrets do not connect, even with the right addresses."""
     machine, minor = cluster.lab["node3"], cluster.minor(NAME, "node3")
     (disk,) = cluster.config()["disks"].values()
     port = disk["logical_id"][2]

@@ -23,7 +23,7 @@ def filled(machine: Machine, minor: int) -> float:
 
 
 def by_hand(machine: Machine, own: str, other: str) -> None:
-    """Half a mirror as drbdsetup makes it, as fast as it can."""
+    """Make one replica with drbdsetup, without a limit of its speed."""
     machine.run(
         f"lvcreate -qq -Wn -y -L {SIZE_MIB}m -n hand {GROUP} &&"
         f" lvcreate -qq -Wn -y -L 128m -n hand_meta {GROUP} &&"
@@ -45,7 +45,7 @@ def test_filling_a_mirror(cluster: Cluster) -> None:
     cluster.add(NAME, "node2:node3", size=f"{SIZE_MIB}M")
     cluster.gnt("instance", "activate-disks", NAME)
     ours, hand = [], []
-    # By turns, so that what else the machine does meets both.
+    # In turns, so that other work on the machine affects both.
     for _round in range(3):
         hand.append(filled(secondary, _MINOR))
         ours.append(filled(secondary, cluster.minor(NAME, "node3")))

@@ -117,14 +117,14 @@ class Guest:
         return int(found.group(1)), int(found.group(2))
 
     def event(self, node: str, name: str) -> float:
-        """When QEMU told of this last, in the node's time."""
+        """Return the time of the last such event of QEMU, by the clock of the node."""
         text = self.cluster.lab[node].run(f"cat {_EVENTS}")
         times = re.findall(rf'^([\d.]+) .*"event": "{name}"', text, re.MULTILINE)
         assert times, f"no {name} on {node}: {text[-2000:]}"
         return float(times[-1])
 
     def stop(self) -> None:
-        """Shut it down, as it wishes."""
+        """Shut the guest down in an orderly way."""
         (node,) = self.cluster.fields("instance", NAME, "pnode")
         self.cluster.gnt("instance", "shutdown", NAME)
         self.confirmed(node)

@@ -1,4 +1,4 @@
-"""Proof 4: a daemon is killed in the middle of an operation; one more run leaves nothing too many.
+"""Proof 4: a daemon is killed in the middle of an operation; the next run cleans up everything.
 
 The moment is an event on the secondary node, whose node daemon writes down which program it runs:
 as soon as that line appears, the node daemon there, or the master daemon, is gone.
@@ -116,8 +116,9 @@ def test_a_daemon_is_killed(cluster: Cluster, operation: str, event: str, victim
     elif operation == "migrate":
         done = cluster.master.call(f"gnt-instance migrate --cleanup -f {NAME}")
         if done.returncode:
-            # A guest of the fake hypervisor is on the target when that was told of its end, and not
-            # before, as QEMU's is. Then it is as after a power failure, and we do what we are told.
+            # A guest of the fake hypervisor exists on the target only after the target node knows
+            # the end of the migration; a guest of QEMU exists before. So the state is the same as
+            # after a power failure, and the test follows the hint of the message.
             text = done.stdout + done.stderr
             assert f"runs nowhere. Use 'gnt-instance shutdown {NAME}'" in text, text
             cluster.gnt("instance", "shutdown", NAME)

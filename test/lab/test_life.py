@@ -53,7 +53,7 @@ def test_migrate(cluster: Cluster, written: dict[str, int]) -> None:
     cluster.gnt("instance", "migrate", "-f", NAME)
     assert cluster.nodes_of(NAME) == ("node2", "node1")
     cluster.in_step(NAME)
-    # Two writers only as long as needed.
+    # Dual-primary only as long as needed.
     for name, writable in (("node2", True), ("node1", False)):
         machine, minor = cluster.lab[name], cluster.minor(NAME, name)
         assert "allow-two-primaries" not in machine.run(f"drbdsetup show {minor}")
@@ -76,7 +76,7 @@ def test_failover_after_the_primary_lost_power(cluster: Cluster, written: dict[s
     writer.more(200)
     primary.power_off()
     written["last"] = writer.ended()
-    # While nobody says that the node is dead, its instance is not started elsewhere.
+    # As long as the node is not marked offline, its instance is not started elsewhere.
     assert "node2" in cluster.fails("instance", "failover", "-f", NAME)
     cluster.gnt("node", "modify", "--offline=yes", "--auto-promote", "node2")
     cluster.gnt("instance", "failover", "-f", NAME)

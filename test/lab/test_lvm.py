@@ -1,4 +1,4 @@
-"""Logical volumes on real disks: where they are put, what is done with them, what lists say.
+"""Logical volumes on real disks: their placement, operations on them, and lists.
 
 node2 has two physical volumes in the cluster's group, and a second group.
 """
@@ -27,7 +27,7 @@ _OS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def disks(cluster: Cluster) -> Iterator[None]:
-    """More room on node2, and an operating system that only copies blocks."""
+    """Add free space on node2, and an OS definition which only copies blocks."""
     machine = cluster.lab["node2"]
     machine.run(
         f"pvcreate -q /dev/mapper/lab1 && vgextend -q {GROUP} /dev/mapper/lab1 &&"
@@ -299,9 +299,9 @@ def test_exclusive_storage(cluster: Cluster, node2: Machine) -> None:
 
 
 def test_what_an_allocator_is_told(cluster: Cluster) -> None:
-    """Storage units as LVM has them (seed 002)."""
+    """The allocator receives the storage units as LVM has them (Ganeti storage units design)."""
     add(cluster)
-    told = json.loads(
+    sent = json.loads(
         cluster.gnt(
             "debug",
             "allocator",
@@ -316,7 +316,7 @@ def test_what_an_allocator_is_told(cluster: Cluster) -> None:
             "new",
         )
     )
-    units = {tuple(unit["sunit"][:2]): unit for unit in told["nodes"]["node2"]["storage"]}
+    units = {tuple(unit["sunit"][:2]): unit for unit in sent["nodes"]["node2"]["storage"]}
     group = units["lvm-vg", GROUP]
     free, total = (
         float(word)

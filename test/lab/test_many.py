@@ -57,7 +57,7 @@ _WAITING = (
 @pytest.fixture(scope="module", autouse=True)
 def instances(cluster: Cluster) -> None:
     """Twenty instances, created at the same time, in both directions between the nodes."""
-    wishes = {
+    specs = {
         name: {
             "disk_template": "drbd",
             "disks": [{"size": 16}] * FILLERS.get(name, 1),
@@ -79,8 +79,8 @@ def instances(cluster: Cluster) -> None:
     at_once(
         cluster,
         [
-            {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}
-            for name, wish in wishes.items()
+            {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **spec}
+            for name, spec in specs.items()
         ],
     )
 
@@ -119,7 +119,7 @@ def activation(cluster: Cluster, machine: Machine) -> Cost:
     found = re.search(_ACTIVATION, text, re.MULTILINE | re.DOTALL)
     assert found is not None, text
     begin, end = (datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f") for when in found.groups())
-    # Whatever else works on the processors slows both by the same factor.
+    # Other work on the processors slows both by the same factor.
     nothing_s = float(machine.run(_NOTHING))
     programs = len(re.findall(r"INFO running (?:drbd|lv|pv|vg)", text))
     return Cost(programs, 0, (end - begin).total_seconds() / nothing_s)
@@ -142,7 +142,7 @@ def traced(cluster: Cluster, machine: Machine) -> int:
 
 
 def cost(cluster: Cluster) -> Cost:
-    """The least of a few activations: whatever happens beside them only adds."""
+    """Return the minimum of a few activations, because other work only increases the time."""
     machine = cluster.lab["node1"]
     for node in ("node1", "node2"):
         wait_until(

@@ -1,4 +1,4 @@
-"""Proof 2: the replication network fails; no stale half is ever used, no split brain resolved.
+"""Proof 2: the network fails; no stale replica is used, and no split brain is resolved.
 
 The instance is on node2 and node3, so that the master can be asked throughout.
 """
@@ -99,7 +99,7 @@ def test_split_brain_is_reported_and_never_resolved(
     other.cable(SECONDARY, plugged=False)
     drbd.wait_for(primary, minor(cluster, primary), "DUnknown$")
     drbd.wait_for(other, minor(cluster, other), "DUnknown$")
-    # What only a person can do: make the other half writable by force.
+    # Only an administrator can do this: make the other replica writable by force.
     other.run(f"drbdsetup primary {minor(cluster, other)} --force")
     for machine in (primary, other):
         writer = drbd.Writer(machine, device(cluster, machine), written["last"] + 1)
@@ -120,7 +120,7 @@ def test_split_brain_is_reported_and_never_resolved(
 
 
 def test_a_person_resolves_it(cluster: Cluster, written: dict[str, int]) -> None:
-    """By replacing the half that is to be thrown away."""
+    """Resolve a split brain by replacing the replica which is to be discarded."""
     cluster.gnt("instance", "replace-disks", "-s", NAME)
     cluster.in_step(NAME)
     drbd.check(cluster.lab["node2"], device(cluster, cluster.lab["node2"]), written["last"] + 50)

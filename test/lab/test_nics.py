@@ -1,7 +1,7 @@
-"""Network cards of guests on a real kernel: VLANs on a bridge and in Open vSwitch, vhost-net.
+"""NICs of guests on a real kernel: VLANs on a bridge and in Open vSwitch, vhost-net.
 
 On node2 and node3 there are switches with a cable: what a guest sends comes out at its far end, and
-what is sent there may come to the guest. The guest is the firmware of its network card, which asks
+what is sent there may come to the guest. The guest is the firmware of its NIC, which asks
 the network for a system to start: so it sends packets soon, also in an emulation within an
 emulation.
 """
@@ -62,7 +62,7 @@ def node2(cluster: Cluster) -> Machine:
 
 
 def add(cluster: Cluster, nic: str, *, template: str = "plain", hvparams: str = "") -> None:
-    """A guest on node2 with one card, running."""
+    """A running guest on node2 with one NIC."""
     nodes = "node2" if template == "plain" else "node2:node3"
     cluster.gnt(
         "instance",
@@ -195,10 +195,10 @@ def test_the_kernel_carries_packets(cluster: Cluster, node2: Machine) -> None:
     node2.run("modprobe vhost_net")
     cluster.gnt("instance", "startup", NAME)
     assert "/dev/vhost-net" in opened(node2)
-    # A card that comes later is handed to QEMU with the device already open.
+    # A NIC which is added later is passed to QEMU with the device already open.
     cluster.gnt("instance", "modify", "--hotplug", "--net", f"add:link={BRIDGE}", NAME)
     assert opened(node2).count("/dev/vhost-net") == 2
-    # The kernel's thread of each card.
+    # The kernel has a thread for each NIC.
     assert len(node2.run("pgrep '^vhost-[0-9]'").split()) == 2
     cluster.gnt("instance", "shutdown", "--timeout=0", NAME)
     cluster.gnt("instance", "modify", "-H", "vhost_net=false", NAME)

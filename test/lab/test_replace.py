@@ -1,4 +1,4 @@
-"""Proof 1, continued: every way to get another half, and to go from one kind of disk to another."""
+"""Proof 1, continued: every way to get another replica, and to convert disks."""
 
 from __future__ import annotations
 

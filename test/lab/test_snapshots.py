@@ -1,4 +1,4 @@
-"""Snapshots that stay, on real volumes and real mirrors.
+"""Persistent snapshots on real volumes and real mirrors.
 
 LVM itself says what is checked here: that a snapshot holds all that was confirmed before it, is
 good after every block of its disk was overwritten, goes when its volume goes, and that the volume
@@ -80,7 +80,7 @@ def test_a_mirror(cluster: Cluster) -> None:
     assert "would destroy snapshots" in cluster.fails(
         "instance", "failover", "-f", "-n", "node3", NAME
     )
-    # The other half has none.
+    # The other replica has none.
     cluster.gnt("instance", "replace-disks", "-s", NAME)
     cluster.in_step(NAME)
 
@@ -90,7 +90,7 @@ def test_a_mirror(cluster: Cluster) -> None:
     cluster.gnt("instance", "restore-snapshot", "-f", NAME, "live")
     assert drbd.minors(node1) == {} and drbd.minors(node2) == {}
     for node in ("node1", "node2"):
-        # Both halves have it, and it is good for another time.
+        # Both replicas have it, and it can be used again.
         cluster.gnt("instance", "startup", NAME)
         cluster.in_step(NAME)
         drbd.check(cluster.lab[node], cluster.device(NAME, node), before)

@@ -5,8 +5,8 @@ This file is copied to a machine and runs there with Debian's Python alone:
     writer.py write DEVICE [FIRST [COUNT]]  prints "confirmed N" when block N is there for good
     writer.py check DEVICE LAST             exits 1 unless blocks 1 to LAST are all right
 
-A block is only confirmed after a write with O_DIRECT and O_DSYNC came back, so whatever was
-confirmed must survive every power failure.
+A block is only confirmed after a write with O_DIRECT and O_DSYNC came back, so every
+confirmed block must survive a power failure.
 """
 
 import hashlib
