@@ -1,11 +1,11 @@
 """Asks several configuration query daemons and takes the newest answer.
 
-Datagrams get lost and candidates may be behind, so a question goes to :data:`~const.COVERAGE`
-candidates, chosen at random, each time signed anew. Of the answers the one with the highest serial
-number counts. :class:`Conversation` is the part without sockets: which answers belong to the
-question, and which is the best.
+Datagrams get lost and candidates may lag, so a question goes to :data:`~const.COVERAGE` candidates,
+chosen at random, and each datagram is signed separately. The answer with the highest serial number
+counts. :class:`Conversation` is the part without sockets: it decides which answers belong to the
+question, and which one is the best.
 
-Any number of questions may be asked with one client, one at a time.
+One client may ask any number of questions, one at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,19 @@ from ganeti.constants import ssconf
 from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, text
 
-#: After the first good answer, how long to wait for a newer one.
+#: Seconds to wait for a newer answer after the first one.
 SETTLE_S = 0.5
 
 
 class Answer(NamedTuple):
-    """The newest answer; ``peer`` gave it, ``answers`` of ``asked`` daemons answered."""
+    """The newest answer.
+
+    :ivar status: one of ``constants.confd.STATUS_*``.
+    :ivar answer: the value, or the error's number or text; its type depends on the question.
+    :ivar serial: serial number of the object which the answer describes.
+    :ivar peer: address of the daemon which gave this answer.
+    :ivar asked: number of daemons that were asked; `answers` of them answered.
+    """
 
     status: int
     answer: Any
@@ -41,14 +48,15 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the question was answered; else ``answer`` holds the error's number or text."""
+        """Whether the question was answered; else ``answer`` is the error's number or text."""
         return self.status == const.STATUS_OK
 
 
 class Conversation:
-    """One question put to many.
+    """One question to several daemons.
 
-    :ivar ignored: datagrams that were no answer to it: wrong key, other question, garbage.
+    :ivar best: the best answer until now, and the address of its daemon.
+    :ivar ignored: number of datagrams that were no answer: wrong key, other question, no message.
     """
 
     def __init__(self, key: bytes, kind: int, query: Any, *, new_salt: Callable[[], str]) -> None:
@@ -57,24 +65,24 @@ class Conversation:
         self._query = query
         self._new_salt = new_salt
         self._open: dict[str, str] = {}
-        self.best: tuple[protocol.Reply, str] | None = None
+        self.best: tuple[protocol.ConfdReply, str] | None = None
         self.asked = 0
         self.answers = 0
         self.ignored = 0
 
     def datagram(self, peer: str, now: float) -> bytes:
-        """The question for one more peer."""
+        """Return the datagram with the question for one more daemon."""
         salt = self._new_salt()
         self._open[salt] = peer
         self.asked += 1
         return protocol.pack_request(
-            self._key, protocol.Request(self._kind, self._query, salt), now
+            self._key, protocol.ConfdRequest(self._kind, self._query, salt), now
         )
 
     def take(self, datagram: bytes) -> bool:
-        """Look at what arrived.
+        """Take a datagram which arrived.
 
-        :returns: whether it was an answer; each peer's first one counts.
+        :returns: whether it was an answer; the first one of each daemon counts.
         """
         try:
             salt, reply = protocol.unpack_reply([self._key], datagram)
@@ -92,14 +100,14 @@ class Conversation:
 
     @property
     def complete(self) -> bool:
-        """Whether everybody has answered."""
+        """Whether all daemons have answered."""
         return not self._open
 
 
-def _rank(reply: protocol.Reply) -> tuple[bool, int]:
-    # A daemon without configuration answers with an error; whoever knows something counts more.
-    knows = reply.status == const.STATUS_OK or reply.answer != const.ERROR_INTERNAL
-    return knows, reply.serial
+def _rank(reply: protocol.ConfdReply) -> tuple[bool, int]:
+    # A daemon without configuration answers with an error; any other answer counts more.
+    has_data = reply.status == const.STATUS_OK or reply.answer != const.ERROR_INTERNAL
+    return has_data, reply.serial
 
 
 class Client:
@@ -107,6 +115,8 @@ class Client:
 
     :param key: content of the cluster's key file.
     :param peers: addresses of the daemons.
+    :param expire_s: seconds to wait for the first answer.
+    :param settle_s: seconds to wait for a newer answer after the first one.
     """
 
     def __init__(
@@ -134,7 +144,7 @@ class Client:
     def of_this_node(
         cls, here: paths.Paths | None = None, *, peers: Sequence[str] | None = None
     ) -> Client:
-        """A client with this node's key, asking the master candidates this node knows.
+        """Make a client with this node's key, for the master candidates which this node knows.
 
         :raises ConfdClientError: this machine has no key, or knows no candidates.
         """
@@ -148,11 +158,12 @@ class Client:
         return cls(key, found)
 
     def query(self, kind: int, query: Any = None, *, coverage: int = const.COVERAGE) -> Answer:
-        """Ask.
+        """Ask a question.
 
         :param kind: one of ``constants.confd.REQ_*``.
-        :param coverage: how many daemons to ask.
-        :raises ConfdClientError: nobody answered in time, or there is nobody to ask.
+        :param query: the argument of the question; its type depends on the kind.
+        :param coverage: number of daemons to ask.
+        :raises ConfdClientError: no daemon answered in time, or no daemon is known.
         """
         if not self._peers:
             raise errors.ConfdClientError("there is no master candidate to ask")
@@ -169,7 +180,7 @@ class Client:
                 try:
                     sockets[family].sendto(talk.datagram(peer, self._clock()), (peer, self._port))
                 except OSError:
-                    # As good as a lost datagram.
+                    # This counts as a lost datagram.
                     continue
             self._collect(talk, list(sockets.values()))
         finally:
@@ -202,5 +213,5 @@ class Client:
 
 
 def default_port() -> int:
-    """The UDP port of the daemons: ``/etc/services`` may change the published one."""
+    """Return the UDP port of the daemons; ``/etc/services`` may change the published one."""
     return machine.current().service_port("ganeti-confd", const.PORT, "udp")

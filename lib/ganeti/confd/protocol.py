@@ -1,11 +1,11 @@
 """Datagrams of the configuration query protocol; pure functions, used by both ends.
 
 A datagram is the magic number and a JSON envelope ``{"salt", "msg", "hmac"}``. ``msg`` is the JSON
-text of the inner message, ``hmac`` the HMAC-SHA1 of salt and msg with the cluster's key, in hex. A
-request's salt is the time in seconds, so that it cannot be used again later; an answer's salt is
-the random ``rsalt`` of its request, so that it cannot be passed off as the answer to another.
+text of the message, ``hmac`` the HMAC-SHA1 of salt and msg with the cluster's key, in hex. The salt
+of a request is the time in seconds, so that the request cannot be used again later; the salt of an
+answer is the random ``rsalt`` of its request, so that it cannot serve as the answer to another one.
 
-The messages are authenticated, not secret: nothing confidential may be put into them.
+The messages are authenticated and not encrypted, so they must not contain secrets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from ganeti.wire import json
 
 
 class Signed(NamedTuple):
-    """A datagram whose signature is right."""
+    """A datagram with a correct signature.
+
+    :ivar key: the key with which it was signed.
+    """
 
     salt: str
     message: Any
@@ -28,16 +31,16 @@ class Signed(NamedTuple):
     signature: str
 
 
-class Request(NamedTuple):
-    """What a client wants to know; ``rsalt`` comes back as the salt of the answer."""
+class ConfdRequest(NamedTuple):
+    """A question; its ``rsalt`` becomes the salt of the answer."""
 
     kind: int
     query: Any
     rsalt: str
 
 
-class Reply(NamedTuple):
-    """What a daemon says; ``serial`` tells newer answers from older ones."""
+class ConfdReply(NamedTuple):
+    """The answer of a daemon; a higher ``serial`` means a newer answer."""
 
     status: int
     answer: Any
@@ -45,7 +48,7 @@ class Reply(NamedTuple):
 
 
 class BadSignature(errors.ConfdClientError):
-    """The signature is not one of our keys'."""
+    """The signature was not made with one of our keys."""
 
 
 def _signature(key: bytes, salt: str, message: str) -> str:
@@ -65,21 +68,21 @@ def pack(key: bytes, salt: str, message: Any) -> bytes:
 def unpack(keys: list[bytes], datagram: bytes) -> Signed:
     """Check a datagram's form and signature.
 
-    :param keys: any of them may have signed.
+    :param keys: the datagram may be signed with any of them.
     :raises ConfdMagicError: the magic number is missing.
-    :raises BadSignature: signed with another key, or changed on the way.
-    :raises ConfdClientError: not in the form of a datagram.
+    :raises BadSignature: it was signed with another key, or changed on the way.
+    :raises ConfdClientError: it has not the form of a datagram.
     """
     if not datagram.startswith(const.MAGIC):
-        raise errors.ConfdMagicError("a datagram without the magic number")
+        raise errors.ConfdMagicError("the datagram has no magic number")
     envelope = _parse(datagram[len(const.MAGIC) :])
     if not isinstance(envelope, dict):
-        raise errors.ConfdClientError("the envelope is no JSON object")
+        raise errors.ConfdClientError("the envelope is not a JSON object")
     salt, text, signature = (envelope.get(name) for name in ("salt", "msg", "hmac"))
     if not (isinstance(salt, str) and isinstance(text, str) and isinstance(signature, str)):
         raise errors.ConfdClientError("the envelope lacks salt, msg or hmac")
     for key in keys:
-        # A text with strange characters cannot be compared in constant time, and is wrong anyway.
+        # Only ASCII text can be compared in constant time; any other signature is wrong.
         if signature.isascii() and hmac.compare_digest(_signature(key, salt, text), signature):
             return Signed(salt, _parse(text.encode("utf-8")), key, signature)
     raise BadSignature("the signature is not one of this cluster's")
@@ -92,8 +95,11 @@ def _parse(data: bytes) -> Any:
         raise errors.ConfdClientError(f"not JSON: {err}") from err
 
 
-def pack_request(key: bytes, request: Request, now: float) -> bytes:
-    """The datagram of a request."""
+def pack_request(key: bytes, request: ConfdRequest, now: float) -> bytes:
+    """Return the datagram of a request.
+
+    :param now: seconds since the epoch.
+    """
     message: dict[str, Any] = {
         "protocol": const.PROTOCOL_VERSION,
         "type": request.kind,
@@ -104,23 +110,23 @@ def pack_request(key: bytes, request: Request, now: float) -> bytes:
     return pack(key, str(int(now)), message)
 
 
-def parse_request(message: Any) -> Request:
-    """The inner message of a request.
+def parse_request(message: Any) -> ConfdRequest:
+    """Read the message of a request.
 
-    :raises ConfdClientError: it cannot be answered.
+    :raises ConfdClientError: it is no request of this protocol.
     """
     if not isinstance(message, dict):
-        raise errors.ConfdClientError("the request is no JSON object")
+        raise errors.ConfdClientError("the request is not a JSON object")
     kind, rsalt = message.get("type"), message.get("rsalt")
     if message.get("protocol") != const.PROTOCOL_VERSION:
         raise errors.ConfdClientError(f"protocol {message.get('protocol')!r:.20} is not known")
     if not isinstance(kind, int) or isinstance(kind, bool) or not isinstance(rsalt, str):
         raise errors.ConfdClientError("the request lacks type or rsalt")
-    return Request(kind, message.get("query"), rsalt)
+    return ConfdRequest(kind, message.get("query"), rsalt)
 
 
-def pack_reply(key: bytes, request: Request, reply: Reply) -> bytes:
-    """The datagram of an answer."""
+def pack_reply(key: bytes, request: ConfdRequest, reply: ConfdReply) -> bytes:
+    """Return the datagram of an answer."""
     return pack(
         key,
         request.rsalt,
@@ -133,17 +139,17 @@ def pack_reply(key: bytes, request: Request, reply: Reply) -> bytes:
     )
 
 
-def unpack_reply(keys: list[bytes], datagram: bytes) -> tuple[str, Reply]:
-    """Check an answer.
+def unpack_reply(keys: list[bytes], datagram: bytes) -> tuple[str, ConfdReply]:
+    """Check and read the datagram of an answer.
 
-    :returns: the ``rsalt`` of the request it belongs to, and the answer.
-    :raises ConfdClientError: wrong signature or form.
+    :returns: the ``rsalt`` of the request to which it belongs, and the answer.
+    :raises ConfdClientError: the signature or the form is wrong.
     """
     signed = unpack(keys, datagram)
     message = signed.message
     if not isinstance(message, dict) or message.get("protocol") != const.PROTOCOL_VERSION:
-        raise errors.ConfdClientError("the answer is of another protocol")
+        raise errors.ConfdClientError("the answer has another protocol")
     status, serial = message.get("status"), message.get("serial")
     if not isinstance(status, int) or not isinstance(serial, int) or "answer" not in message:
         raise errors.ConfdClientError("the answer lacks status, answer or serial")
-    return signed.salt, Reply(status, message["answer"], serial)
+    return signed.salt, ConfdReply(status, message["answer"], serial)

@@ -1,8 +1,8 @@
-"""What the configuration query daemon answers: pure functions of one configuration.
+"""The answers of the configuration query daemon: pure functions of one configuration.
 
-:class:`Facts` holds one configuration with the indexes that make questions cheap; a new one is made
-when the file changes. Answers travel unencrypted, so secrets (private OS parameters, secrets of
-DRBD disks) are replaced by a fixed text wherever whole objects are told.
+:class:`ConfigFacts` holds one configuration with the indexes that make questions cheap; a new one
+is made when the file changes. Answers are not encrypted, so secrets (private OS parameters, secrets
+of DRBD disks) are replaced by a fixed text in every object which is sent.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ from functools import cached_property
 from typing import Any
 
 from ganeti import ht
-from ganeti.confd.protocol import Reply, Request
+from ganeti.confd.protocol import ConfdReply, ConfdRequest
 from ganeti.constants import confd as const
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Instance, Node, codec
 from ganeti.utils import text
 
+# Index of the secret in the logical id of a DRBD disk.
 _DRBD_SECRET = 5
 
+#: The answer to a question, and the serial number of the object which it describes.
+AnswerAndSerial = tuple[Any, int]
 
-class _Wrong(Exception):
-    """The request cannot be answered; carries one of the published error numbers."""
+
+class _QueryError(Exception):
+    """The request cannot be answered.
+
+    :ivar error: one of the published error numbers.
+    """
 
     def __init__(self, error: int) -> None:
         super().__init__(error)
@@ -32,35 +39,40 @@ class _Wrong(Exception):
 _UNKNOWN = const.ERROR_UNKNOWN_ENTRY
 _ARGUMENT = const.ERROR_ARGUMENT
 
-#: A daemon without configuration (it is no master candidate, or not yet) says this to everything.
-NO_CONFIG = Reply(const.STATUS_ERROR, const.ERROR_INTERNAL, 0)
+#: The answer to every request while the daemon has no configuration, because its node is no master
+#: candidate yet.
+NO_CONFIG = ConfdReply(const.STATUS_ERROR, const.ERROR_INTERNAL, 0)
 
 
 def hide_secrets(value: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an object in its stored form, without secrets."""
-    shown = {}
+    """Return a copy of an object's stored form, without secrets."""
+    copy = {}
     for key, inner in value.items():
         if key in ("osparams_private", "osparams_private_cluster"):
-            shown[key] = ht.redact(inner)
+            copy[key] = ht.redact(inner)
         elif key == "logical_id" and value.get("dev_type") == disk_const.DRBD8:
-            shown[key] = [
+            copy[key] = [
                 ht.REDACTED if index == _DRBD_SECRET else part for index, part in enumerate(inner)
             ]
         elif isinstance(inner, dict):
-            shown[key] = hide_secrets(inner)
+            copy[key] = hide_secrets(inner)
         elif isinstance(inner, list | tuple):
-            shown[key] = [hide_secrets(one) if isinstance(one, dict) else one for one in inner]
+            copy[key] = [hide_secrets(one) if isinstance(one, dict) else one for one in inner]
         else:
-            shown[key] = inner
-    return shown
+            copy[key] = inner
+    return copy
 
 
-def _told(obj: Any) -> dict[str, Any]:
+def _public_form(obj: Any) -> dict[str, Any]:
     return hide_secrets(codec.to_dict(obj))
 
 
-class Facts:
-    """One configuration, ready for questions."""
+class ConfigFacts:
+    """One configuration, with indexes for questions.
+
+    The methods of a question return the answer and the serial number of the object which it
+    describes.
+    """
 
     def __init__(self, data: ConfigData) -> None:
         self.data = data
@@ -76,7 +88,7 @@ class Facts:
 
     @cached_property
     def _by_address(self) -> dict[tuple[str, str], Instance]:
-        """(link, address) -> instance."""
+        """The instances by link and address."""
         cluster = self.data.cluster
         return {
             (str(cluster.fill_nic(nic.nicparams).get("link", "")), nic.ip): instance
@@ -87,42 +99,47 @@ class Facts:
 
     @cached_property
     def _document(self) -> dict[str, Any]:
-        return _told(self.data)
+        return _public_form(self.data)
 
-    # -- words of a query --------------------------------------------------------
+    # -- arguments of a query ----------------------------------------------------
 
     def node(self, name: Any) -> Node:
+        """Return the node with a name, or with an unambiguous first part of one."""
         if not isinstance(name, str):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         full = text.match_name_component(name, self._nodes_by_name)
         if full is None:
-            raise _Wrong(_UNKNOWN)
+            raise _QueryError(_UNKNOWN)
         return self._nodes_by_name[full]
 
     def instance(self, name: Any) -> Instance:
+        """Return the instance with a uuid, a name, or an unambiguous first part of a name."""
         if not isinstance(name, str):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         found = self.data.instances.get(name)
         if found is not None:
             return found
         full = text.match_name_component(name, self._instances_by_name)
         if full is None:
-            raise _Wrong(_UNKNOWN)
+            raise _QueryError(_UNKNOWN)
         return self._instances_by_name[full]
 
     def link(self, name: Any) -> str:
+        """Return the link of a query; without one the link of the default NIC."""
         if name is None or name == "":
             return str(self.data.cluster.nicparams["default"].get("link", ""))
         if not isinstance(name, str):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         return name
 
     # -- the questions -------------------------------------------------------------
 
-    def ping(self, _query: Any) -> tuple[Any, int]:
+    def ping(self, _query: Any) -> AnswerAndSerial:
+        """Return the version of the configuration."""
         return self.data.version, 0
 
-    def node_role(self, query: Any) -> tuple[Any, int]:
+    def node_role(self, query: Any) -> AnswerAndSerial:
+        """Return the role of a node, one of ``constants.confd.ROLE_*``."""
         node = self.node(query)
         if node.uuid == self.data.cluster.master_node:
             role = const.ROLE_MASTER
@@ -136,40 +153,42 @@ class Facts:
             role = const.ROLE_REGULAR
         return role, self.serial
 
-    def node_by_instance_ip(self, query: Any) -> tuple[Any, int]:
+    def node_by_instance_ip(self, query: Any) -> AnswerAndSerial:
+        """Return the primary IP of the node of the instance with an address, or of several."""
         if isinstance(query, str):
             query = {const.KEY_IP: query}
         if not isinstance(query, dict) or (const.KEY_IP in query) == (const.KEY_IPLIST in query):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         link = self.link(query.get(const.KEY_LINK))
         if const.KEY_IP in query:
             return self._node_of_address(link, query[const.KEY_IP]), self.serial
         addresses = query[const.KEY_IPLIST]
         if not isinstance(addresses, list):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         found: list[list[Any]] = []
         for address in addresses:
             try:
                 found.append([const.STATUS_OK, self._node_of_address(link, address), self.serial])
-            except _Wrong as err:
+            except _QueryError as err:
                 found.append([const.STATUS_ERROR, err.error, self.serial])
         return found, self.serial
 
     def _node_of_address(self, link: str, address: Any) -> str:
         if not isinstance(address, str):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         instance = self._by_address.get((link, address))
         if instance is None or instance.primary_node not in self.data.nodes:
-            raise _Wrong(_UNKNOWN)
+            raise _QueryError(_UNKNOWN)
         return self.data.nodes[instance.primary_node].primary_ip
 
-    def cluster_master(self, query: Any) -> tuple[Any, int]:
+    def cluster_master(self, query: Any) -> AnswerAndSerial:
+        """Return the name of the master node, or the fields in the query."""
         master = self.data.nodes[self.data.cluster.master_node]
         if query is None or query == "":
             return master.name, self.serial
         fields = query.get(const.KEY_FIELDS) if isinstance(query, dict) else None
         if not isinstance(fields, list):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         known = {
             const.FIELD_NAME: master.name,
             const.FIELD_CLUSTER_IP: self.data.cluster.master_ip,
@@ -178,23 +197,30 @@ class Facts:
         found = []
         for field in fields:
             if not isinstance(field, int) or isinstance(field, bool) or field not in known:
-                raise _Wrong(_ARGUMENT)
+                raise _QueryError(_ARGUMENT)
             found.append(known[field])
         return found, self.serial
 
-    def node_ips(self, _query: Any) -> tuple[Any, int]:
+    def node_ips(self, _query: Any) -> AnswerAndSerial:
+        """Return the primary IPs of all nodes."""
         return [node.primary_ip for node in self.data.nodes.values()], self.serial
 
-    def candidate_ips(self, _query: Any) -> tuple[Any, int]:
+    def candidate_ips(self, _query: Any) -> AnswerAndSerial:
+        """Return the primary IPs of the master candidates."""
         return [
             node.primary_ip for node in self.data.nodes.values() if node.master_candidate
         ], self.serial
 
-    def instance_ips(self, query: Any) -> tuple[Any, int]:
+    def instance_ips(self, query: Any) -> AnswerAndSerial:
+        """Return the addresses of all instances on a link."""
         wanted = self.link(query)
         return [address for link, address in self._by_address if link == wanted], self.serial
 
-    def node_drbd(self, query: Any) -> tuple[Any, int]:
+    def node_drbd(self, query: Any) -> AnswerAndSerial:
+        """Return the DRBD devices of a node.
+
+        :returns: ``[node, minor, instance, disk, role, peer node]`` for each.
+        """
         node = self.node(query)
         rows = []
         for instance in self.data.instances.values():
@@ -219,29 +245,35 @@ class Facts:
                     )
         return rows, node.serial_no
 
-    def node_instances(self, query: Any) -> tuple[Any, int]:
+    def node_instances(self, query: Any) -> AnswerAndSerial:
+        """Return the instances of a node: primary ones, then secondary ones."""
         node = self.node(query)
         primaries, secondaries = [], []
         for instance in self.data.instances.values():
             if instance.primary_node == node.uuid:
-                primaries.append(_told(instance))
+                primaries.append(_public_form(instance))
             elif any(
                 node.uuid in self.data.disks[uuid].all_node_uuids()
                 for uuid in instance.disks
                 if uuid in self.data.disks
             ):
-                secondaries.append(_told(instance))
+                secondaries.append(_public_form(instance))
         return [primaries, secondaries], node.serial_no
 
-    def instance_disks(self, query: Any) -> tuple[Any, int]:
+    def instance_disks(self, query: Any) -> AnswerAndSerial:
+        """Return the disks of an instance."""
         instance = self.instance(query)
-        disks = [_told(self.data.disks[uuid]) for uuid in instance.disks if uuid in self.data.disks]
+        disks = [
+            _public_form(self.data.disks[uuid])
+            for uuid in instance.disks
+            if uuid in self.data.disks
+        ]
         return disks, instance.serial_no
 
-    def config(self, query: Any) -> tuple[Any, int]:
-        """The value at a JSON pointer (RFC 6901)."""
+    def config(self, query: Any) -> AnswerAndSerial:
+        """Return the value at a JSON pointer (RFC 6901) in the configuration."""
         if not isinstance(query, str) or (query and not query.startswith("/")):
-            raise _Wrong(_ARGUMENT)
+            raise _QueryError(_ARGUMENT)
         value: Any = self._document
         for escaped in query.split("/")[1:]:
             step = escaped.replace("~1", "/").replace("~0", "~")
@@ -250,37 +282,38 @@ class Facts:
             elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
                 value = value[int(step)]
             else:
-                raise _Wrong(_UNKNOWN)
+                raise _QueryError(_UNKNOWN)
         return value, self.serial
 
-    def data_collectors(self, _query: Any) -> tuple[Any, int]:
+    def data_collectors(self, _query: Any) -> AnswerAndSerial:
+        """Return the settings of the data collectors."""
         return self.data.cluster.data_collectors, self.serial
 
-    # -- the door ------------------------------------------------------------------
+    # -- the entry point -----------------------------------------------------------
 
-    def reply(self, request: Request) -> Reply:
-        """Answer a request; what is wrong with it becomes an answer, too."""
+    def reply(self, request: ConfdRequest) -> ConfdReply:
+        """Answer a request; an error in the request becomes an answer, too."""
         question = _QUESTIONS.get(request.kind)
         if question is None:
-            return Reply(const.STATUS_NOT_IMPLEMENTED, "not implemented", 0)
+            return ConfdReply(const.STATUS_NOT_IMPLEMENTED, "not implemented", 0)
         try:
             answer, serial = question(self, request.query)
-        except _Wrong as err:
-            return Reply(const.STATUS_ERROR, err.error, self.serial)
-        return Reply(const.STATUS_OK, answer, serial)
+        except _QueryError as err:
+            return ConfdReply(const.STATUS_ERROR, err.error, self.serial)
+        return ConfdReply(const.STATUS_OK, answer, serial)
 
 
-_QUESTIONS: dict[int, Callable[[Facts, Any], tuple[Any, int]]] = {
-    const.REQ_PING: Facts.ping,
-    const.REQ_NODE_ROLE: Facts.node_role,
-    const.REQ_NODE_BY_INSTANCE_IP: Facts.node_by_instance_ip,
-    const.REQ_CLUSTER_MASTER: Facts.cluster_master,
-    const.REQ_NODE_IPS: Facts.node_ips,
-    const.REQ_CANDIDATE_IPS: Facts.candidate_ips,
-    const.REQ_INSTANCE_IPS: Facts.instance_ips,
-    const.REQ_NODE_DRBD: Facts.node_drbd,
-    const.REQ_NODE_INSTANCES: Facts.node_instances,
-    const.REQ_INSTANCE_DISKS: Facts.instance_disks,
-    const.REQ_CONFIG: Facts.config,
-    const.REQ_DATA_COLLECTORS: Facts.data_collectors,
+_QUESTIONS: dict[int, Callable[[ConfigFacts, Any], AnswerAndSerial]] = {
+    const.REQ_PING: ConfigFacts.ping,
+    const.REQ_NODE_ROLE: ConfigFacts.node_role,
+    const.REQ_NODE_BY_INSTANCE_IP: ConfigFacts.node_by_instance_ip,
+    const.REQ_CLUSTER_MASTER: ConfigFacts.cluster_master,
+    const.REQ_NODE_IPS: ConfigFacts.node_ips,
+    const.REQ_CANDIDATE_IPS: ConfigFacts.candidate_ips,
+    const.REQ_INSTANCE_IPS: ConfigFacts.instance_ips,
+    const.REQ_NODE_DRBD: ConfigFacts.node_drbd,
+    const.REQ_NODE_INSTANCES: ConfigFacts.node_instances,
+    const.REQ_INSTANCE_DISKS: ConfigFacts.instance_disks,
+    const.REQ_CONFIG: ConfigFacts.config,
+    const.REQ_DATA_COLLECTORS: ConfigFacts.data_collectors,
 }

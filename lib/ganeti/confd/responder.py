@@ -1,11 +1,11 @@
-"""From datagram to datagram: what a daemon does with what arrives. No sockets, no files, no clock.
+"""Checks the requests which arrive at the daemon, and answers them: no sockets, files or clocks.
 
-Whatever is not a fresh request, signed with the cluster's key, gets no answer at all; it is only
-counted. So a stranger learns nothing, and the daemon cannot be used to flood somebody else. The
-time in a request must be near ours, and a request that was seen before is a replay. How long that
-is remembered does not depend on the clock of the day, which may be put forward and back. (What was
-seen is forgotten when the daemon ends; within the permitted skew an answer may then be had twice.
-It is the same answer.)
+Only a fresh request which is signed with the cluster's key gets an answer; every other datagram is
+only counted. So an unauthenticated peer learns nothing, and nobody can use the daemon to flood
+another machine. The time in a request must be near the time here, and a signature that was seen
+before means a replay. Signatures are remembered for a time of the monotonic clock, because the time
+of day may be changed. (The daemon forgets them when it ends. Within the permitted difference of the
+clocks a copy of a request may then get an answer once more; it is the same answer.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter, deque
 
 from ganeti import errors
 from ganeti.confd import protocol
-from ganeti.confd.queries import NO_CONFIG, Facts
+from ganeti.confd.queries import NO_CONFIG, ConfigFacts
 from ganeti.constants import confd as const
 
 ANSWERED = "answered"
@@ -27,10 +27,14 @@ TOO_LARGE = "answer too large"
 
 
 class Responder:
-    """Answers datagrams; the owner sets :attr:`facts` and the key when they change."""
+    """Answers datagrams; the daemon sets :attr:`facts` and the key when they change.
+
+    :ivar facts: the configuration; None when this node has none.
+    :ivar counts: number of datagrams by outcome, for the log.
+    """
 
     def __init__(self) -> None:
-        self.facts: Facts | None = None
+        self.facts: ConfigFacts | None = None
         self.counts: Counter[str] = Counter()
         self._key: bytes | None = None
         self._old_key: tuple[bytes, float] | None = None
@@ -38,11 +42,12 @@ class Responder:
         self._seen_order: deque[tuple[float, str]] = deque()
 
     def use_key(self, key: bytes | None, tick: float, *, keep_old_s: float) -> None:
-        """Answer requests with this key; for a while still those with the one before.
+        """Accept requests with this key, and for some time also those with the previous one.
 
-        So daemons and clients need not learn of a new key in the same moment.
+        So daemons and clients need not get a new key at the same moment.
 
-        :param tick: seconds on a clock that is never set, as for :meth:`answer`.
+        :param tick: seconds of the monotonic clock.
+        :param keep_old_s: seconds for which the previous key is accepted.
         """
         if key == self._key:
             return
@@ -50,10 +55,10 @@ class Responder:
         self._key = key
 
     def answer(self, datagram: bytes, now: float, tick: float) -> bytes | None:
-        """The datagram to send back, or None.
+        """Return the datagram to send back; None when there is no answer.
 
-        :param now: seconds since 1970.
-        :param tick: seconds on a clock that is never set.
+        :param now: seconds since the epoch.
+        :param tick: seconds of the monotonic clock.
         """
         outcome, reply = self._judge(datagram, now, tick)
         self.counts[outcome] += 1
@@ -90,11 +95,11 @@ class Responder:
         if len(packed) <= const.MAX_DATAGRAM_BYTES:
             return ANSWERED, packed
         text = f"the answer has {len(packed)} bytes, which is more than fits into a datagram"
-        reply = protocol.Reply(const.STATUS_ERROR, text, reply.serial)
+        reply = protocol.ConfdReply(const.STATUS_ERROR, text, reply.serial)
         return TOO_LARGE, protocol.pack_reply(signed.key, request, reply)
 
     def _is_replay(self, signature: str, tick: float) -> bool:
-        # A salt may lie ahead of our clock as far as behind it, so it stays good twice as long.
+        # A salt may be as far in the future as in the past, so it stays valid twice as long.
         oldest = tick - 2 * const.MAX_CLOCK_SKEW_S
         while self._seen_order and self._seen_order[0][0] < oldest:
             self._seen.discard(self._seen_order.popleft()[1])

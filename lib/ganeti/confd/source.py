@@ -1,8 +1,8 @@
 """The files from which a configuration query daemon answers, read again when they change.
 
-The daemon calls :meth:`ConfdSource.refresh` in its loop. A change is noticed at most every quarter
-of a second, when the daemon hears of one (inotify), and at the latest after 17 seconds. While a
-large configuration is read, requests wait in the socket; so the pause before the next look is at
+The daemon calls :meth:`ConfdSource.refresh` in its loop. A change which inotify reports
+is read at most every quarter of a second, any other change after 17 seconds at the latest. While a
+large configuration is read, requests wait in the socket; so the pause before the next check is at
 least four times as long as the last reading took.
 """
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from ganeti import errors
-from ganeti.confd.queries import Facts
+from ganeti.confd.queries import ConfigFacts
 from ganeti.confd.responder import Responder
 from ganeti.constants import confd as const
 from ganeti.constants import ssconf
@@ -22,19 +22,19 @@ from ganeti.objects import ConfigData
 from ganeti.platform import machine, paths
 from ganeti.utils import fs
 
-#: For so many seconds after a renewal of the key, requests signed with the old key are answered.
+#: Seconds after a renewal of the key during which requests signed with the old key are answered.
 OLD_KEY_S = 60.0
-# The daemon spends at most one part in so many on reading.
+# A pause between two readings is this number of times longer than a reading.
 _BUSY_SHARE = 4
 
 _Stamp = tuple[int, int, int]
 
 
 class ConfdSource:
-    """Keeps the key and the configuration of a responder as they are in this node's files.
+    """Keeps the key and the configuration of a responder equal to this node's files.
 
     :param here: the paths of the node.
-    :param responder: gets what is read.
+    :param responder: gets the key and the configuration.
     :param load: reads and checks a configuration file; raises OSError or ConfigurationError.
     :param monotonic: a clock in seconds which never jumps.
     """
@@ -52,21 +52,21 @@ class ConfdSource:
         self._load = load
         self._monotonic = monotonic
         self._stamps: dict[str, _Stamp | None] = {}
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._earliest = 0.0
         self._dirty = True
 
     def note(self) -> None:
-        """Remember that a file in the directory has changed."""
+        """Note that a file in the directory has changed."""
         self._dirty = True
 
     def wait_s(self) -> float:
-        """Seconds until :meth:`refresh` has something to do."""
-        due = self._earliest if self._dirty else self._next_look
+        """Return the seconds until :meth:`refresh` has work to do."""
+        due = self._earliest if self._dirty else self._next_check
         return max(0.0, due - self._monotonic())
 
     def refresh(self) -> None:
-        """Read the files which have changed, if it is time to look."""
+        """Read the files which have changed, if it is time for a check."""
         if self.wait_s() > 0:
             return
         started = self._monotonic()
@@ -75,7 +75,7 @@ class ConfdSource:
         self._read_config()
         took_s = self._monotonic() - started
         self._earliest = self._monotonic() + max(const.RELOAD_LEAST_S, _BUSY_SHARE * took_s)
-        self._next_look = self._monotonic() + const.RELOAD_MOST_S
+        self._next_check = self._monotonic() + const.RELOAD_MOST_S
 
     def _changed(self, *names: str) -> bool:
         stamps = {name: _stamp(name) for name in names}
@@ -108,10 +108,10 @@ class ConfdSource:
             data = self._load(path)
         except (OSError, errors.ConfigurationError) as err:
             if self._responder.facts is not None or self._stamps[path] is not None:
-                logging.warning("no configuration to answer from: %s", err)
+                logging.warning("there is no configuration to answer from: %s", err)
             self._responder.facts = None
             return
-        self._responder.facts = Facts(data)
+        self._responder.facts = ConfigFacts(data)
         logging.info("answering from configuration %d", data.serial_no)
 
 

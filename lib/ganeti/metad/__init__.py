@@ -1,8 +1,9 @@
-"""What a node tells its guests: the metadata daemon's inside, and how to talk to it.
+"""The metadata daemon (``ganeti-metad``): it gives the guests of a node their metadata.
 
-:mod:`~ganeti.metad.guests` keeps what is known of each guest, in memory only; the other modules
-are doors to it. :mod:`~ganeti.metad.web` answers guests over HTTP, :mod:`~ganeti.metad.control`
-takes what the node daemon says over a local socket, :mod:`~ganeti.metad.dhcp` gives guests their
-address. :mod:`~ganeti.metad.client` is the other end of the control socket. The process around them
-is :mod:`ganeti.server.metad`.
+:mod:`~ganeti.metad.guests` keeps the descriptions of the guests, in memory only. Three modules give
+access to them: :mod:`~ganeti.metad.web` answers guests over HTTP, :mod:`~ganeti.metad.control`
+takes descriptions from the node daemon over a local socket, :mod:`~ganeti.metad.dhcp` gives guests
+their address. :mod:`~ganeti.metad.client` is the other end of the control socket,
+:mod:`~ganeti.metad.describe` makes the descriptions. The process is :mod:`ganeti.server.metad`.
+
 """

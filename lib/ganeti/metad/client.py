@@ -1,4 +1,4 @@
-"""Talking to the metadata daemon of this node, over its control socket."""
+"""The client of the metadata daemon's control socket on this node."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# It answers from memory: who takes longer is not there.
+# The daemon answers from memory, so a short time is enough.
 _CONNECT_S = 1.0
 _ANSWER_S = 30.0
 
 
 class NotRunning(errors.GenericError):
-    """Nobody listens on the socket."""
+    """No metadata daemon listens on the socket."""
 
 
 def call(method: str, *args: Any) -> Any:
-    """One request.
+    """Send one request and return its result.
 
     :raises NotRunning: the daemon does not run here, or not yet.
-    :raises errors.GenericError: it says what is wrong.
+    :raises errors.GenericError: the error which the daemon reported.
     """
     client = luxi.Client(
         paths.current().metad_socket, connect_timeout_s=_CONNECT_S, timeout_s=_ANSWER_S
@@ -41,26 +41,29 @@ def call(method: str, *args: Any) -> Any:
 
 
 def echo(text: str) -> str:
-    """What the daemon makes of a text: the same."""
+    """Send a text and return the daemon's answer, which is the same text."""
     return str(call("Echo", text))
 
 
 def update(description: Mapping[str, Any]) -> None:
-    """Describe a guest."""
+    """Send the description of a guest (:func:`ganeti.metad.guests.parse`)."""
     call("UpdateConfig", dict(description))
 
 
 def remove(name: str) -> bool:
-    """Forget a guest; whether it was known."""
+    """Remove a guest; False when it was not known."""
     return bool(call("RemoveInstance", name))
 
 
 def instances() -> list[list[Any]]:
-    """``[name, address, OS, task or None, seconds of first contact or None]`` of each guest."""
+    """Return ``[name, address, OS, task or None, time of first contact or None]`` of each guest."""
     return list(call("ListInstances"))
 
 
 def report(name: str) -> dict[str, Any] | None:
-    """What a guest has told, as :meth:`ganeti.metad.guests.Report.to_wire`; None if unknown."""
+    """Return the report of a guest; None for an unknown guest.
+
+    Its form is that of :meth:`ganeti.metad.guests.GuestReport.to_wire`.
+    """
     found = call("ReadReport", name)
     return dict(found) if found is not None else None

@@ -1,15 +1,15 @@
-"""The control socket of the metadata daemon: the node daemon says who its guests are.
+"""The control socket of the metadata daemon: the node daemon sends the descriptions of its guests.
 
-Requests and answers have the framing of the master's local socket (:mod:`ganeti.luxi.protocol`).
-Only root and the daemon's user may open it, because what is said here is shown to guests, and
-secrets pass.
+Requests and answers have the form of LUXI messages (:mod:`ganeti.luxi.protocol`). Only root and the
+daemon's user may open the socket, because guests see the data which it receives, and the data
+contain secrets.
 
 =================  ==================================================================
-Echo(text)         the text, to see that the daemon lives
+Echo(text)         the text, to check that the daemon runs
 UpdateConfig(data) a guest's description (:func:`ganeti.metad.guests.parse`) -> None
-RemoveInstance(n)  forget a guest -> whether it was known
-ListInstances()    list of [name, address, OS, task or None, seconds of first contact or None]
-ReadReport(name)   what the guest has told -> dictionary, or None for a guest not known
+RemoveInstance(n)  remove a guest -> whether it was known
+ListInstances()    list of [name, address, OS, task or None, time of first contact or None]
+ReadReport(name)   report of the guest -> dictionary, or None for an unknown guest
 =================  ==================================================================
 """
 
@@ -74,7 +74,10 @@ class Control:
                 writer.close()
 
     def answer(self, message: bytes | None) -> bytes:
-        """The answer to one message; None stands for one that was too long."""
+        """Return the answer to one message.
+
+        :param message: None for a message that was too long.
+        """
         if message is None:
             return wire.encode_refusal("the request is too long")
         try:
@@ -84,7 +87,7 @@ class Control:
         try:
             if method not in self._methods:
                 raise errors.ParameterError(
-                    f"no method '{method:.80}'. There are {', '.join(self._methods)}."
+                    f"there is no method '{method:.80}', only {', '.join(self._methods)}"
                 )
             count, function = self._methods[method]
             if len(args) != count:
@@ -108,7 +111,7 @@ class Control:
     def _remove(self, name: object) -> bool:
         found = self._guests.remove(_name(name))
         if found:
-            _log.info("guest %s is forgotten", name)
+            _log.info("guest %s was removed", name)
         return found
 
     def _list(self) -> list[list[Any]]:

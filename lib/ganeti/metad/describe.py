@@ -1,6 +1,7 @@
-"""An instance as the metadata daemon wants it; both wings write it, the daemon reads it.
+"""The description of an instance for the metadata daemon.
 
-See :func:`ganeti.metad.guests.parse` for the other end.
+Master and node daemon make it with :func:`describe`; the metadata daemon reads it with
+:func:`ganeti.metad.guests.parse`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from ganeti.constants import metad as const
 from ganeti.objects import codec
 from ganeti.objects.instance import Instance
 
-#: What the daemon shows, or hides, of an instance; the rest is not its business.
+#: Attributes of an instance which the daemon needs; all others are left out.
 _FACTS = ("name", "uuid", "os", "hypervisor", "tags", "ctime", "mtime")
 _NIC_FACTS = ("mac", "ip", "name", "uuid", "network")
 
 
 def talks(instance: Instance) -> bool:
-    """Whether an instance has an interface to its node."""
+    """Whether an instance has a communication interface to its node."""
     return any((nic.name or "").startswith(const.NIC_PREFIX) for nic in instance.nics)
 
 
@@ -29,7 +30,11 @@ def describe(
     private: Mapping[str, Any],
     secret: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The description of an instance with these parameters of its OS."""
+    """Return the description of an instance.
+
+    :param public: OS parameters which everybody may read; `private` and `secret` are those of the
+        other visibilities.
+    """
     full = codec.to_dict(instance)
     return {
         **{key: full[key] for key in _FACTS if key in full},

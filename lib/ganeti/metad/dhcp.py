@@ -1,10 +1,9 @@
-"""An address for the communication interface of a guest: the smallest DHCP server that works.
+"""A minimal DHCP server, which gives the communication interface of each guest its address.
 
-Guests ask for an address on every interface they have, so this gives those of the communication
-network theirs without anything being prepared in the guest. Only requests that arrive through an
-interface of that network count, and only from the MAC address that belongs to it; each has one
-address, so there is nothing to remember. No router and no name server are named: there is nobody
-behind the node.
+Most guests ask for an address on every interface, so the communication interface works without any
+preparation in the guest. Only requests count that arrive through an interface of the communication
+network, from the MAC address that belongs to it. Each guest has one fixed address, so the server
+keeps no leases. Answers name neither router nor name server, because the network ends at the node.
 
 Source: RFC 2131 *Dynamic Host Configuration Protocol*, RFC 2132 (options).
 """
@@ -32,21 +31,26 @@ _MAGIC = b"\x63\x82\x53\x63"
 _HEADER = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s")
 _MESSAGE_BYTES = 300
 
-# Options.
+# Numbers of options (RFC 2132).
 _NETMASK, _REQUESTED_IP, _LEASE, _TYPE, _SERVER = 1, 50, 51, 53, 54
 _PAD, _END = 0, 255
-# Types of messages.
+# Types of messages (RFC 2132).
 DISCOVER, OFFER, REQUEST, ACK, NAK = 1, 2, 3, 5, 6
 
 _MAX_BYTES = 2048
-#: linux/in.h: tell through which interface a message comes, or goes.
+#: linux/in.h: the interface through which a message arrives or leaves.
 _IP_PKTINFO = 8
-#: struct in_pktinfo of ip(7): interface, our address, address in the packet's head.
+#: struct in_pktinfo of ip(7): interface, our address, destination in the header of the packet.
 _PKTINFO = struct.Struct("@i4s4s")
 
 
-class Request(NamedTuple):
-    """What a client wants; ``address`` is the one it would like, or has."""
+class DhcpRequest(NamedTuple):
+    """The request of a client.
+
+    :ivar kind: type of the message, such as :data:`DISCOVER`.
+    :ivar address: the address which the client has or wants.
+    :ivar server: the server which the client has chosen.
+    """
 
     kind: int
     transaction: int
@@ -56,8 +60,8 @@ class Request(NamedTuple):
     server: str | None
 
 
-def parse_request(data: bytes) -> Request | None:
-    """Read a request; None for what is none, or none we answer."""
+def parse_request(data: bytes) -> DhcpRequest | None:
+    """Read a request; None for a message which is no request, or which this server ignores."""
     if len(data) < _HEADER.size + len(_MAGIC):
         return None
     (
@@ -86,7 +90,7 @@ def parse_request(data: bytes) -> Request | None:
     wanted = options.get(_REQUESTED_IP)
     if wanted is None and client != bytes(4):
         wanted = client
-    return Request(
+    return DhcpRequest(
         options[_TYPE][0],
         transaction,
         flags,
@@ -119,8 +123,8 @@ def _address(data: bytes | None) -> str | None:
     return str(ipaddress.IPv4Address(data))
 
 
-def reply(request: Request, guests: Guests) -> bytes | None:
-    """The answer to a request; None when it is not for us."""
+def reply(request: DhcpRequest, guests: Guests) -> bytes | None:
+    """Return the answer to a request; None when the client is no guest, or chose another server."""
     guest = guests.by_mac(":".join(f"{byte:02x}" for byte in request.mac))
     if guest is None:
         return None
@@ -133,7 +137,7 @@ def reply(request: Request, guests: Guests) -> bytes | None:
     return _message(request, ACK, guest.ip)
 
 
-def _message(request: Request, kind: int, ip: str | None) -> bytes:
+def _message(request: DhcpRequest, kind: int, ip: str | None) -> bytes:
     ours = ipaddress.IPv4Address(const.ADDRESS).packed
     yours = ipaddress.IPv4Address(ip).packed if ip else bytes(4)
     head = _HEADER.pack(
@@ -163,9 +167,9 @@ def _message(request: Request, kind: int, ip: str | None) -> bytes:
 
 
 def listen() -> socket.socket:
-    """The socket of the server.
+    """Open the socket of the server.
 
-    :raises OSError: another DHCP server has the port, or we may not have it.
+    :raises OSError: another DHCP server uses the port, or this user may not open it.
     """
     sock = socket.socket(
         socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
@@ -182,7 +186,7 @@ def listen() -> socket.socket:
 
 
 def serve(sock: socket.socket, guests: Guests) -> None:
-    """Answer what has arrived."""
+    """Answer all requests which have arrived."""
     while True:
         try:
             data, notes, _flags, _peer = sock.recvmsg(_MAX_BYTES, socket.CMSG_SPACE(_PKTINFO.size))
@@ -200,7 +204,7 @@ def serve(sock: socket.socket, guests: Guests) -> None:
             continue
         info = _PKTINFO.pack(index, socket.inet_aton(const.ADDRESS), bytes(4))
         try:
-            # The client has no address yet, so everybody on its wire is told; there is nobody else.
+            # The client has no address yet, so the answer is a broadcast on its own link.
             sock.sendmsg(
                 [answer],
                 [(socket.IPPROTO_IP, _IP_PKTINFO, info)],
@@ -208,11 +212,11 @@ def serve(sock: socket.socket, guests: Guests) -> None:
                 ("255.255.255.255", CLIENT_PORT),
             )
         except OSError as err:
-            _log.warning("cannot answer a guest that asks for its address: %s", err)
+            _log.warning("cannot send an address to a guest: %s", err)
 
 
 def _interface(notes: list[tuple[int, int, bytes]]) -> int | None:
-    """Number of the interface through which a message came, if it is one of ours."""
+    """Return the number of the interface through which a message came; None for a foreign one."""
     for level, kind, data in notes:
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
             index = int(_PKTINFO.unpack(data[: _PKTINFO.size])[0])

@@ -1,12 +1,13 @@
-"""What the metadata daemon knows of guests; nothing of it is ever written to a disk.
+"""The guests which the metadata daemon knows; their data are never written to a disk.
 
-A guest is known by the address of its communication interface. The node daemon describes it with
-the dictionary form of an instance (:func:`parse`), to which OS parameters are added by visibility,
-and for a helper guest a ``helper`` with its task and its environment. A new description takes the
-place of the old one, also of another guest with the same address, which cannot run here any more.
+A guest is identified by the address of its communication interface. The node daemon sends its
+description: the dictionary form of an instance (:func:`parse`), with OS parameters by visibility,
+and for a helper guest a part ``helper`` with its task and its environment. A new description
+replaces an older one of the same guest. It also replaces that of another guest with the same
+address, which cannot run on this node any more.
 
-What a guest says of itself is kept as its :class:`Report`. A guest may say what it likes, so the
-report has a limit and is data of a stranger for whoever reads it.
+A guest may send a :class:`GuestReport`. The daemon does not trust the guest, so the report has a
+size limit, and programs which read it must not trust its content.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ganeti import errors
 from ganeti.constants import metad as const
 from ganeti.utils import clock
 
-#: Where a description has parameters of each visibility.
+#: Key of a description with the OS parameters of each visibility.
 _PARAMETERS = (
     ("osparams_public", const.PUBLIC),
     ("osparams_private", const.PRIVATE),
@@ -29,13 +30,13 @@ _PARAMETERS = (
 
 
 @dataclass(slots=True)
-class Report:
-    """What a guest has told.
+class GuestReport:
+    """The report of a guest.
 
-    :ivar contact: when it asked for something first, in seconds since 1970; None before.
+    :ivar contact: time of its first request in seconds since the epoch; None before.
     :ivar started: whether it has begun with its task.
-    :ivar exit_code: of what it ran; None as long as that is not over.
-    :ivar log: the last of what it wrote.
+    :ivar exit_code: exit code of its task; None until the task has ended.
+    :ivar log: the last part of its output, at most ``constants.metad.LOG_MAX_BYTES`` bytes.
     """
 
     contact: float | None = None
@@ -44,11 +45,11 @@ class Report:
     log: bytes = b""
 
     def add_log(self, data: bytes) -> None:
-        """Append, and forget the beginning when there is too much."""
+        """Append output; the beginning of a log that is too long is dropped."""
         self.log = (self.log + data)[-const.LOG_MAX_BYTES :]
 
     def to_wire(self) -> dict[str, Any]:
-        """Its form on the control socket."""
+        """Return the report as the control socket sends it."""
         return {
             "contact": self.contact,
             "started": self.started,
@@ -61,10 +62,10 @@ class Report:
 class Guest:
     """One guest.
 
-    :ivar facts: the description, without OS parameters and without the helper's part.
-    :ivar parameters: OS parameter -> (value, visibility).
-    :ivar task: of a helper guest, else None.
-    :ivar environment: of the script that a helper guest runs.
+    :ivar facts: the description, without OS parameters and without the part ``helper``.
+    :ivar parameters: value and visibility of each OS parameter, by name.
+    :ivar task: task of a helper guest; None for any other guest.
+    :ivar environment: variables of the script that a helper guest runs.
     """
 
     name: str
@@ -75,13 +76,13 @@ class Guest:
     parameters: Mapping[str, tuple[str, str]] = field(repr=False)
     task: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    report: Report = field(default_factory=Report)
+    report: GuestReport = field(default_factory=GuestReport)
 
 
 def parse(description: object) -> Guest:
     """Read the description of a guest.
 
-    :raises ParameterError: it is none, or the guest has no communication interface.
+    :raises ParameterError: it is no description, or the guest has no communication interface.
     """
     if not isinstance(description, dict):
         raise errors.ParameterError("the description of a guest is a dictionary")
@@ -108,7 +109,7 @@ def parse(description: object) -> Guest:
 
 
 def _communication(name: str, nics: object) -> tuple[str, str]:
-    """Address and MAC of the interface to the node."""
+    """Return address and MAC of the communication interface."""
     for nic in nics if isinstance(nics, list) else ():
         if isinstance(nic, dict) and str(nic.get("name") or "").startswith(const.NIC_PREFIX):
             try:
@@ -127,7 +128,7 @@ def _parameters(description: Mapping[str, Any], name: str) -> dict[str, tuple[st
     found: dict[str, tuple[str, str]] = {}
     tables = list(_PARAMETERS)
     if "osparams_public" not in description:
-        # Who describes an instance as it is stored has the public ones here.
+        # The stored form of an instance has its public parameters here.
         tables[0] = ("osparams", const.PUBLIC)
     for key, visibility in tables:
         for parameter, value in _dict(description, key, name).items():
@@ -140,51 +141,54 @@ def _dict(holder: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        # What it is instead may be a secret.
-        raise errors.ParameterError(f"guest {name}: {key} is no dictionary")
+        # The value may be a secret, so the message does not show it.
+        raise errors.ParameterError(f"guest {name}: {key} is not a dictionary")
     return value
 
 
 class Guests:
-    """All guests that were described."""
+    """All guests with a description."""
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
         self._now = now
         self._by_ip: dict[str, Guest] = {}
 
     def update(self, guest: Guest) -> None:
-        """Take a description in place of an earlier one."""
+        """Add a guest, or replace its earlier description."""
         self.remove(guest.name)
         self._by_ip[guest.ip] = guest
 
     def remove(self, name: str) -> bool:
-        """Forget a guest; whether it was known."""
+        """Remove a guest; False when it was not known."""
         found = [ip for ip, guest in self._by_ip.items() if guest.name == name]
         for ip in found:
             del self._by_ip[ip]
         return bool(found)
 
     def asking(self, ip: str) -> Guest | None:
-        """The guest with an address, which has just shown that it lives."""
+        """Return the guest which sent a request from this address; None when there is none.
+
+        Records the time of its first contact.
+        """
         guest = self._by_ip.get(ip)
         if guest is not None and guest.report.contact is None:
             guest.report.contact = self._now()
         return guest
 
     def by_mac(self, mac: str) -> Guest | None:
-        """The guest whose communication interface has this address."""
+        """Return the guest whose communication interface has this MAC address; None without any."""
         for guest in self._by_ip.values():
             if guest.mac == mac:
                 return guest
         return None
 
     def named(self, name: str) -> Guest | None:
-        """The guest of a name."""
+        """Return the guest with a name; None when there is none."""
         for guest in self._by_ip.values():
             if guest.name == name:
                 return guest
         return None
 
     def all(self) -> list[Guest]:
-        """All of them, by name."""
+        """Return all guests, sorted by name."""
         return sorted(self._by_ip.values(), key=lambda guest: guest.name)

@@ -1,11 +1,11 @@
-"""What guests see of the metadata daemon: a few paths below ``/ganeti/latest``.
+"""The pages which the metadata daemon offers to guests, below ``/ganeti/latest``.
 
-Who asks is known by its address alone, so a guest sees its own data and nobody else's; an address
-which belongs to no guest sees nothing. A path that does not exist is 404, a method that it does not
-have 405. Files of OS definitions are read when they are asked for, by the daemon's own user.
+A guest is identified by its address alone, so it sees only its own data; an address which belongs
+to no guest gets no data. A path that does not exist gives status 404, a wrong method 405. Files of
+OS definitions are read at each request, by the daemon's own user.
 
-``os/environment``, ``read`` and the events of ``write`` serve helper guests: what to do, with which
-variables, and how it went. Their text forms need no more than a shell to be read.
+``os/environment``, ``read`` and the events of ``write`` are for helper guests: the task, its
+variables, and its progress. A shell can read their text forms.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _BINARY: Final = "application/octet-stream"
 _TAR: Final = "application/x-tar"
 _PIECE_BYTES: Final = 1 << 18
-#: Facts of an instance that are the node's business.
+#: Attributes of an instance which guests do not see.
 _HIDDEN_FACTS: Final = frozenset(
     (
         "hvparams",
@@ -59,7 +59,7 @@ _HIDDEN_FACTS: Final = frozenset(
 _NIC_FACTS: Final = ("mac", "ip", "name", "uuid")
 
 
-class _Asked(NamedTuple):
+class _GuestRequest(NamedTuple):
     """One request of a guest."""
 
     guest: Guest
@@ -68,20 +68,20 @@ class _Asked(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """What a path offers: one method, and the function that answers it.
+    """A page: its HTTP method, and the function that answers.
 
-    :ivar files: it reads files, which may take time.
+    :ivar files: the function reads files, which may take time.
     """
 
     method: str
-    answer: Callable[[MetadataApplication, _Asked], Response]
+    answer: Callable[[MetadataApplication, _GuestRequest], Response]
     files: bool = False
 
 
 class MetadataApplication:
-    """Answers guests.
+    """Answers the requests of guests.
 
-    :param os_search_path: directories with OS definitions; the first of a name counts.
+    :param os_search_path: directories with OS definitions; the first one with a name counts.
     """
 
     def __init__(self, guests: Guests, os_search_path: Sequence[str]) -> None:
@@ -89,9 +89,10 @@ class MetadataApplication:
         self._os_search_path = os_search_path
 
     async def begin(self, incoming: Incoming) -> Accepted | Response:
-        """Find page and guest.
+        """Find the page and the guest of a request.
 
-        :raises Refused: 404 for a path or a guest that is not there, 405 and 413.
+        :raises Refused: 404 for an unknown path or address, 405 for a wrong method, 413 for a body
+            that is too large.
         """
         head = incoming.head
         page = _PAGES.get(messages.decode_path(head.path))
@@ -103,32 +104,34 @@ class MetadataApplication:
             raise Refused(413, f"at most {const.REQUEST_MAX_BYTES} bytes at once")
         guest = self._guests.asking(incoming.peer)
         if guest is None:
-            _log.warning("asked by %s, which is the address of no guest", incoming.peer)
-            raise Refused(404, "there is nothing for this address")
+            _log.warning(
+                "refused a request from %s, which is the address of no guest", incoming.peer
+            )
+            raise Refused(404, "there are no data for this address")
         arguments = messages.parse_query(head.query)
 
         async def answer(body: bytes) -> Response:
-            # A chunked body shows its size only now.
+            # The size of a chunked body is known only now.
             if len(body) > const.REQUEST_MAX_BYTES:
                 raise Refused(413, f"at most {const.REQUEST_MAX_BYTES} bytes at once")
-            asked = _Asked(guest, arguments, body)
+            request = _GuestRequest(guest, arguments, body)
             if page.files:
-                return await asyncio.to_thread(page.answer, self, asked)
-            return page.answer(self, asked)
+                return await asyncio.to_thread(page.answer, self, request)
+            return page.answer(self, request)
 
         return Accepted(guest.name, answer)
 
     def refusal(self, refused: Refused) -> Response:
-        """The answer that says why."""
+        """Return the answer to a refused request, with the reason."""
         return Response(
             refused.status, f"{refused}\n".encode(), [("Content-Type", _TEXT), *refused.headers]
         )
 
     # -- pages -----------------------------------------------------------------
 
-    def facts(self, asked: _Asked) -> Response:
-        """Who the guest is."""
-        guest = asked.guest
+    def facts(self, request: _GuestRequest) -> Response:
+        """Return the attributes of the guest."""
+        guest = request.guest
         found = {key: value for key, value in guest.facts.items() if key not in _HIDDEN_FACTS}
         found["os"] = guest.os
         found["nics"] = [
@@ -138,60 +141,60 @@ class MetadataApplication:
         ]
         return _json(found)
 
-    def parameters(self, asked: _Asked) -> Response:
-        """OS parameters: name -> [value, visibility]."""
-        return _json({name: list(pair) for name, pair in sorted(asked.guest.parameters.items())})
+    def parameters(self, request: _GuestRequest) -> Response:
+        """Return the OS parameters: ``[value, visibility]`` by name."""
+        return _json({name: list(pair) for name, pair in sorted(request.guest.parameters.items())})
 
-    def environment(self, asked: _Asked) -> Response:
-        """Variables of the script which a helper guest runs, quoted for a shell."""
-        if asked.guest.task is None:
+    def environment(self, request: _GuestRequest) -> Response:
+        """Return the variables of the script which a helper guest runs, quoted for a shell."""
+        if request.guest.task is None:
             raise Refused(404, "this is no helper guest")
         lines = [
             f"{name}={shlex.quote(value)}\n"
-            for name, value in sorted(asked.guest.environment.items())
+            for name, value in sorted(request.guest.environment.items())
         ]
         return _text("".join(lines))
 
-    def package(self, asked: _Asked) -> Response:
-        """The directory of the OS definition, as a tar archive."""
-        directory = self._definition(asked.guest)
+    def package(self, request: _GuestRequest) -> Response:
+        """Return the directory of the OS definition, as a tar archive."""
+        directory = self._definition(request.guest)
         spool = tempfile.TemporaryFile()
         try:
             with tarfile.open(fileobj=spool, mode="w") as archive:
-                # Without an entry for the directory itself, which not every tar can unpack.
+                # Without an entry for the directory itself, which some tar programs cannot unpack.
                 for name in sorted(os.listdir(directory)):
                     archive.add(f"{directory}/{name}", arcname=name, filter=_without_owner)
             spool.seek(0)
         except OSError as err:
             spool.close()
-            raise _unreadable(asked.guest, err) from err
+            raise _unreadable(request.guest, err) from err
         return Response(200, _pieces(spool), [("Content-Type", _TAR)])
 
-    def install_package(self, asked: _Asked) -> Response:
-        """The file of the OS definition which a parameter names."""
-        value, _visibility = asked.guest.parameters.get(PACKAGE_PARAMETER, ("", ""))
+    def install_package(self, request: _GuestRequest) -> Response:
+        """Return the file of the OS definition which a parameter names."""
+        value, _visibility = request.guest.parameters.get(PACKAGE_PARAMETER, ("", ""))
         if not value:
             raise Refused(404, f"OS parameter {PACKAGE_PARAMETER} is not set")
-        return self._file(asked.guest, value)
+        return self._file(request.guest, value)
 
-    def script(self, asked: _Asked, name: str) -> Response:
-        """A script of the OS definition."""
-        return self._file(asked.guest, name)
+    def script(self, request: _GuestRequest, name: str) -> Response:
+        """Return a script of the OS definition."""
+        return self._file(request.guest, name)
 
-    def read(self, asked: _Asked) -> Response:
-        """The task of a helper guest; nothing for any other."""
-        return _text(f"{asked.guest.task}\n" if asked.guest.task else "")
+    def read(self, request: _GuestRequest) -> Response:
+        """Return the task of a helper guest; an empty text for any other guest."""
+        return _text(f"{request.guest.task}\n" if request.guest.task else "")
 
-    def write(self, asked: _Asked) -> Response:
-        """What a guest tells."""
-        event = (asked.arguments.get("event") or [const.EVENT_LOG])[-1]
-        report = asked.guest.report
+    def write(self, request: _GuestRequest) -> Response:
+        """Take an event or output of a guest."""
+        event = (request.arguments.get("event") or [const.EVENT_LOG])[-1]
+        report = request.guest.report
         if event == const.EVENT_START:
             report.started = True
         elif event == const.EVENT_LOG:
-            report.add_log(asked.body)
+            report.add_log(request.body)
         elif event == const.EVENT_EXIT:
-            report.exit_code = _exit_code(asked.body)
+            report.exit_code = _exit_code(request.body)
         else:
             raise Refused(400, f"there is no event '{event:.40}', only {', '.join(const.EVENTS)}")
         return _text("")
@@ -207,7 +210,10 @@ class MetadataApplication:
         raise Refused(404, f"OS {name or '(none)'} is not on this node")
 
     def _file(self, guest: Guest, name: str) -> Response:
-        """A file of the guest's OS definition; a name may not lead out of it."""
+        """Return a file of the guest's OS definition.
+
+        :raises Refused: 404 when there is no such file inside the OS definition.
+        """
         directory = os.path.realpath(self._definition(guest))
         path = os.path.realpath(os.path.join(directory, name))
         if not path.startswith(f"{directory}/"):
@@ -232,7 +238,7 @@ def _exit_code(body: bytes) -> int:
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    # Who owns a file on the node means nothing in a guest.
+    # The owner of a file on the node has no meaning in a guest.
     member.uid = member.gid = 0
     member.uname = member.gname = "root"
     return member
@@ -258,7 +264,7 @@ async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 def _script_page(name: str) -> _Page:
-    return _Page("GET", lambda application, asked: application.script(asked, name), files=True)
+    return _Page("GET", lambda application, request: application.script(request, name), files=True)
 
 
 _PAGES: Final[dict[str, _Page]] = {

@@ -26,7 +26,7 @@ def talk() -> Conversation:
 
 def reply(datagram: bytes, status: int, answer: object, serial: int, key: bytes = KEY) -> bytes:
     request = protocol.parse_request(protocol.unpack([KEY], datagram).message)
-    return protocol.pack_reply(key, request, protocol.Reply(status, answer, serial))
+    return protocol.pack_reply(key, request, protocol.ConfdReply(status, answer, serial))
 
 
 def test_the_highest_serial_wins_in_any_order() -> None:
@@ -36,7 +36,7 @@ def test_the_highest_serial_wins_in_any_order() -> None:
         for datagram, serial in zip(asked, order, strict=True):
             assert one.take(reply(datagram, 0, f"answer{serial}", serial))
         assert one.complete
-        assert one.best == (protocol.Reply(0, "answer7", 7), "peer7")
+        assert one.best == (protocol.ConfdReply(0, "answer7", 7), "peer7")
 
 
 def test_a_daemon_without_configuration_does_not_count() -> None:
@@ -57,7 +57,7 @@ def test_what_is_no_answer_to_this_question_is_ignored() -> None:
     assert not one.take(reply(stranger, 0, "x", 1))
     assert one.take(reply(datagram, 0, "good", 1))
     assert not one.take(reply(datagram, 0, "again", 9)), "a second answer of the same peer"
-    assert one.best == (protocol.Reply(0, "good", 1), "peer")
+    assert one.best == (protocol.ConfdReply(0, "good", 1), "peer")
     assert one.ignored == 4
 
 

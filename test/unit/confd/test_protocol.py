@@ -15,7 +15,7 @@ KEY = b"secret\n"
 
 
 def test_a_request_has_the_published_form() -> None:
-    datagram = protocol.pack_request(KEY, protocol.Request(1, "node1", "abc"), 1000.9)
+    datagram = protocol.pack_request(KEY, protocol.ConfdRequest(1, "node1", "abc"), 1000.9)
     assert datagram[:4] == b"plj0"
     envelope = json.loads(datagram[4:])
     assert envelope["salt"] == "1000"
@@ -30,15 +30,15 @@ def test_a_request_has_the_published_form() -> None:
 
 
 def test_a_query_may_be_absent() -> None:
-    datagram = protocol.pack_request(KEY, protocol.Request(0, None, "abc"), 1000)
+    datagram = protocol.pack_request(KEY, protocol.ConfdRequest(0, None, "abc"), 1000)
     request = protocol.parse_request(protocol.unpack([KEY], datagram).message)
-    assert request == protocol.Request(0, None, "abc")
+    assert request == protocol.ConfdRequest(0, None, "abc")
 
 
 def test_an_answer_carries_the_salt_of_its_request() -> None:
-    request = protocol.Request(0, None, "abc")
-    datagram = protocol.pack_reply(KEY, request, protocol.Reply(0, ["x"], 7))
-    assert protocol.unpack_reply([KEY], datagram) == ("abc", protocol.Reply(0, ["x"], 7))
+    request = protocol.ConfdRequest(0, None, "abc")
+    datagram = protocol.pack_reply(KEY, request, protocol.ConfdReply(0, ["x"], 7))
+    assert protocol.unpack_reply([KEY], datagram) == ("abc", protocol.ConfdReply(0, ["x"], 7))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_no_datagram_is_refused(datagram: bytes, kind: type[Exception]) 
 
 
 def test_another_key_or_a_changed_byte_is_refused() -> None:
-    datagram = protocol.pack_request(KEY, protocol.Request(0, None, "abc"), 1000)
+    datagram = protocol.pack_request(KEY, protocol.ConfdRequest(0, None, "abc"), 1000)
     with pytest.raises(protocol.BadSignature):
         protocol.unpack([b"other"], datagram)
     with pytest.raises(protocol.BadSignature):

@@ -11,7 +11,7 @@ import pytest
 
 from ganeti import ht
 from ganeti.confd import queries
-from ganeti.confd.protocol import Reply, Request
+from ganeti.confd.protocol import ConfdReply, ConfdRequest
 from ganeti.constants import confd as const
 from ganeti.objects import ConfigData, Disk
 
@@ -58,16 +58,16 @@ def cluster() -> ConfigData:
 
 
 @pytest.fixture(scope="module")
-def facts() -> queries.Facts:
-    return queries.Facts(cluster())
+def facts() -> queries.ConfigFacts:
+    return queries.ConfigFacts(cluster())
 
 
-def ask(facts: queries.Facts, kind: int, query: Any = None) -> Reply:
-    return facts.reply(Request(kind, query, "salt"))
+def ask(facts: queries.ConfigFacts, kind: int, query: Any = None) -> ConfdReply:
+    return facts.reply(ConfdRequest(kind, query, "salt"))
 
 
-def test_ping(facts: queries.Facts) -> None:
-    assert ask(facts, const.REQ_PING) == Reply(0, 3010000, 0)
+def test_ping(facts: queries.ConfigFacts) -> None:
+    assert ask(facts, const.REQ_PING) == ConfdReply(0, 3010000, 0)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_ping(facts: queries.Facts) -> None:
         ("node5", const.ROLE_REGULAR),
     ],
 )
-def test_roles(facts: queries.Facts, name: str, role: int) -> None:
-    assert ask(facts, const.REQ_NODE_ROLE, name) == Reply(0, role, 9)
+def test_roles(facts: queries.ConfigFacts, name: str, role: int) -> None:
+    assert ask(facts, const.REQ_NODE_ROLE, name) == ConfdReply(0, role, 9)
 
 
 def test_a_plain_candidate() -> None:
-    facts = queries.Facts(small_cluster(2))
+    facts = queries.ConfigFacts(small_cluster(2))
     assert ask(facts, const.REQ_NODE_ROLE, "node2").answer == const.ROLE_CANDIDATE
 
 
@@ -113,15 +113,15 @@ def test_a_plain_candidate() -> None:
         (const.REQ_CONFIG, "/cluster/enabled_hypervisors/7", 0),
     ],
 )
-def test_wrong_questions(facts: queries.Facts, kind: int, query: Any, error: int) -> None:
-    assert ask(facts, kind, query) == Reply(const.STATUS_ERROR, error, 9)
+def test_wrong_questions(facts: queries.ConfigFacts, kind: int, query: Any, error: int) -> None:
+    assert ask(facts, kind, query) == ConfdReply(const.STATUS_ERROR, error, 9)
 
 
-def test_unknown_kind(facts: queries.Facts) -> None:
+def test_unknown_kind(facts: queries.ConfigFacts) -> None:
     assert ask(facts, 12).status == const.STATUS_NOT_IMPLEMENTED
 
 
-def test_master(facts: queries.Facts) -> None:
+def test_master(facts: queries.ConfigFacts) -> None:
     assert ask(facts, const.REQ_CLUSTER_MASTER).answer == "node1.example.com"
     assert ask(facts, const.REQ_CLUSTER_MASTER, {"3": [2, 0, 1]}).answer == [
         "192.0.2.1",
@@ -130,7 +130,7 @@ def test_master(facts: queries.Facts) -> None:
     ]
 
 
-def test_addresses(facts: queries.Facts) -> None:
+def test_addresses(facts: queries.ConfigFacts) -> None:
     every = [f"192.0.2.{number}" for number in range(1, 6)]
     assert ask(facts, const.REQ_NODE_IPS).answer == every
     assert ask(facts, const.REQ_CANDIDATE_IPS).answer == every[:3]
@@ -138,7 +138,7 @@ def test_addresses(facts: queries.Facts) -> None:
     assert ask(facts, const.REQ_INSTANCE_IPS, "br1").answer == ["10.0.0.2"]
 
 
-def test_node_of_an_instance_address(facts: queries.Facts) -> None:
+def test_node_of_an_instance_address(facts: queries.ConfigFacts) -> None:
     kind = const.REQ_NODE_BY_INSTANCE_IP
     assert ask(facts, kind, {"1": "10.0.0.1"}).answer == "192.0.2.1"
     assert ask(facts, kind, "10.0.0.1").answer == "192.0.2.1"
@@ -149,19 +149,19 @@ def test_node_of_an_instance_address(facts: queries.Facts) -> None:
     ]
 
 
-def test_drbd_minors_of_both_ends(facts: queries.Facts) -> None:
+def test_drbd_minors_of_both_ends(facts: queries.ConfigFacts) -> None:
     first, second = "node1.example.com", "node2.example.com"
     name = "instance1.example.com"
-    assert ask(facts, const.REQ_NODE_DRBD, "node1") == Reply(
+    assert ask(facts, const.REQ_NODE_DRBD, "node1") == ConfdReply(
         0, [[first, 0, name, "disk/0", "primary", second]], 1
     )
-    assert ask(facts, const.REQ_NODE_DRBD, "node2") == Reply(
+    assert ask(facts, const.REQ_NODE_DRBD, "node2") == ConfdReply(
         0, [[second, 3, name, "disk/0", "secondary", first]], 4
     )
     assert ask(facts, const.REQ_NODE_DRBD, "node5").answer == []
 
 
-def test_instances_of_a_node(facts: queries.Facts) -> None:
+def test_instances_of_a_node(facts: queries.ConfigFacts) -> None:
     primaries, secondaries = ask(facts, const.REQ_NODE_INSTANCES, "node1").answer
     assert [one["name"] for one in primaries] == ["instance1.example.com", "instance2.example.com"]
     assert secondaries == []
@@ -169,14 +169,14 @@ def test_instances_of_a_node(facts: queries.Facts) -> None:
     assert primaries == [] and [one["name"] for one in secondaries] == ["instance1.example.com"]
 
 
-def test_disks_of_an_instance_by_name_and_uuid(facts: queries.Facts) -> None:
+def test_disks_of_an_instance_by_name_and_uuid(facts: queries.ConfigFacts) -> None:
     by_name = ask(facts, const.REQ_INSTANCE_DISKS, "instance1")
     assert by_name == ask(facts, const.REQ_INSTANCE_DISKS, uuid_of("instance1"))
     assert by_name.serial == 6
     assert by_name.answer[0]["logical_id"][:5] == [uuid_of("node1"), uuid_of("node2"), 11000, 0, 3]
 
 
-def test_pointers_into_the_configuration(facts: queries.Facts) -> None:
+def test_pointers_into_the_configuration(facts: queries.ConfigFacts) -> None:
     kind = const.REQ_CONFIG
     assert ask(facts, kind, "/cluster/cluster_name").answer == "cluster.example.com"
     assert ask(facts, kind, "/cluster/enabled_hypervisors/0").answer == "fake"
@@ -186,10 +186,12 @@ def test_pointers_into_the_configuration(facts: queries.Facts) -> None:
 
 def test_pointers_with_escapes() -> None:
     data = small_cluster(1, osparams={"a/b~c": {"x": 1}})
-    assert ask(queries.Facts(data), const.REQ_CONFIG, "/cluster/osparams/a~1b~0c/x").answer == 1
+    assert (
+        ask(queries.ConfigFacts(data), const.REQ_CONFIG, "/cluster/osparams/a~1b~0c/x").answer == 1
+    )
 
 
-def test_no_answer_tells_a_secret(facts: queries.Facts) -> None:
+def test_no_answer_tells_a_secret(facts: queries.ConfigFacts) -> None:
     everything = [
         ask(facts, const.REQ_CONFIG, ""),
         ask(facts, const.REQ_NODE_INSTANCES, "node1"),
@@ -202,11 +204,11 @@ def test_no_answer_tells_a_secret(facts: queries.Facts) -> None:
     assert everything[1].answer[0][0]["osparams_private"] == {"password": ht.REDACTED}
 
 
-def test_collectors(facts: queries.Facts) -> None:
+def test_collectors(facts: queries.ConfigFacts) -> None:
     assert ask(facts, const.REQ_DATA_COLLECTORS).answer == {"drbd": {"active": True, "interval": 5}}
 
 
-def test_every_published_request_has_an_answer(facts: queries.Facts) -> None:
+def test_every_published_request_has_an_answer(facts: queries.ConfigFacts) -> None:
     node = node_of(1).name
     good: dict[int, Any] = {1: node, 2: {"2": []}, 7: node, 8: node, 9: "instance1", 10: ""}
     for kind in range(12):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti.confd import protocol, responder
-from ganeti.confd.queries import Facts
+from ganeti.confd.queries import ConfigFacts
 from ganeti.constants import confd as const
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "config"))
@@ -21,18 +21,18 @@ KEY, NOW, TICK = b"k1", 1_000_000.0, 5_000.0
 def one() -> responder.Responder:
     made = responder.Responder()
     made.use_key(KEY, TICK, keep_old_s=60)
-    made.facts = Facts(small_cluster(1))
+    made.facts = ConfigFacts(small_cluster(1))
     return made
 
 
 def request(key: bytes = KEY, now: float = NOW, *, kind: int = 0, rsalt: str = "r") -> bytes:
-    return protocol.pack_request(key, protocol.Request(kind, None, rsalt), now)
+    return protocol.pack_request(key, protocol.ConfdRequest(kind, None, rsalt), now)
 
 
 def test_an_answer(one: responder.Responder) -> None:
     answer = one.answer(request(), NOW, TICK)
     assert answer is not None
-    assert protocol.unpack_reply([KEY], answer) == ("r", protocol.Reply(0, 3010000, 0))
+    assert protocol.unpack_reply([KEY], answer) == ("r", protocol.ConfdReply(0, 3010000, 0))
     assert one.counts == {responder.ANSWERED: 1}
 
 
@@ -102,12 +102,14 @@ def test_without_configuration_everything_is_an_error(one: responder.Responder) 
     one.facts = None
     answer = one.answer(request(), NOW, TICK)
     assert answer is not None
-    assert protocol.unpack_reply([KEY], answer)[1] == protocol.Reply(1, const.ERROR_INTERNAL, 0)
+    assert protocol.unpack_reply([KEY], answer)[1] == protocol.ConfdReply(
+        1, const.ERROR_INTERNAL, 0
+    )
 
 
 def test_an_answer_that_fits_no_datagram(one: responder.Responder) -> None:
-    one.facts = Facts(small_cluster(1, osparams={"noop": {"big": "x" * 70000}}))
-    asked = protocol.pack_request(KEY, protocol.Request(10, "", "r"), NOW)
+    one.facts = ConfigFacts(small_cluster(1, osparams={"noop": {"big": "x" * 70000}}))
+    asked = protocol.pack_request(KEY, protocol.ConfdRequest(10, "", "r"), NOW)
     answer = one.answer(asked, NOW, TICK)
     assert answer is not None and len(answer) < 1000
     reply = protocol.unpack_reply([KEY], answer)[1]

@@ -50,7 +50,7 @@ def test_parameters_have_their_visibility_and_are_in_no_repr():
         ({"name": "web1", "nics": [{"name": "lan", "ip": "1.2.3.4"}]}, "no interface"),
         ({"name": "web1", "nics": [{**NIC, "ip": None}]}, "no IPv4 address"),
         ({"name": "web1", "nics": [{**NIC, "ip": "169.254.0.7/16"}]}, "no IPv4 address"),
-        (describe(osparams_secret=["hush"]), "osparams_secret is no dictionary"),
+        (describe(osparams_secret=["hush"]), "osparams_secret is not a dictionary"),
         (describe(helper={"task": "burn"}), "'burn' is no task"),
     ],
 )
@@ -85,7 +85,7 @@ def test_the_first_contact_is_remembered():
 
 
 def test_of_a_long_report_the_end_is_kept():
-    report = guests.Report()
+    report = guests.GuestReport()
     report.add_log(b"a" * const.LOG_MAX_BYTES)
     report.add_log("the end é".encode())
     assert len(report.log) == const.LOG_MAX_BYTES
