@@ -104,7 +104,7 @@ def test_the_rest_daemon_has_no_more_than_it_needs(said: dict[str, list[str]]) -
 def test_who_may_talk_to_the_master(said: dict[str, list[str]]) -> None:
     assert said["member"] == ["node1.example.com"]
     assert "refused with 1" in said["stranger"]
-    assert any("may not talk to the master daemon" in line for line in said["stranger"])
+    assert any("may not connect to the master daemon" in line for line in said["stranger"])
 
 
 def test_everything_works(said: dict[str, list[str]]) -> None:

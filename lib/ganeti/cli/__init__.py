@@ -1,22 +1,37 @@
-"""What the ``gnt-*`` programs have in common.
+"""The parts which the ``gnt-*`` programs share.
 
-A program is a table of commands (:mod:`ganeti.client`); this room reads its command line, sends the
-opcodes, waits for jobs, prints tables and turns errors into texts and exit codes. It holds no
-knowledge of clusters beyond that.
+A program is a table of commands (:mod:`ganeti.client`). This package reads the command line, sends
+opcodes to the master, waits for jobs, prints tables, and turns errors into texts and exit codes.
 
-======================= ==========================================================================
-:mod:`~.values`         the types an option value may have, from text
-:mod:`~.options`        what an option is, and the options several programs share
-:mod:`~.parser`         argv to values; usage and help texts
-:mod:`~.command`        what a command, an argument and a program is
-:mod:`~.main`           runs a program: the one place where every error is caught
-:mod:`~.failures`       error to text and exit code
-:mod:`~.terminal`       writing, colours, questions
-:mod:`~.table`          aligned columns
-:mod:`~.output`         ``--output json|yaml|table`` and the indented text of the info commands
-:mod:`~.listing`        the list and list-fields commands
-:mod:`~.jobs`           submitting jobs and waiting for them
-======================= ==========================================================================
+The modules in the second part of the table are about one subject and are used by several programs.
 
-Everything is imported where it is used: from start to the first request a command has 100 ms.
+=========================== ======================================================================
+:mod:`~.command`            the classes of programs, commands and arguments
+:mod:`~.options`            the class of options, and the options which several programs share
+:mod:`~.value_types`        the types of option values, read from text
+:mod:`~.parser`             from the command line to values; usage and help texts
+:mod:`~.main`               run a program; every error is caught here
+:mod:`~.failures`           from an error to a text and an exit code
+:mod:`~.terminal`           write lines, use colours, ask questions
+:mod:`~.confirmation`       ask before a dangerous operation
+:mod:`~.table`              aligned columns
+:mod:`~.output`             JSON, YAML and CSV, and the indented text of the info commands
+:mod:`~.listing`            the commands list and list-fields
+:mod:`~.jobs`               submit jobs and wait for them
+=========================== ======================================================================
+
+=========================== ======================================================================
+:mod:`~.tags`               the commands list-tags, add-tags and remove-tags of all programs
+:mod:`~.change_group`       move instances to other node groups
+:mod:`~.instance_creation`  options and opcode of a new instance
+:mod:`~.instance_options`   disks, network interfaces and parameters of an instance
+:mod:`~.policy_options`     instance policies and disk parameters
+:mod:`~.node_params`        parameters of nodes
+:mod:`~.oob_options`        options of out-of-band helpers
+:mod:`~.online_nodes`       the nodes on which a command works
+:mod:`~.remote`             run a command on a node, or copy a file to it
+=========================== ======================================================================
+
+Heavy modules are imported inside functions: a command must send its first request within 100 ms
+after its start.
 """

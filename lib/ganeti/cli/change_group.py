@@ -1,5 +1,7 @@
-"""Moving instances from node group to node group: what ``gnt-group evacuate`` and ``gnt-instance
-change-group`` share, and the latter's row.
+"""Move instances to other node groups: ``gnt-instance change-group`` and ``gnt-group evacuate``.
+
+The module holds the options and the waiting which both commands share, and the first command. It is
+here because a program does not import modules of another one.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ TO_GROUP = Option(
     dest="to",
     metavar="<group>",
     completion="nodegroup",
-    help="node group to go to; may be given several times",
+    help="target node group; may be given several times, by default any other group",
 )
-EARLY_RELEASE = opt.flag(
-    "--early-release", help="give up locks as soon as the new disks are in step"
-)
+EARLY_RELEASE = opt.flag("--early-release", help="release locks as soon as new disks are in sync")
 
 
 def wait_for_moves(
     result: Mapping[str, Any], values: Values, client: luxi.Client, done: str
 ) -> int:
-    """Wait for the jobs which move instances; the exit code says whether all arrived.
+    """Wait for the jobs which move instances.
 
-    :param done: what is said when they did.
+    :param result: result of the opcode that submitted these jobs, with the member ``jobs``.
+    :param done: text to print when all jobs have succeeded.
+    :returns: the exit code: 0 when all instances were moved, else 1.
     """
     if values.dry_run:
         return failures.EXIT_SUCCESS
@@ -43,14 +45,14 @@ def wait_for_moves(
     job_set.add_submitted(result["jobs"])
     failed = sum(not outcome.success for outcome in job_set.wait())
     if failed:
-        terminal.err(f"There were {failed} errors; instances whose job failed are where they were.")
+        terminal.err(f"There were {failed} errors; instances whose job failed were not moved.")
         return failures.EXIT_FAILURE
     terminal.out(done)
     return failures.EXIT_SUCCESS
 
 
 def change_group(values: Values, arguments: list[str]) -> int:
-    """``change-group``: a job that makes jobs, all of which are waited for."""
+    """Move an instance to another node group (``change-group``): wait for all jobs of the move."""
     from ganeti.opcodes.instance import OpInstanceChangeGroup
 
     client = jobs.connect()

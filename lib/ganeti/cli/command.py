@@ -1,8 +1,8 @@
-"""What a program is: a table of commands, each with its arguments and options.
+"""The classes of which a program is made: a table of commands with their arguments and options.
 
-The tables in :mod:`ganeti.client` are values of these classes and nothing else. They are read by
-the parser, by the help, by the shell completion and by the tests that compare them with the manual
-pages, so a thing is said once. Plain classes with slots, because a table is built at every start.
+The tables in :mod:`ganeti.client` are values of these classes. The parser, the help texts, the
+shell completion, and the tests which compare the programs with the manual pages read them. The
+classes are plain ones with slots, because a table is built at every start of a program.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class Values:
-    """The values of a command's options: an attribute per ``dest``, and what was asked for."""
+    """The values of a command's options: an attribute for each ``dest``."""
 
-    #: Program and command as the user knows them, for the reason trail and for messages.
+    #: Names of the program and of the command, for the reason trail and for messages.
     program: str
     command: str
 
@@ -34,23 +34,25 @@ class Values:
         return f"Values({self.__dict__!r})"
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of an option this command may not have."""
+        """Return the value of an option, or the default when the command does not have it."""
         return self.__dict__.get(name, default)
 
     def set(self, name: str, value: Any) -> None:
-        """Let an option have another value, for one that says it in another spelling."""
+        """Replace the value of an option, for an older option with the same meaning."""
         self.__dict__[name] = value
 
 
-_KIND_WORDS = {"jobid": "job-id", "unknown": "argument", "suggest": "argument"}
+_KIND_NAMES = {"jobid": "job-id", "unknown": "argument", "suggest": "argument"}
 
 
 class Argument:
     """Positional arguments of one kind.
 
-    :param kind: what they name: instance, node, host, jobid, os, file, suggest, unknown.
-    :param maximum: None for any number.
-    :param choices: what completion may offer.
+    :param kind: kind of object which they name: instance, node, group, network, host, jobid, os,
+        filter; or file, command, choice, suggest, unknown.
+    :param minimum: least number of these arguments.
+    :param maximum: greatest number of these arguments; None means any number.
+    :param choices: words which the shell completion offers.
     """
 
     __slots__ = ("choices", "kind", "maximum", "minimum")
@@ -64,8 +66,8 @@ class Argument:
         self.choices = tuple(choices)
 
     def usage(self) -> str:
-        """How the usage line shows them: ``<node>``, ``[<node>...]``."""
-        word = f"<{_KIND_WORDS.get(self.kind, self.kind)}>"
+        """The arguments as the usage line shows them: ``<node>``, ``[<node>...]``."""
+        word = f"<{_KIND_NAMES.get(self.kind, self.kind)}>"
         if self.maximum is None:
             return f"{word}..." if self.minimum else f"[{word}...]"
         return " ".join([word] * self.minimum)
@@ -74,10 +76,11 @@ class Argument:
 class Command:
     """One command of a program.
 
-    :param run: called with the option values and the arguments; returns the exit code.
-    :param usage: what follows the command's name in the usage line; made from the arguments when
-        empty.
+    :param run: function which executes the command; it gets the option values and the arguments and
+        returns the exit code.
     :param summary: one line for the list of commands.
+    :param usage: the text after the name of the command in the usage line; by default it is made
+        from the arguments.
     """
 
     __slots__ = ("arguments", "name", "options", "run", "summary", "usage")
@@ -104,8 +107,8 @@ class Command:
 class Program:
     """One ``gnt-*`` program.
 
-    :param aliases: other names of commands.
-    :param env_commands: commands whose default arguments may stand in the environment
+    :param aliases: other name of a command -> its name.
+    :param env_commands: commands which take default options from an environment variable
         (``GNT_INSTANCE_LIST`` for ``gnt-instance list``).
     """
 
@@ -126,9 +129,9 @@ class Program:
         self.env_commands = frozenset(env_commands)
 
     def find(self, word: str) -> Command | None:
-        """The command of this name or alias."""
+        """Return the command with this name or alias; None when there is none."""
         return self.commands.get(self.aliases.get(word, word))
 
     def env_variable(self, command: str) -> str:
-        """Name of the variable with default arguments of a command."""
+        """Return the name of the environment variable with default options of a command."""
         return f"{self.name}_{command}".upper().replace("-", "_")

@@ -1,17 +1,17 @@
-"""From an error to what the user sees: a text and an exit code.
+"""Turn an error into the text and the exit code which the user gets.
 
-The first line of each text is published: scripts look for ``Failure: prerequisites not met for this
-operation:`` and for ``error type: unknown_entity``. So are the exit codes:
+The first line of each text is published, because scripts look for ``Failure: prerequisites not met
+for this operation:`` and for ``error type: unknown_entity``. The exit codes are published, too:
 
 ==== =========================================================
 0    success
 1    failure
-2    configuration error, or an option that cannot be read
-5    no cluster here
+2    configuration error, or an option that is not valid
+5    this machine is in no cluster
 11   this node is not the master
 12   a node could not be set up
-13   the user said no
-14   a field was asked for that does not exist
+13   the user answered a question with no
+14   a requested field does not exist
 ==== =========================================================
 """
 
@@ -38,7 +38,7 @@ class NotClusterError(errors.GenericError):
 
 
 class NotMasterError(errors.GenericError):
-    """Another node is the master; `master` is its name."""
+    """Another node is the master; the attribute `master` is its name."""
 
     def __init__(self, master: str, here: str) -> None:
         super().__init__(
@@ -52,9 +52,9 @@ class MasterDownError(errors.GenericError):
 
 
 def describe(err: BaseException) -> tuple[int, str]:
-    """What to print on standard error, and the exit code.
+    """Return the exit code for an error, and the text for standard error.
 
-    The text may have several lines. It is empty when nothing is left to say.
+    The text may have several lines.
     """
     if isinstance(err, errors.OpPrereqError):
         return EXIT_FAILURE, _prerequisites(err)
@@ -76,7 +76,7 @@ def describe(err: BaseException) -> tuple[int, str]:
     if isinstance(err, errors.QueryFilterParseError):
         return EXIT_FAILURE, "\n".join(["Error while parsing query filter:", *err.details()])
     if isinstance(err, errors.ParameterError):
-        # A bare name, as the published text has it, or a sentence about it.
+        # The name of a parameter, as in the published text, or a sentence about it.
         text = str(err)
         return EXIT_FAILURE, (
             f"Failure: unknown/wrong parameter: {text}"
@@ -94,7 +94,7 @@ def describe(err: BaseException) -> tuple[int, str]:
 
 
 def _outside(err: BaseException) -> tuple[int, str]:
-    """Errors on the way to the master, and those nobody declared."""
+    """Describe errors of the connection to the master, and unexpected errors."""
     if isinstance(err, NotClusterError):
         return EXIT_NOTCLUSTER, f"Failure: {err}"
     if isinstance(err, NotMasterError):
@@ -103,24 +103,25 @@ def _outside(err: BaseException) -> tuple[int, str]:
         return EXIT_FAILURE, f"Failure: {err}"
     if isinstance(err, errors.LuxiPermissionError):
         return EXIT_FAILURE, (
-            f"Failure: this user may not talk to the master daemon: {err}."
-            " Commands are for root, or for members of its socket's group."
+            f"Failure: this user may not connect to the master daemon: {err}."
+            " Run the command as root, or as a member of the group of the socket."
         )
     if isinstance(err, errors.LuxiTimeout):
         return EXIT_FAILURE, (
-            "Failure: the master daemon did not answer in time. Jobs that were"
-            f" submitted go on. Details: {err}"
+            "Failure: the master daemon did not answer in time. Submitted jobs"
+            f" continue. Details: {err}"
         )
     if isinstance(err, errors.ConnectionClosedError):
         return EXIT_FAILURE, (
-            "Failure: the master daemon closed the connection. It may have been"
-            f" stopped; see its log. Details: {err}"
+            "Failure: the master daemon closed the connection. Its log shows"
+            f" whether it was stopped. Details: {err}"
         )
     if isinstance(err, errors.ProtocolError):
         return EXIT_FAILURE, f"Unhandled protocol error while talking to the master daemon:\n{err}"
     if isinstance(err, errors.JobQueueDrainError):
         return EXIT_FAILURE, (
-            f"Unhandled Ganeti error: {err}. The job queue takes no new jobs until it is undrained."
+            f"Unhandled Ganeti error: {err}. The job queue refuses new jobs until 'gnt-cluster"
+            " queue undrain'."
         )
     if isinstance(err, errors.JobLost):
         return EXIT_FAILURE, f"Error checking job status: {err}"
@@ -133,7 +134,7 @@ def _outside(err: BaseException) -> tuple[int, str]:
 
 def _prerequisites(err: errors.OpPrereqError) -> str:
     lines = ["Failure: prerequisites not met for this operation:"]
-    # Three of the published programs leave the code out; then there is nothing to report.
+    # An error without a code has no line about it.
     if err.ecode:
         lines.append(f"error type: {err.ecode}, error details:")
     return "\n".join([*lines, str(err)])
@@ -149,9 +150,9 @@ def _hook(node: str, script: str, output: str) -> str:
 
 
 def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
-    """Find out why nobody answers on the master's socket.
+    """Find the reason why no daemon answers on the socket of the master.
 
-    :returns: the error that says what to do.
+    :returns: an error whose text gives the reason and the remedy.
     """
     from ganeti.platform import paths
 
@@ -159,22 +160,21 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
     master = _read_line(here.ssconf_file("master_node"))
     if not os.path.exists(here.cluster_conf_file) and not master:
         return NotClusterError(
-            "no cluster here: this machine belongs to none, or its cluster is not initialised yet."
-            " Make one with 'gnt-cluster init', or add this machine with 'gnt-node add' on the"
-            " master."
+            "no cluster here: this machine is not a node of a cluster. Create a cluster with"
+            " 'gnt-cluster init', or add this machine to one with 'gnt-node add' on its master."
         )
     own_name = machine.current().hostname()
     if master and master != own_name:
         return NotMasterError(master, own_name)
     start = machine.current().start_command("ganeti-masterd")
     return MasterDownError(
-        f"the master daemon does not run on this node. Start it with '{start}'; if it ends at once,"
-        f" {here.log_file('ganeti-masterd')} says why. Details: {err}"
+        f"the master daemon does not run on this node. Start it with '{start}'. If it ends at once,"
+        f" its log {here.log_file('ganeti-masterd')} shows the reason. Details: {err}"
     )
 
 
 def _read_line(path: str) -> str:
-    """First line of a file; empty when there is no such file."""
+    """Return the first line of a file; an empty text when the file cannot be read."""
     from ganeti.utils import fs
 
     try:

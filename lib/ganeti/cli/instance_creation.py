@@ -16,30 +16,34 @@ if TYPE_CHECKING:
 
 
 def create(values: Values, name: str, **others: Any) -> int:
-    """Make an instance; also from an export (``gnt-backup import``).
+    """Submit the job which creates an instance, also from an export, and wait for it.
 
-    :param others: fields of the opcode which not both commands have.
+    :param name: name of the new instance.
+    :param others: opcode fields which only one of the two commands sets.
+    :returns: the exit code.
+    :raises OpPrereqError: ``--no-nics`` with ``--commit``, or wrong disks or interfaces.
     """
     from ganeti.opcodes.instance import OpInstanceCreate
 
     pnode, _, snode = (values.node or "").partition(":")
     hypervisor, hvparams = instance_options.hypervisor(values)
-    # What is not said of an import is as in the export, and of a commit as it was reserved.
+    # For settings without an option, an import uses the export and a commit uses the reservation.
     commit = others.get("commit", False)
-    anew = others["mode"] == const.CREATE and not commit
+    is_new = others["mode"] == const.CREATE and not commit
     if commit and values.no_nics:
         raise errors.OpPrereqError(
-            "an instance is committed with the interfaces it was reserved with. Name others with"
-            " --net, or remove them afterwards.",
+            f"instance {name}: --no-nics cannot be used with --commit, because the instance gets"
+            " its"
+            " reserved interfaces. Name others with --net, or remove them afterwards.",
             errors.ECODE_INVAL,
         )
     jobs.run_opcode(
         OpInstanceCreate(
             instance_name=name,
             disks=instance_options.disk_list(values)
-            if anew or values.disks or values.sd_size
+            if is_new or values.disks or values.sd_size
             else [],
-            nics=instance_options.nic_list(values) if anew or values.nics else [],
+            nics=instance_options.nic_list(values) if is_new or values.nics else [],
             disk_template=values.disk_template,
             pnode=pnode or None,
             snode=snode or None,
@@ -71,10 +75,10 @@ def create(values: Values, name: str, **others: Any) -> int:
 
 
 def _ignored(values: Values, text: str) -> None:
-    """An option which asks for what is the default now."""
+    """Ignore an option which requests the default."""
 
 
-#: Options of every command that makes an instance.
+#: Options of every command that creates an instance.
 OPTIONS = (
     Option(
         "-t",
@@ -89,7 +93,7 @@ OPTIONS = (
         action="append",
         dest="disks",
         metavar="N:size=SIZE[,...]",
-        help="one disk: size, mode, name, vg and others",
+        help="properties of disk N, from 0: size, mode, name, ...; may be given several times",
     ),
     Option(
         "-s",
@@ -97,7 +101,7 @@ OPTIONS = (
         kind="unit",
         dest="sd_size",
         metavar="<size>",
-        help="one disk of this size, instead of --disk",
+        help="create one disk of this size (MiB, or with a unit such as 10g), instead of --disk",
     ),
     Option(
         "--net",
@@ -105,9 +109,10 @@ OPTIONS = (
         action="append",
         dest="nics",
         metavar="N[:KEY=VALUE,...]",
-        help="one network interface: mac, ip, mode, link, network, name, vlan",
+        help="network interface N, from 0: mac, ip, mode, link, network, name, vlan, bridge;"
+        " by default there is one interface",
     ),
-    opt.flag("--no-nics", help="no network interface"),
+    opt.flag("--no-nics", help="create no network interface"),
     Option(
         "-O",
         "--os-parameters",
@@ -123,7 +128,7 @@ OPTIONS = (
         dest="osparams_private",
         default={},
         metavar="KEY=VALUE,...",
-        help="parameters kept out of logs and listings",
+        help="parameters of the operating system which do not appear in logs and listings",
     ),
     Option(
         "--os-parameters-secret",
@@ -131,7 +136,7 @@ OPTIONS = (
         dest="osparams_secret",
         default={},
         metavar="KEY=VALUE,...",
-        help="parameters used once and never stored",
+        help="parameters which are used for this installation and never stored",
     ),
     opt.flag(
         "--no-wait-for-sync",
@@ -146,13 +151,13 @@ OPTIONS = (
         kind="string",
         metavar="<pnode>[:<snode>]",
         completion="pnode:snode",
-        help="node to put it on, and the one that mirrors its disks",
+        help="primary node, and secondary node for mirrored disks",
     ),
     opt.IALLOCATOR,
     opt.NODE_GROUP,
     opt.flag(
         "--opportunistic-locking",
-        help="let the allocator choose among nodes that are free at the moment",
+        help="let the allocator choose among nodes that are not locked at the moment",
     ),
     opt.BACKEND,
     Option(
@@ -161,13 +166,13 @@ OPTIONS = (
         kind="identkeyval",
         dest="hypervisor",
         metavar="HYPERVISOR[:KEY=VALUE,...]",
-        help="hypervisor and its parameters",
+        help="hypervisor and its parameters; by default the first hypervisor of the cluster",
     ),
     Option(
         "--file-storage-dir",
         kind="string",
         metavar="<DIR>",
-        help="directory below the cluster's for file disks",
+        help="directory for file disks, below the file storage directory of the cluster",
     ),
     Option(
         "--file-driver",
@@ -175,42 +180,44 @@ OPTIONS = (
         metavar="<DRIVER>",
         help="how Xen attaches file disks",
     ),
-    opt.flag("--name-check", help="the name must resolve"),
-    opt.flag("--ip-check", help="nobody may answer on the instance's address (needs --name-check)"),
+    opt.flag("--name-check", help="require that the name resolves"),
+    opt.flag(
+        "--ip-check", help="require that no machine answers on the address; needs --name-check"
+    ),
     Option(
         "--no-name-check",
         action="call",
         callback=_ignored,
         dest="_ignored",
-        help="as it is without; kept for old scripts",
+        help="no effect, this is the default; for old scripts",
     ),
     Option(
         "--no-ip-check",
         action="call",
         callback=_ignored,
         dest="_ignored",
-        help="as it is without; kept for old scripts",
+        help="no effect, this is the default; for old scripts",
     ),
     opt.flag(
         "--no-conflicts-check",
         dest="conflicts_check",
         default=True,
         value=False,
-        help="let an address be in a network it does not belong to",
+        help="accept an address of a network even if the interface is not in it",
     ),
     opt.IGNORE_IPOLICY,
-    Option("--tags", kind="string", metavar="TAG,...", help="tags to put on it"),
+    Option("--tags", kind="string", metavar="TAG,...", help="tags of the instance"),
     Option(
         "--helper-startup-timeout",
         kind="int",
         metavar="SECONDS",
-        help="how long the helper guest may take to start",
+        help="how long the installing helper guest may take to start; 300 by default",
     ),
     Option(
         "--helper-shutdown-timeout",
         kind="int",
         metavar="SECONDS",
-        help="how long the helper guest may take to stop",
+        help="how long the installing helper guest may take to finish; 7200 by default",
     ),
     opt.DRY_RUN,
     opt.PRIORITY,

@@ -1,7 +1,8 @@
-"""Disks, network interfaces and parameters of an instance, from options to opcode fields.
+"""Turn options about disks, network interfaces and parameters of an instance into opcode fields.
 
-New instances number their devices (``--disk 0:size=1g``); changes also say what to do with them
-(``--disk add:size=1g``, ``--net 1:remove``, ``--disk data:mode=ro``).
+Options of a new instance contain the number of the device (``--disk 0:size=1g``). Options that
+change an instance also contain the action (``--disk add:size=1g``, ``--net 1:remove``, ``--disk
+data:mode=ro``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def hypervisor(values: Values) -> tuple[str | None, dict[str, Any]]:
-    """Hypervisor and its parameters, from ``-H kvm:kernel_path=...``."""
+    """Return the hypervisor and its parameters from ``-H kvm:kernel_path=...``.
+
+    :raises ParameterError: the option removes the hypervisor (``-H no_kvm``).
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
+    """
     if values.hypervisor is None:
         return None, {}
     name, params = values.hypervisor
@@ -30,9 +35,9 @@ def hypervisor(values: Values) -> tuple[str | None, dict[str, Any]]:
 
 
 def hypervisor_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters in their types.
+    """Convert hypervisor parameters from texts to their types.
 
-    :raises TypeEnforcementError: unknown, or of another type.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     if not params:
         return {}
@@ -42,6 +47,10 @@ def hypervisor_params(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def backend(values: Values) -> dict[str, Any]:
+    """Return the backend parameters in their types.
+
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
+    """
     return value_types.typed_params(
         values.beparams, const.BE_PARAM_TYPES_WITH_MEMORY, allowed=("default",)
     )
@@ -50,16 +59,20 @@ def backend(values: Values) -> dict[str, Any]:
 def _index(text: str, what: str) -> int:
     if not (text.isdecimal() and text.isascii()):
         raise errors.OpPrereqError(
-            f"'{text}' is not the number of a {what}. Write it as 0:key=value,...",
+            f"'{text}' is not the number of a {what}. Write 0:KEY=VALUE,...",
             errors.ECODE_INVAL,
         )
     return int(text)
 
 
 def numbered(given: Sequence[tuple[str, Any]], what: str, limit: int) -> list[dict[str, Any]]:
-    """Options such as ``0:a=b`` as a list; a number left out gets no parameters.
+    """Turn options such as ``0:a=b`` into a list of parameters, ordered by number.
 
-    :raises OpPrereqError: a number twice, too high, or a removal.
+    A device whose number is not given gets no parameters.
+
+    :param what: name of the kind of device, for error texts.
+    :param limit: greatest number of devices.
+    :raises OpPrereqError: a number is given twice or too high, or a device is removed.
     """
     found: dict[int, dict[str, Any]] = {}
     for ident, params in given:
@@ -82,9 +95,10 @@ _NIC_KEYS = frozenset(("bridge", "ip", "link", "mac", "mode", "name", "network",
 
 
 def nic_list(values: Values) -> list[dict[str, Any]]:
-    """Network interfaces of a new instance: as given, none, or one with the cluster's defaults.
+    """Return the network interfaces of a new instance; by default one with default parameters.
 
-    :raises OpPrereqError: interfaces and ``--no-nics``, or an unknown key.
+    :raises OpPrereqError: ``--net`` and ``--no-nics`` are both given.
+    :raises TypeEnforcementError: an unknown key.
     """
     if values.no_nics:
         if values.nics:
@@ -106,9 +120,9 @@ def nic_list(values: Values) -> list[dict[str, Any]]:
 
 
 def disk_list(values: Values) -> list[dict[str, Any]]:
-    """Disks of a new instance, from ``--disk`` or ``-s``.
+    """Return the disks of a new instance from ``--disk`` or ``-s``.
 
-    :raises OpPrereqError: disks for a diskless instance, no disks for another, or both forms.
+    :raises OpPrereqError: disks of a diskless instance, no disks of another one, or both options.
     """
     given = bool(values.disks) or values.sd_size is not None
     if values.disk_template == disk_const.DISKLESS:
@@ -119,8 +133,9 @@ def disk_list(values: Values) -> list[dict[str, Any]]:
         return []
     if not given:
         raise errors.OpPrereqError(
-            "no disk given. Use -s SIZE for one disk, or --disk 0:size=SIZE for each; or"
-            " -t diskless for none.",
+            "no disk is given. Use -s SIZE for one disk, --disk 0:size=SIZE for each of several"
+            " disks,"
+            " or -t diskless for none.",
             errors.ECODE_INVAL,
         )
     if values.disks and values.sd_size is not None:
@@ -132,14 +147,18 @@ def disk_list(values: Values) -> list[dict[str, Any]]:
 
 
 def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
-    """One disk; sizes in MiB. Keys nobody knows are parameters of an external provider."""
+    """Return one disk with its size in MiB.
+
+    Unknown keys are kept: they are parameters of an external storage provider.
+    """
     disk = dict(params)
-    # The older word for an image or device which is there already.
+    # The older key for an existing image or device.
     if "path" in disk and "adopt" not in disk:
         disk["adopt"] = disk.pop("path")
     if "size" in disk and "adopt" in disk:
         raise errors.OpPrereqError(
-            f"disk {number}: a disk that is adopted has its size already", errors.ECODE_INVAL
+            f"disk {number}: size cannot be given with adopt; an adopted disk keeps its size",
+            errors.ECODE_INVAL,
         )
     if "adopt" in disk:
         disk["size"] = 0
@@ -149,7 +168,7 @@ def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
         misspelt = next((key for key in disk if suggest.nearest(key, ("size",))), None)
         if misspelt is not None:
             raise errors.OpPrereqError(
-                f"disk {number} has no size, but '{misspelt}'. Did you mean 'size'?",
+                f"disk {number} has no size. Did you mean 'size' instead of '{misspelt}'?",
                 errors.ECODE_INVAL,
             )
         raise errors.OpPrereqError(
@@ -164,10 +183,12 @@ _ACTIONS = disk_const.MOD_ACTIONS_WITH_MODIFY
 
 
 def changes(given: Sequence[tuple[str, Any]], what: str) -> list[list[Any]]:
-    """Options such as ``add:size=1g``, ``1:remove`` or ``data:mode=ro`` as an opcode wants them.
+    """Turn options such as ``add:size=1g``, ``1:remove`` or ``data:mode=ro`` into an opcode field.
 
-    :returns: ``[action, number or name, parameters]`` each; -1 is the end of the list.
-    :raises OpPrereqError: several actions, or a parameter without value.
+    :param what: name of the kind of device, for error texts.
+    :returns: ``[action, number or name, parameters]`` for each; the number -1 means the end of the
+        list of devices.
+    :raises OpPrereqError: several actions, or a parameter without a value.
     """
     found = []
     for ident, params in given:
@@ -193,14 +214,17 @@ def _action(ident: str, params: dict[str, Any], what: str) -> tuple[str, int | s
     asked = [name for name in _ACTIONS if params.get(name) is True]
     if len(asked) > 1:
         raise errors.OpPrereqError(
-            f"{what} {ident}: only one of {', '.join(asked)} can be done", errors.ECODE_INVAL
+            f"{what} {ident}: give only one of the actions {', '.join(asked)}", errors.ECODE_INVAL
         )
     rest = {key: value for key, value in params.items() if key not in asked}
     return (asked[0] if asked else disk_const.MOD_MODIFY), where, rest
 
 
 def disk_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
-    """Changes to disks; sizes become MiB."""
+    """Turn the options about disks into an opcode field, with sizes in MiB.
+
+    :raises OpPrereqError: a new disk without a size, or a wrong size or number of spindles.
+    """
     found = changes(given, "disk")
     for change in found:
         params = change[2]
@@ -216,7 +240,7 @@ def disk_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
 
 
 def nic_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
-    """Changes to network interfaces.
+    """Turn the options about network interfaces into an opcode field.
 
     :raises TypeEnforcementError: an unknown key.
     """
@@ -232,7 +256,11 @@ def nic_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
 
 
 def typed(what: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of a disk with ``size`` in MiB and ``spindles`` as a number."""
+    """Convert ``size`` of a disk to MiB and ``spindles`` to a number.
+
+    :param what: name of the disk, for error texts.
+    :raises OpPrereqError: a value cannot be converted.
+    """
     disk = dict(params)
     for key, parse in (("size", value_types.parse_size), ("spindles", value_types.parse_int)):
         if key in disk and disk[key] != "auto":

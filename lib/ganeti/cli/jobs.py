@@ -1,18 +1,18 @@
-"""Submitting jobs and waiting for them.
+"""Submit jobs and wait for them.
 
-Whatever changes the cluster is a job: a list of opcodes that the master keeps, whether or not the
-command that sent it is still there. A command that waits shows the job's log lines as they come;
-when it is interrupted the job goes on, and the user is told how to watch it.
+Every change of the cluster is a job: a list of opcodes. The master keeps it even if the command
+that submitted it has ended. A command that waits for a job shows new log lines of the job. When the
+command is interrupted, the job continues, and the command prints how to watch the job.
 
 ==================== =============================================================================
-:func:`connect`      a client of the master
-:func:`run_opcode`   one opcode: submit, wait, return its result
-:class:`JobSet`      several jobs: submit together, wait for each, report each
+:func:`connect`      return a client of the master
+:func:`run_opcode`   submit one opcode, wait for it, return its result
+:class:`JobSet`      submit several jobs together, wait for each of them, report each
 ==================== =============================================================================
 
-``--submit`` ends a command with ``JobID: <id>`` on standard error; ``--print-jobid`` also writes
-the bare id to standard output, with or without waiting. Commands about several objects end with
-``<id>: <object>`` on standard output for each, with or without ``--print-jobid``.
+With ``--submit`` a command prints ``JobID: <id>`` on standard error and ends. ``--print-jobid``
+also prints the bare number of the job on standard output, with or without waiting. Commands that
+work on several objects print ``<id>: <object>`` on standard output for each job instead.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
     from ganeti.opcodes.base import OpCode
 
-# How long one request waits for a change. A terminal shows the time that passes, a pipe does not.
+# Longest time of one request that waits for a change. On a terminal the time that has passed is
+# shown, so requests are shorter.
 _POLL_S = 60
 _POLL_TERMINAL_S = 2
 
-# Who has waited that long may want to know why.
+# After this time the line on the terminal names "gnt-job explain".
 _LONG_S = 10
 _EXPLAINED = ("queued", "waiting")
 
@@ -53,29 +54,29 @@ _WAITING_FOR = {
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """The user stopped waiting; `job_ids` go on."""
+    """The user interrupted the waiting; the jobs `job_ids` continue."""
 
     def __init__(self, job_ids: Sequence[int]) -> None:
         super().__init__()
         self.job_ids = list(job_ids)
 
 
-# The library waits half a minute for a master that is just starting; a person at a prompt would
-# rather be told. Starting takes 3 s at most.
+# The client library waits 30 s for a master that is starting. A user at a terminal gets the error
+# earlier; the start takes 3 s at most.
 _CONNECT_TIMEOUT_S = 5.0
 
 
 def connect() -> luxi.Client:
-    """A client of this node's master daemon; it connects with the first request.
+    """Return a client of the master daemon of this node.
 
-    That there is no master is found out then (:class:`~ganeti.errors.NoMasterError`), and explained
-    where the command ends.
+    It connects with the first request, which raises :class:`~ganeti.errors.NoMasterError` when no
+    master daemon answers. :func:`ganeti.cli.main.run` explains this error to the user.
     """
     return luxi.Client(connect_timeout_s=_CONNECT_TIMEOUT_S)
 
 
 def common_params(values: Values) -> dict[str, Any]:
-    """The opcode parameters every command can set, from its options."""
+    """Return the opcode parameters which every command can set, from its options."""
     return {
         "dry_run": values.get("dry_run"),
         "debug_level": values.debug,
@@ -85,7 +86,10 @@ def common_params(values: Values) -> dict[str, Any]:
 
 
 def reason_trail(values: Values, now_ns: Callable[[], int] = time.time_ns) -> list[list[Any]]:
-    """Why and by whom: what the user said, then the command."""
+    """Return the reason trail of a job: the reason from ``--reason``, then the command.
+
+    :returns: rows of source, reason and time (nanoseconds since the epoch).
+    """
     trail: list[list[Any]] = []
     if values.reason:
         trail.append(["gnt:user", values.reason, now_ns()])
@@ -96,8 +100,9 @@ def reason_trail(values: Values, now_ns: Callable[[], int] = time.time_ns) -> li
 def run_opcode(opcode: OpCode, values: Values, *, client: luxi.Client | None = None) -> Any:
     """Submit one opcode as a job and wait for its result.
 
-    :raises JobSubmittedException: ``--submit`` was given; carries the job id.
-    :raises GenericError: the job failed; the error it failed with.
+    :raises JobSubmittedException: ``--submit`` was given; it contains the number of the job.
+    :raises WaitInterrupted: the user interrupted the waiting.
+    :raises GenericError: the error with which the job failed.
     """
     return run_opcodes([opcode], values, client=client)[0]
 
@@ -105,14 +110,17 @@ def run_opcode(opcode: OpCode, values: Values, *, client: luxi.Client | None = N
 def run_opcodes(
     opcodes: Sequence[OpCode], values: Values, *, client: luxi.Client | None = None
 ) -> list[Any]:
-    """Submit opcodes as one job and wait for their results. Errors as :func:`run_opcode`."""
+    """Submit opcodes as one job, wait for it, and return a result for each opcode.
+
+    The errors are those of :func:`run_opcode`.
+    """
     client = client or connect()
     job_id = client.submit_job(list(opcodes))
     if values.get("print_jobid"):
         terminal.out(str(job_id))
     if values.get("submit_only"):
         raise errors.JobSubmittedException(job_id)
-    # Standard output is for the data alone when a program asked for some.
+    # With a format for programs, standard output contains only the data.
     show = terminal.out if values.get("output_format") in (None, "table") else terminal.err
     try:
         return wait_for_job(client, job_id, show)
@@ -121,29 +129,29 @@ def run_opcodes(
 
 
 def format_log_entry(timestamp: Sequence[int], kind: str, message: Any) -> str:
-    """One line of a job's log as the commands show it."""
+    """Return one line of a job's log as the commands show it."""
     text = message if kind == "message" or isinstance(message, str) else repr(message)
     return f"{time.ctime(timestamp[0])} {text}"
 
 
 class _Progress:
-    """What is shown while nothing happens: a changing line on a terminal, one notice otherwise."""
+    """Show that a job makes no progress: a changing line on a terminal, otherwise one notice."""
 
     def __init__(self, job_id: int) -> None:
         self._job_id = job_id
         self._live = terminal.is_terminal(sys.stderr) and terminal.is_terminal(sys.stdout)
         self._shown = False
-        self._told: set[str] = set()
+        self._notices: set[str] = set()
         self._since = time.monotonic()
         self._status = ""
 
     @property
     def poll_s(self) -> int:
-        """How long one request may take."""
+        """Longest time of one request that waits for a change, in seconds."""
         return _POLL_TERMINAL_S if self._live else _POLL_S
 
     def unchanged(self, status: str) -> None:
-        """Nothing new since the last request."""
+        """Show the state of the job after a request without news."""
         if status != self._status:
             self._status, self._since = status, time.monotonic()
         doing = _WAITING_FOR.get(status)
@@ -153,18 +161,18 @@ class _Progress:
             passed_s = int(time.monotonic() - self._since) + self.poll_s
             line = f"Job {self._job_id} {doing} ({passed_s} s)"
             if passed_s >= _LONG_S and status in _EXPLAINED:
-                longer = f"{line}; 'gnt-job explain {self._job_id}' says why"
-                # What does not fit on one line could not be written over.
+                longer = f"{line}; 'gnt-job explain {self._job_id}' shows why"
+                # A line that is longer than the terminal is wide could not be overwritten.
                 line = longer if len(longer) < terminal.width(sys.stderr) else line
             sys.stderr.write(f"\r\033[K{line}")
             sys.stderr.flush()
             self._shown = True
-        elif status != "running" and status not in self._told:
-            self._told.add(status)
+        elif status != "running" and status not in self._notices:
+            self._notices.add(status)
             terminal.err(f"Job {self._job_id} {doing}")
 
     def clear(self) -> None:
-        """Make room for a line of output."""
+        """Remove the changing line before other output."""
         if self._shown:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
@@ -174,8 +182,9 @@ class _Progress:
 def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out) -> str:
     """Show the log of a job until it ends.
 
-    :returns: its final status.
-    :raises JobLost: the master does not know it (any more).
+    :param show: called with each line of the log.
+    :returns: the final status of the job.
+    :raises JobLost: the job does not exist, or does not exist any more.
     """
     progress = _Progress(job_id)
     info: list[Any] | None = None
@@ -185,7 +194,7 @@ def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = t
             answer = client.wait_for_job_change_once(
                 job_id, ["status"], info, serial, progress.poll_s
             )
-            # Some masters say "nochange" by repeating what we know.
+            # Some masters repeat the known state instead of the answer "nochange".
             if answer is None or (answer[0] == info and not answer[1]):
                 status = str(info[0]) if info else ""
                 if status in const.FINALIZED:
@@ -200,7 +209,8 @@ def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = t
             for entry_serial, timestamp, kind, message in entries:
                 show(format_log_entry(timestamp, kind, message))
                 serial = max(serial or 0, entry_serial)
-            # State and log entries of an answer belong together: no entry follows the end.
+            # An answer contains the state and all log entries before it, so no entry follows the
+            # end.
             if info[0] in const.FINALIZED:
                 return str(info[0])
     finally:
@@ -210,19 +220,19 @@ def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = t
 def wait_for_job(
     client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out
 ) -> list[Any]:
-    """Wait for a job, showing its log.
+    """Wait for a job and show its log.
 
-    :returns: a result per opcode.
-    :raises JobLost: the master does not know it.
-    :raises JobCanceled: it was cancelled.
-    :raises GenericError: the error it failed with.
+    :returns: a result for each opcode.
+    :raises JobLost: the job does not exist.
+    :raises JobCanceled: the job was cancelled.
+    :raises GenericError: the error with which the job failed.
     """
     follow_job(client, job_id, show)
     return job_result(client, job_id)
 
 
 def job_result(client: luxi.Client, job_id: int) -> list[Any]:
-    """Results of a finished job; errors as :func:`wait_for_job`."""
+    """Return the results of a finished job; the errors are those of :func:`wait_for_job`."""
     rows = client.query_jobs([job_id], ["status", "opstatus", "opresult"])
     if not rows or rows[0] is None:
         raise errors.JobLost(f"job {job_id} does not exist")
@@ -231,17 +241,21 @@ def job_result(client: luxi.Client, job_id: int) -> list[Any]:
         return list(results)
     if status in ("canceled", "canceling"):
         raise errors.JobCanceled(_CANCELED + _why_canceled(results))
-    partly = False
+    some_succeeded = False
     for index, (state, result) in enumerate(zip(states, results, strict=False)):
         if state == "success":
-            partly = True
+            some_succeeded = True
         elif state == "error":
-            _raise_result(result, f"partial failure (opcode {index + 1}): " if partly else "")
-    raise errors.OpExecError(f"job {job_id} ended as {status} and none of its operations says why")
+            _raise_result(
+                result, f"partial failure (opcode {index + 1}): " if some_succeeded else ""
+            )
+    raise errors.OpExecError(
+        f"job {job_id} ended with status {status}, and no opcode of it has an error"
+    )
 
 
 def _why_canceled(results: Iterable[Any]) -> str:
-    """What the queue wrote down when it canceled a job, as the rest of a sentence."""
+    """Return ``: `` and the recorded reason why the queue canceled a job; empty without one."""
     from ganeti.wire import errors as wire_errors
 
     for result in results:
@@ -252,7 +266,7 @@ def _why_canceled(results: Iterable[Any]) -> str:
 
 
 def _raise_result(result: Any, prefix: str) -> None:
-    """Raise what a failed opcode left as result."""
+    """Raise the error which a failed opcode left as its result."""
     from ganeti.wire import errors as wire_errors
 
     error = wire_errors.decode(result)
@@ -263,10 +277,13 @@ def _raise_result(result: Any, prefix: str) -> None:
     raise error
 
 
-class Outcome:
-    """How one job of a :class:`JobSet` ended.
+class JobOutcome:
+    """The end of one job of a :class:`JobSet`.
 
+    :param success: whether the job succeeded.
     :param result: results of the opcodes, or the text of the error.
+    :param name: name of the object on which the job works; may be empty.
+    :param job_id: None when the job could not be submitted.
     """
 
     __slots__ = ("job_id", "name", "result", "success")
@@ -278,7 +295,7 @@ class Outcome:
         self.job_id = job_id
 
 
-class _Job:
+class _SubmittedJob:
     __slots__ = ("error", "job_id", "name")
 
     def __init__(self, job_id: int | None, error: str, name: str) -> None:
@@ -288,10 +305,10 @@ class _Job:
 
 
 class JobSet:
-    """Several jobs, submitted together and awaited one after the other.
+    """Several jobs which are submitted together and awaited one after the other.
 
-    :param verbose: say which jobs were submitted.
-    :param quiet: neither say that, nor which one is awaited.
+    :param verbose: print the numbers of the submitted jobs.
+    :param quiet: print neither these numbers, nor the job which is awaited.
     """
 
     def __init__(
@@ -302,34 +319,40 @@ class JobSet:
         self._verbose = verbose and not quiet
         self._quiet = quiet
         self._queue: list[tuple[str, list[OpCode]]] = []
-        self._jobs: list[_Job] = []
+        self._jobs: list[_SubmittedJob] = []
 
     def add(self, name: str, *opcodes: OpCode) -> None:
-        """Add a job; `name` is what it works on."""
+        """Add a job; `name` is the object on which it works."""
         self._queue.append((name, list(opcodes)))
 
     def add_submitted(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Add jobs another job has submitted: rows of ``[True, id]`` or ``[False, message]``."""
+        """Add jobs which another job has submitted: rows ``[True, id]`` or ``[False, message]``."""
         for success, value in rows:
-            self._jobs.append(_Job(int(value), "", "") if success else _Job(None, str(value), ""))
+            self._jobs.append(
+                _SubmittedJob(int(value), "", "")
+                if success
+                else _SubmittedJob(None, str(value), "")
+            )
 
     def submit(self) -> None:
-        """Send what was added."""
+        """Submit the added jobs in one request."""
         if not self._queue:
             return
         rows = self._client.submit_many_jobs([opcodes for _, opcodes in self._queue])
         for (name, _), (success, value) in zip(self._queue, rows, strict=True):
             self._jobs.append(
-                _Job(int(value), "", name) if success else _Job(None, str(value), name)
+                _SubmittedJob(int(value), "", name)
+                if success
+                else _SubmittedJob(None, str(value), name)
             )
             if success and self._values.get("print_jobid") and not self._values.get("submit_only"):
                 terminal.out(str(value))
         self._queue = []
 
     def show_submitted(self) -> bool:
-        """Say which jobs were submitted, for ``--submit``.
+        """Print the submitted jobs, for ``--submit``.
 
-        :returns: whether all were.
+        :returns: whether all jobs were submitted.
         """
         for job in self._jobs:
             if job.job_id is not None:
@@ -339,19 +362,21 @@ class JobSet:
         return all(job.job_id is not None for job in self._jobs)
 
     def run(self) -> bool:
-        """Submit; then wait for all, or with ``--submit`` only say which they are.
+        """Submit the jobs, then wait for all of them; with ``--submit`` only print their numbers.
 
-        :returns: whether everything succeeded.
+        :returns: whether all jobs succeeded, or were submitted.
         """
         self.submit()
         if self._values.get("submit_only"):
             return self.show_submitted()
         return all(outcome.success for outcome in self.wait())
 
-    def wait(self) -> list[Outcome]:
-        """Wait for every job and report failures on standard error.
+    def wait(self) -> list[JobOutcome]:
+        """Wait for every job and print failures on standard error.
 
-        :raises WaitInterrupted: the user stopped it; carries the jobs that have not ended.
+        :raises WaitInterrupted: the user interrupted the waiting; it contains the jobs that have
+            not
+            ended.
         """
         self.submit()
         submitted = [job for job in self._jobs if job.job_id is not None]
@@ -361,7 +386,7 @@ class JobSet:
         for job in self._jobs:
             if job.job_id is None:
                 terminal.err(f"Failed to submit job{_for(job.name)}: {job.error}")
-                outcomes.append(Outcome(False, job.error, job.name, None))
+                outcomes.append(JobOutcome(False, job.error, job.name, None))
         remaining = list(submitted)
         try:
             while remaining:
@@ -372,8 +397,8 @@ class JobSet:
             raise WaitInterrupted([job.job_id for job in remaining if job.job_id]) from err
         return outcomes
 
-    def _choose(self, remaining: Sequence[_Job]) -> _Job:
-        """The first job that does something already, so that its log is seen at once."""
+    def _choose(self, remaining: Sequence[_SubmittedJob]) -> _SubmittedJob:
+        """Return the first job that runs already, so that its log is shown at once."""
         if len(remaining) == 1:
             return remaining[0]
         rows = self._client.query_jobs([job.job_id for job in remaining if job.job_id], ["status"])
@@ -382,22 +407,22 @@ class JobSet:
                 return job
         return remaining[0]
 
-    def _wait_for(self, job: _Job) -> Outcome:
+    def _wait_for(self, job: _SubmittedJob) -> JobOutcome:
         assert job.job_id is not None
         if not self._quiet:
             terminal.out(f"Waiting for job {job.job_id}{_for(job.name)} ...")
         try:
             results = wait_for_job(self._client, job.job_id)
         except errors.JobLost as err:
-            text = f"job is archived or lost, so its result is not known ({err})"
+            text = f"the job is archived or lost, so its result is not known ({err})"
         except errors.LuxiError:
             raise
         except errors.GenericError as err:
             text = failures.describe(err)[1]
         else:
-            return Outcome(True, results, job.name, job.job_id)
+            return JobOutcome(True, results, job.name, job.job_id)
         terminal.err(f"Job {job.job_id}{_for(job.name)} has failed: {text}")
-        return Outcome(False, text, job.name, job.job_id)
+        return JobOutcome(False, text, job.name, job.job_id)
 
 
 def _for(name: str) -> str:

@@ -1,21 +1,21 @@
-"""The list and list-fields commands: one query, one table.
+"""The commands list and list-fields: send one query and print its answer as a table.
 
-Which fields exist and what they mean is the master's knowledge: the answer of a query names the
-kind of each column, and that decides how it is written.
+The master defines which fields exist. The answer of a query contains the kind of each column, which
+decides how its values are written.
 
 ============== ================================================================================
-text, other    as it is; lists of names joined with commas
-number, float  to the right
-unit           to the right; ``64M``, ``1.5G``; bare MiB with a separator or ``--units``
+text, other    unchanged; lists of names are joined with commas
+number, float  aligned to the right
+unit           aligned to the right; ``64M``, ``1.5G``; with a separator a plain number of MiB
 bool           ``Y``, ``N``
 timestamp      local time
 ============== ================================================================================
 
-A value that is not there has a mark instead: ``?`` no data, ``-`` not available, ``*`` the node is
-offline, ``??`` no such field (the command then ends with exit code 14).
+A missing value is shown as a mark: ``?`` no data, ``-`` not available, ``*`` the node is offline,
+``??`` no such field (then the exit code is 14).
 
-Arguments are names (with ``*`` and ``?`` as in a shell) or, after ``-F`` or when they look like it,
-one filter expression.
+Arguments are names, which may contain the patterns ``*`` and ``?``. After ``-F``, or when a single
+argument cannot be a name, the argument is a filter expression.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from ganeti.luxi import client as luxi
 
-    #: How the value of one field is written, where the kind alone does not say.
+    #: Writes the value of one field, where the kind of the field is not enough.
     Formatter = Callable[[Any], str]
 
 _MARKS = {
@@ -46,9 +46,9 @@ _MARKS = {
     const.RS_UNAVAIL: ("-", "(unavail)", "unavail"),
     const.RS_OFFLINE: ("*", "(offline)", "offline"),
 }
-# So few fields are named where one of them was meant.
+# If a resource has at most this many fields, an error lists all of them.
 _FEW_FIELDS = 4
-#: What ``-o`` takes instead of naming every field; no field is called so.
+#: The word after ``-o`` which selects every field; no field has this name.
 ALL_FIELDS = "all"
 _RIGHT = frozenset((const.KIND_NUMBER, const.KIND_FLOAT, const.KIND_UNIT))
 _KIND_NAMES = {
@@ -62,8 +62,8 @@ _KIND_NAMES = {
     const.KIND_UNKNOWN: "(unknown)",
 }
 
-# A single argument with one of these can only be a filter expression. (Not taken from the query
-# room: importing it costs 20 ms, and most lists have no filter.)
+# A single argument with one of these characters can only be a filter expression. (The set is not
+# imported from the package ``query``: the import costs 20 ms, and most lists have no filter.)
 _FILTER_CHARACTERS = frozenset("\t\n\v\f\r !\"'()/<=>\\~")
 _GLOB_CHARACTERS = frozenset("*?")
 
@@ -82,23 +82,23 @@ _STATUS_COLOURS = {
 
 
 def join_list(value: Any) -> str:
-    """A list as ``a,b,c``."""
+    """Return a list as the text ``a,b,c``."""
     return ",".join([str(item) for item in value])
 
 
 def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
-    """Fields to ask for: ``a,b`` replaces the default ones, ``+a,b`` adds to them.
+    """Return the fields of ``-o``: ``a,b`` replaces the default ones, ``+a,b`` adds to them.
 
-    The word ``all`` comes back as it is; only the master knows what it stands for.
+    The word ``all`` is returned unchanged; the master knows the fields for which it stands.
 
-    :raises OpPrereqError: none is left.
+    :raises OpPrereqError: the option names no field.
     """
     if text is None:
         return list(default)
     adds = text.startswith("+")
     fields = [name for name in (text[1:] if adds else text).split(",") if name]
     if not fields:
-        raise errors.OpPrereqError("no field is named after -o", errors.ECODE_INVAL)
+        raise errors.OpPrereqError("no field is given after -o", errors.ECODE_INVAL)
     return [*default, *fields] if adds else fields
 
 
@@ -109,18 +109,20 @@ def make_filter(
     name_field: str = "name",
     numeric: bool = False,
 ) -> Any:
-    """The filter of a query from the arguments of a command.
+    """Return the filter of a query from the arguments of a command.
 
-    :param numeric: names are numbers (jobs).
-    :returns: the published list form; None for everything.
-    :raises OpPrereqError: not exactly one expression, or a name that is no number.
-    :raises QueryFilterParseError: an expression that cannot be read.
+    :param force_filter: whether the argument is a filter expression (``-F``).
+    :param name_field: the field with which names are compared.
+    :param numeric: whether names are numbers, as of jobs.
+    :returns: the filter in list form (Ganeti design 2.2, *Query2*); None selects everything.
+    :raises OpPrereqError: not exactly one expression, or a name that is not a number.
+    :raises QueryFilterParseError: the expression is not valid.
     """
     looks_like_filter = len(arguments) == 1 and bool(_FILTER_CHARACTERS & set(arguments[0]))
     if force_filter or looks_like_filter:
         if len(arguments) != 1:
             raise errors.OpPrereqError(
-                "a filter must be exactly one argument. Put quotes around it.", errors.ECODE_INVAL
+                "a filter must be exactly one argument. Put it in quotes.", errors.ECODE_INVAL
             )
         from ganeti.query import filter as query_filter  # pyparsing: 40 ms, only for expressions
 
@@ -131,14 +133,17 @@ def make_filter(
 
 
 def simple_filter(name_field: str, parts: Sequence[Any]) -> Any:
-    """Parts joined with *or*; plain values become *equals* on ``name_field``."""
+    """Join conditions with *or*; a plain value becomes *equals* on ``name_field``.
+
+    :returns: None when there are no conditions.
+    """
     if not parts:
         return None
     return ["|", *(part if isinstance(part, list) else ["==", name_field, part] for part in parts)]
 
 
 def both_filters(first: Any, second: Any) -> Any:
-    """Two filters joined with *and*; either may be None."""
+    """Join two filters with *and*; each of them may be None."""
     if first is None or second is None:
         return first if second is None else second
     return ["&", first, second]
@@ -155,7 +160,7 @@ def _name_filter(name: str, field: str, numeric: bool) -> list[Any]:
 
 
 def job_id(text: str) -> int:
-    """A job id from the command line.
+    """Read the number of a job from the command line.
 
     :raises OpPrereqError: not a number.
     """
@@ -177,11 +182,18 @@ def run_list(
     extra_fields: Sequence[str] = (),
     client: luxi.Client | None = None,
 ) -> int:
-    """A whole list command: query, write, exit code.
+    """Execute a list command: send the query and print the answer.
 
-    :param formatters: how fields of kind *other* are written.
+    :param resource: kind of objects, as queries name it.
+    :param default_fields: the columns without ``-o``.
+    :param arguments: names, or one filter expression.
+    :param formatters: field -> function that writes its value, for fields of kind *other*.
+    :param name_field: the field with which names are compared.
+    :param numeric: whether names are numbers, as of jobs.
     :param extra_filter: a condition from other options.
-    :param extra_fields: added when they are not among the chosen ones.
+    :param extra_fields: fields which are added if they are not selected.
+    :returns: the exit code.
+    :raises OpPrereqError: wrong arguments, or no field.
     """
     client = client or jobs.connect()
     fields = selected_fields(values.output, default_fields)
@@ -197,8 +209,8 @@ def run_list(
         ),
         extra_filter,
     )
-    # A large answer is half a million small lists. Looking for circles in them, which are not
-    # there, would take as long as reading it.
+    # A large answer consists of half a million small lists without reference cycles. The garbage
+    # collector would take as long as the parser.
     gc.disable()
     try:
         return _query_and_write(client, resource, fields, qfilter, values, formatters or {})
@@ -222,7 +234,11 @@ def _query_and_write(
 def write(
     response: Mapping[str, Any], values: Values, formatters: Mapping[str, Formatter] | None = None
 ) -> None:
-    """An answer of a query, or what looks like one, in the format that was chosen."""
+    """Print an answer of a query, or data of the same shape, in the chosen format.
+
+    :param response: ``fields`` (dictionaries with name, title and kind) and ``data`` (rows of pairs
+        of status and value).
+    """
     if values.output_format == "csv":
         _write_csv(response, values)
     elif values.output_format in opt.DATA_FORMATS:
@@ -236,7 +252,7 @@ def write(
 def _warn_of_unknown(
     client: luxi.Client, resource: str, fields: Sequence[Mapping[str, Any]], values: Values
 ) -> int:
-    """Name the fields that do not exist, with what may have been meant; returns the exit code."""
+    """Warn of fields that do not exist, with similar names; return the exit code."""
     unknown = [field["name"] for field in fields if field["kind"] == const.KIND_UNKNOWN]
     if not unknown:
         return failures.EXIT_SUCCESS
@@ -254,9 +270,10 @@ def _warn_of_unknown(
 
 
 def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of an answer for programs: field name to value.
+    """Return the rows of an answer for programs, as dictionaries of field name and value.
 
-    A value that is not there is null, and ``_status`` (only then present) says why per field.
+    A missing value is None. If a row has missing values, its member ``_status`` gives the reason
+    for each such field.
     """
     names = [field["name"] for field in response["fields"]]
     rows = []
@@ -265,19 +282,19 @@ def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
             name: value if status == const.RS_NORMAL else None
             for name, (status, value) in zip(names, row, strict=True)
         }
-        why = {
+        reasons = {
             name: _MARKS.get(status, ("", "", str(status)))[2]
             for name, (status, _) in zip(names, row, strict=True)
             if status != const.RS_NORMAL
         }
-        if why:
-            item["_status"] = why
+        if reasons:
+            item["_status"] = reasons
         rows.append(item)
     return rows
 
 
 def _write_csv(response: Mapping[str, Any], values: Values) -> None:
-    """The answer as comma separated values: the columns that were asked for and no others."""
+    """Print the selected columns of an answer as comma separated values."""
     from ganeti.cli import output
 
     sys.stdout.write(
@@ -317,7 +334,7 @@ def _write_table(
 
 
 def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit: str) -> Formatter:
-    """How the values of one column are written."""
+    """Return the function which writes the values of one column."""
     own = formatters.get(field["name"])
     if own is not None:
         return own
@@ -332,7 +349,7 @@ def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit:
         from ganeti.utils import text
 
         def format_size(value: Any) -> str:
-            # A size the node could not measure is no number.
+            # A size which the node could not measure is not a number.
             return text.format_unit(value, unit) if isinstance(value, (int, float)) else str(value)
 
         return format_size
@@ -344,19 +361,19 @@ def _format_bool(value: Any) -> str:
 
 
 def _format_float(value: Any) -> str:
-    # JSON has one kind of number; 1.0 is written as it was meant.
+    # JSON has one type of numbers; 1.0 is written as 1.
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def format_time(seconds: Any) -> str:
-    """Local time, to the second."""
+    """Return a time (seconds since the epoch) as local time, exact to the second."""
     if not isinstance(seconds, (int, float)):
         return str(seconds)
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def format_stamp(stamp: Any) -> str:
-    """A job's ``[seconds, microseconds]`` as local time with microseconds."""
+    """Return a time ``[seconds, microseconds]`` of a job as local time with microseconds."""
     if not (isinstance(stamp, (list, tuple)) and len(stamp) == 2):
         return "?"
     return f"{format_time(stamp[0])}.{stamp[1]:06d}"
@@ -381,7 +398,11 @@ def _painter(fields: Sequence[Mapping[str, Any]]) -> table.Painter:
 def run_list_fields(
     resource: str, values: Values, arguments: Sequence[str], *, client: luxi.Client | None = None
 ) -> int:
-    """A whole list-fields command; arguments are names of fields, none means all."""
+    """Execute a list-fields command.
+
+    :param arguments: names of fields; none means all.
+    :returns: the exit code.
+    """
     client = client or jobs.connect()
     fields = client.query_fields(resource, list(arguments))["fields"]
     if values.output_format in opt.DATA_FORMATS:

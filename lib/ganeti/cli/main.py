@@ -1,7 +1,7 @@
-"""Runs a program: finds the command, reads its options, calls it, turns errors into exit codes.
+"""Run a program: find the command, read its options, call it, turn errors into exit codes.
 
-This is the one place of the commands where every error is caught. An error that nobody declared is
-shown in one line like all others; ``-d`` adds where it came from.
+This module catches every error of the commands. An unexpected error is shown in one line like all
+others; ``-d`` adds its traceback.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ def run(
 ) -> int:
     """Run a program to its end.
 
-    :param argv: command and options, without the program's name.
+    :param argv: command, options and arguments, without the name of the program; by default those
+        of this process.
+    :param environ: environment variables, for default options.
     :returns: the exit code.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Closed by whoever started us; what would go there is not wanted.
+            # The parent process has closed the stream, so its output is not wanted.
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  to the end
     try:
         return _run(program, sys.argv[1:] if argv is None else list(argv), environ)
     except BrokenPipeError:
-        # The reader has seen enough (head, less). Nothing may be flushed into the pipe any more.
+        # The reader has closed the pipe (head, less). Nothing may be flushed into it any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failures.EXIT_FAILURE
 
@@ -44,7 +46,7 @@ def _run(program: Program, argv: list[str], environ: Mapping[str, str]) -> int:
         return failures.EXIT_SUCCESS
     command = program.find(words[0]) if words else None
     if command is None and words and words[0] == "help":
-        # Not published, but what people try first.
+        # This form is not published, but users often try it.
         command = program.find(words[1]) if words[1:] else None
         terminal.out(
             parser.program_help(program)
@@ -87,14 +89,14 @@ def _run_command(
         return failures.EXIT_FAILURE
     except BrokenPipeError:
         raise
-    except (KeyboardInterrupt, Exception) as err:  # noqa: BLE001  the door: nothing passes
+    except (KeyboardInterrupt, Exception) as err:  # noqa: BLE001  every error becomes an exit code
         return _report(err, debug)
 
 
 def _report(err: BaseException, debug: bool) -> int:
-    """Tell the user; returns the exit code."""
+    """Print an error; return the exit code."""
     from ganeti import errors
-    from ganeti.cli import jobs  # already loaded when a job could be meant
+    from ganeti.cli import jobs  # already loaded when the error is about a job
 
     if isinstance(err, errors.JobSubmittedException):
         terminal.err(f"JobID: {err.job_id}")
@@ -103,7 +105,7 @@ def _report(err: BaseException, debug: bool) -> int:
         terminal.err(interrupted_text(err.job_ids))
         return failures.EXIT_FAILURE
     if isinstance(err, KeyboardInterrupt):
-        terminal.err("Interrupted; nothing was submitted by this command that has not been shown.")
+        terminal.err("Interrupted; the command has not submitted any job that it has not shown.")
         return failures.EXIT_FAILURE
     if isinstance(err, errors.NoMasterError):
         err = failures.explain_no_master(err)
@@ -118,24 +120,24 @@ def _report(err: BaseException, debug: bool) -> int:
 
 
 def interrupted_text(job_ids: Sequence[int]) -> str:
-    """What to say to a user who stopped waiting for jobs."""
+    """Return the message for a user who interrupted the waiting for jobs."""
     if len(job_ids) == 1:
         job_id = job_ids[0]
         return (
-            f"\nInterrupted; job {job_id} goes on. Watch it with 'gnt-job watch {job_id}', stop"
+            f"\nInterrupted; job {job_id} continues. Watch it with 'gnt-job watch {job_id}', cancel"
             f" it with 'gnt-job cancel {job_id}'."
         )
     listed = " ".join(str(job_id) for job_id in job_ids)
     return (
-        f"\nInterrupted; jobs {listed} go on. See them with 'gnt-job list {listed}', watch one"
-        f" with 'gnt-job watch', stop them with 'gnt-job cancel {listed}'."
+        f"\nInterrupted; jobs {listed} continue. List them with 'gnt-job list {listed}', watch one"
+        f" with 'gnt-job watch', cancel them with 'gnt-job cancel {listed}'."
     )
 
 
 def _defaults(program: Program, command: Command, environ: Mapping[str, str]) -> list[str]:
-    """Default arguments of a command, from the environment.
+    """Return the default options of a command from the environment.
 
-    :raises OptionSyntaxError: quotes that do not end.
+    :raises OptionSyntaxError: a quotation mark is missing.
     """
     if command.name not in program.env_commands:
         return []

@@ -1,5 +1,6 @@
-"""Parameters of nodes from the command line, in their types; for ``gnt-node`` and ``gnt-cluster
-init``.
+"""Parameters of nodes, converted from the command line to their types.
+
+The programs ``gnt-node``, ``gnt-group`` and ``gnt-cluster`` use them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ _DISK_STATE_TYPES = dict.fromkeys(("disk_overhead", "disk_reserved", "disk_total
 
 
 def node_params(given: dict[str, Any] | None) -> dict[str, Any]:
-    """Node parameters such as ``ssh_port``."""
+    """Return node parameters such as ``ssh_port`` in their types.
+
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
+    """
     return value_types.typed_params(given or {}, const.ND_PARAM_TYPES, allowed=("default",))
 
 
 def hv_state(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
-    """``kvm:mem_total=1024`` as ``{"kvm": {...}}``.
+    """Turn options such as ``kvm:mem_total=1024`` into ``{"kvm": {"mem_total": 1024}}``.
 
-    :raises OpPrereqError: a removal.
+    :raises OpPrereqError: an option removes a state.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     state: dict[str, dict[str, Any]] = {}
     for hypervisor, params in given:
@@ -39,9 +44,10 @@ def hv_state(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def disk_state(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """``plain/xenvg:disk_total=1024`` as ``{"plain": {"xenvg": {...}}}``.
+    """Turn options such as ``plain/xenvg:disk_total=1024`` into ``{"plain": {"xenvg": {...}}}``.
 
-    :raises OpPrereqError: no storage is named, or a removal.
+    :raises OpPrereqError: an option names no storage, or removes a state.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     state: dict[str, dict[str, dict[str, Any]]] = {}
     for ident, params in given:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 def online_nodes(
     client: luxi.Client, names: Sequence[str], group: str | None, field: str = "name"
 ) -> list[tuple[str, Any, bool]]:
-    """Nodes to work on, without those that are offline (which is said).
+    """Return the named nodes which are not offline; print the names of the offline ones.
 
-    :param names: only these; none means all.
-    :param group: only those of this node group.
-    :returns: name, the field wanted, whether it is the master.
-    :raises OpPrereqError: an unknown node or group.
+    :param names: names of nodes; an empty sequence means all nodes.
+    :param group: take only nodes of this node group.
+    :param field: a further field to query.
+    :returns: for each node its name, the value of the field, and whether it is the master.
+    :raises OpPrereqError: unknown node or group.
     """
     rows = client.query_nodes(list(names), ["name", field, "master", "offline", "group"], False)
     if group is not None and not client.query_groups([group], ["name"], False):

@@ -1,4 +1,4 @@
-"""Options about out-of-band helpers, for ``gnt-node`` and ``gnt-cluster epo``."""
+"""Options of out-of-band helpers, for ``gnt-node`` and ``gnt-cluster epo``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ OOB_TIMEOUT = Option(
     kind="int",
     default=const.OOB_TIMEOUT_S,
     metavar="SECONDS",
-    help="how long the out-of-band helper may take",
+    help=f"how long the out-of-band helper may take for one node; {const.OOB_TIMEOUT_S} by default",
 )
 POWER_DELAY = Option(
     "--power-delay",
     kind="float",
     default=const.OOB_POWER_DELAY_S,
     metavar="SECONDS",
-    help="pause between switching on two nodes",
+    help=f"pause between switching on two nodes; {const.OOB_POWER_DELAY_S:g} by default",
 )

@@ -1,18 +1,18 @@
-"""What an option is, and the options which several commands share.
+"""The class of options, and the options which several commands share.
 
-Names, destinations, types and defaults are published (``doc/`` and the manual pages list them); the
-help texts are ours. An option used by one command only is declared beside that command.
+Names, destinations, types and defaults of options are published; the help texts are not. An option
+of only one command is declared in the module of that command.
 
-An option's ``action`` is one of
+The ``action`` of an option is one of
 
 =============== ============================================================================
-``store``       the value, read as ``type``
-``append``      values in a list
-``store_true``  True
-``store_false`` False
-``store_const`` ``const``
-``count``       how often it was given
-``call``        ``callback(values, text)`` puts it where it belongs
+``store``       store the value, read as ``kind``
+``append``      append the value to a list
+``store_true``  store True
+``store_false`` store False
+``store_const`` store ``const``
+``count``       count how often the option is given
+``call``        call ``callback(values, text)``, which stores the value
 =============== ============================================================================
 """
 
@@ -32,10 +32,11 @@ Callback = Callable[[Values, str], None]
 class Option:
     """One option of a command.
 
-    :param names: the spellings, short before long; further ones are other forms of the same.
+    :param names: the spellings, short before long; further ones are other spellings.
+    :param help: the help text: one sentence without a full stop.
     :param kind: the name of the type in :data:`ganeti.cli.value_types.PARSERS`; None for an option
         without a value.
-    :param completion: what completion offers as value: ``node``, ``nodegroup``, ``os``,
+    :param completion: kind of values which the completion offers: ``node``, ``nodegroup``, ``os``,
         ``iallocator``, ``pnode:snode``.
     """
 
@@ -83,21 +84,21 @@ class Option:
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value follows."""
+        """Whether the option has a value."""
         return self.kind is not None
 
     @property
     def long(self) -> str | None:
-        """The long spelling, if there is one."""
+        """The long spelling; None when there is none."""
         return next((name for name in self.names if name.startswith("--")), None)
 
     @property
     def short(self) -> str | None:
-        """The short spelling, if there is one."""
+        """The short spelling; None when there is none."""
         return next((name for name in self.names if not name.startswith("--")), None)
 
     def usage(self) -> str:
-        """How the help shows it: ``-o FIELDS, --output=FIELDS``."""
+        """The option as the help shows it: ``-o FIELDS, --output=FIELDS``."""
         if not self.takes_value:
             return ", ".join(self.names)
         word = self.metavar or (
@@ -115,7 +116,7 @@ def flag(
     default: bool | None = False,
     value: bool = True,
 ) -> Option:
-    """An option without value that sets its destination to ``value``."""
+    """Make an option without a value that sets its destination to ``value``."""
     return Option(
         *names,
         help=help,
@@ -132,23 +133,26 @@ def _set_priority(values: Values, text: str) -> None:
     values.__dict__["priority"] = PRIORITIES[text]
 
 
-# On every command.
+# Options of every command.
 DEBUG = Option(
     "-d",
     "--debug",
     action="count",
     default=0,
     dest="debug",
-    help="say more about what happens; may be given several times",
+    help="print more messages, and show errors with their traceback; may be given several times",
 )
 REASON = Option(
-    "--reason", kind="string", dest="reason", help="why this is done; kept with the job"
+    "--reason",
+    kind="string",
+    dest="reason",
+    help="reason for the operation; it is stored with the job",
 )
-HELP = flag("-h", "--help", dest="help", help="show this help and end")
+HELP = flag("-h", "--help", dest="help", help="show this help and exit")
 COMMON = (DEBUG, REASON, HELP)
 
-# On commands that make jobs.
-DRY_RUN = flag("--dry-run", help="check whether it could be done and show the plan, change nothing")
+# Options of commands that submit jobs.
+DRY_RUN = flag("--dry-run", help="only check whether the operation is possible and show the plan")
 PRIORITY = Option(
     "--priority",
     action="call",
@@ -156,14 +160,14 @@ PRIORITY = Option(
     dest="priority",
     choices=("low", "normal", "high"),
     metavar="low|normal|high",
-    help="how early the job is taken from the queue",
+    help="priority of the job in the queue; normal by default",
 )
-SUBMIT = flag("--submit", dest="submit_only", help="submit the job and end, without waiting for it")
-PRINT_JOBID = flag("--print-jobid", help="also write the bare job id to standard output")
+SUBMIT = flag("--submit", dest="submit_only", help="submit the job and do not wait for it")
+PRINT_JOBID = flag("--print-jobid", help="also print the bare number of the job on standard output")
 SUBMIT_OPTIONS = (SUBMIT, PRINT_JOBID)
 
-# On commands that print tables.
-NO_HEADERS = flag("--no-headers", help="no line of titles")
+# Options of commands that print tables.
+NO_HEADERS = flag("--no-headers", help="do not print the line of titles")
 SEPARATOR = Option(
     "--separator",
     kind="string",
@@ -173,21 +177,25 @@ SEPARATOR = Option(
 UNITS = Option(
     "--units",
     choices=("h", "m", "g", "t"),
-    help="unit of sizes: h for the one that fits, m, g or t for plain numbers",
+    help="unit of sizes: h for a suitable one, m, g or t for plain numbers of MiB, GiB or TiB",
 )
-VERBOSE_LIST = flag("-v", "--verbose", help="write (unavail), (nodata) ... instead of - and ?")
+VERBOSE_LIST = flag(
+    "-v",
+    "--verbose",
+    help="write (unavail), (nodata), (offline) and (unknown) instead of -, ?, * and ??",
+)
 FILTER = flag(
-    "-F", "--filter", dest="force_filter", help="the arguments are a filter expression, not names"
+    "-F", "--filter", dest="force_filter", help="the argument is a filter expression, not a name"
 )
 
-#: Formats for programs, and the one for people.
+#: Formats for programs; all formats.
 DATA_FORMATS = ("json", "yaml", "csv")
 FORMATS = (*DATA_FORMATS, "table")
 
 
 def _set_output(values: Values, text: str) -> None:
-    # -o chose fields long before formats existed. No field is called json, yaml, csv or table (a
-    # test sees to it), so both live in one option, and both may be given.
+    # The published option -o selects fields; formats are an extension. No field has the name json,
+    # yaml, csv or table (a test checks this), so one option serves both purposes.
     if text in FORMATS:
         values.__dict__["output_format"] = text
     else:
@@ -203,25 +211,25 @@ OUTPUT = Option(
     dest="output",
     metavar="FIELDS",
     completion="fields",
-    help="the columns, comma separated; +a,b adds to the default ones, all means every"
-    " one. The words json, yaml, csv and table choose the format instead; give -o"
-    " twice for both",
+    help="columns, separated by commas; +a,b adds columns to the default ones, all selects every"
+    " field. The words json, yaml, csv and table choose the format instead; give -o"
+    " twice to choose both",
 )
 OUTPUT_FORMAT = Option(
     "--output",
     dest="output_format",
     choices=FORMATS,
-    help="format for programs (json, yaml, csv) or people (table, the default)",
+    help="output format: json, yaml or csv for programs, table (the default) for users",
 )
 
 LIST_OPTIONS = (NO_HEADERS, SEPARATOR, UNITS, OUTPUT, VERBOSE_LIST, FILTER)
 LIST_FIELDS_OPTIONS = (NO_HEADERS, SEPARATOR, OUTPUT_FORMAT)
 
 # Shared by several programs.
-VERBOSE = flag("-v", "--verbose", help="say more about what happens")
-FORCE = flag("-f", "--force", help="do not ask")
+VERBOSE = flag("-v", "--verbose", help="print more messages")
+FORCE = flag("-f", "--force", help="do not ask for confirmation")
 YES_DO_IT = flag(
-    "--yes-do-it", "--ya-rly", dest="yes_do_it", default=None, help="yes, this is meant"
+    "--yes-do-it", "--ya-rly", dest="yes_do_it", default=None, help="confirm the operation"
 )
 NODE_GROUP = Option(
     "-g",
@@ -230,7 +238,7 @@ NODE_GROUP = Option(
     dest="nodegroup",
     metavar="<nodegroup>",
     completion="nodegroup",
-    help="node group to work in",
+    help="use only nodes of this node group",
 )
 SECONDARY_IP = Option(
     "-s",
@@ -245,16 +253,16 @@ SHUTDOWN_TIMEOUT = Option(
     kind="int",
     default=120,
     metavar="SECONDS",
-    help="how long the guest may take to stop by itself",
+    help="how long the guest may take to stop by itself; 120 by default",
 )
-IGNORE_IPOLICY = flag("--ignore-ipolicy", help="go on when the instance policy is violated")
+IGNORE_IPOLICY = flag("--ignore-ipolicy", help="continue when the instance policy is violated")
 IALLOCATOR = Option(
     "-I",
     "--iallocator",
     kind="string",
     metavar="<NAME>",
     completion="iallocator",
-    help="allocator that chooses the node; . for the cluster's default",
+    help="let this allocator choose the nodes; . means the default allocator of the cluster",
 )
 BACKEND = Option(
     "-B",
@@ -263,7 +271,7 @@ BACKEND = Option(
     dest="beparams",
     default={},
     metavar="KEY=VALUE,...",
-    help="backend parameters, such as memory=1g,vcpus=2",
+    help="backend parameters, such as memory=1g,vcpus=2; sizes in MiB or with a unit",
 )
 TARGET_NODE = Option(
     "-n",
@@ -272,7 +280,7 @@ TARGET_NODE = Option(
     dest="dst_node",
     metavar="NODE",
     completion="node",
-    help="node to go to",
+    help="target node",
 )
 HV_STATE = Option(
     "--hypervisor-state",
@@ -280,7 +288,7 @@ HV_STATE = Option(
     action="append",
     dest="hv_state",
     metavar="HYPERVISOR:KEY=VALUE,...",
-    help="state the hypervisor is assumed to have",
+    help="assumed sizes of the hypervisor, for planning, such as kvm:mem_total=65536 (MiB)",
 )
 DISK_STATE = Option(
     "--disk-state",
@@ -288,7 +296,7 @@ DISK_STATE = Option(
     action="append",
     dest="disk_state",
     metavar="TYPE/NAME:KEY=VALUE,...",
-    help="state the storage is assumed to have",
+    help="assumed sizes of the storage, for planning, such as plain/xenvg:disk_total=1048576 (MiB)",
 )
 NODE_PARAMETERS = Option(
     "--node-parameters",

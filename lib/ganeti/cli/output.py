@@ -1,7 +1,9 @@
-"""Formats of what a command shows: the indented text for people; JSON, YAML and CSV for programs.
+"""Output formats of commands: indented text for users; JSON, YAML and CSV for programs.
 
-The indented text looks like YAML and is published as it is (keys, order, ``default (...)``); it is
-not meant to be parsed, the other three are (``doc/output.rst``). This is the only user of PyYAML.
+The indented text looks like YAML. Its keys, their order and the form ``default (...)`` are
+published, but programs should use the other three formats (``doc/output.rst``). Only this module
+and
+:mod:`ganeti.rapi.represent` import PyYAML.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    #: Ordered keys and values; a Mapping is shown sorted by key.
+    #: Keys and values in their order of output; the keys of a mapping are sorted instead.
     Pairs = list[tuple[str, Any]]
 
 
 def write_data(data: Any, output_format: str) -> None:
     """Write data as JSON, YAML or CSV to standard output.
 
-    :raises OpPrereqError: YAML was asked for and PyYAML is not installed.
+    :raises OpPrereqError: the format is YAML and PyYAML is not installed.
     """
     if output_format == "csv":
         sys.stdout.write(to_csv(*_table_of(data)))
@@ -33,14 +35,17 @@ def write_data(data: Any, output_format: str) -> None:
 
 
 def to_json(data: Any) -> str:
-    """Indented JSON with the keys in their order."""
-    import json  # the wire format is compact and sorted differently; this is for reading
+    """Return data as indented JSON; keys keep their order."""
+    import json  # ganeti.wire.json writes a compact form with another order of keys
 
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def to_yaml(data: Any) -> str:
-    """YAML with the keys in their order."""
+    """Return data as YAML; keys keep their order.
+
+    :raises OpPrereqError: PyYAML is not installed.
+    """
     try:
         import yaml
     except ImportError as err:
@@ -53,9 +58,10 @@ def to_yaml(data: Any) -> str:
 
 
 def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool = True) -> str:
-    """Comma separated values (RFC 4180, lines end with a newline alone).
+    """Return comma separated values (RFC 4180, but lines end with a newline alone).
 
-    What is not there is empty, true and false are words, lists and dictionaries are compact JSON.
+    None is an empty cell; booleans are ``true`` and ``false``; lists and dictionaries are compact
+    JSON.
     """
     import csv
     import io
@@ -79,7 +85,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _table_of(data: Any) -> tuple[list[str], list[list[Any]]]:
-    """Objects as columns and rows: one object is one row, a plain value a column ``value``."""
+    """Return columns and rows: a row for each object; a plain value is in the column ``value``."""
     items = list(data) if isinstance(data, (list, tuple)) else [data]
     objects = [item if isinstance(item, Mapping) else {"value": item} for item in items]
     names = list(dict.fromkeys(str(name) for item in objects for name in item))
@@ -93,7 +99,11 @@ def write_info(data: Any) -> None:
 
 
 def format_info(data: Any) -> str:
-    """Indented text: mappings (sorted), lists of pairs (in order), lists, and plain values."""
+    """Return data as indented text.
+
+    :param data: a mapping (its keys are sorted), a list of pairs (which keep their order), another
+        list, or a plain value.
+    """
     parts: list[str] = []
     _format(parts, data, 0, after_key=False)
     return "".join(parts)
@@ -108,13 +118,13 @@ def _is_pairs(data: Any) -> bool:
 
 
 def _format(parts: list[str], data: Any, level: int, *, after_key: bool) -> None:
-    """Append the text of one value; the cursor stands behind ``key:`` or at the place to start."""
+    """Append the text of one value; the text so far ends after ``key:`` or at the indentation."""
     if isinstance(data, Mapping):
         data = [(str(key), data[key]) for key in sorted(data, key=str)]
     if _is_pairs(data):
         _start(parts, after_key)
         for index, (key, value) in enumerate(data):
-            # After a dash the first key stands on the dash's line.
+            # The first key of a list item is on the line of the dash.
             if index or after_key:
                 parts.append("  " * level)
             parts.append(f"{key}:")
@@ -141,9 +151,11 @@ def _start(parts: list[str], after_key: bool) -> None:
 def params_with_defaults(
     own: Mapping[str, Any], actual: Mapping[str, Any], number: Any = str
 ) -> dict[str, str]:
-    """Parameters of an object: its own value, or ``default (value)`` where it inherits.
+    """Return the parameters of an object: its own value, or ``default (value)`` if it is inherited.
 
-    :param number: formats whole numbers.
+    :param own: the values which the object itself has.
+    :param actual: all values, with inherited ones.
+    :param number: function which formats whole numbers.
     """
     return {
         name: value_text(own[name], number)
@@ -154,9 +166,9 @@ def params_with_defaults(
 
 
 def value_text(value: Any, number: Any = str) -> str:
-    """One parameter as text.
+    """Return one parameter as text.
 
-    :param number: formats whole numbers; a float that is one counts (a ratio of 4.0 is 4).
+    :param number: function which formats whole numbers, and floats like 4.0.
     """
     if type(value) is float and value.is_integer():
         value = int(value)
@@ -181,7 +193,7 @@ _ROMAN = (
 
 
 def roman(value: Any) -> str:
-    """A number as the Romans wrote it; what they could not write stays as it is."""
+    """Return a Roman numeral; other values than whole numbers from 1 to 3999 are not changed."""
     if type(value) is not int or not 0 < value < 4000:
         return str(value)
     parts = []
@@ -192,10 +204,10 @@ def roman(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """A number as everybody writes it."""
+    """Return a number in decimal notation."""
     return str(value)
 
 
 def yes_no(value: bool) -> str:
-    """``Y`` or ``N``."""
+    """Return ``Y`` or ``N``."""
     return "Y" if value else "N"

@@ -1,13 +1,13 @@
-"""Reading a command line, and the help texts.
+"""Read a command line, and make the help texts.
 
-``<program> <command> [options] [arguments]``: options come before arguments and have no effect
-behind the first one. Since whoever writes ``add-tags web1 prod --dry-run`` does not mean a tag, one
-of the command's options there is refused, except after ``--``, which ends options, and in what
-another program is to read (``gnt-cluster command``). Long options may be shortened as long as they
-stay unique; short ones may be joined (``-fv``).
+The form is ``<program> <command> [options] [arguments]``: options come before arguments. An option
+of the command among the arguments is refused, because a user who writes ``add-tags web1 prod
+--dry-run`` does not mean a tag. Exceptions are arguments after ``--``, which ends the options, and
+arguments for another program (``gnt-cluster command``). A long option may be shortened as long as
+the result is unique; short ones may be joined (``-fv``).
 
-Written here rather than with the library's parsers because of start-up time (they cost more than
-the rest of the command line together) and of the answers to mistakes: the near miss is suggested.
+The parsers of the standard library are not used: their import takes longer than the whole start of
+a command, and this parser suggests similar names after a mistake.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 
 class OptionSyntaxError(errors.GenericError):
-    """An option that does not exist or whose value cannot be read; ends with exit code 2."""
+    """An option does not exist or its value is not valid; the exit code is 2."""
 
 
 class ArgumentCountError(errors.GenericError):
-    """Too few or too many arguments; ends with exit code 1."""
+    """There are too few or too many arguments; the exit code is 1."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """A sentence with the nearest known word, with a blank in front; empty if nothing is near."""
-    from ganeti.utils import suggest as near  # only mistakes pay for it
+    """Return a blank and a sentence with the most similar known word; empty if there is none."""
+    from ganeti.utils import suggest as near  # needed after a mistake only
 
     return near.did_you_mean(word, known)
 
 
 def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
-    """Read what follows the command's name.
+    """Read the options and arguments after the name of the command.
 
-    :returns: option values and arguments; with ``values.help`` set the arguments are not checked.
-    :raises OptionSyntaxError: unknown or incomplete option, unreadable value.
-    :raises ArgumentCountError: the arguments do not fit the command, or an option is behind them.
+    :returns: option values and arguments; with ``values.help`` the arguments are not checked.
+    :raises OptionSyntaxError: unknown option, missing or wrong value.
+    :raises ArgumentCountError: wrong number of arguments, or an option after an argument.
     """
     known = (*command.options, *opt.COMMON)
     by_name = {name: option for option in known for name in option.names}
@@ -76,7 +76,7 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
 
 
 def _fresh(default: Any) -> Any:
-    """A default of its own for each run; lists and dictionaries are changed while parsing."""
+    """Copy a default: the parser changes lists and dictionaries."""
     if isinstance(default, dict):
         return dict(default)
     return list(default) if isinstance(default, list) else default
@@ -122,7 +122,11 @@ def _read_short(word: str, rest: list[str], by_name: dict[str, Option], values: 
 
 
 def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
-    """Store one option as it was given."""
+    """Store the value of one option.
+
+    :param name: the spelling on the command line.
+    :param text: the value; None for an option without a value.
+    """
     target = values.__dict__
     if text is None:
         target[option.dest] = (
@@ -155,7 +159,7 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
     if option.action == "append":
         target[option.dest] = [*target[option.dest], value]
     elif option.kind in ("keyval", "keyprivateval"):
-        # Given twice, parameters add up; the later one of the same name counts.
+        # If the option is given several times, the parameters are merged; the last value counts.
         target[option.dest] = {**(target[option.dest] or {}), **value}
     else:
         target[option.dest] = value
@@ -164,7 +168,7 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
 def check_arguments(command: Command, arguments: Sequence[str]) -> None:
     """Check the number of arguments.
 
-    :raises ArgumentCountError: it does not fit.
+    :raises ArgumentCountError: the command takes another number of arguments.
     """
     minimum = sum(argument.minimum for argument in command.arguments)
     maximum: int | None = 0
@@ -191,18 +195,18 @@ _LATE = "Options such as {} must come before the arguments"
 
 
 def _late_option(command: Command, arguments: Sequence[str]) -> str | None:
-    """An option among the arguments, which is the commonest reason of too many of them."""
+    """Return an option of the command among the arguments; None when there is none."""
     names = {name for option in (*command.options, *opt.COMMON) for name in option.names}
     return next((word for word in arguments if word.partition("=")[0] in names), None)
 
 
 def command_usage(program: Program, command: Command) -> str:
-    """The usage line of a command."""
+    """Return the usage line of a command."""
     return f"{program.name} {command.name} {command.usage}".rstrip()
 
 
 def command_help(program: Program, command: Command) -> str:
-    """The help of a command."""
+    """Return the help text of a command."""
     columns = terminal.width(sys.stdout)
     lines = [
         "Usage",
@@ -222,7 +226,8 @@ def command_help(program: Program, command: Command) -> str:
         if not env
         else [
             "",
-            f"Default options may stand in the variable {program.env_variable(command.name)}.",
+            f"The environment variable {program.env_variable(command.name)} may contain default"
+            " options.",
             f"See also {program.name}(8).",
         ]
     )
@@ -230,14 +235,18 @@ def command_help(program: Program, command: Command) -> str:
 
 
 _HELP_COLUMN = 28
-# A narrow terminal has the texts below the words, and not far to the right.
+# On a narrow terminal the help texts are below the options, with a small indentation.
 _NARROW, _NARROW_COLUMN = 60, 8
 _WIDEST, _LEAST = 100, 24
 
 
 def _beside(left: str, text: str, column: int, columns: int) -> list[str]:
-    """Lines with a text beside a word (or below it, where there is no room) from a column on."""
-    import textwrap  # only --help pays for it
+    """Return lines with a text beside a word, or below it if the word is too long.
+
+    :param column: the column in which the text begins.
+    :param columns: width of the terminal.
+    """
+    import textwrap  # needed for --help only
 
     if columns < _NARROW:
         column = _NARROW_COLUMN
@@ -249,7 +258,7 @@ def _beside(left: str, text: str, column: int, columns: int) -> list[str]:
 
 
 def program_help(program: Program) -> str:
-    """The list of commands."""
+    """Return the help text of a program: the list of its commands."""
     columns = terminal.width(sys.stdout)
     column = max(len(name) for name in program.commands) + 4
     lines = [

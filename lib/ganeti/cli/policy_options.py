@@ -1,6 +1,7 @@
-"""Instance policy and disk parameters from the command line, and back to it.
+"""Read instance policies and disk parameters from the command line, and write them as options.
 
-What a node group has of its own may be given back to the cluster's with the word ``default``.
+The word ``default`` removes a value of a node group, so that the value of the cluster applies
+again.
 """
 
 from __future__ import annotations
@@ -30,25 +31,28 @@ BOUNDS = Option(
     "--ipolicy-bounds-specs",
     kind="multilistidentkeyval",
     metavar="min:KEY=N,.../max:KEY=N,...",
-    help="smallest and largest instance; several choices separated by //, or default",
+    help="sizes of the smallest and of the largest instance; // separates alternatives; default"
+    " means the policy of the cluster",
 )
 TEMPLATES = Option(
     "--ipolicy-disk-templates",
     kind="list",
     metavar="NAME,...",
-    help="disk templates which instances may have, or default",
+    help="disk templates which instances may have; default means those of the cluster",
 )
 SPINDLE_RATIO = Option(
     "--ipolicy-spindle-ratio",
     kind="maybefloat",
     metavar="N",
-    help="instance spindles per disk of a node, or default",
+    help="number of spindles of instances per spindle of a node; default means the value of the"
+    " cluster",
 )
 VCPU_RATIO = Option(
     "--ipolicy-vcpu-ratio",
     kind="maybefloat",
     metavar="N",
-    help="virtual processors per processor of a node, or default",
+    help="number of virtual processors per processor of a node; default means the value of the"
+    " cluster",
 )
 GROUP_POLICY = (BOUNDS, TEMPLATES, SPINDLE_RATIO, VCPU_RATIO)
 DISK_PARAMETERS = Option(
@@ -58,15 +62,16 @@ DISK_PARAMETERS = Option(
     action="append",
     dest="diskparams",
     metavar="TEMPLATE:KEY=VALUE,...",
-    help="parameters of disks of a template; the value default gives one back",
+    help="parameters of disks of a template; the value default means the value of the cluster; may"
+    " be given several times",
 )
 
 
 def group_policy(values: Values) -> dict[str, Any] | None:
-    """The parts of a group's policy that were given; None when none was.
+    """Return the given parts of the policy of a group; None when none is given.
 
-    :raises OpPrereqError: bounds which are neither min nor max.
-    :raises TypeEnforcementError: a bound that is no number.
+    :raises OpPrereqError: bounds other than min and max.
+    :raises TypeEnforcementError: a bound is not a number.
     """
     found: dict[str, Any] = {}
     given = values.ipolicy_bounds_specs
@@ -87,21 +92,25 @@ def group_policy(values: Values) -> dict[str, Any] | None:
 
 
 def bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """One choice of bounds, in its types.
+    """Return one alternative of bounds with values in their types (sizes in MiB).
 
-    :raises OpPrereqError: it is not exactly a smallest and a largest instance.
+    :raises OpPrereqError: the alternative does not consist of min and max.
+    :raises TypeEnforcementError: unknown key, or wrong type of a value.
     """
     if set(section) != {"min", "max"}:
         raise errors.OpPrereqError(
-            "instance policy: each choice of bounds needs min:... and max:...", errors.ECODE_INVAL
+            "instance policy: each alternative of the bounds needs min:... and max:...",
+            errors.ECODE_INVAL,
         )
     return {kind: value_types.typed_params(params, SPEC_TYPES) for kind, params in section.items()}
 
 
 def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] | None:
-    """``drbd:resync-rate=1024`` options by template; None when there are none.
+    """Turn options such as ``drbd:resync-rate=1024`` into a dictionary by template.
 
-    :raises OpPrereqError: an unknown template, or a removal.
+    :returns: None when there are no options.
+    :raises OpPrereqError: unknown template, or all its parameters are removed.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     from ganeti.constants import disk
 
@@ -127,7 +136,7 @@ def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] |
 
 
 def bounds_words(minmax: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]:
-    """The option with which these bounds are set: ``["--ipolicy-bounds-specs", "min:..."]``."""
+    """Return the option which sets these bounds: ``["--ipolicy-bounds-specs", "min:..."]``."""
     choices = [
         "/".join(f"{kind}:{specs_text(bounds[kind])}" for kind in ("min", "max"))
         for bounds in minmax
@@ -136,5 +145,5 @@ def bounds_words(minmax: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]
 
 
 def specs_text(specs: Mapping[str, Any]) -> str:
-    """``cpu-count=1,disk-count=1,...``."""
+    """Return sizes as the text ``cpu-count=1,disk-count=1,...``."""
     return ",".join(f"{key}={specs[key]}" for key in sorted(specs))

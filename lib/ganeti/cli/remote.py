@@ -1,11 +1,11 @@
-"""Doing something on another node as its administrator: a command, or a copy of a file.
+"""Run a command on another node as its administrator, or copy a file to it.
 
-On real machines this is SSH as root with the keys that the administrator or the cluster has set up;
-only host keys are accepted which the cluster's file or the administrator's own knows. A virtual
-cluster has no SSH servers, and its nodes are directories of the same user: a command runs here in
-the node's environment, a file is copied into its directory.
+On real machines this uses SSH as root, with the keys which the administrator or the cluster has set
+up. A host key must be in the file of the cluster or in the file of the administrator. A virtual
+cluster has no SSH servers, and its nodes are directories of the same user: a command is run on this
+machine in the environment of the node, and a file is copied into the directory of the node.
 
-Nodes are worked on side by side; results come in the order of the nodes.
+Several nodes are handled at the same time; results come in the order of the nodes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _AT_ONCE = 16
-# A node which dies meanwhile is noticed after three of them.
+# A connection without an answer for 60 s is closed.
 _ALIVE = ("-oServerAliveInterval=20", "-oServerAliveCountMax=3")
 
 
-class Node:
-    """A node to work on.
+class RemoteNode:
+    """A node on which commands are run.
 
-    :param address: where to reach it by SSH.
+    :param address: IP address for SSH.
     """
 
     __slots__ = ("address", "name")
@@ -41,13 +41,13 @@ class Node:
 
     @property
     def here(self) -> bool:
-        """Whether it is this node."""
+        """Whether this process runs on the node."""
         return self.name == machine.current().hostname()
 
     def run(self, command: str) -> process.Completed:
-        """Let the node's shell run a command.
+        """Run a command with the shell of the node, without a time limit.
 
-        :raises CommandError: SSH, or the shell, cannot be started.
+        :raises CommandError: SSH or the shell cannot be started.
         """
         if self.here:
             return process.run(["sh", "-c", command], timeout_s=None, check=False)
@@ -64,10 +64,10 @@ class Node:
         return process.run([program, *_ALIVE, *rest], timeout_s=None, check=False)
 
     def copy(self, path: str) -> None:
-        """Give the node a file of this one at the same place, with its mode and times.
+        """Copy a file of this node to the same path on the node, with its mode and times.
 
-        :param path: absolute, as it is found here.
-        :raises CommandError: it did not work; says why.
+        :param path: absolute path on this machine.
+        :raises CommandError: the copy failed.
         """
         root = machine.current().neighbour_dir(self.name)
         if root is not None:
@@ -96,11 +96,11 @@ def _port(name: str) -> int:
 
 
 def local_file(given: str) -> str:
-    """The absolute path of a file which other nodes are to have at the same place.
+    """Return the absolute path of a file which will be copied to the same path on other nodes.
 
-    In a virtual cluster a path may be meant below this node's root directory.
+    In a virtual cluster a path may be relative to the root directory of this node.
 
-    :raises OpPrereqError: there is no such file, or it is at no place which other nodes have.
+    :raises OpPrereqError: the file does not exist, or other nodes cannot have this path.
     """
     import os
 
@@ -110,8 +110,13 @@ def local_file(given: str) -> str:
     return path
 
 
-def on_each(nodes: Sequence[Node], work: Callable[[Node], T]) -> Iterator[tuple[Node, T]]:
-    """Work on nodes side by side; pairs of node and result in their order."""
+def on_each(
+    nodes: Sequence[RemoteNode], work: Callable[[RemoteNode], T]
+) -> Iterator[tuple[RemoteNode, T]]:
+    """Call a function for several nodes at the same time.
+
+    :returns: pairs of node and result, in the order of the nodes.
+    """
     if len(nodes) < 2:
         yield from ((node, work(node)) for node in nodes)
         return

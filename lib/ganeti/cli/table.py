@@ -1,20 +1,23 @@
-"""Aligned columns.
+"""Tables with aligned columns.
 
-The layout is published, because people cut and awk it: one blank between columns, texts to the
-left, numbers and sizes to the right, no blanks behind the last left-aligned column. With a
-separator nothing is aligned.
+The layout is published, because scripts split these lines: one blank between columns, texts aligned
+to the left, numbers and sizes to the right, no blanks after a last column that is aligned to the
+left. With a separator nothing is aligned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-#: Paints a cell after it was aligned: (row number or None for titles, column number, aligned text).
+#: Colours a cell: (row number, or None for titles; column number; text) -> text with colours.
 Painter = Callable[[int | None, int, str], str]
 
 
 class Column:
-    """One column: its title and to which side its cells go."""
+    """One column of a table.
+
+    :param right: whether its cells are aligned to the right.
+    """
 
     __slots__ = ("right", "title")
 
@@ -31,10 +34,12 @@ def format_table(
     separator: str | None = None,
     painter: Painter | None = None,
 ) -> list[str]:
-    """Lines of a table.
+    """Return the lines of a table.
 
-    :param rows: a text per column in each.
-    :param separator: put between cells that are then not aligned.
+    :param rows: rows with a text for each column.
+    :param header: whether the first line contains the titles.
+    :param separator: text between cells; with it, cells are not aligned.
+    :param painter: function which colours cells.
     """
     titles = [column.title for column in columns]
     if separator is not None:
@@ -44,7 +49,7 @@ def format_table(
         max([len(titles[index]) if header else 0, *(len(row[index]) for row in rows)])
         for index in range(len(columns))
     ]
-    # The usual table is large and not painted: one format string does the work.
+    # Large tables have no colours; one format string for all rows is fast.
     pattern = " ".join(
         "{}"
         if not column.right and index == len(columns) - 1
@@ -65,7 +70,7 @@ def _painted(
     header: bool,
     painter: Painter,
 ) -> list[str]:
-    """As above with colours, which must not count as width."""
+    """Return the lines of a table with colours, which do not count for the widths."""
     numbered: list[tuple[int | None, Sequence[str]]] = list(enumerate(rows))
     if header:
         numbered.insert(0, (None, [column.title for column in columns]))

@@ -1,7 +1,6 @@
-"""Commands about tags, the same for every kind of object: ``list-tags``, ``add-tags``,
-``remove-tags``.
+"""The commands ``list-tags``, ``add-tags`` and ``remove-tags``, for every kind of object.
 
-:func:`commands` gives the three rows for a program's table.
+:func:`commands` makes the three commands of a program.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ FROM = Option(
     kind="string",
     dest="tags_source",
     metavar="FILE",
-    help="read further tags from this file, one on each line; - for standard input",
+    help="read more tags from this file, one per line; - means standard input",
 )
 
 
 def commands(kind: str, argument: str | None, what: str) -> list[Command]:
-    """The rows of a table.
+    """Return the three commands about tags for one kind of object.
 
     :param kind: kind of object, as opcodes name it.
-    :param argument: kind of the argument that names the object; None where there is only one.
-    :param what: how the summaries name the object.
+    :param argument: kind of the argument that names the object; None for the cluster.
+    :param what: name of the object in the summaries.
     """
     names = [Argument(argument, 1, 1)] if argument else []
     changing = (FROM, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
@@ -63,7 +62,7 @@ def _usage(argument: str | None) -> str:
 
 def _lister(kind: str) -> Callable[[Values, list[str]], int]:
     def list_tags(values: Values, arguments: list[str]) -> int:
-        """``list-tags``."""
+        """List the tags of an object (``list-tags``)."""
         name = arguments[0] if arguments else ""
         tags = sorted(jobs.connect().query_tags(kind, name))
         if values.output_format in opt.DATA_FORMATS:
@@ -80,14 +79,15 @@ def _lister(kind: str) -> Callable[[Values, list[str]], int]:
 
 def _changer(kind: str, *, add: bool) -> Callable[[Values, list[str]], int]:
     def change_tags(values: Values, arguments: list[str]) -> int:
-        """``add-tags`` and ``remove-tags``."""
+        """Add tags to an object (``add-tags``), or remove them (``remove-tags``)."""
         from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
 
         has_name = kind != "cluster"
         tags = [*arguments[has_name:], *_read_tags(values.tags_source)]
         if not tags:
             raise errors.OpPrereqError(
-                f"no tags to {'add' if add else 'remove'} are given", errors.ECODE_INVAL
+                f"no tags to {'add' if add else 'remove'} are given. Name them, or use --from.",
+                errors.ECODE_INVAL,
             )
         opcode = OpTagsSet if add else OpTagsDel
         jobs.run_opcode(
@@ -105,9 +105,9 @@ def _changer(kind: str, *, add: bool) -> Callable[[Values, list[str]], int]:
 
 
 def _read_tags(source: str | None) -> list[str]:
-    """Tags of a file, one on each line.
+    """Read tags from a file, one per line; ``-`` means standard input.
 
-    :raises OpPrereqError: it cannot be read.
+    :raises OpPrereqError: the file cannot be read.
     """
     if source is None:
         return []

@@ -1,8 +1,8 @@
-"""Writing to the person or program in front: standard output and error, colours, questions.
+"""Write to standard output and standard error, use colours, ask questions.
 
-Colour is only for people: never when the stream is not a terminal, when ``NO_COLOR`` is set, or
-when the terminal says it cannot (``TERM=dumb``). A question is asked on the controlling terminal,
-so that a command with redirected input still asks; where there is none the answer is no.
+Colours are used only on a terminal, and not when ``NO_COLOR`` is set or the terminal does not
+support them (``TERM=dumb``). A question is asked on the controlling terminal, so that a command
+with redirected input can still ask; without a terminal the answer is no.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BOLD = "1"
 
 
 def out(text: str) -> None:
-    """One line for standard output, at once: a reader at the other end of a pipe sees progress."""
+    """Write one line to standard output and flush it, so that the reader of a pipe gets it."""
     _write(sys.stdout, text)
 
 
 def err(text: str) -> None:
-    """One line for standard error."""
+    """Write one line to standard error."""
     _write(sys.stderr, text)
 
 
@@ -37,7 +37,7 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(f"{text}\n")
     except UnicodeEncodeError:
-        # A name in the C locale: an escape is better than no answer.
+        # The locale does not have all characters of the text; escapes replace the missing ones.
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     stream.flush()
@@ -51,7 +51,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> boo
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person reads this stream."""
+    """Whether this stream is a terminal."""
     try:
         return stream.isatty()
     except ValueError:  # closed
@@ -59,7 +59,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def width(stream: TextIO, otherwise: int = 80) -> int:
-    """Columns of the terminal behind a stream; `otherwise` where there is none."""
+    """Return the number of columns of a terminal; `otherwise` when the stream is not a terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or otherwise
     except (OSError, ValueError):
@@ -67,12 +67,12 @@ def width(stream: TextIO, otherwise: int = 80) -> int:
 
 
 def paint(text: str, colour: str) -> str:
-    """Text in a colour."""
+    """Return a text with the control sequences of a colour."""
     return f"\033[{colour}m{text}\033[0m"
 
 
 def can_ask() -> bool:
-    """Whether there is a terminal to ask on."""
+    """Whether there is a controlling terminal for questions."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -83,7 +83,7 @@ def can_ask() -> bool:
 def ask_line(question: str) -> str | None:
     """Ask for a line of text.
 
-    :returns: the line without white space around it; None when nobody can be asked.
+    :returns: the line without white space around it; None when there is no terminal.
     """
     try:
         descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
@@ -97,6 +97,6 @@ def ask_line(question: str) -> str | None:
 def confirm(question: str) -> bool:
     """Ask a question whose answer is yes or no.
 
-    :returns: True only for an explicit yes; False when nobody can be asked.
+    :returns: True only for an explicit yes; False when there is no terminal.
     """
     return (ask_line(f"{question}\ny/[n]: ") or "").lower() in ("y", "yes")

@@ -1,12 +1,12 @@
-"""The types an option value may have: text from the command line to values.
+"""The types of option values: functions which read a value from a text of the command line.
 
-One function per type; each takes the text after the option and returns the value, or raises
-:class:`~ganeti.errors.ParameterError` with a text that names the offending part (the parser puts
-the option's name in front). The grammar is published: scripts by others are full of it.
+There is one function for each type. It takes the text after the option and returns the value, or
+raises :class:`~ganeti.errors.ParameterError` with a text that names the wrong part; the parser adds
+the name of the option. The grammar is published.
 
 ============================ ================================================================
 ``keyval``                   ``a=1,b=2``; ``a`` is true, ``no_a`` is false, ``-a`` is null
-``identkeyval``              ``0:size=1g,mode=ro``; ``no_0`` removes, ``-0`` is only a number
+``identkeyval``              ``0:size=1g,mode=ro``; ``no_x`` is false, ``-x`` null, ``-1`` a number
 ``multilistidentkeyval``     ``min:a=1/max:a=2//min:a=3/max:a=4``
 ``list``                     ``a,b,c``
 ``unit``                     ``512``, ``1.5g``; MiB
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def split_escaped(text: str, separator: str = ",") -> list[str]:
-    r"""Split at a separator of one character that is not preceded by a backslash.
+    r"""Split a text at a separator of one character, except after a backslash.
 
     ``a\,b,c`` gives ``["a,b", "c"]``; a doubled backslash stands for one.
     """
@@ -39,7 +39,7 @@ def split_escaped(text: str, separator: str = ",") -> list[str]:
     for character in characters:
         if character == "\\":
             following = next(characters, "")
-            # Other escapes are left alone: a Windows path or a regular expression stays readable.
+            # Other escapes are not changed, for example in a Windows path or a regular expression.
             current.append(
                 following if following in (separator, "\\") and following else character + following
             )
@@ -55,7 +55,7 @@ def split_escaped(text: str, separator: str = ",") -> list[str]:
 def parse_keyval(text: str) -> KeyVal:
     """Read ``key=value,key=value``.
 
-    :raises ParameterError: a key without a name, or given twice.
+    :raises ParameterError: an empty key, or a key that is given twice.
     """
     values: KeyVal = {}
     if not text:
@@ -74,7 +74,7 @@ def parse_keyval(text: str) -> KeyVal:
 
 
 def _bare_key(part: str) -> tuple[str, bool | None]:
-    """What a key without a value means."""
+    """Return the key and the value of a part without an equals sign."""
     if part.startswith("no_"):
         return part[3:], False
     if part.startswith("-"):
@@ -85,9 +85,9 @@ def _bare_key(part: str) -> tuple[str, bool | None]:
 def parse_identkeyval(text: str) -> tuple[str, KeyVal | bool | None]:
     """Read ``ident:key=value,...``.
 
-    :returns: the identifier and its keys; False for ``no_ident``, None for ``-ident``. A minus
-        before a digit belongs to the identifier (``-1`` is an index).
-    :raises ParameterError: keys given to a removal, an empty identifier, a key given twice.
+    :returns: the identifier and its keys; instead of keys False for ``no_ident`` and None for
+        ``-ident``. A minus before a digit belongs to the identifier (``-1`` is an index).
+    :raises ParameterError: a removal with keys, an empty identifier, or a key that is given twice.
     """
     ident, colon, rest = text.partition(":")
     removal: bool | None = True
@@ -105,9 +105,9 @@ def parse_identkeyval(text: str) -> tuple[str, KeyVal | bool | None]:
 
 
 def parse_multi_list_ident_keyval(text: str) -> list[dict[str, KeyVal]]:
-    """Read sections split at ``//`` of ``ident:key=value,...`` split at ``/``.
+    """Read sections, separated by ``//``, of parts ``ident:key=value,...``, separated by ``/``.
 
-    :raises ParameterError: an identifier without keys, or twice in one section.
+    :raises ParameterError: a removal, or an identifier that is given twice in one section.
     """
     sections: list[dict[str, KeyVal]] = []
     if not text:
@@ -117,7 +117,7 @@ def parse_multi_list_ident_keyval(text: str) -> list[dict[str, KeyVal]]:
         for part in split_escaped(section, "/"):
             ident, keys = parse_identkeyval(part)
             if not isinstance(keys, dict):
-                raise errors.ParameterError(f"'{part}' removes something, which is wrong here")
+                raise errors.ParameterError(f"'{part}' is a removal, which is not possible here")
             if ident in found:
                 raise errors.ParameterError(f"'{ident}' is given twice in '{section}'")
             found[ident] = keys
@@ -126,14 +126,14 @@ def parse_multi_list_ident_keyval(text: str) -> list[dict[str, KeyVal]]:
 
 
 def parse_list(text: str) -> list[str]:
-    """Read ``a,b,c``; the empty text is the empty list."""
+    """Read ``a,b,c``; an empty text is an empty list."""
     return split_escaped(text) if text else []
 
 
 def parse_bool(text: str) -> bool:
-    """Read yes, no, true or false in any case.
+    """Read yes, no, true or false, ignoring case.
 
-    :raises ParameterError: something else.
+    :raises ParameterError: the text is another word.
     """
     meaning = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower())
     if meaning is None:
@@ -144,7 +144,7 @@ def parse_bool(text: str) -> bool:
 def parse_int(text: str) -> int:
     """Read a whole number.
 
-    :raises ParameterError: something else.
+    :raises ParameterError: the text is not a whole number.
     """
     try:
         return int(text)
@@ -155,7 +155,7 @@ def parse_int(text: str) -> int:
 def parse_float(text: str) -> float:
     """Read a number.
 
-    :raises ParameterError: something else.
+    :raises ParameterError: the text is not a finite number.
     """
     try:
         value = float(text)
@@ -169,7 +169,7 @@ def parse_float(text: str) -> float:
 def parse_maybe_float(text: str) -> float | str:
     """Read a number or the word ``default``.
 
-    :raises ParameterError: something else.
+    :raises ParameterError: the text is neither of them.
     """
     if text == "default":
         return text
@@ -183,7 +183,7 @@ def parse_size(text: str) -> int:
     """Read a size such as ``512`` or ``1.5g``.
 
     :returns: MiB, rounded up to a multiple of 4.
-    :raises ParameterError: something else.
+    :raises ParameterError: the text is not a size.
     """
     from ganeti.utils import text as text_utils
 
@@ -194,9 +194,9 @@ def parse_size(text: str) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """Read JSON.
+    """Read a JSON text.
 
-    :raises ParameterError: not JSON.
+    :raises ParameterError: the text is not valid JSON.
     """
     from ganeti.wire import json
 
@@ -209,20 +209,21 @@ def parse_json(text: str) -> Any:
 def parse_filter_action(text: str) -> str | list[Any]:
     """Read the action of a job filter: a word, or ``RATE_LIMIT n``.
 
-    :raises ParameterError: a rate limit without a positive number.
+    :raises ParameterError: ``RATE_LIMIT`` without a positive number.
     """
     words = text.split()
     if words[:1] != ["RATE_LIMIT"]:
         return text
     if len(words) != 2 or not words[1].isdigit() or int(words[1]) < 1:
-        raise errors.ParameterError(f"'{text}': RATE_LIMIT needs the number of jobs")
+        raise errors.ParameterError(f"'{text}': RATE_LIMIT needs a number of jobs, at least 1")
     return ["RATE_LIMIT", int(words[1])]
 
 
 def parse_time(text: str) -> int:
     """Read a time span: seconds, or a number with s, m, h, d or w.
 
-    :raises ParameterError: something else, or less than nothing.
+    :returns: seconds.
+    :raises ParameterError: the text is not a time span.
     """
     factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
     number, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1)
@@ -252,21 +253,21 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 def typed_params(
     params: KeyVal, types: Mapping[str, str], *, allowed: Collection[str] = ()
 ) -> KeyVal:
-    """The texts of a ``keyval`` in the types their parameters have.
+    """Convert the texts of a ``keyval`` to the types of the parameters.
 
-    The master checks again; this gives ``memory=1g`` its meaning and catches slips before a job is
-    made.
+    This reads sizes such as ``memory=1g``, and finds mistakes before a job is submitted. The master
+    checks the values, too.
 
     :param types: parameter name -> ``bool``, ``int``, ``float``, ``size``, ``string``,
         ``maybe-string``.
-    :param allowed: texts that are left alone for every parameter (such as ``default``).
-    :raises TypeEnforcementError: an unknown parameter, or a value of another type.
+    :param allowed: values that every parameter may have (such as ``default``); they stay texts.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     if not params:
         return {}
     unknown = next((name for name in params if name not in types), None)
     if unknown is not None:
-        from ganeti.utils import suggest  # only mistakes pay for it
+        from ganeti.utils import suggest  # needed after a mistake only
 
         hint = suggest.did_you_mean(unknown, types) or f" Known are: {', '.join(sorted(types))}."
         raise errors.TypeEnforcementError(f"unknown parameter '{unknown}'.{hint}")

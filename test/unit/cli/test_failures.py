@@ -74,10 +74,10 @@ def test_texts_and_codes(error: Exception, code: int, text: str) -> None:
     [
         (errors.ResolverError("web1", -2, "Name not known"), 1, ["Failure:", "'web1'"]),
         (errors.JobQueueFull(), 1, ["queue is full", "gnt-job autoarchive"]),
-        (errors.JobQueueDrainError("drained"), 1, ["drained", "undrained"]),
+        (errors.JobQueueDrainError("drained"), 1, ["drained", "undrain"]),
         (errors.LuxiTimeout("120 s"), 1, ["did not answer in time", "120 s"]),
         (errors.ConnectionClosedError("gone"), 1, ["closed the connection", "gone"]),
-        (errors.LuxiPermissionError("socket"), 1, ["may not talk"]),
+        (errors.LuxiPermissionError("socket"), 1, ["may not connect"]),
         (errors.JobLost("job 7 does not exist"), 1, ["job 7"]),
         (
             errors.QueryFilterParseError("unexpected (", "a ((", 3),

@@ -110,7 +110,7 @@ def test_log_lines(kind: str, message: Any, text: str) -> None:
             errors.OpExecError,
             r"partial failure \(opcode 2\): Failure: command execution error:\nhalf",
         ),
-        (["error", ["success"], [None]], errors.OpExecError, "ended as error"),
+        (["error", ["success"], [None]], errors.OpExecError, "ended with status error"),
     ],
 )
 def test_results_that_are_errors(row: Any, error: type[Exception], text: str) -> None:
@@ -165,8 +165,8 @@ def test_who_waits_long_is_told_how_to_learn_why(
     client = ScriptedClient((["waiting"], []), None, None, None, None, (["success"], []))
     jobs.follow_job(client, 7, lambda text: None)  # type: ignore[arg-type]
     shown = err.getvalue().split("\r\033[K")
-    assert "says why" not in shown[1]
-    assert any("; 'gnt-job explain 7' says why" in line for line in shown) == told
+    assert "shows why" not in shown[1]
+    assert any("; 'gnt-job explain 7' shows why" in line for line in shown) == told
 
 
 def test_notices_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_interrupt_leaves_the_job_running(here: paths.Paths, master: FakeMaster)
     assert waiting.returncode == 1
     assert out == ""
     assert err.strip() == (
-        "Interrupted; job 1 goes on. Watch it with 'gnt-job watch 1', stop it"
+        "Interrupted; job 1 continues. Watch it with 'gnt-job watch 1', cancel it"
         " with 'gnt-job cancel 1'."
     )
     assert master.jobs[1].status == "waiting"

@@ -10,21 +10,21 @@ from ganeti.cli.options import Option
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from ganeti.cli.remote import Node
+    from ganeti.cli.remote import RemoteNode
     from ganeti.utils.process import Completed
 
 RULER = "-" * 48
 
 
-def _nodes(values: Values, field: str = "pip") -> tuple[list[Node], list[Node]]:
+def _nodes(values: Values, field: str = "pip") -> tuple[list[RemoteNode], list[RemoteNode]]:
     """The nodes chosen by the options that are not offline: the others, and the master."""
     from ganeti.cli import online_nodes
-    from ganeti.cli.remote import Node
+    from ganeti.cli.remote import RemoteNode
 
     found = online_nodes.online_nodes(jobs.connect(), values.nodes, values.nodegroup, field)
     return (
-        [Node(name, address) for name, address, is_master in found if not is_master],
-        [Node(name, address) for name, address, is_master in found if is_master],
+        [RemoteNode(name, address) for name, address, is_master in found if not is_master],
+        [RemoteNode(name, address) for name, address, is_master in found if is_master],
     )
 
 
@@ -37,7 +37,7 @@ def copyfile(values: Values, arguments: list[str]) -> int:
     others, masters = _nodes(values, field)
     targets = [node for node in [*others, *masters] if not node.here]
 
-    def copy(node: Node) -> str:
+    def copy(node: RemoteNode) -> str:
         try:
             node.copy(path)
         except errors.CommandError as err:
@@ -59,7 +59,7 @@ def command(values: Values, arguments: list[str]) -> int:
     line = " ".join(arguments)
     others, masters = _nodes(values)
 
-    def run(node: Node) -> Completed | str:
+    def run(node: RemoteNode) -> Completed | str:
         try:
             return node.run(line)
         except errors.CommandError as err:

@@ -45,7 +45,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Node and command of everything that was run; node2 fails."""
     found: list[tuple[str, str]] = []
 
-    def run(node: remote.Node, command: str) -> process.Completed:
+    def run(node: remote.RemoteNode, command: str) -> process.Completed:
         found.append((node.name, command))
         if command == "crash":
             raise errors.CommandError(["ssh"], 127, "no ssh")
@@ -55,7 +55,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
             else done("", None, 9)
         )
 
-    monkeypatch.setattr(remote.Node, "run", run)
+    monkeypatch.setattr(remote.RemoteNode, "run", run)
     return found
 
 
@@ -100,12 +100,12 @@ def test_offline_nodes_are_left_out(
 def copies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
 
-    def copy(node: remote.Node, path: str) -> None:
+    def copy(node: remote.RemoteNode, path: str) -> None:
         found.append((node.name, node.address, path))
         if node.name == NODE3:
             raise errors.CommandError(["scp"], 1, "disk full")
 
-    monkeypatch.setattr(remote.Node, "copy", copy)
+    monkeypatch.setattr(remote.RemoteNode, "copy", copy)
     return found
 
 
@@ -153,7 +153,7 @@ def test_real_machines_are_reached_by_ssh(monkeypatch: pytest.MonkeyPatch, tmp_p
     ports = tmp_path / "ports"
     ports.write_text(f"{NODE2}=2222\n")
     monkeypatch.setattr(paths.Paths, "ssconf_file", lambda self, key: str(ports))
-    node = remote.Node(NODE2, "192.0.2.2")
+    node = remote.RemoteNode(NODE2, "192.0.2.2")
     node.run("echo a b")
     (argv,) = ran
     assert argv[0] == "ssh"
@@ -166,7 +166,7 @@ def test_real_machines_are_reached_by_ssh(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert argv[:2] == ["scp", "-pq"]
     assert argv[-3:] == ["--", "/etc/note", "root@192.0.2.2:/etc/note"]
     ran.clear()
-    remote.Node(NODE1, "192.0.2.1").run("true")
+    remote.RemoteNode(NODE1, "192.0.2.1").run("true")
     assert ran == [["sh", "-c", "true"]]
 
 
@@ -180,7 +180,7 @@ def test_virtual_nodes_are_directories(
 ) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(process, "run", lambda argv, **_options: ran.append(argv))
-    node = remote.Node(NODE2, "127.0.9.2")
+    node = remote.RemoteNode(NODE2, "127.0.9.2")
     node.run("true")
     node.copy(f"{here.root}/etc/note")
     assert ran == [

@@ -139,7 +139,7 @@ def test_delete(gnt: Gnt, master: FakeMaster) -> None:
     [
         ("filter add --predicates=[", "--predicates"),
         ("filter add --priority=high", "--priority"),
-        ("filter add --action='RATE_LIMIT many'", "RATE_LIMIT needs the number"),
+        ("filter add --action='RATE_LIMIT many'", "RATE_LIMIT needs a number"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_sent(

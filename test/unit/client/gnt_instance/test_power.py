@@ -218,7 +218,7 @@ def test_a_job_that_is_archived_meanwhile(gnt: Gnt, master: FakeMaster) -> None:
     master.errors["WaitForJobChange"] = errors.JobLost("job 1 does not exist")
     ended = gnt("instance startup web1")
     assert ended.code == 1
-    assert "Job 1 for web1 has failed: job is archived or lost" in ended.err
+    assert "Job 1 for web1 has failed: the job is archived or lost" in ended.err
 
 
 def test_wrong_reboot_type(gnt: Gnt) -> None:

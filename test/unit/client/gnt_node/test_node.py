@@ -324,7 +324,7 @@ def test_add_that_cannot_be_prepared(gnt: Gnt, master: FakeMaster, setup: Setup)
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (KeyboardInterrupt(), "job 1 goes on"),
+        (KeyboardInterrupt(), "job 1 continues"),
         (errors.ConnectionClosedError("gone"), "closed the connection"),
     ],
 )
