@@ -1,17 +1,18 @@
-"""HTTPS between the daemons: a forking server, a pycurl client, and who may call.
+"""HTTP and HTTPS: servers, a client, authorisation of node calls.
 
-One request per connection, JSON bodies, certificates on both sides. This room knows nothing of what
-the requests mean: the server hands a :class:`~ganeti.http.server.AuthorisedRequest` to a function, the client
-returns bytes.
+:mod:`.server` and :mod:`.client` carry node calls: usually one request per connection, JSON bodies,
+certificates on both sides. :mod:`.event_server` serves many clients in one process. The package
+does not interpret bodies: the server passes a :class:`~ganeti.http.server.AuthorisedRequest` to a
+function, the client returns bytes.
 """
 
 #: Largest request body in bytes (published).
 MAX_BODY_BYTES = 10 * 1024 * 1024
-#: Answers carry lists of instances, logs and exports' facts; no honest one is larger.
+#: Largest body of an answer in bytes; answers contain lists of instances, or logs.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 #: Header of an answer with ok=false: JSON ``[class name, [arguments]]`` of the error, in ASCII. The
-#: body keeps the published form (a text), so programs that do not know the header lose nothing.
+#: body has the published form (a text), for programs which do not know the header.
 ERROR_HEADER = "X-Ganeti-Error"
-#: Header of a request: the epoch of the master who asks (``NUMBER OWNER``). Header of a refusal
-#: (403) because that epoch is over: the one which the node obeys.
+#: Header of a request: the epoch of the master which calls (``NUMBER OWNER``). Header of a refusal
+#: (403) because that epoch is too old: the epoch which the node has promised.
 EPOCH_HEADER = "X-Ganeti-Epoch"

@@ -1,7 +1,7 @@
-"""The access log: a line for each exchange, in the form that programs for web servers read.
+"""The access log: a line for each request, in the combined log format of web servers.
 
-``host - user [time] "request" status bytes "referer" "agent"``, known as the combined log format.
-What a client sent is escaped, so a line is always a line and says nothing in another's name.
+A line is ``host - user [time] "request" status bytes "referer" "agent"``. Texts which a client sent
+are escaped, so that a client cannot add lines or fields.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 1
 
 
 def format_line(exchange: Exchange, now: float) -> str:
-    """The line of one exchange.
+    """Return the line of one exchange.
 
-    :param now: seconds since 1970.
+    :param now: the time in seconds since 1970.
     """
     stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(now))
     line, referer, agent, user = (
@@ -44,9 +44,9 @@ def format_line(exchange: Exchange, now: float) -> str:
 
 
 class AccessLog:
-    """The file, written to without waiting.
+    """The file of an access log.
 
-    :raises ConfigurationError: it cannot be opened.
+    :raises ConfigurationError: the file cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
@@ -60,7 +60,7 @@ class AccessLog:
         self._failing = False
 
     def write(self, exchange: Exchange) -> None:
-        """Write down an exchange; a full disk is reported once, and serving goes on."""
+        """Append the line of an exchange; a failure is logged once and not raised."""
         line = format_line(exchange, time.time()).encode("utf-8", "backslashreplace")
         try:
             os.write(self._fd, line)
@@ -72,7 +72,7 @@ class AccessLog:
             self._failing = False
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name; keep the old one when that fails."""
+        """Open the file again, after it was renamed; keep the old one if that fails."""
         try:
             fresh = self._open()
         except OSError as err:

@@ -1,11 +1,12 @@
-"""Who may call a node daemon.
+"""Authorisation of node calls.
 
-TLS has already proven that the caller's certificate was signed with the cluster's key. That is true
-for every node, but only master candidates may give orders: the digest of the certificate must be in
-``ssconf_master_candidates_certs``. While that list is empty (a cluster being set up, a node just
-added) only the holder of the server certificate itself may call (seed 001, *Security*).
+TLS has already proven that the certificate of the caller was signed with the key of the cluster.
+This is true for every node, but only master candidates may make calls: the digest of the
+certificate must be in ``ssconf_master_candidates_certs``. While that list is empty (a new cluster,
+a new node), only the owner of the server certificate itself may call (Ganeti design 2.0,
+*Security*).
 
-The file is read for every request, so a node that was demoted is refused from the next call on.
+The file is read for every request, so a node which was demoted is refused from the next call on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def parse_candidate_certs(text: str) -> dict[str, str]:
     """Read ``<node uuid>=<digest>`` lines.
 
     :returns: node UUID -> digest in upper case.
-    :raises ParseError: a line of another form; carries the line.
+    :raises ParseError: a line has another form; the message contains the line.
     """
     found = {}
     for line in text.splitlines():
@@ -31,7 +32,7 @@ def parse_candidate_certs(text: str) -> dict[str, str]:
 
 
 class CandidatesOnly:
-    """Says for a client's certificate digest why it may not call, or None when it may."""
+    """Checks the digest of a client certificate: None if it may call, else the reason."""
 
     def __init__(self, certs_file: str, own_digest: str) -> None:
         self._certs_file = certs_file

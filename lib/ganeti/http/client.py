@@ -1,28 +1,28 @@
-"""Calling node daemons: the only user of pycurl.
+"""The HTTPS client for node calls. This is the only module which imports pycurl.
 
-:meth:`Client.perform` sends any number of requests at once and returns when each has an answer or a
-failure. It may be called from any number of threads: each drives its own transfers (libcurl works
-without Python's lock, so two threads really encrypt at the same time). What threads share is the
-store of idle handles, one list per node, and that of idle multis. A handle keeps the TLS sessions
-of its node, so a call to a known node costs no full handshake, whichever thread makes it. (A ticket
-of TLS 1.3 is good for one connection; with one cache per node, parallel calls would run out of
-tickets. See also :data:`RESUMES`.)
+:meth:`Client.perform` sends any number of requests at the same time and returns when each has an
+answer or a failure. Any number of threads may call it: each runs its own transfers (libcurl works
+without the lock of Python, so two threads really encrypt at the same time). Threads share the store
+of idle handles, one list per node, and that of idle multis. A handle keeps the TLS sessions of its
+node, so a call to a known node needs no full handshake, in any thread. (A ticket of TLS 1.3 is
+valid for one connection; with one cache per node, parallel calls would have too few tickets. See
+also :data:`RESUMES`.)
 
-One request or many run in a multi, driven by ``poll`` (libcurl's own ``select`` cannot see
-descriptors above 1023, and the master has thousands). A handle used alone would keep a multi of its
-own, with open files, for each node; through a shared multi a call costs 0.1 ms more.
+Requests run in a multi, driven by ``poll`` (the ``select`` of libcurl does not support descriptors
+above 1023, and the master has thousands). A handle which is used alone would keep a multi of its
+own, with open files, for each node; with a shared multi a call costs 0.1 ms more.
 
-A request that may *keep* its connection is made with such a handle all the same: the connection
-stays open in it, which spares the next request of this kind fork and handshake. libcurl opens a new
-one when the old one was closed meanwhile, and sends the request again; so only what may be done
-twice is asked in this way. A node that lost its power closes nothing: there the kernel gives the
-connection up when nothing was heard for :data:`SILENCE_S`, and the new one shows that nobody is
-there. (Calls with a connection of their own do not need that. They find out when they connect, and
-a long one may survive a network that is gone for a while.)
+A request which may *keep* its connection is nevertheless made with such a handle: the connection
+stays open in it, so the next request of this kind needs no fork and no handshake. If the connection
+was closed meanwhile, libcurl opens a new one and sends the request again; therefore only requests
+which may be carried out twice are made in this way. A node which lost its power does not close its
+connections: the kernel gives up a connection on which nothing was received for :data:`SILENCE_S`,
+and the attempt to open a new one fails. (Calls with a connection of their own do not need that.
+They detect it when they connect, and a long call may survive an interruption of the network.)
 
-A transfer ends in a :class:`Reply` or in a :class:`Failure` of one of three kinds: ``unreachable``
-(no connection, or no answer in time), ``refused`` (one side does not accept the other's
-certificate), ``failed`` (the connection broke in the middle: nobody knows what the node did).
+A transfer ends with a :class:`Reply` or with a :class:`Failure` of one of three kinds:
+``unreachable`` (no connection, or no answer in time), ``refused`` (one side does not accept the
+certificate of the other), ``failed`` (the connection broke; it is unknown what the node did).
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ import pycurl
 from ganeti import errors, http
 
 CONNECT_TIMEOUT_S = 5.0
-#: A kept connection on which the peer's kernel is silent for so long is given up.
+#: A kept connection on which the kernel of the peer does not answer for so many seconds is closed.
 SILENCE_S = 10
-#: Transfers one fan-out runs at the same time; the others wait for a place.
+#: Number of transfers which one call of ``perform`` runs at the same time; the others wait.
 MAX_PARALLEL = 100
 
 UNREACHABLE = "unreachable"
 REFUSED = "refused"
 FAILED = "failed"
 
-# Idle handles kept per node; a fan-out uses one, parallel jobs one each.
+# Idle handles which are kept for each node. One call of ``perform`` uses one of them.
 _IDLE_HANDLES = 32
-# Less than a server keeps a connection, so that it is seldom found closed.
+# Less than a server keeps a connection, so that it is seldom closed already.
 _KEEP_S = 45
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
 _ERROR_PREFIX = http.ERROR_HEADER.lower().encode() + b":"
 _EPOCH_PREFIX = http.EPOCH_HEADER.lower().encode() + b":"
 
-#: Whether TLS sessions can be resumed; a libcurl on GnuTLS (Debian's for Python) takes no tickets.
+#: Whether TLS sessions can be resumed: libcurl with GnuTLS (in Debian) does not use tickets.
 RESUMES = "GnuTLS" not in pycurl.version
 
-# The other side's certificate is not one of our cluster's; or our own is unusable.
+# The certificate of the node is not one of the cluster, or our own cannot be used.
 _TRUST_CODES = frozenset(
     {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CERTPROBLEM, pycurl.E_SSL_CACERT_BADFILE}
 )
-# The connection stood and ended too early.
+# The connection was established and ended too early.
 _BROKEN_CODES = frozenset(
     {
         pycurl.E_GOT_NOTHING,
@@ -79,11 +79,13 @@ _BROKEN_CODES = frozenset(
 
 
 class OutgoingRequest(NamedTuple):
-    """One call. ``timeout_s``: for everything, from connecting to the last byte of the answer.
+    """A request for one node.
 
-    ``headers``: further lines ``Name: value``.
-    ``keep``: it may use an open connection, and leave one; by itself only such a one which served
-    none but requests of the same ``lane``.
+    :ivar timeout_s: time limit in seconds, from connecting to the last byte of the answer.
+    :ivar headers: further lines ``Name: value``.
+    :ivar keep: the request may use an open connection and leave it open. A connection only serves
+        requests of the same connection class.
+    :ivar connection_class: see :class:`ganeti.wire.calls.base.Call`.
     """
 
     address: str
@@ -97,9 +99,11 @@ class OutgoingRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a node answered. ``error``, ``epoch``: values of the headers of these names, or empty.
+    """The answer of a node.
 
-    The names are :data:`ganeti.http.ERROR_HEADER` and :data:`ganeti.http.EPOCH_HEADER`.
+    :ivar status: HTTP status.
+    :ivar error: value of :data:`ganeti.http.ERROR_HEADER`, or empty.
+    :ivar epoch: value of :data:`ganeti.http.EPOCH_HEADER`, or empty.
     """
 
     status: int
@@ -109,7 +113,10 @@ class Reply(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why there is no answer: one of :data:`UNREACHABLE`, :data:`REFUSED`, :data:`FAILED`."""
+    """The reason why there is no answer.
+
+    :ivar kind: :data:`UNREACHABLE`, :data:`REFUSED` or :data:`FAILED`.
+    """
 
     kind: str
     message: str
@@ -119,7 +126,7 @@ Outcome = Reply | Failure
 
 
 class _Transfer:
-    """One request on its way."""
+    """A request which is being sent."""
 
     __slots__ = ("body", "generation", "handle", "headers", "index", "request")
 
@@ -156,11 +163,11 @@ class _Transfer:
 
     def failure(self, code: int, message: str) -> Failure:
         text = message or pycurl_text(code)
-        # GnuTLS has no code of its own for our certificate being unusable.
+        # GnuTLS has no code for the error that our certificate cannot be used.
         if code in _TRUST_CODES or "X.509" in text:
-            return Failure(REFUSED, f"certificates do not fit: {text}")
-        # A TLS alert is the node's word that it does not like our certificate; libcurl reports it
-        # while connecting (TLS 1.2) or when it reads the answer (TLS 1.3).
+            return Failure(REFUSED, f"no trust between the certificates of both sides: {text}")
+        # With a TLS alert the node says that it does not accept our certificate; libcurl reports it
+        # while it connects (TLS 1.2) or when it reads the answer (TLS 1.3).
         if "alert" in text and code in (pycurl.E_SSL_CONNECT_ERROR, *_BROKEN_CODES):
             return Failure(REFUSED, f"the node does not accept our certificate: {text}")
         if code == pycurl.E_OPERATION_TIMEDOUT and self._sent():
@@ -169,7 +176,7 @@ class _Transfer:
             return Failure(
                 FAILED,
                 "the connection broke before the answer was complete, so the "
-                f"call may or may not have been done: {text}",
+                f"call may have been carried out or not: {text}",
             )
         return Failure(UNREACHABLE, text)
 
@@ -178,19 +185,19 @@ class _Transfer:
 
 
 def pycurl_text(code: int) -> str:
-    """A text for a libcurl error that came without one."""
+    """Return a text for an error of libcurl which has none."""
     return f"transfer failed with code {code}"
 
 
 def watch_peer(descriptor: int, _purpose: int) -> int:
-    """Let the kernel find out whether the other end of a new connection is alive."""
+    """Let the kernel check regularly whether the peer of a new connection still exists."""
     connection = socket.socket(fileno=descriptor)
     try:
         for level, option, value in (
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
             (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S),
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENCE_S // 2),
-            # Also for what was sent and never acknowledged.
+            # This limit holds for sent data which is not acknowledged.
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000),
         ):
             connection.setsockopt(level, option, value)
@@ -199,7 +206,7 @@ def watch_peer(descriptor: int, _purpose: int) -> int:
     return int(pycurl.SOCKOPT_OK)
 
 
-# Which requests may use a handle: address, port, whether it keeps its connection, the lane, alone.
+# The requests which may use a handle: address, port, keep, connection class, alone.
 _Kind = tuple[str, int, bool, str, bool]
 
 
@@ -208,10 +215,11 @@ def _kind(request: OutgoingRequest, alone: bool) -> _Kind:
 
 
 class Client:
-    """Sends requests with this node's certificate; see the module's essay.
+    """Sends requests with the certificate of this node. Thread-safe.
 
-    :param ca_file: the cluster's server certificate.
-    :param cert_file: our key and certificate.
+    :param ca_file: path of the server certificates to trust.
+    :param cert_file: path of key and certificate of this node.
+    :param connect_timeout_s: time limit for a connection in seconds.
     """
 
     def __init__(
@@ -229,13 +237,13 @@ class Client:
         self._lock = threading.Lock()
         self._idle: dict[_Kind, list[pycurl.Curl]] = {}
         self._drivers: list[_Driver] = []
-        # Counts what :meth:`reset` forgot, so that what was in use then is not kept either.
+        # Number of resets, so that handles which were in use then are not kept.
         self._generation = 0
 
     def perform(self, requests: Sequence[OutgoingRequest]) -> list[Outcome]:
-        """Send all requests at once; outcomes in the same order.
+        """Send all requests at the same time; return the outcomes in the same order.
 
-        :raises ConfigurationError: libcurl cannot be used in this way at all.
+        :raises ConfigurationError: libcurl does not support a setting which is needed.
         """
         if not requests:
             return []
@@ -246,7 +254,7 @@ class Client:
             generation = self._generation
         driver = driver or _Driver()
         outcomes = driver.run(self, requests, self._max_parallel)
-        # After an error it is not used again.
+        # After an error, the driver is not used again.
         with self._lock:
             if generation == self._generation:
                 self._drivers.append(driver)
@@ -263,22 +271,23 @@ class Client:
         return outcome
 
     def reset(self, ca_file: str | None = None) -> None:
-        """Forget all sessions and handles; after our certificate or the cluster's has changed.
+        """Forget all sessions and handles, after a certificate was changed.
 
-        :param ca_file: what to trust from now on, when that is another file.
+        :param ca_file: path of the server certificates to trust from now on, if it is another one.
         """
         with self._lock:
             self._generation += 1
-            # A driver keeps the authorities it has read; a handle sessions and connections.
+            # A driver keeps the certificates which it has read; a handle sessions and connections.
             self._drivers.clear()
             self._idle.clear()
             if ca_file is not None:
                 self._ca_file = ca_file
 
     def open(self, index: int, request: OutgoingRequest, *, alone: bool = False) -> _Transfer:
-        """A transfer on an idle or new handle; give it back with :meth:`close`.
+        """Begin a transfer with an idle or new handle; :meth:`close` returns the handle.
 
-        :param alone: not in a fan-out: libcurl drops what a handle keeps open when that changes.
+        :param alone: the handle is not used in a multi. libcurl closes the connection of a handle
+            when that changes.
         """
         with self._lock:
             idle = self._idle.get(_kind(request, alone))
@@ -299,20 +308,20 @@ class Client:
 
     def _new_handle(self, keep: bool) -> pycurl.Curl:
         handle = pycurl.Curl()
-        # A store of sessions that goes with the handle from thread to thread, from multi to multi.
+        # A store of TLS sessions which stays with the handle in all threads and multis.
         sessions = pycurl.CurlShare()
         sessions.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
         try:
             for option, value in (
                 (pycurl.NOSIGNAL, 1),  # threads
-                (pycurl.PROXY, ""),  # whatever the environment says
+                (pycurl.PROXY, ""),  # even if the environment names one
                 (pycurl.CUSTOMREQUEST, "PUT"),
                 (pycurl.HTTPHEADER, _HEADERS),
                 (pycurl.USERAGENT, "ganeti"),
                 (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
                 (pycurl.FOLLOWLOCATION, 0),
                 (pycurl.MAXFILESIZE, http.MAX_ANSWER_BYTES),
-                # One request per connection, as a rule: both ends agree on that.
+                # Without keep, both ends use a connection for one request.
                 (pycurl.FRESH_CONNECT, int(not keep)),
                 (pycurl.FORBID_REUSE, int(not keep)),
                 (pycurl.MAXAGE_CONN, _KEEP_S),
@@ -323,7 +332,7 @@ class Client:
                 (pycurl.SSLKEYTYPE, "PEM"),
                 (pycurl.SSLKEY, self._cert_file),
                 (pycurl.SSL_VERIFYPEER, 1),
-                # All nodes show the same certificate; the signature counts, not the name.
+                # All nodes use the same certificate, so the name in it is not checked.
                 (pycurl.SSL_VERIFYHOST, 0),
                 (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
                 (pycurl.SHARE, sessions),
@@ -331,8 +340,8 @@ class Client:
                 handle.setopt(option, value)
             if keep:
                 handle.setopt(pycurl.SOCKOPTFUNCTION, watch_peer)
-            # Distributions compile in a directory of public authorities, which would be trusted
-            # besides ours (and read for every connection).
+            # Distributions compile in a directory of public authorities, which would be trusted in
+            # addition (and read for every connection).
             handle.unsetopt(pycurl.CAPATH)
         except pycurl.error as err:
             handle.close()
@@ -341,7 +350,7 @@ class Client:
 
 
 class _Driver:
-    """A multi: runs a fan-out to its end, in one thread at a time."""
+    """A multi: runs several transfers until all have ended, in one thread at a time."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -369,13 +378,13 @@ class _Driver:
                     client.close(transfer)
         finally:
             for transfer in running.values():
-                # Only after an error; the multi itself goes with its last handle.
+                # Only after an error; the multi is freed with its last handle.
                 self._multi.remove_handle(transfer.handle)
                 transfer.handle.close()
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _step(self) -> None:
-        """Wait for something to happen and let libcurl work on it."""
+        """Wait for the next event and let libcurl handle it."""
         wait_ms = None
         if self._deadline is not None:
             wait_ms = max(0.0, (self._deadline - time.monotonic()) * 1000)
@@ -426,4 +435,4 @@ class _Driver:
 
 
 def _nothing(_data: bytes) -> None:
-    """A handle that waits for its next call receives nothing."""
+    """Ignore data: an idle handle receives none."""

@@ -1,18 +1,19 @@
-"""An HTTP server which keeps many clients: one loop, a coroutine for each connection.
+"""An HTTP server for many clients: one event loop, a coroutine for each connection.
 
 The other server (:mod:`ganeti.http.server`) forks, because a node call may hang or crash. This one
-is for daemons which only translate, and whose clients stay connected: an idle client costs a
-coroutine and a file descriptor. What is served is an :class:`Application`; it sees the head of a
-request first and may refuse it there, before a byte of the body was accepted, so a client without
-a password cannot make us hold ten megabytes for it.
+is for daemons which only translate requests, and whose clients stay connected: an idle client costs
+a coroutine and a file descriptor. The server calls an :class:`Application`, which gets the head of
+a request first and may refuse it before a byte of the body was accepted, so that a client without a
+password cannot make the server hold ten megabytes.
 
-What a client can do to us is bounded. It has :data:`HEAD_S` for the TLS handshake and for the head
-of a request once it began, :data:`BODY_S` for the body, :data:`IDLE_S` between requests, and must
-take some of the answer every :data:`WRITE_S`; else it is told so, where that is possible, and
-disconnected. Bodies which are being received share :data:`BODIES_BYTES`, large answers on their
-way :data:`ANSWERS_BYTES`; when that is not enough, who takes his answer longest loses it. Requests
-of one connection are answered one after the other; while one is served, no more is read than fits
-into its small buffer. When more clients come than may, the one that was idle longest goes.
+The resources of each client are limited. It has :data:`HEAD_S` for the TLS handshake and for the
+head of a request after its first byte, :data:`BODY_S` for the body, :data:`IDLE_S` between
+requests, and must receive a part of the answer every :data:`WRITE_S`. A client which exceeds a
+limit gets an error, where that is possible, and is disconnected. Bodies which are being received
+share :data:`BODIES_BYTES`, large answers which are being sent share :data:`ANSWERS_BYTES`; when the
+latter are exceeded, the client whose answer takes longest is disconnected. Requests of one
+connection are answered one after the other; meanwhile the server reads no more than a small buffer
+holds. When too many clients connect, the client which was idle longest is disconnected.
 
 The loop must never wait: an application which has to compute for long does it in a thread.
 """
@@ -40,7 +41,7 @@ BODY_S = 60.0
 IDLE_S = 300.0
 WRITE_S = 30.0
 _TLS_END_S = 5.0
-# A refused client may still be sending; it reads the answer only if we take that for a moment.
+# A refused client may still be sending; it reads the answer only if the server receives that.
 _LINGER_S = 2.0
 BODIES_BYTES = 128 << 20
 ANSWERS_BYTES = 256 << 20
@@ -49,9 +50,9 @@ _BACKLOG = 512
 
 
 class Limits(NamedTuple):
-    """How patient the server is; tests are less so.
+    """Limits of one server: times in seconds, sizes in bytes.
 
-    :ivar clients: connections at the same time.
+    :ivar clients: number of connections at the same time.
     """
 
     clients: int = 4000
@@ -64,7 +65,7 @@ class Limits(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Who asks for what.
+    """A request whose head was received.
 
     :ivar peer: address of the client.
     """
@@ -74,9 +75,12 @@ class Incoming(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """One request and how it was answered, for the access log.
+    """A request and its answer, for the access log.
 
-    :ivar sent: bytes of the body.
+    :ivar line: first line of the request.
+    :ivar status: HTTP status of the answer.
+    :ivar sent: length of the body of the answer in bytes.
+    :ivar seconds: time which the request took.
     """
 
     peer: str
@@ -90,9 +94,10 @@ class Exchange(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """A request whose head was found good.
+    """A request whose head was accepted.
 
-    :ivar answer: called with the body.
+    :ivar user: name of the user, for the access log.
+    :ivar answer: called with the body; returns the answer.
     """
 
     user: str
@@ -100,30 +105,30 @@ class Accepted(NamedTuple):
 
 
 class Application(Protocol):
-    """What is served."""
+    """The application which answers the requests."""
 
     async def begin(self, incoming: Incoming) -> Accepted | Response:
-        """Look at the head of a request: go on, or refuse it at once.
+        """Check the head of a request: accept it, or answer it without its body.
 
-        :raises Refused: refuse it with an error.
+        :raises Refused: the request is refused with an error.
         """
 
     def refusal(self, refused: Refused) -> Response:
-        """The answer that says why a request is refused."""
+        """Return the answer to a refused request."""
 
 
 class _Gone(Exception):
-    """The client is no longer there, or is sent away."""
+    """The client has closed the connection, or the server has."""
 
 
 class Server:
     """Serves an application on listening sockets.
 
-    :param tls: returns the TLS settings; None for plain HTTP.
-    :param note: told of each exchange.
-    :param introduced: each connection begins with a line that says whose it is
-        (:func:`~ganeti.http.messages.parse_introduction`); for listeners that only a program which
-        brings connections of others can reach.
+    :param tls: the TLS settings; None for plain HTTP.
+    :param note: called after each exchange.
+    :param introduced: each connection begins with a line which names the client
+        (:func:`~ganeti.http.messages.parse_introduction`); for listeners to which only a proxy can
+        connect.
     """
 
     def __init__(
@@ -143,16 +148,16 @@ class Server:
         self._note = note
         self.server_name = server_name
         self._servers: list[asyncio.Server] = []
-        # In the order in which they became idle.
+        # Idle connections, in the order in which they became idle.
         self._idle: dict[_Connection, None] = {}
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
         self._bodies_bytes = 0
-        # Who is being sent how much, in the order in which it began.
+        # Connections which get a large answer, with its size, in the order of their beginnings.
         self._sending: dict[_Connection, int] = {}
 
     @property
     def clients(self) -> int:
-        """How many are connected."""
+        """Number of connected clients."""
         return len(self._connections)
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
@@ -173,7 +178,7 @@ class Server:
         )
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Accept nothing more; answer what was begun, within the grace."""
+        """Accept no more connections; answer present requests within ``grace_s`` seconds."""
         for server in self._servers:
             server.close()
         for connection in list(self._idle):
@@ -190,7 +195,7 @@ class Server:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connections) >= self._limits.clients and not self._make_room():
+        if len(self._connections) >= self._limits.clients and not self._disconnect_idle():
             writer.transport.abort()
             return
         connection = _Connection(self, reader, writer)
@@ -210,14 +215,15 @@ class Server:
         ) as err:
             _log.debug("client %s lost: %r", connection.peer, err)
         except asyncio.CancelledError:
-            # From stop() or to make room; whoever cancelled us does not wait for more.
-            _log.debug("client %s sent away", connection.peer)
+            # Cancelled by stop() or _disconnect_idle(), which do not wait for more.
+            _log.debug("client %s disconnected", connection.peer)
         finally:
             self._connections.pop(connection, None)
             self._idle.pop(connection, None)
             await _close(writer)
 
-    def _make_room(self) -> bool:
+    def _disconnect_idle(self) -> bool:
+        """Disconnect the client which was idle longest; return whether there was an idle one."""
         for connection in self._idle:
             del self._idle[connection]
             self._connections[connection].cancel()
@@ -227,27 +233,27 @@ class Server:
     # -- called by connections -------------------------------------------------------------------
 
     def set_idle(self, connection: _Connection, idle: bool) -> None:
-        """A connection has nothing to do, or has again."""
+        """Note whether a connection is idle."""
         if idle:
             self._idle[connection] = None
         else:
             self._idle.pop(connection, None)
 
     def hold(self, size: int) -> None:
-        """Account for the body of a request.
+        """Reserve memory for the body of a request; ``size`` is in bytes.
 
-        :raises Refused: too many of them are being received.
+        :raises Refused: the limit for all bodies is exceeded.
         """
         if self._bodies_bytes + size > self._limits.bodies_bytes:
             raise Refused(503, "too many large requests at once", headers=[("Retry-After", "5")])
         self._bodies_bytes += size
 
     def unhold(self, size: int) -> None:
-        """A body is done with."""
+        """Release the memory of a body."""
         self._bodies_bytes -= size
 
     def begin_sending(self, connection: _Connection, size: int) -> None:
-        """A large answer is on its way; makes room for it."""
+        """Note that a large answer is being sent; disconnect slow clients above the limit."""
         self._sending[connection] = size
         while sum(self._sending.values()) > self._limits.answers_bytes and len(self._sending) > 1:
             slowest = next(iter(self._sending))
@@ -256,7 +262,7 @@ class Server:
             slowest.abort()
 
     def end_sending(self, connection: _Connection) -> None:
-        """It has arrived, or never will."""
+        """Note that the answer was sent, or the connection has ended."""
         self._sending.pop(connection, None)
 
     @property
@@ -268,7 +274,7 @@ class Server:
         return self._limits
 
     def note(self, exchange: Exchange) -> None:
-        """An exchange is over."""
+        """Write an exchange to the access log."""
         self._note(exchange)
 
 
@@ -280,7 +286,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 
 
 class _Connection:
-    """One client."""
+    """The connection of one client."""
 
     def __init__(
         self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -294,7 +300,7 @@ class _Connection:
         self.last = False
 
     async def serve(self) -> None:
-        """Answer requests until the client, or we, have had enough."""
+        """Answer requests until the client or the server ends the connection."""
         while not self.last:
             try:
                 data = await self._read_head()
@@ -308,13 +314,13 @@ class _Connection:
                 return
 
     async def _read_head(self) -> bytes | None:
-        """The next head; None when the client leaves."""
+        """Read the next head; return None if the client has ended the connection."""
         limits = self._server.limits
         self._server.set_idle(self, True)
         try:
             async with asyncio.timeout(limits.idle_s):
                 first = await self._reader.read(1)
-                # An empty line before a request is no request; old clients send one after a body.
+                # Empty lines before a request are skipped; old clients send one after a body.
                 while first in (b"\r", b"\n"):
                     first = await self._reader.read(1)
         except TimeoutError:
@@ -337,7 +343,7 @@ class _Connection:
         return first + rest[:-4]
 
     async def _exchange(self, data: bytes) -> bool:
-        """Serve one request; whether the connection stays."""
+        """Serve one request; return whether the connection stays open."""
         began = time.monotonic()
         line = data.split(b"\r\n", 1)[0].decode("latin-1")[:2000]
         head: Head | None = None
@@ -406,7 +412,7 @@ class _Connection:
             parts.append(await self._reader.readexactly(size))
             if await self._reader.readexactly(2) != b"\r\n":
                 raise Refused(400, "a chunk of the body is longer than it says")
-        # What may follow the last chunk, headers of no interest to us.
+        # Headers may follow the last chunk; they are ignored.
         for _ in range(messages.MAX_HEADERS):
             if await self._reader.readuntil(b"\r\n") == b"\r\n":
                 return b"".join(parts)
@@ -473,7 +479,7 @@ class _Connection:
             )
 
     async def _send(self, start: bytes, body: bytes) -> int:
-        """Send, as fast as the client takes it; what it does not take stays in one place."""
+        """Send as fast as the client receives, without copies of the body; return its length."""
         if len(start) + len(body) <= _PIECE_BYTES:
             self._writer.write(start + body)
             await self._drain()
@@ -507,7 +513,7 @@ class _Connection:
             raise _Gone("the client does not take its answer") from None
 
     async def _linger(self) -> None:
-        """Let a client that is still sending see its answer before the connection ends."""
+        """Receive for a moment what a client still sends, so that it can read its answer."""
         with contextlib.suppress(TimeoutError, OSError):
             if self._writer.can_write_eof():
                 self._writer.write_eof()
@@ -517,9 +523,9 @@ class _Connection:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
-    :raises OSError: the address cannot be served.
+    :raises OSError: the address is not on this machine, or the port is in use.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -536,11 +542,11 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def client_limit(wanted: int) -> int:
-    """How many clients the number of open files allows; raises it as far as we may."""
+    """Return how many clients the limit of open files allows; raise that limit if possible."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A client may need a connection to the master as well.
+    # A client may need a connection to the master, too.
     needed = 2 * wanted + 100
     if soft != resource.RLIM_INFINITY and soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)

@@ -1,8 +1,8 @@
-"""What HTTP/1.1 messages look like: reading the head of a request, writing that of an answer.
+"""HTTP/1.1 messages: read the head of a request, write the head of an answer.
 
-Pure functions over bytes, without sockets; :mod:`ganeti.http.event_server` is built on them. The
-reader is strict where leniency would let two programs understand one message in two ways: line
-ends are CRLF, a header has no blank before its colon and no second line, a body has one length.
+These are pure functions over bytes, without sockets; :mod:`ganeti.http.event_server` uses them. The
+reader is strict where two programs could otherwise interpret a message differently: lines end with
+CRLF, a header has no blank before its colon and no second line, a body has one length.
 
 Source: RFC 9110 *HTTP Semantics*, RFC 9112 *HTTP/1.1*.
 """
@@ -29,9 +29,10 @@ _REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)
 
 
 class Refused(errors.GenericError):
-    """A request which is answered with an error; `status` says which.
+    """A request which is answered with an error.
 
-    :ivar headers: to be sent with the answer.
+    :ivar status: HTTP status of the answer.
+    :ivar headers: headers of the answer.
     """
 
     def __init__(
@@ -45,11 +46,11 @@ class Refused(errors.GenericError):
 class Head(NamedTuple):
     """The head of a request.
 
-    :ivar line: the first line as it came, for the log.
-    :ivar path: with its percent signs; :func:`decode_path` takes them out.
-    :ivar headers: names in lower case; what came several times is joined with commas.
-    :ivar length: bytes of the body that follows; -1 when it comes in chunks.
-    :ivar old: HTTP/1.0, which knows no chunks.
+    :ivar line: the first line, for the log.
+    :ivar path: the path with percent signs; :func:`decode_path` decodes it.
+    :ivar headers: by name in lower case; values of repeated headers are joined with commas.
+    :ivar length: length of the body in bytes; -1 if it is sent in chunks.
+    :ivar old: the version is HTTP/1.0, which has no chunks.
     """
 
     line: str
@@ -66,7 +67,7 @@ class Head(NamedTuple):
 class Response:
     """An answer.
 
-    :ivar body: all of it, or an iterator which makes it while it is being sent.
+    :ivar body: the whole body, or an iterator over its parts.
     """
 
     __slots__ = ("body", "headers", "status")
@@ -83,11 +84,11 @@ class Response:
 
 
 def parse_head(data: bytes) -> Head:
-    """Read the head of a request, without the empty line that ends it.
+    """Read the head of a request, without the empty line at its end.
 
-    :raises Refused: 400 for what is no head, 413, 431, 501 and 505 for one that we do not serve.
+    :raises Refused: 400 if it is no head; 413, 431, 501 or 505 if the request is not supported.
     """
-    # Every byte is a character here, so nothing can be lost; what text it is, the path decides.
+    # In Latin-1 every byte is a character; decode_path() decodes the path as UTF-8.
     lines = data.decode("latin-1").split("\r\n")
     match = _REQUEST_LINE.fullmatch(lines[0])
     if match is None:
@@ -125,7 +126,7 @@ def _headers(lines: Sequence[str]) -> dict[str, str]:
         name, value = name.lower(), value.strip(" \t")
         if name in found:
             if name in ("content-length", "host", "authorization", "content-type"):
-                raise Refused(400, f"header {name} came twice")
+                raise Refused(400, f"header {name} occurs twice")
             value = f"{found[name]}, {value}"
         found[name] = value
     return found
@@ -157,18 +158,18 @@ def _length(headers: Mapping[str, str]) -> int:
         return 0
     if not (length.isascii() and length.isdigit()):
         raise Refused(400, f"Content-Length is not a number: {length[:40]!r}")
-    # So many digits cannot be converted, and need not.
+    # A number with more digits is too large in any case.
     if len(length) > 18 or int(length) > MAX_BODY_BYTES:
         raise Refused(413, f"a request body may have {MAX_BODY_BYTES} bytes")
     return int(length)
 
 
 def parse_introduction(line: bytes) -> str:
-    """The client's address in the line with which a program brings its connection.
+    """Return the address of the client from the line with which a proxy begins a connection.
 
     Source: *The PROXY protocol*, version 1, by the authors of HAProxy.
 
-    :raises Refused: it is no such line.
+    :raises Refused: the line is not of that protocol.
     """
     words = line.decode("latin-1").rstrip("\r\n").split(" ")
     if len(words) != 6 or words[0] != "PROXY" or words[1] not in ("TCP4", "TCP6"):
@@ -177,14 +178,14 @@ def parse_introduction(line: bytes) -> str:
 
 
 def introduction(client: str, server: str, port: int) -> bytes:
-    """The line which :func:`parse_introduction` reads; the client's port is not known."""
+    """Return the line which :func:`parse_introduction` reads, with 0 as port of the client."""
     return f"PROXY TCP4 {client} {server} 0 {port}\r\n".encode()
 
 
 def chunk_size(line: bytes) -> int:
-    """The size in the first line of a chunk.
+    """Return the size from the first line of a chunk.
 
-    :raises Refused: it is not one.
+    :raises Refused: the line does not begin with a size.
     """
     digits = line.partition(b";")[0].strip()
     if not re.fullmatch(rb"[0-9a-fA-F]{1,16}", digits):
@@ -193,21 +194,21 @@ def chunk_size(line: bytes) -> int:
 
 
 def decode_path(path: str) -> str:
-    """A path without percent signs.
+    """Decode the percent signs of a path.
 
-    :raises Refused: it is not UTF-8.
+    :raises Refused: the path is not UTF-8.
     """
     try:
-        # The target was read as Latin-1, so this gives its bytes back.
+        # The path was decoded as Latin-1, so this returns its bytes.
         return unquote_to_bytes(path.encode("latin-1")).decode("utf-8")
     except UnicodeDecodeError as err:
         raise Refused(400, "the path is not UTF-8") from err
 
 
 def parse_query(query: str) -> dict[str, list[str]]:
-    """Arguments of a query string in their order; a name may come several times.
+    """Return the arguments of a query string by name; a name may occur several times.
 
-    :raises Refused: it is not UTF-8.
+    :raises Refused: the query is not UTF-8.
     """
     found: dict[str, list[str]] = {}
     for piece in query.split("&") if query else ():
@@ -235,12 +236,12 @@ def render_head(
     now: float,
     chunked: bool = False,
 ) -> bytes:
-    """The head of an answer.
+    """Return the head of an answer.
 
-    :param length: bytes of the body; None when nobody knows.
-    :param chunked: the body comes in chunks; without this and without a length it ends with the
+    :param length: length of the body in bytes; None if it is unknown.
+    :param chunked: the body is sent in chunks. A body without length and chunks ends with the
         connection.
-    :param now: seconds since 1970.
+    :param now: the time in seconds since 1970.
     """
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}"]
     lines += [f"{name}: {value}" for name, value in headers]
@@ -257,7 +258,7 @@ _last_date = (-1, "")
 
 
 def _date(second: int) -> str:
-    """The same text is sent many times a second."""
+    """Return the date as text; cached, because it is sent many times per second."""
     global _last_date
     if _last_date[0] != second:
         _last_date = second, formatdate(second, usegmt=True)

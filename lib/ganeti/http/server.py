@@ -1,31 +1,32 @@
-"""An HTTPS server that answers every request in a process of its own.
+"""An HTTPS server which answers every request in a process of its own; used for node calls.
 
-The parent only forks and collects its dead; it never reads a byte from a client, so no client can
-block it. A child accepts one connection, does the TLS handshake, reads one request, asks whether
-this certificate may call, answers, and leaves through ``os._exit``. A child that hangs or dies
-hurts its own call.
+The parent only forks children and waits for their end; it never reads a byte from a client, so no
+client can block it. A child accepts one connection, carries out the TLS handshake, reads one
+request, checks whether the certificate may call, answers, and leaves through ``os._exit``. A child
+which hangs or crashes affects only its own call.
 
 A few *spare* children wait on the listening socket, so that a call does not wait for a fork (which
-costs more than everything else in a small call). A spare that accepts says so through a pipe, and
-the parent forks the next one. Spares end when a second pipe closes: because the parent ends, dies,
-or wants fresh ones (after a signal, which may have opened new log files).
+costs more than everything else in a small call). A spare child which accepts a connection reports
+it through a pipe, and the parent forks the next one. Spare children end when a second pipe closes:
+when the parent ends or crashes, or wants new ones (after a signal, which may have opened new log
+files).
 
-What bounds the damage of a bad client:
+Limits for clients:
 
 - handshake and request must be complete within ``Limits.request_s``, or the kernel ends the child
-  (an alarm, so that a byte now and then does not help);
+  (by an alarm, which single bytes do not delay);
 - head and body have a size limit;
-- at most ``Limits.children`` children exist. When they are all there, the parent ends the oldest
-  one which has not yet shown an accepted certificate; strangers cannot keep the cluster's own
-  calls out. When all of them work for the cluster, the next caller waits in the socket's queue.
+- at most ``Limits.children`` children exist. When all exist, the parent ends the oldest one whose
+  peer is still unauthenticated, so that unauthenticated peers cannot block calls of the cluster.
+  When all of them work for the cluster, the next caller waits in the queue of the socket.
 
 Session tickets make the handshake of a known client cheap: their key is part of the context, which
 every child inherits.
 
 An answer may *keep* the connection: the same child then serves further requests of this client.
-That is for calls which come often and take less time than a fork (copies of the job queue, facts of
-the node, starts and stops); everything but the fork and the handshake happens anew for each. A kept
-connection that is idle ends with the spares, or after :data:`KEEP_S`.
+This is for calls which are frequent and take less time than a fork (copies of the job queue, facts
+of the node, starts and stops); everything except fork and handshake is done again for each request.
+An idle kept connection ends with the spare children, or after :data:`KEEP_S`.
 """
 
 from __future__ import annotations
@@ -57,23 +58,23 @@ _REASONS = {
     500: "Internal Server Error",
 }
 _METHODS = ("PUT", "POST")
-# A refused client may still be sending; closing at once would destroy our answer on its way.
+# A refused client may still be sending; if the server closed at once, the answer could get lost.
 _LINGER_S = 2.0
 _LINGER_BYTES = 64 * 1024 * 1024
 _RECEIVE_BYTES = 256 * 1024
 _HEAD_RECEIVE_BYTES = 16 * 1024
-# The parent looks again this often while something is in its way (no process, too many children).
+# Interval in which the parent tries again (after a failed fork, with too many children).
 _RETRY_MS = 200
 _FAILED_PAUSE_S = 1.0
-# Spares end at once when the pipe closes; this is for a machine that hardly runs.
+# Spare children end at once when the pipe closes; on an overloaded machine they may need longer.
 _SPARES_END_S = 10.0
-# A connection of which nothing is known for so long may be dropped for another one.
-_STRANGER_S = 1.0
+# A peer which is unauthenticated for so long may be disconnected in favour of another one.
+_UNAUTHENTICATED_S = 1.0
 _BACKLOG = 512
 
-#: How long a kept connection may be idle; a client gives it up earlier.
+#: How many seconds a kept connection may be idle; a client closes it earlier.
 KEEP_S = 60.0
-#: How long one is idle before its child puts things away (``at_rest``).
+#: After so many idle seconds the child calls ``at_rest``.
 REST_S = 2.0
 
 
@@ -91,7 +92,12 @@ DEFAULT_LIMITS = Limits()
 
 
 class AuthorisedRequest(NamedTuple):
-    """What a client wants; the certificate has been accepted. ``resumed``: without a handshake."""
+    """A request of a client whose certificate was accepted.
+
+    :ivar peer: address of the client.
+    :ivar digest: digest of its certificate.
+    :ivar resumed: the TLS session was resumed, without a full handshake.
+    """
 
     procedure: str
     body: bytes
@@ -102,7 +108,11 @@ class AuthorisedRequest(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer. ``quit``: the server ends once it is out. ``keep``: the connection stays open."""
+    """An answer.
+
+    :ivar quit: the server ends after the answer was sent.
+    :ivar keep: the connection stays open.
+    """
 
     status: int
     body: bytes
@@ -116,7 +126,7 @@ Authorise = Callable[[str], str | None]
 
 
 class _Refused(Exception):
-    """The request is answered with an error before it reaches the procedure."""
+    """The request is refused before the procedure is called."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -129,7 +139,10 @@ class _Ended(Exception):
 
 
 class _Child:
-    """What the parent knows of a child. ``started``: when it took its connection."""
+    """State of a child, as the parent knows it.
+
+    ``started`` is the time when it accepted its connection.
+    """
 
     __slots__ = ("accepted", "peer", "pid", "pidfd", "retired", "started")
 
@@ -139,19 +152,19 @@ class _Child:
         self.peer = ""
         self.started: float | None = None
         self.accepted = False
-        # A spare of which the parent expects that it ends.
+        # A spare child which the parent has asked to end.
         self.retired = False
 
     @property
     def spare(self) -> bool:
-        """Whether it waits for a connection."""
+        """Tell whether the child waits for a connection."""
         return self.started is None
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A listening TCP socket.
+    """Return a listening TCP socket.
 
-    :raises OSError: the address is not ours, or taken.
+    :raises OSError: the address is not on this machine, or the port is in use.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -166,17 +179,18 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 class ForkingServer:
-    """See the module's essay.
+    """The parent process of the server.
 
-    :param sock: from :func:`listen`; the server closes it.
-    :param context: the TLS settings, or what tells them: asked before each fork and again for each
-        connection, so that renewed certificates count at once.
+    :param sock: the result of :func:`listen`; the server closes it.
+    :param context: the TLS settings, or a function which returns them. It is called before each
+        fork and again for each connection, so that renewed certificates are used at once.
     :param answer: called in a child for every accepted request.
-    :param authorise: called in a child with the digest of the client's certificate.
-    :param in_child: called first in every child; gives up what belongs to the parent (signal
-        handlers, the pid file).
-    :param at_rest: called in a child when its connection was idle for :data:`REST_S`, and when it
-        has ended; finishes what was left for later because another request might follow.
+    :param authorise: called in a child with the digest of the certificate of the client; returns
+        None or the reason why it may not call.
+    :param in_child: called first in every child; releases resources of the parent (signal handlers,
+        the pid file).
+    :param at_rest: called in a child when its connection was idle for :data:`REST_S`, and after its
+        end; carries out work which was postponed because another request might follow.
     """
 
     def __init__(
@@ -203,22 +217,24 @@ class ForkingServer:
         self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._life, self._hold = os.pipe2(os.O_CLOEXEC)
         self._quit = False
-        # In a child: whether a request of this connection was accepted.
+        # In a child: whether a request on its connection was accepted.
         self._accepted = False
         self._not_before = 0.0
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
 
     def serve(self, wakeup: int, stop: Callable[[], bool]) -> None:
-        """Serve until ``stop()`` says so; asked whenever the descriptor ``wakeup`` is readable.
+        """Serve until ``stop()`` returns True; it is called when ``wakeup`` becomes readable.
 
-        Returns also when an answer asked to quit. Children that work on an accepted request go on
-        to their end.
+        Returns, too, after an answer with ``quit``. Children which work on an accepted request
+        finish it.
+
+        :param wakeup: a file descriptor.
         """
         self._poll.register(wakeup, select.POLLIN)
         try:
             while not self._quit:
-                # What children said comes before their end, which may free a place or the server.
+                # Messages of children are handled before their end.
                 for fd, _ in sorted(
                     self._poll.poll(self._provide()), key=lambda event: event[0] != self._control
                 ):
@@ -234,11 +250,11 @@ class ForkingServer:
             self._close()
 
     def _provide(self) -> int | None:
-        """Fork the spares that are missing; returns how long to wait for events, in ms."""
+        """Fork missing spare children; return how many milliseconds to wait for events."""
         spares = sum(child.spare for child in self._children.values() if not child.retired)
         wanted = min(self._limits.spares, self._limits.children - len(self._children) + spares)
         if wanted <= 0:
-            self._make_room()
+            self._drop_unauthenticated()
             return _RETRY_MS
         if spares < wanted and self._clock() < self._not_before:
             return _RETRY_MS
@@ -248,7 +264,7 @@ class ForkingServer:
         return None
 
     def _fork(self) -> bool:
-        self._context()  # made anew here, when need be, all children share it and its tickets
+        self._context()  # a new context is made here, so that all children share it and its tickets
         try:
             pid = os.fork()
         except OSError as err:
@@ -262,24 +278,27 @@ class ForkingServer:
         self._poll.register(pidfd, select.POLLIN)
         return True
 
-    def _make_room(self) -> None:
-        """End the oldest stranger; the room is there once the parent has collected it."""
-        strangers = [
+    def _drop_unauthenticated(self) -> None:
+        """End the child whose peer is unauthenticated for the longest time."""
+        unauthenticated = [
             (child.started, child.pidfd)
             for child in self._children.values()
             if child.started is not None and not child.accepted
         ]
-        if strangers:
-            started, pidfd = min(strangers)
-            # One that just connected may be the cluster's own; give it a moment to say so.
-            if self._clock() - started > _STRANGER_S:
+        if unauthenticated:
+            started, pidfd = min(unauthenticated)
+            # A peer which has just connected may be a node of the cluster: it gets a moment.
+            if self._clock() - started > _UNAUTHENTICATED_S:
                 _log.warning(
                     "too many connections: dropping the one of %s", self._children[pidfd].peer
                 )
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     def _read_control(self) -> None:
-        """Words of children: ``+pid,peer`` has a connection, ``=pid`` is accepted, ``quit``."""
+        """Read messages of children.
+
+        ``+pid,peer``: the child has a connection; ``=pid``: its request was accepted; ``quit``.
+        """
         by_pid = {child.pid: child for child in self._children.values()}
         for word in os.read(self._control, 65536).decode("ascii").split():
             if word == "quit":
@@ -299,7 +318,7 @@ class ForkingServer:
         _, status = os.waitpid(child.pid, 0)
         if child.spare:
             if not child.retired:
-                # Something is wrong with this machine; forking at full speed does not help.
+                # The machine has a problem; to fork at full speed would make it worse.
                 _log.error("process %d ended before it had a connection", child.pid)
                 self._not_before = self._clock() + _FAILED_PAUSE_S
         elif os.WIFSIGNALED(status):
@@ -316,7 +335,7 @@ class ForkingServer:
             _log.error("process %d for %s failed", child.pid, child.peer)
 
     def _renew_spares(self) -> None:
-        """Let the spares go; those that take a connection at this moment serve it first."""
+        """Replace the spare children; one which just accepts a connection serves it first."""
         self._retire_spares()
         self._life, self._hold = os.pipe2(os.O_CLOEXEC)
 
@@ -340,7 +359,7 @@ class ForkingServer:
         os.close(self._tell)
 
     def _wait_for_spares(self) -> None:
-        """Wait until no spare holds the socket, and hear who is accepted and must not be ended."""
+        """Wait until all spare children have ended, and read which requests were accepted."""
         deadline = self._clock() + _SPARES_END_S
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
@@ -383,9 +402,9 @@ class ForkingServer:
             os._exit(code)
 
     def _wait_for_connection(self) -> tuple[socket.socket, str] | None:
-        """A connection and the address of the peer; None when this spare is no longer wanted."""
+        """Return a connection and the address of the peer; None if the child has to end."""
         with select.epoll() as events:
-            # Exclusive: a connection wakes one spare, not all.
+            # Exclusive: a connection wakes one spare child, not all.
             events.register(self._sock, select.EPOLLIN | select.EPOLLEXCLUSIVE)
             events.register(self._life, select.EPOLLIN)
             while True:
@@ -404,7 +423,8 @@ class ForkingServer:
         try:
             tls.do_handshake()
         except (ssl.SSLEOFError, ConnectionResetError):
-            # Whoever only looks whether the port answers does this; verification does.
+            # A program which only checks whether the port answers does this, such as
+            # cluster-verify.
             _log.debug("%s closed the connection before the TLS handshake", peer)
             return
         except OSError as err:
@@ -417,12 +437,12 @@ class ForkingServer:
                 break
             signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        # The caller must not wait for what comes now.
+        # The caller does not wait for the work below.
         tls.close()
         self._at_rest()
 
     def _serve_one(self, tls: ssl.SSLSocket, peer: str) -> bool:
-        """Serve a request; whether another one may follow."""
+        """Serve a request; return whether another one may follow."""
         try:
             response = self._serve_request(tls, peer)
         except _Refused as err:
@@ -445,7 +465,7 @@ class ForkingServer:
         return response.keep
 
     def _wait_for_more(self, tls: ssl.SSLSocket) -> bool:
-        """Wait on a kept connection; False when it has served long enough."""
+        """Wait for a request on a kept connection; return False if the connection has to end."""
         if tls.pending():
             return True
         events = select.poll()
@@ -456,7 +476,7 @@ class ForkingServer:
             self._at_rest()
             happened = events.poll((KEEP_S - REST_S) * 1000)
         ready = {fd for fd, _ in happened}
-        # A request that is here already is served, whoever else wants us to end.
+        # A request which was received already is served, even if the child has to end.
         return tls.fileno() in ready
 
     def _serve_request(self, tls: ssl.SSLSocket, peer: str) -> Response:
@@ -484,15 +504,15 @@ class ForkingServer:
         )
         try:
             return self._answer(request)
-        except Exception:  # noqa: BLE001  # the door of a node call; the caller gets an answer
+        except Exception:  # noqa: BLE001  # the entry point of a node call; the caller gets an answer
             _log.exception("call %s of %s broke", request.procedure, peer)
-            return Response(500, b"internal error, the log of the node daemon says more")
+            return Response(500, b"internal error; see the log of the node daemon")
 
 
 def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    """Split a request's head into method, target and headers (names in lower case).
+    """Split the head of a request into method, target and headers (names in lower case).
 
-    :raises _Refused: not HTTP/1.x.
+    :raises _Refused: it is not HTTP/1.x.
     """
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
@@ -565,7 +585,7 @@ def _send(tls: ssl.SSLSocket, response: Response) -> None:
 
 
 def _linger(tls: ssl.SSLSocket) -> None:
-    """Let the client read what we said: half-close, then swallow what it still sends."""
+    """Let the client read the answer: shut down sending, then ignore what it still sends."""
     deadline = time.monotonic() + _LINGER_S
     with contextlib.suppress(OSError):
         tls.shutdown(socket.SHUT_WR)  # drops the TLS layer; what is received below is raw

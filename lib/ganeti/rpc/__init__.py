@@ -1,8 +1,8 @@
-"""The master's side of node calls.
+"""Node calls, on the side of the master.
 
 :class:`~ganeti.rpc.runner.RpcRunner` finds the nodes in the configuration, encodes the arguments,
-asks all nodes at once and sorts the answers into :class:`~ganeti.rpc.results.Result` objects:
-data, offline, unreachable, refused, failed; never mixed.
+calls all nodes at the same time and returns a :class:`~ganeti.rpc.results.Result` for each: its
+data, or one of the failures offline, unreachable, refused, failed.
 """
 
 from __future__ import annotations

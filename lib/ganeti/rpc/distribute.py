@@ -1,8 +1,8 @@
-"""How configuration and job queue reach the other nodes.
+"""Send the configuration and the job queue to other nodes.
 
-The rooms that own these states are told how to distribute and do not know of node calls;
-:class:`ConfigDistributor` is what the configuration store calls, :class:`QueueTransport` what the
-queue's replicator uses. Both belong to the master daemon.
+The packages which own these states do not make node calls themselves: the configuration store calls
+a :class:`ConfigDistributor`, the replicator of the job queue uses a :class:`QueueTransport`. Both
+are used in the master daemon only.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from ganeti.rpc.results import Result
 
 
-# A call, its nodes, its arguments.
+# A call, the UUIDs of its nodes, its arguments.
 _Call = tuple[Call, Collection[str], "dict[str, Any]"]
 
-# More new text than this is compressed and sent with the rest, in bytes.
+# If more bytes than this are new, the whole file is sent, compressed.
 _MAX_REWRITE = 1 << 20
 
 
@@ -54,7 +54,7 @@ class ConfigDistributor:
         self._runner = runner
 
     def __call__(self, wanted: Distribution) -> list[DistributionFailure]:
-        """The function which :meth:`ganeti.config.Config.use_distribution` takes."""
+        """Send a message; return the nodes which did not accept it."""
         changes = self._changes(wanted)
         if changes is None:
             return self._whole(wanted, wanted.candidates, wanted.nodes)
@@ -78,7 +78,7 @@ class ConfigDistributor:
                 if not answer.data:
                     lacking.append(uuid)
             elif isinstance(answer.failure, (errors.NodeCallFailed, errors.NodeRefused)):
-                # Perhaps only this way failed: a node of another version does not know it.
+                # The node may still accept the whole file: another version has no such call.
                 lacking.append(uuid)
             else:
                 failures += _failures(CONFIG, {uuid: answer})
@@ -107,7 +107,7 @@ class ConfigDistributor:
 
     @staticmethod
     def _changes(wanted: Distribution) -> dict[str, Any] | None:
-        """What to tell the candidates is different; None when they need the whole file."""
+        """Return the difference as arguments of the call; None if the whole file is sent."""
         difference = wanted.difference() if wanted.candidates else None
         if (
             difference is None
@@ -136,7 +136,7 @@ def _failures(what: str, answers: Mapping[str, Result]) -> list[DistributionFail
 def _config_file(text: bytes) -> FileDetails:
     here = paths.current()
     now = time.time()
-    # The copies belong to whom the master's own file belongs to; all nodes have the same users.
+    # The copies get the owner of the file on the master; all nodes have the same users.
     stat = os.stat(here.data_dir)
     return FileDetails(
         here.to_virtual(here.cluster_conf_file),
@@ -150,9 +150,9 @@ def _config_file(text: bytes) -> FileDetails:
 
 
 class QueueTransport:
-    """Reaches the queue directories of the other candidates.
+    """Changes the queue directories of the other candidates.
 
-    :param snapshot: the configuration as it is now.
+    :param snapshot: returns the present configuration.
     """
 
     def __init__(self, runner: RpcRunner, snapshot: Callable[[], ConfigData]) -> None:
@@ -163,7 +163,7 @@ class QueueTransport:
         self._known: tuple[ConfigData | None, tuple[str, ...]] = (None, ())
 
     def candidates(self) -> tuple[str, ...]:
-        """UUIDs of the candidates that are online, without the master."""
+        """Return the UUIDs of the candidates which are online, without the master."""
         data = self._snapshot()
         if self._known[0] is not data:
             self._known = (
@@ -179,9 +179,9 @@ class QueueTransport:
         return self._known[1]
 
     def update(self, node_uuid: str, files: dict[str, str]) -> None:
-        """Write files into a candidate's queue directory.
+        """Write files to the queue directory of a candidate.
 
-        :raises errors.RpcError: it did not; the same for those below.
+        :raises errors.RpcError: the call failed, as for the methods below.
         """
         self._runner.call(
             JOBQUEUE_UPDATE_MANY,
@@ -190,13 +190,16 @@ class QueueTransport:
         ).payload()
 
     def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
-        """What a candidate's queue directory holds; with the jobs in these parts of the archive."""
+        """Return the content of the queue directory of a candidate.
+
+        :param parts: numbers of the parts of the archive whose jobs are listed.
+        """
         return Inventory.from_wire(
             self._runner.call(JOBQUEUE_INVENTORY, node_uuid, parts=list(parts)).payload()
         )
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
-        """Move jobs into a candidate's archive."""
+        """Move jobs to the archive of a candidate."""
         self._runner.call(
             JOBQUEUE_RENAME,
             node_uuid,
@@ -211,10 +214,10 @@ class QueueTransport:
         ).payload()
 
     def purge(self, node_uuid: str) -> None:
-        """Empty a candidate's queue directory."""
+        """Remove all job files from the queue directory of a candidate."""
         self._runner.call(JOBQUEUE_PURGE, node_uuid).payload()
 
     def set_drained(self, node_uuids: Sequence[str], drained: bool) -> list[str]:
-        """Set the drain flag of candidates; names of those that failed."""
+        """Set the drain flag of candidates; return the names of those which failed."""
         answers = self._runner.call_many(JOBQUEUE_SET_DRAIN_FLAG, node_uuids, flag=drained)
         return [answer.node_name for answer in answers.values() if answer.failure is not None]

@@ -1,4 +1,4 @@
-"""The address under which clients find the master: asking the master's node to have it or not."""
+"""Activate and deactivate the address of the master, with calls to its node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def parameters(data: ConfigData, node_uuid: str) -> dict[str, Any]:
-    """Arguments of the calls that bring the address up and down."""
+    """Return the arguments of the calls which activate and deactivate the address."""
     cluster = data.cluster
     return {
         "master_params": MasterNetworkParameters(
@@ -32,22 +32,22 @@ def parameters(data: ConfigData, node_uuid: str) -> dict[str, Any]:
 
 
 def activate_master_ip(runner: RpcRunner, data: ConfigData) -> Failure | None:
-    """Let the master answer for the address; why it does not."""
-    return _tell(runner, NODE_ACTIVATE_MASTER_IP, data)
+    """Activate the address on the master node; return the failure, or None."""
+    return _call(runner, NODE_ACTIVATE_MASTER_IP, data)
 
 
 def deactivate_master_ip(runner: RpcRunner, data: ConfigData) -> Failure | None:
-    """Let the master answer for the address no longer; why it still does."""
-    return _tell(runner, NODE_DEACTIVATE_MASTER_IP, data)
+    """Deactivate the address on the master node; return the failure, or None."""
+    return _call(runner, NODE_DEACTIVATE_MASTER_IP, data)
 
 
-def _tell(runner: RpcRunner, call: Call, data: ConfigData) -> Failure | None:
+def _call(runner: RpcRunner, call: Call, data: ConfigData) -> Failure | None:
     master = data.cluster.master_node
     return runner.call(call, master, **parameters(data, master)).failure
 
 
 def take_down_at(runner: AddressRunner, data: ConfigData, node_uuid: str) -> Failure | None:
-    """Let a node that was the master answer for the address no longer; why it still does."""
+    """Deactivate the address on the former master node; return the failure, or None."""
     node = data.nodes[node_uuid]
     return runner.call_addresses(
         NODE_DEACTIVATE_MASTER_IP, {node.name: node.primary_ip}, **parameters(data, node_uuid)

@@ -1,15 +1,15 @@
-"""What came back from one node.
+"""Results of node calls.
 
-A caller that needs the data says ``result.payload()`` and gets it, or the error is raised. A
-fan-out looks at ``result.failure``: None, or one of four errors that mean different things:
+A caller which needs the data calls ``result.payload()``, which returns the data or raises the
+failure. A caller of several nodes reads ``result.failure``: None, or one of four errors:
 
-=============== =====================================================================
-NodeOffline      the configuration says so; nobody was asked
+================ =========================================================================
+NodeOffline      the node is marked as offline; it was not called
 NodeUnreachable  no connection, or no answer in time
-NodeRefused      the node does not obey us: certificate, unknown procedure
-NodeCallFailed   the node tried and failed (``cause``: its own error, when it sent one),
-                 answered nonsense, or broke off in the middle
-=============== =====================================================================
+NodeRefused      the node refused the call: the certificate, the epoch, or the procedure
+NodeCallFailed   the node failed (``cause``: the error of the node, if it sent one), its answer
+                 cannot be decoded, or the connection broke before the answer was complete
+================ =========================================================================
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 from ganeti.wire.calls.base import Call
 
-# An error page of something that is no node daemon must not fill a job's log.
+# The error page of another HTTP server must not fill the log of a job.
 _SHOWN_CHARS = 500
 
 Failure = errors.NodeOffline | errors.NodeUnreachable | errors.NodeRefused | errors.NodeCallFailed
 
 
 class Result:
-    """The answer of one node, or why there is none."""
+    """The answer of one node, or the failure."""
 
     __slots__ = ("data", "failure", "node_name")
 
     def __init__(self, node_name: str, data: Any = None, failure: Failure | None = None) -> None:
         self.node_name = node_name
-        #: The decoded answer; None when there is a failure.
+        #: The decoded answer; None if the call failed.
         self.data = data
         self.failure = failure
 
     @property
     def offline(self) -> bool:
-        """Whether nobody was asked because the node is marked offline."""
+        """Tell whether the node was not called because it is marked as offline."""
         return isinstance(self.failure, errors.NodeOffline)
 
     def payload(self) -> Any:
-        """The decoded answer.
+        """Return the decoded answer.
 
-        :raises RpcError: the failure, when there is one.
+        :raises RpcError: the call failed.
         """
         if self.failure is not None:
             raise self.failure
         return self.data
 
     def __repr__(self) -> str:
-        told = repr(self.data) if self.failure is None else str(self.failure)
-        return f"<Result {self.node_name}: {told:.200}>"
+        text = repr(self.data) if self.failure is None else str(self.failure)
+        return f"<Result {self.node_name}: {text:.200}>"
 
 
 def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Result:
-    """Sort what the transport brought."""
+    """Make the result of what the HTTP client returned."""
     if isinstance(outcome, http_client.Failure):
         kinds: dict[str, type[Failure]] = {
             http_client.UNREACHABLE: errors.NodeUnreachable,
@@ -86,7 +86,7 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
         return Result(
             node_name,
             failure=errors.NodeCallFailed(
-                node_name, call.name, f"answer of call {call.name} cannot be understood: {err}"
+                node_name, call.name, f"the answer to call {call.name} cannot be decoded: {err}"
             ),
         )
     message = payload if isinstance(payload, str) else json.dumps(payload)
@@ -102,5 +102,5 @@ def _cause(header: str) -> Exception | None:
     try:
         return wire_errors.decode(json.loads(header))
     except errors.ParseError:
-        # Only an addition to the text, which arrived.
+        # The error as an object is optional; its text is in the body.
         return None

@@ -1,12 +1,12 @@
-"""Asking nodes.
+"""Make node calls.
 
 A runner turns ``call(INSTANCE_START, node_uuid, instance=..., ...)`` into one HTTPS request, and
-``call_many`` (or ``call_together``) into one fan-out. Arguments are encoded once for all nodes,
-from one snapshot of the configuration; a node marked offline is not asked (unless the call is made
-for such nodes). May be used from any number of threads.
+``call_many`` or ``call_together`` into several requests at the same time. Arguments are encoded
+once for all nodes, from one snapshot of the configuration; a node which is marked as offline is not
+called (unless the call is made on such nodes). Any number of threads may use a runner.
 
-:class:`AddressRunner` needs no configuration: it calls nodes which are not in it (yet), and serves
-programs that run while there is no master.
+:class:`AddressRunner` needs no configuration: it calls nodes which are not in it (yet), and is used
+by programs which run while there is no master.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _log = logging.getLogger(__name__)
 
 
 class Transport(Protocol):
-    """What sends requests; :class:`ganeti.http.client.Client`, or a test's."""
+    """Sends requests; :class:`ganeti.http.client.Client`, or a fake in tests."""
 
     def perform(self, requests: list[http_client.OutgoingRequest]) -> list[http_client.Outcome]:
-        """Outcomes in the order of the requests."""
+        """Send the requests; return the outcomes in their order."""
 
     def reset(self, ca_file: str | None = None) -> None:
-        """Forget sessions; trust this file from now on."""
+        """Forget all sessions; trust the certificates in this file from now on."""
 
 
 class _NoFiller:
-    """Without a configuration there is nothing to fill in."""
+    """Refuses to encode instances and disks, because there is no configuration."""
 
     def filled_instance(
         self,
@@ -66,10 +66,10 @@ class _NoFiller:
 
 
 class _ConfigFiller:
-    """Fills in from one snapshot; made for one call, so that a call is consistent in itself.
+    """Fills in parameters from one snapshot of the configuration; used for one call.
 
-    Most arguments are the same for all nodes. Not so mirrored disks: each node is told which half
-    is its own; ``differs`` says that such a disk was met.
+    Most arguments are the same for all nodes, except mirrored disks: each node gets the parameters
+    of its own replica. ``differs`` is True after such a disk was encoded.
     """
 
     def __init__(self, config: ConfigData) -> None:
@@ -78,8 +78,8 @@ class _ConfigFiller:
         self._node_uuid: str | None = None
         self.differs = False
 
-    def aim(self, node_uuid: str) -> None:
-        """What is filled in from now on is for this node."""
+    def select_node(self, node_uuid: str) -> None:
+        """Fill in the parameters for this node from now on."""
         self._node_uuid = node_uuid
 
     def filled_instance(
@@ -119,11 +119,11 @@ class _ConfigFiller:
 
 
 def _ignore(_node_name: str, _epoch: str) -> None:
-    """Whoever asks once, and not as the master, gets the refusal and needs no more."""
+    """Do nothing: a caller which is not the master gets the refusal as a failure."""
 
 
 class _Target:
-    """A node to be asked."""
+    """A node which is called."""
 
     __slots__ = ("address", "key", "name")
 
@@ -133,7 +133,7 @@ class _Target:
         self.address = address
 
 
-# A call, whom to ask, common arguments, those of single nodes, who fills in.
+# A call, its nodes, common arguments, arguments of single nodes, filler.
 _Ask = tuple[
     Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", Filler
 ]
@@ -142,8 +142,8 @@ _Ask = tuple[
 class AddressRunner:
     """Calls nodes by their addresses.
 
-    Every call carries the master epoch under which it is made: this node's own, as long as
-    :meth:`use_epoch` says nothing else.
+    Every call carries a master epoch: the one in the files of this node, unless :meth:`use_epoch`
+    has set another one.
 
     :param port: TCP port of the node daemons.
     """
@@ -157,22 +157,22 @@ class AddressRunner:
     def use_epoch(
         self, epoch: master_epoch.Epoch, on_newer: Callable[[str, str], None] | None = None
     ) -> None:
-        """Call under this epoch from now on.
+        """Send this epoch with every call from now on.
 
-        :param on_newer: called with the name of a node and the epoch it obeys when that node
-            refuses ours because it is over.
+        :param on_newer: called when a node refuses a call because it has promised a newer epoch,
+            with the name of the node and that epoch.
         """
         self._epoch = epoch
         self._on_newer = on_newer or _ignore
 
     def trust_changed(self) -> None:
-        """Certificates of this node were replaced: use those that are there now."""
+        """Use the new certificates of this node after they were replaced."""
         self._client.reset(trust_file())
 
     def call_addresses(
         self, call: Call, addresses: Mapping[str, str], **args: Any
     ) -> dict[str, Result]:
-        """Ask several nodes.
+        """Call several nodes at the same time.
 
         :param addresses: node name -> IP address.
         :returns: node name -> result.
@@ -194,7 +194,7 @@ class AddressRunner:
         return self._ask_all([(call, targets, common, per_node, filler)])[0]
 
     def _ask_all(self, asks: Sequence[_Ask]) -> list[dict[str, Result]]:
-        """Send everything in one fan-out."""
+        """Send all requests at the same time."""
         epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
         cut = machine.current().cut_addresses()
@@ -204,7 +204,7 @@ class AddressRunner:
             differs = False
             for number, target in enumerate(targets):
                 if isinstance(filler, _ConfigFiller):
-                    filler.aim(target.key)
+                    filler.select_node(target.key)
                     differs = filler.differs
                 if per_node is not None or not number or differs:
                     args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
@@ -240,7 +240,7 @@ class AddressRunner:
     def _perform(
         self, requests: list[http_client.OutgoingRequest], cut: Collection[str]
     ) -> list[http_client.Outcome]:
-        """Ask those that can be reached; in a rehearsal some nodes are cut off."""
+        """Send requests; in a virtual cluster, some addresses may be cut off."""
         if not cut:
             return self._client.perform(requests)
         outcomes: list[http_client.Outcome] = [
@@ -256,7 +256,7 @@ class AddressRunner:
 class RpcRunner(AddressRunner):
     """Calls nodes of the configuration.
 
-    :param config_snapshot: gives the configuration as it is now.
+    :param config_snapshot: returns the present configuration.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class RpcRunner(AddressRunner):
         self._snapshot = config_snapshot
 
     def call(self, call: Call, node_uuid: str, **args: Any) -> Result:
-        """Ask one node."""
+        """Call one node."""
         return self.call_many(call, (node_uuid,), **args)[node_uuid]
 
     def call_many(
@@ -277,30 +277,30 @@ class RpcRunner(AddressRunner):
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
         **args: Any,
     ) -> dict[str, Result]:
-        """Ask several nodes at once.
+        """Call several nodes at the same time.
 
-        :param per_node: node UUID -> arguments for this node, on top of the common ones.
-        :returns: node UUID -> result, in the order asked for.
-        :raises ProgrammerError: arguments do not fit the call.
+        :param per_node: node UUID -> arguments for this node, in addition to the common ones.
+        :returns: node UUID -> result, in the order of the nodes.
+        :raises ProgrammerError: the arguments are not those of the call.
         """
         config = self._snapshot()
-        results, targets = self._aim(config, call, node_uuids)
+        results, targets = self._targets(config, call, node_uuids)
         results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
         return results
 
     def call_together(
         self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
     ) -> list[dict[str, Result]]:
-        """Several different calls in one fan-out: it takes as long as the slowest.
+        """Make several different calls at the same time; this takes as long as the slowest.
 
         :param calls: each with its nodes and its arguments.
-        :returns: for each what :meth:`call_many` returns.
+        :returns: the result of :meth:`call_many` for each call.
         """
         config = self._snapshot()
         found: list[dict[str, Result]] = []
         asks: list[_Ask] = []
         for call, node_uuids, args in calls:
-            results, targets = self._aim(config, call, node_uuids)
+            results, targets = self._targets(config, call, node_uuids)
             found.append(results)
             asks.append((call, targets, args, None, _ConfigFiller(config)))
         for results, answers in zip(found, self._ask_all(asks), strict=True):
@@ -308,10 +308,10 @@ class RpcRunner(AddressRunner):
         return found
 
     @staticmethod
-    def _aim(
+    def _targets(
         config: ConfigData, call: Call, node_uuids: Iterable[str]
     ) -> tuple[dict[str, Result], list[_Target]]:
-        """Who is asked, and a result for everybody: a failure for those who are not."""
+        """Return a result for each node (a failure for uncalled ones), and the nodes to call."""
         results: dict[str, Result] = {}
         targets = []
         for uuid in dict.fromkeys(node_uuids):
@@ -335,15 +335,17 @@ class RpcRunner(AddressRunner):
 
 
 def trust_file(here: paths.Paths | None = None) -> str:
-    """File of the certificates which nodes may show; old and new ones while they change."""
+    """Return the path of the file with the server certificates which calls trust."""
     here = here or paths.current()
     return here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
 
 
 def open_client(here: paths.Paths | None = None) -> http_client.Client:
-    """A client with this node's certificate: ``client.pem``, until that exists ``server.pem``.
+    """Return a client with the certificate of this node.
 
-    :raises ConfigurationError: this node has no cluster certificate.
+    It is in ``client.pem``, or in ``server.pem`` while the former does not exist.
+
+    :raises ConfigurationError: this node has no certificate of the cluster.
     """
     here = here or paths.current()
     if not os.path.exists(here.noded_cert_file):

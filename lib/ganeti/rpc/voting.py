@@ -1,7 +1,8 @@
-"""Holding the vote about the master's role: asks the nodes, lets :mod:`ganeti.config.role` decide.
+"""Hold the vote about the master: ask the nodes; :mod:`ganeti.config.role` decides.
 
-Used by the master daemon when it starts and by ``gnt-cluster master-failover``. Asking changes
-nothing; promises are asked for only after a vote was won, because they end the present master.
+The master daemon uses this when it starts, and ``gnt-cluster master-failover`` does. Asking for
+votes changes nothing; nodes are asked for promises only after a vote was won, because promises end
+the role of the present master.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ from ganeti.wire.calls import MASTER_CLAIM, MASTER_VOTE, Call
 
 _log = logging.getLogger(__name__)
 
-# Nodes that are just being started get so long to answer, asked so often.
+# Nodes which are just being started get so many seconds to answer; the pause between two attempts.
 PATIENCE_S = 10.0
 PAUSE_S = 0.5
 
 
 class Votes(NamedTuple):
-    """What came back. ``failures``: why a node said nothing; ``known``: every epoch heard of."""
+    """The votes.
+
+    :ivar answers: by name of the node.
+    :ivar failures: the reason why a node did not vote, by name.
+    :ivar known: all epochs in the answers.
+    """
 
     answers: dict[str, Standing]
     failures: dict[str, str]
@@ -36,7 +42,12 @@ class Votes(NamedTuple):
 
 
 class Won(NamedTuple):
-    """The role is ours. ``override``: without asking whether others agree."""
+    """The node is master.
+
+    :ivar epoch: its epoch.
+    :ivar promises: votes of the nodes which promised the epoch, by name.
+    :ivar override: the promises were not counted.
+    """
 
     epoch: Epoch
     promises: dict[str, Standing]
@@ -44,11 +55,11 @@ class Won(NamedTuple):
 
 
 class Voting:
-    """Vote and promises of one node that wants to be master.
+    """The votes and promises for one node which wants to become master.
 
-    :param me: its name.
-    :param members: the nodes, by its own configuration.
-    :param ballot: whose majority is needed.
+    :param me: name of the node.
+    :param members: the nodes in its configuration.
+    :param ballot: the nodes of which a majority is needed.
     """
 
     def __init__(self, runner: AddressRunner, me: str, members: Members, ballot: Ballot) -> None:
@@ -58,7 +69,7 @@ class Voting:
         self.ballot = ballot
 
     def ask(self) -> Votes:
-        """Ask all nodes for their vote; changes nothing."""
+        """Ask all nodes for their vote; this changes nothing."""
         return self._ask(MASTER_VOTE, self._members.nodes)
 
     def ask_patiently(
@@ -68,7 +79,10 @@ class Voting:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> tuple[Votes, Verdict]:
-        """As :meth:`ask` until a quorum answers, for a while."""
+        """Ask all nodes for their vote again and again, until a quorum answers or the time is over.
+
+        :param patience_s: time limit in seconds.
+        """
         deadline = clock() + patience_s
         while True:
             votes = self.ask()
@@ -78,13 +92,13 @@ class Voting:
             sleep(PAUSE_S)
 
     def claim(self, votes: Votes, *, override: bool = False) -> Won:
-        """Take a new epoch and have it promised; nobody obeys an older master afterwards.
+        """Choose a new epoch and let the nodes promise it; then they refuse calls of older masters.
 
-        Who did not vote is not asked again: a node that hangs would only hold this up. It hears of
-        the epoch with the first call.
+        Nodes which did not vote are not asked again, because a node which hangs would only delay
+        this. They get the epoch with the next call.
 
-        :param override: go on without a quorum, and whatever the others have.
-        :raises RoleNotWonError: too few promised, or somebody has something newer after all.
+        :param override: go on without a quorum, and even if another node has newer copies.
+        :raises RoleNotWonError: too few nodes promised, or one of them has newer copies.
         """
         owner = self._members.nodes[self._me].uuid
         epoch = role.next_epoch(owner, votes.known)
@@ -128,7 +142,11 @@ class Voting:
 
 
 class RoleNotWonError(errors.GenericError):
-    """This node may not be the master; `verdict` says why, `failures` who did not answer why."""
+    """This node may not become master.
+
+    :ivar verdict: the reasons.
+    :ivar failures: the reason why a node did not answer, by name.
+    """
 
     def __init__(self, verdict: Verdict, failures: Mapping[str, str] | None = None) -> None:
         super().__init__(str(verdict))
@@ -143,14 +161,17 @@ class RoleNotWonError(errors.GenericError):
 
 
 def start_ballot(me: str, members: Members) -> Ballot:
-    """The question when the daemon starts: all nodes count, those marked offline too (seed 001)."""
+    """Return the ballot for the start of the master daemon: all nodes count, even offline ones.
+
+    Source: Ganeti design 2.0, *Master startup/failover*.
+    """
     return Ballot(me, frozenset(members.nodes), members.candidates | {me})
 
 
 def failover_ballot(me: str, members: Members, *, ignore_offline: bool) -> Ballot:
-    """The question when the role is to be moved here.
+    """Return the ballot for moving the role of the master to this node.
 
-    :param ignore_offline: nodes marked offline count neither way.
+    :param ignore_offline: do not count nodes which are marked as offline.
     """
     voters = members.online if ignore_offline else frozenset(members.nodes)
     return Ballot(me, voters | {me}, members.candidates | {me}, moving=True)

@@ -70,7 +70,7 @@ def test_targets(target: str, path: str, query: str) -> None:
         (["GET / HTTP/1.1", "Host : h"], 400, "not a header"),
         (["GET / HTTP/1.1", "Host: h", " folded"], 400, "not a header"),
         (["GET / HTTP/1.1", "Host: h\nX: y"], 400, "not a header"),
-        (["GET / HTTP/1.1", "Host: h", "Host: i"], 400, "host came twice"),
+        (["GET / HTTP/1.1", "Host: h", "Host: i"], 400, "host occurs twice"),
         (["GET / HTTP/1.1", "Host: h", "Content-Length: 1", "Content-Length: 2"], 400, "twice"),
         (["GET / HTTP/1.1", "Host: h", "Content-Length: -1"], 400, "not a number"),
         (["GET / HTTP/1.1", "Host: h", "Content-Length: 1_0"], 400, "not a number"),

@@ -151,7 +151,7 @@ def test_killed_child_hurts_one_call(lab):
     failure = call(lab, "die")
     assert isinstance(failure, client.Failure)
     assert failure.kind == client.FAILED
-    assert "may or may not have been done" in failure.message
+    assert "may have been carried out or not" in failure.message
     lab.wait_for_log("was ended by signal 9")
     thread.join()
     assert outcome == [client.Reply(200, b"slept", "")]

@@ -92,4 +92,4 @@ def test_unknown_cause_leaves_the_text(header):
 def test_nonsense_is_a_failure(body):
     failure = sort(client.Reply(200, body, "")).failure
     assert type(failure) is errors.NodeCallFailed
-    assert "cannot be understood" in failure.message
+    assert "cannot be decoded" in failure.message
