@@ -1,7 +1,7 @@
 """Checks the requests which arrive at the daemon, and answers them: no sockets, files or clocks.
 
 Only a fresh request which is signed with the cluster's key gets an answer; every other datagram is
-only counted. So an unauthenticated peer learns nothing, and nobody can use the daemon to flood
+only counted. So an unauthenticated peer learns nothing, and cannot use the daemon to flood
 another machine. The time in a request must be near the time here, and a signature that was seen
 before means a replay. Signatures are remembered for a time of the monotonic clock, because the time
 of day may be changed. (The daemon forgets them when it ends. Within the permitted difference of the

@@ -1,4 +1,4 @@
-"""What a running opcode may ask of the job queue.
+"""The job queue, as a running opcode sees it.
 
 The scheduler makes one :class:`Callbacks` for each opcode that it executes; the processor of
 logical units receives it (protocol ``ganeti.cmdlib.base.OpCallbacks``).
@@ -22,8 +22,10 @@ from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
 
-#: Submits jobs, also to a drained queue: ``[True, job id]`` or ``[False, message]`` for each.
-Submit = Callable[[Sequence[Sequence[OpCode]]], list[list[Any]]]
+#: The answer to the submission of one job: ``[True, job id]`` or ``[False, message]``.
+SubmitResult = list[bool | int | str]
+#: Submits jobs, also to a drained queue.
+Submit = Callable[[Sequence[Sequence[OpCode]]], list[SubmitResult]]
 
 
 class QueueStopping(errors.JobCanceled):
@@ -121,7 +123,7 @@ class Callbacks:
         """Return the present priority of the job; it may change while the job waits for locks."""
         return self._job.priority
 
-    def submit_jobs(self, wanted: Sequence[Sequence[OpCode]]) -> list[list[Any]]:
+    def submit_jobs(self, wanted: Sequence[Sequence[OpCode]]) -> list[SubmitResult]:
         """Submit jobs, each a list of opcodes; returns when they are published.
 
         :returns: ``[True, job id]`` or ``[False, message]`` for each job.

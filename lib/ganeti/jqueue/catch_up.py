@@ -1,4 +1,4 @@
-"""What the copy of a master candidate lacks, found by comparing both queue directories.
+"""Comparison of a master candidate's copy with the queue, and the steps which make them equal.
 
 The comparison is made for a node that has just become a candidate, for one that comes back after a
 failure, and for every candidate when the master daemon starts, because nothing records what an

@@ -69,7 +69,7 @@ class Waiter:
 
 
 class Batch:
-    """What one commit contains.
+    """The content of one commit.
 
     :ivar changed: jobs by id; filled with the queue's lock held until the committer takes the
         batch.

@@ -20,7 +20,7 @@ from ganeti.constants import job as const
 
 
 class Verdict(enum.Enum):
-    """What happens to an opcode with dependencies."""
+    """The decision on an opcode with dependencies."""
 
     GO = enum.auto()
     WAIT = enum.auto()

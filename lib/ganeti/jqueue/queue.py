@@ -29,6 +29,7 @@ from ganeti.constants import job as const
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import dependencies, recovery
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue.callbacks import SubmitResult
 from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Batch, Committer, Waiter
 from ganeti.jqueue.publisher import Publisher
@@ -122,7 +123,7 @@ class JobQueue:
             self.table.unfinished = len(left)
             for job in left:
                 recovery.settle(self.table, self.scheduler, job)
-                # Published before it is on disk: another start would come to the same.
+                # Published before it is on disk, because another start would give the same state.
                 job.publish(job.snapshot())
             if self.replicator is not None:
                 self.replicator.start()
@@ -218,7 +219,7 @@ class JobQueue:
 
     def submit_many(
         self, wanted: Sequence[Sequence[OpCode]], *, drained_ok: bool = False
-    ) -> list[list[Any]]:
+    ) -> list[SubmitResult]:
         """Submit jobs and wait until they are published.
 
         :returns: ``[True, job id]`` or ``[False, message]`` for each job.

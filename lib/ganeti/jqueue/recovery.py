@@ -1,4 +1,4 @@
-"""What an earlier run of the master daemon left in the queue directory.
+"""The start of the queue: jobs which an earlier run of the master daemon left on disk.
 
 After a restart (Ganeti design 2.0, *Job and opcode status*) an opcode which was running has become
 an error that says so, a job which was to be canceled is canceled, and a job which waited for locks

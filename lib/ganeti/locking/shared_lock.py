@@ -35,7 +35,7 @@ from ganeti.locking.levels import EXCLUSIVE, SHARED, LockId, Owner
 
 
 class Mode(IntEnum):
-    """How a lock is held; see the table in the module's text."""
+    """The mode in which a lock is held; see the table above."""
 
     INTENT_SHARED = 0
     INTENT_EXCLUSIVE = 1

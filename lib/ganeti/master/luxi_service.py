@@ -96,7 +96,7 @@ class LuxiService:
         return queue
 
     def handler(self, method: str) -> LuxiHandler | None:
-        """How to serve a method; None when there is no such method."""
+        """Return the handler of a method; None when there is no such method."""
         return self._handlers.get(method)
 
     def _methods(self) -> dict[str, _Method]:

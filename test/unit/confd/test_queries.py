@@ -197,8 +197,8 @@ def test_no_answer_tells_a_secret(facts: queries.ConfigFacts) -> None:
         ask(facts, const.REQ_NODE_INSTANCES, "node1"),
         ask(facts, const.REQ_INSTANCE_DISKS, "instance1"),
     ]
-    told = repr(everything)
-    assert SECRET not in told and "hunter2" not in told
+    text = repr(everything)
+    assert SECRET not in text and "hunter2" not in text
     assert everything[2].answer[0]["logical_id"][5] == ht.REDACTED
     # Which parameters there are is no secret.
     assert everything[1].answer[0][0]["osparams_private"] == {"password": ht.REDACTED}

@@ -172,7 +172,7 @@ class Run:
             if "submits" in words:
                 return {"jobs": callbacks.submit_jobs([[op_of("child")]])}
             if "fails" in words:
-                raise errors.OpExecError("as it was told")
+                raise errors.OpExecError("as the test wants")
         finally:
             self.locks.release(callbacks.owner)
         return None
@@ -284,23 +284,23 @@ def check(directory: str, run: Run) -> None:
     :param run: a queue on the directory, which has not been started.
     """
     with open(f"{directory}/acknowledged") as stream:
-        told = [line.split() for line in stream.read().splitlines()]
+        acknowledged = [line.split() for line in stream.read().splitlines()]
     whole(f"{directory}/queue")
     whole(f"{directory}/{CANDIDATE}")
     run.hold.set()
     queue = run.queue
     queue.start()
     queue.set_drain(False)
-    for what, text in told:
+    for what, text in acknowledged:
         job_id = int(text)
         status = run.wait(job_id)
         rows = queue.query([job_id], ["status", "archived", "opresult"])
         assert rows[0] is not None, f"job {job_id} was lost"
         if what in jobs.FINALIZED - {"canceled"}:
-            assert status == what, f"job {job_id} was told {what}, is {status}"
+            assert status == what, f"job {job_id} was acknowledged as {what}, is {status}"
         if what == "archived":
             assert rows[0][1], f"job {job_id} left the archive"
-    known = [int(text) for _what, text in told]
+    known = [int(text) for _what, text in acknowledged]
     for row in queue.query(None, ["id"], archived=True):
         assert row is not None
         run.wait(row[0])

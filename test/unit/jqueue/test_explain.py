@@ -135,11 +135,11 @@ def test_a_lock_and_its_holder(stage: Stage) -> None:
         {"lock": "cluster/BGL", "name": "cluster/BGL", "mode": "shared"},
         {"lock": "instance/u-web", "name": "instance/web", "mode": "exclusive"},
     ]
-    (behind,) = found["chain"]
-    assert behind["depth"] == 1
-    assert behind["reasons"] == []
-    assert behind["job"]["message"] == "half way"
-    assert (behind["job"]["opcode"], behind["job"]["opcode_number"]) == ("B", 2)
+    (first,) = found["chain"]
+    assert first["depth"] == 1
+    assert first["reasons"] == []
+    assert first["job"]["message"] == "half way"
+    assert (first["job"]["opcode"], first["job"]["opcode_number"]) == ("B", 2)
     assert not found["more"]
     assert found["notes"] == []
 

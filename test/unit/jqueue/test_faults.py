@@ -184,7 +184,7 @@ def test_a_broken_disk_is_named_and_heals(
         run.queue.submit([op_of("refused")])
     run.hold.set()
     until(lambda: not run.queue.scheduler.pool.busy())
-    assert run.queue.query([before], ["status"]) == [["running"]], "told before it was stored"
+    assert run.queue.query([before], ["status"]) == [["running"]], "published before it was stored"
     reasons = facts.job_facts(run.queue, before)
     assert reasons is not None and reasons.real_status == "success"
     assert any(

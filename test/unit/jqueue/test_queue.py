@@ -80,7 +80,7 @@ class Lab:
                 cancelled=callbacks.check_cancel,
             )
             self.locks.release(callbacks.owner)
-        if name == "silent":
+        if name == "no-start":
             return "never started"
         callbacks.notify_start()
         self.order.append(name)
@@ -197,7 +197,7 @@ def test_failures_of_opcodes(lab: Lab) -> None:
     assert "KeyError: 'oops'" in lab.row(job_id, "opresult")[0][0][1][0]
     job_id = lab.queue.submit([op("odd")])
     assert lab.wait(job_id) == "error"
-    job_id = lab.queue.submit([op("silent")])
+    job_id = lab.queue.submit([op("no-start")])
     assert lab.wait(job_id) == "success"
     assert lab.row(job_id, "opexec")[0][0] is not None
 
@@ -457,11 +457,11 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
     job_id = lab.queue.submit([op("slow"), op("log")])
     assert lab.reached["slow"].wait(PATIENCE_S)
     until(lambda: lab.row(job_id, "status") == ["running"])
-    told: list[Any] = []
-    watch = lab.queue.subscribe(job_id, ["status"], ["running"], None, told.append)
-    assert watch is not None
-    assert lab.queue.unsubscribe(watch)
-    assert not lab.queue.unsubscribe(watch)
+    received: list[Any] = []
+    subscription = lab.queue.subscribe(job_id, ["status"], ["running"], None, received.append)
+    assert subscription is not None
+    assert lab.queue.unsubscribe(subscription)
+    assert not lab.queue.unsubscribe(subscription)
     got = threading.Event()
     assert (
         lab.queue.subscribe(
@@ -469,19 +469,19 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
             ["opstatus"],
             [["running", "queued"]],
             None,
-            lambda change: (told.append(change), got.set()),
+            lambda change: (received.append(change), got.set()),
         )
         is not None
     )
     gate.set()
     assert got.wait(PATIENCE_S)
-    assert told[0] != [[["running", "queued"]], []]
+    assert received[0] != [[["running", "queued"]], []]
     assert lab.wait(job_id) == "success"
-    lab.queue.subscribe(job_id, ["status"], ["success"], 0, told.append)
-    info, entries = told[-1]
+    lab.queue.subscribe(job_id, ["status"], ["success"], 0, received.append)
+    info, entries = received[-1]
     assert info == ["success"]
     assert [entry[3] for entry in entries] == ["one", {"a": 1}]
-    assert len(told) == 2
+    assert len(received) == 2
 
 
 def test_thousand_waiters(lab: Lab) -> None:
@@ -490,13 +490,15 @@ def test_thousand_waiters(lab: Lab) -> None:
     assert lab.reached["slow"].wait(PATIENCE_S)
     until(lambda: lab.row(job_id, "status") == ["running"])
     before = threading.active_count()
-    told: list[Any] = []
+    received: list[Any] = []
     for _ in range(1000):
-        assert lab.queue.subscribe(job_id, ["status"], ["running"], None, told.append) is not None
+        assert (
+            lab.queue.subscribe(job_id, ["status"], ["running"], None, received.append) is not None
+        )
     assert threading.active_count() == before
     gate.set()
-    until(lambda: len(told) == 1000)
-    assert all(change == [["success"], []] for change in told)
+    until(lambda: len(received) == 1000)
+    assert all(change == [["success"], []] for change in received)
 
 
 def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
@@ -509,7 +511,7 @@ def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
     assert [result[0] for result in lab.queue.submit_many([[op("refused")]] * 2)] == [False] * 2
     gate.set()
     until(lambda: not lab.queue.scheduler.pool.busy())
-    assert lab.row(running, "status") == ["running"], "not told before it is on disk"
+    assert lab.row(running, "status") == ["running"], "not published before it is on disk"
     lab.fail_names = set()
     assert lab.wait(running) == "success"
     fresh = lab.queue.submit([op("b")])

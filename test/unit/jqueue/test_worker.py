@@ -66,14 +66,14 @@ def test_never_more_than_the_limit_and_all_of_it() -> None:
     lock = threading.Lock()
     running = 0
     most = 0
-    meeting = threading.Barrier(5)
+    all_here = threading.Barrier(5)
 
     def run(_job_id: int) -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        meeting.wait(PATIENCE_S)
+        all_here.wait(PATIENCE_S)
         with lock:
             running -= 1
 

@@ -132,7 +132,7 @@ class Model:
             self.held.setdefault(request.owner, {}).update(request.gains)
 
     def settle(self) -> None:
-        """Serve whoever can be served, the earliest lock first, all of a lock together."""
+        """Serve the requests which can be served, earliest lock first, all of a lock together."""
         while True:
             for lock in sorted({request.steps[request.done][0] for request in self.requests}):
                 served: list[ModelRequest] = []

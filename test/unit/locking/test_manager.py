@@ -229,11 +229,11 @@ def test_waiters_of_a_removed_lock_fail_and_give_back_the_rest(locks: LockManage
     locks.acquire(A, NODE, ["n2"], shared=False)
     thread = _Thread(lambda: locks.acquire(B, NODE, ["n1", "n2"], shared=False))
     _until(lambda: locks.waiting(B) is not None)
-    behind = locks.begin(C, NODE, ["n1"], shared=False)
+    later = locks.begin(C, NODE, ["n1"], shared=False)
     locks.remove(NODE, ["n2"], A)
     with pytest.raises(errors.LockError, match="node/n2 was removed"):
         thread.result()
-    assert behind.state is RequestState.GRANTED
+    assert later.state is RequestState.GRANTED
     assert locks.keys(NODE) == {"n1", "n3"}
     assert locks.owned(A, NODE) == {}
 
@@ -548,11 +548,11 @@ def test_a_dead_waiter_loses_his_place(locks: LockManager) -> None:
     locks.acquire(A, NODE, ["n2"], shared=False)
     thread = _Thread(lambda: locks.acquire(B, NODE, ["n1", "n2"], shared=False))
     _until(lambda: locks.waiting(B) is not None)
-    behind = locks.begin(C, NODE, ["n1"], shared=True)
+    later = locks.begin(C, NODE, ["n1"], shared=True)
     locks.free(B)
     with pytest.raises(errors.LockError, match="job 2 was found dead"):
         thread.result()
-    assert behind.state is RequestState.GRANTED
+    assert later.state is RequestState.GRANTED
 
 
 # -- what is shown ------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def test_withdrawing_opens_the_way() -> None:
     )
 )
 def test_any_history(history: list[tuple[int, Mode, int, bool]]) -> None:
-    """Holders never exclude each other, and whoever stands first could not be served."""
+    """Holders never exclude each other, and the first waiter cannot be served."""
     lock = _lock()
     queue = _Queue(lock)
     waiting: dict[int, Ticket] = {}

@@ -1,4 +1,4 @@
-"""The manager under real threads with random pauses: nobody meets somebody he must not meet.
+"""The manager under real threads with random pauses: owners hold only compatible modes.
 
 There is no time limit: a lost wake-up or a circle of waiting shows as a test that does not end.
 ``LOCK_ROUNDS`` makes a longer run.

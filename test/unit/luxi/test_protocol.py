@@ -56,7 +56,7 @@ def test_a_dropped_message_is_not_kept_in_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "refusal"),
     [
         (b"notjson", "JSON"),
         (b"", "JSON"),
@@ -69,8 +69,8 @@ def test_a_dropped_message_is_not_kept_in_memory() -> None:
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_request_is_refused_in_words(message: bytes, told: str) -> None:
-    with pytest.raises(errors.ParseError, match=told):
+def test_what_is_no_request_is_refused_in_words(message: bytes, refusal: str) -> None:
+    with pytest.raises(errors.ParseError, match=refusal):
         protocol.parse_request(message)
 
 

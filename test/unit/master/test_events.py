@@ -1,4 +1,4 @@
-"""The master's last events: what is told, in which order, and what is missing."""
+"""The master's last events: their content, their order, and gaps."""
 
 from __future__ import annotations
 
@@ -69,20 +69,20 @@ def test_a_place() -> None:
 
 def test_waiting() -> None:
     log = EventLog()
-    told: list[dict[str, Any]] = []
-    assert log.wait((log.epoch, 0), told.append) is True
-    assert not told
+    received: list[dict[str, Any]] = []
+    assert log.wait((log.epoch, 0), received.append) is True
+    assert not received
     log.jobs_published([job(1, "queued")])
-    assert kinds(told[0]) == ["queued"]
+    assert kinds(received[0]) == ["queued"]
     log.jobs_published([job(1, "running")])
-    assert len(told) == 1
-    assert log.wait((log.epoch, 1), told.append) is False
-    assert kinds(told[1]) == ["running"]
-    assert log.wait((log.epoch, 2), told.append) is True
-    assert log.stop_waiting(told.append) is True
-    assert log.stop_waiting(told.append) is False
+    assert len(received) == 1
+    assert log.wait((log.epoch, 1), received.append) is False
+    assert kinds(received[1]) == ["running"]
+    assert log.wait((log.epoch, 2), received.append) is True
+    assert log.stop_waiting(received.append) is True
+    assert log.stop_waiting(received.append) is False
     log.jobs_published([job(1, "success")])
-    assert len(told) == 2
+    assert len(received) == 2
 
 
 def test_instances() -> None:
@@ -107,7 +107,7 @@ def test_instances() -> None:
 
 
 class Looks:
-    """What a query sees of the guests of a small cluster, with events behind it."""
+    """What a query sees of the guests of a small cluster, and the events from it."""
 
     def __init__(self) -> None:
         self.log = EventLog()
@@ -126,7 +126,7 @@ class Looks:
         )
 
     def look(self, *running: str) -> list[tuple[str, str]]:
-        """What is told when these run and the others do not."""
+        """The events when these run and the others do not."""
         data = self.config.snapshot()
         view = View(data)
         view.live["instances"] = {
@@ -189,8 +189,8 @@ def test_nobody_listens() -> None:
     assert looks.log.listened, "by asking for events"
 
 
-class Scene:
-    """The queue and the configuration of a master that tells events, behind a real socket."""
+class EventMaster:
+    """The queue and the configuration of a master with events, and a real socket."""
 
     def __init__(self, directory: Path) -> None:
         self.log = EventLog()
@@ -217,35 +217,35 @@ class Scene:
 
 def test_through_the_socket(tmp_path: Path) -> None:
     with paths.override(paths.Paths(str(tmp_path))):
-        scene = Scene(tmp_path)
+        master = EventMaster(tmp_path)
         try:
-            start = scene.client.call("WaitForEvents", None, 0)
+            start = master.client.call("WaitForEvents", None, 0)
             assert (start["events"], start["last"]) == ([], 0)
             place = [start["epoch"], 0]
             # The time is over and nothing has happened.
-            assert scene.client.call("WaitForEvents", place, 0)["events"] == []
-            number = scene.client.submit_job([OpTestDelay(duration=0.0)])
+            assert master.client.call("WaitForEvents", place, 0)["events"] == []
+            number = master.client.submit_job([OpTestDelay(duration=0.0)])
             seen: list[tuple[int, str]] = []
             while (number, "success") not in seen:
-                found = scene.client.call("WaitForEvents", place, 60)
+                found = master.client.call("WaitForEvents", place, 60)
                 assert not found["lost"] and found["events"]
                 seen += [(data["id"], data["status"]) for _n, _kind, data in found["events"]]
                 place = [found["epoch"], found["last"]]
             assert seen[0] == (number, "queued") and len(seen) == len(set(seen))
-            uuid = next(iter(scene.config.snapshot().instances))
-            commit(scene.config).mark_instance(uuid, "up")
-            (event,) = scene.client.call("WaitForEvents", place, 60)["events"]
+            uuid = next(iter(master.config.snapshot().instances))
+            commit(master.config).mark_instance(uuid, "up")
+            (event,) = master.client.call("WaitForEvents", place, 60)["events"]
             assert event[1:2] == ["instance"] and event[2]["admin_state"] == "up"
-            assert scene.client.call("WaitForEvents", ["other", 1], 60)["lost"]
+            assert master.client.call("WaitForEvents", ["other", 1], 60)["lost"]
             for place in (["x"], "x", [1, "x"]):
                 with pytest.raises(errors.RequestError, match="place"):
-                    scene.client.call("WaitForEvents", place, 0)
+                    master.client.call("WaitForEvents", place, 0)
         finally:
-            scene.stop()
+            master.stop()
 
 
 def test_many_at_once() -> None:
-    """Numbers have no gaps, whoever adds."""
+    """Numbers have no gaps when several threads add events."""
     log = EventLog(kept=10_000)
     threads = [
         threading.Thread(

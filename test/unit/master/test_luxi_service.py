@@ -119,7 +119,7 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     assert client.wait_for_job_change_once(job_id, ["status"], ["success"], 5, 0) == (
         ["success"],
         [],
-    ), "an ended job is told at once"
+    ), "an ended job is reported at once"
     assert client.wait_for_job_change_once(job_id, ["nosuch"], None, None, 0) == ([None], [])
     with pytest.raises(errors.JobLost):
         client.wait_for_job_change_once(999, ["status"], None, None, 0)
@@ -173,7 +173,7 @@ def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "args", "told"),
+    ("method", "args", "refusal"),
     [
         ("SubmitJob", [], "takes 1 arguments"),
         ("SubmitJob", [["str"]], "'ops' must be"),
@@ -191,9 +191,9 @@ def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
     ],
 )
 def test_wrong_arguments_are_refused_in_words(
-    client: luxi.Client, method: str, args: list[Any], told: str
+    client: luxi.Client, method: str, args: list[Any], refusal: str
 ) -> None:
-    with pytest.raises(errors.RequestError, match=told):
+    with pytest.raises(errors.RequestError, match=refusal):
         client.call(method, *args)
     assert client.query_config_values(["cluster_name"]) == ["cluster.example.com"]
 
