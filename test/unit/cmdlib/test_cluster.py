@@ -313,7 +313,7 @@ def test_ignored_codes_are_warnings(master):
 def test_the_form_for_people(master):
     node_answer(master, NODE2, nodesetup=["no /proc"])
     master.run(OpClusterVerifyGroup(group_name="default"))
-    assert f"  - ERROR: node {NODE2}: is not set up well: no /proc" in master.job.log
+    assert f"  - ERROR: node {NODE2}: is not set up correctly: no /proc" in master.job.log
 
 
 def test_files_which_differ(master, root):

@@ -481,13 +481,13 @@ def test_a_dry_run_says_what_would_be_done() -> None:
         instance_communication_network="talk",
     )
     for text in (
-        "take the address of the master down",
+        "take the master address down",
         "set master_netdev to eth1",
         "set candidate_pool_size to 2",
         "set beparams default vcpus to 2",
         "change private parameters of OS noop",
-        "cease to be master candidates, from 3 to 2",
-        "submit 2 jobs, for the network talk",
+        "demote nodes, so that there are 2 instead of 3 master candidates",
+        "submit 2 jobs for network talk",
     ):
         assert master.job.said(text), text
     assert not master.job.said("geheim")

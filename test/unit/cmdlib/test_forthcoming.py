@@ -388,16 +388,16 @@ def test_verification_counts_it_as_reserved_only(master):
     master.run(OpClusterVerifyGroup(group_name="default", skip_checks=[], error_codes=False), job)
     assert job.said("1 instance(s) are forthcoming")
     # A real one with such disks would be.
-    assert not job.said("would be lost with their node")
+    assert not job.said("have their disks on one node only")
     master.run(commit(start=False))
     job = master.new_job()
     master.run(OpClusterVerifyGroup(group_name="default", skip_checks=[], error_codes=False), job)
-    assert job.said("1 instance(s) would be lost with their node")
+    assert job.said("1 instance(s) have their disks on one node only")
 
 
 def test_several_at_once_are_only_new_ones(master):
     op = instance.OpInstanceMultiAlloc(instances=[commit()], iallocator="any")
-    assert "committed by itself" in master.refused(op, errors.ECODE_INVAL)
+    assert "Commit it by itself" in master.refused(op, errors.ECODE_INVAL)
 
 
 # -- counted ---------------------------------------------------------------------

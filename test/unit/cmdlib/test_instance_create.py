@@ -253,7 +253,7 @@ def test_two_creations_of_one_name_at_once(master):
         ({"disks": [{"size": "big"}]}, errors.ECODE_INVAL, "disk 0: 'big'"),
         ({"disks": [{}]}, errors.ECODE_INVAL, "disk 0"),
         ({"disks": [{"size": 9, "mode": "wo"}]}, errors.ECODE_INVAL, "'wo'"),
-        ({"disks": [{"size": 9, "vg": "xenvg"}]}, errors.ECODE_INVAL, "vg cannot be given"),
+        ({"disks": [{"size": 9, "vg": "xenvg"}]}, errors.ECODE_INVAL, "no parameter vg"),
         ({"disks": [{"size": 1024, "dev_type": "file"}]}, errors.ECODE_INVAL, "contradict"),
         ({"disks": [{"size": 2048, "name": "x"}] * 2}, errors.ECODE_NOTUNIQUE, "two disks"),
         ({"disks": [{"size": 1024}] * 17}, errors.ECODE_INVAL, "at most 16"),

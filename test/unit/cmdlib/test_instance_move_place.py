@@ -155,7 +155,7 @@ def test_a_dead_node_is_left_with_an_allocator():
     [
         (answer("no room", success=False), errors.ECODE_NORES, "said so"),
         (answer(["nosuch"]), errors.ECODE_ENVIRON, "nosuch"),
-        (answer([NODE1]), errors.ECODE_ENVIRON, f"is on node {NODE1} now"),
+        (answer([NODE1]), errors.ECODE_ENVIRON, f"is on node {NODE1} already"),
         (answer([NODE2]), errors.ECODE_ENVIRON, "drained"),
         (answer([NODE2, NODE3]), errors.ECODE_ENVIRON, "needs 1 node"),
         ("nonsense", errors.ECODE_ENVIRON, "cannot be read"),

@@ -335,7 +335,7 @@ def test_an_offline_node_is_named(make: Make, new_pem: str) -> None:
     lab.prepare(noded_cert_file=new_pem)
     lab.run()
     assert text(gone.noded_cert_file) != new_pem
-    assert lab.master.job.said("node3.example.com is offline and has none of this")
+    assert lab.master.job.said("node3.example.com is offline and does not have the new keys")
 
 
 def test_common_files(make: Make) -> None:
@@ -347,7 +347,7 @@ def test_common_files(make: Make) -> None:
         **preparing.new_spice(),
     )
     lab.interrupt = {5: "unreachable"}
-    with pytest.raises(errors.OpExecError, match="did not take rapi.pem"):
+    with pytest.raises(errors.OpExecError, match="did not accept rapi.pem"):
         lab.run()
     assert sorted(preparing.pending(lab.here)) == [
         "cluster-domain-secret",
@@ -377,7 +377,7 @@ def test_a_damaged_certificate_is_refused(make: Make) -> None:
 
 def test_ssh_keys_of_a_cluster_that_leaves_them_alone(make: Make) -> None:
     lab = make()
-    with pytest.raises(errors.OpPrereqError, match="left alone"):
+    with pytest.raises(errors.OpPrereqError, match="does not manage the SSH keys"):
         lab.run(renew_ssh_keys=True)
 
 

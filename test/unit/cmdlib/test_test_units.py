@@ -99,7 +99,7 @@ def test_a_visitor_who_stays(monkeypatch: pytest.MonkeyPatch) -> None:
             if args[0] == LOG_JQUEUE_TEST:
                 held.append(net.unix_connect(args[1][0], 30))
 
-    with pytest.raises(errors.OpExecError, match="did not go"):
+    with pytest.raises(errors.OpExecError, match="did not disconnect"):
         run(OpTestJqueue(notify_exec=True), Staying())
     for one in held:
         one.close()

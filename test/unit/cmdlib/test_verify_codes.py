@@ -301,7 +301,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
         lambda c: c.node(2, offline=True, master_candidate=False),
         "secondary node node2.example.com is offline",
     ),
-    ("EINSTANCEBADNODE", lambda c: c.node(1, vm_capable=False), "not meant to run instances"),
+    ("EINSTANCEBADNODE", lambda c: c.node(1, vm_capable=False), "not vm_capable"),
     ("EINSTANCEDOWN", lambda c: c.master.rpc.running.clear(), "does not run"),
     ("EINSTANCEFAULTYDISK", mirrors_say("no such minor"), "no such minor"),
     ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True)), "not in sync"),
@@ -380,7 +380,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
         tells(NODE2, user_scripts=["/etc/ganeti/scripts/master-ip-setup"]),
         "master-ip-setup",
     ),
-    ("ENODEVERSION", tells(NODE2, version=[1, "1.0"]), "speaks protocol 1"),
+    ("ENODEVERSION", tells(NODE2, version=[1, "1.0"]), "uses protocol 1"),
 ]
 
 #: Where SSH is set up by the cluster; tested with that.

@@ -408,7 +408,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
     def _remove_older(self, name: str, target: Node) -> None:
         """Remove older exports of the instance from other nodes."""
-        having, _silent = nodes_with_export(self, name)
+        having, _unresponsive = nodes_with_export(self, name)
         older = [uuid for uuid in having if uuid != target.uuid]
         if older:
             self.feedback(f"Removing old exports for instance {name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
@@ -13,11 +13,23 @@ from ganeti.opcodes.backup import OpBackupPrepare
 from ganeti.wire.calls import backup as calls
 
 
+class ExportCredentials(TypedDict):
+    """What an export to another cluster needs; the keys are published.
+
+    Name of the key and certificate are signed with the cluster domain secret, see
+    :mod:`ganeti.cmdlib.ops.transfer.handshake`.
+    """
+
+    handshake: list[int | str]
+    x509_key_name: list[str]
+    x509_ca: str
+
+
 @executes(OpBackupPrepare)
 class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
     """Make a key on the primary node, and sign its name and its certificate.
 
-    Result: ``handshake``, ``x509_key_name`` and ``x509_ca``; None for a local export.
+    Result: the credentials; None for a local export.
     """
 
     def expand_names(self) -> None:
@@ -30,14 +42,13 @@ class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
         prereq.require_online(node)
         return node
 
-    def exec(self, plan: Node) -> dict[str, Any] | None:
+    def exec(self, plan: Node) -> ExportCredentials | None:
         if self.op.mode != EXPORT_REMOTE:
             return None
         secret = handshake.domain_secret()
         name, certificate = self.rpc.call(
             calls.X509_CERT_CREATE, plan.uuid, validity_s=handshake.CERT_VALIDITY_S
         ).payload()
-
         return {
             "handshake": handshake.greeting(secret),
             "x509_key_name": handshake.signed_key(secret, name),

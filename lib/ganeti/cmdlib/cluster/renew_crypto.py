@@ -1,22 +1,22 @@
 """Renewing keys and certificates while the cluster works.
 
-What is new lies in the directory ``renewal`` beside the configuration, put there by ``gnt-cluster
-renew-crypto``; a file is removed when all nodes have it. So an interrupted renewal is known, and
-the same operation, run again, goes on to the end.
+``gnt-cluster renew-crypto`` writes the new keys and certificates to the directory ``renewal``
+beside the configuration. A file is removed from there when all nodes have it. So an interrupted
+renewal can be detected, and the same command continues it.
 
-The cluster's certificate is what nodes show and by which they know each other, so it changes in
-steps, each of which every online node must have done before the next begins:
+Nodes use the certificate of the cluster to authenticate each other. Therefore it is renewed in
+steps, each of which must be completed on every online node before the next one begins:
 
-1. all trust the old *and* the new server certificate;
-2. all show the new one;
-3. all make a new client certificate, signed with it, beside the one in use;
+1. all nodes trust the old *and* the new server certificate;
+2. all nodes use the new server certificate;
+3. all nodes make a new client certificate, signed with it, beside the one in use;
 4. the configuration lists old and new digests of the candidates' client certificates;
-5. all use the new client certificate;
-6. the configuration lists the new digests only;
-7. all trust the new server certificate only.
+5. all nodes use the new client certificate;
+6. the configuration lists only the new digests;
+7. all nodes trust only the new server certificate.
 
-At any moment each node accepts the certificates of all others, so whenever this stops, calls,
-voting and failover work. New client certificates alone are the steps 3 to 6.
+After each step every node accepts the certificates of all others, so node calls, voting and
+failover work after an interruption. A renewal of client certificates only has the steps 3 to 6.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from ganeti.wire.calls import (
 )
 
 SSL = "ssl"
-#: Attribute of Paths -> what it is called; each is a file that all nodes have.
+#: Files which all nodes have: attribute of :class:`ganeti.platform.paths.Paths` -> name of the file
+#: for messages.
 COMMON_FILES = {
     "hmac_key": "confd key",
     "rapi_cert_file": "certificate of the REST daemon",
@@ -60,7 +61,13 @@ COMMON_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class RenewPlan:
-    """What is pending, and who takes part; ``server_pem`` None leaves the cluster's certificate."""
+    """The keys and certificates to renew.
+
+    :ivar nodes: the online nodes.
+    :ivar files: common files to copy: attributes of :class:`ganeti.platform.paths.Paths`.
+    :ivar server_pem: the new certificate of the cluster with its key; None to keep the old one.
+    :ivar client_certs: renew the client certificates.
+    """
 
     nodes: tuple[Node, ...]
     files: tuple[str, ...]
@@ -70,7 +77,7 @@ class RenewPlan:
 
 @executes(OpClusterRenewCrypto)
 class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
-    """Bring what is new to all nodes."""
+    """Renew keys and certificates on all nodes."""
 
     REQ_BGL = True
 
@@ -91,12 +98,12 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
                 x509.verify_signed(server_pem, server_pem, path)
             except errors.X509CertError as err:
                 raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
-        # An earlier run may have ended in the middle, with nothing left of its own.
+        # An earlier renewal may have been interrupted after its last file was removed.
         unfinished = os.path.exists(here.server_ca_file) or any(
             key.endswith(CERT_RENEWAL_SUFFIX) for key in cluster.candidate_certs
         )
         if unfinished and server_pem is None:
-            # Perhaps not all nodes show the same one: the master's will do for all.
+            # Nodes may use different certificates, so all get the one of the master.
             server_pem = x509.read_pem(here.noded_cert_file)
         nodes = tuple(self.config.online_nodes())
         if server_pem is not None or self.op.node_certificates or unfinished:
@@ -112,12 +119,12 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         cluster = self.config.cluster()
         if not ssh_keys.is_managed(cluster):
             raise errors.OpPrereqError(
-                "this cluster was made with --no-ssh-init: the SSH keys of its nodes are left"
-                " alone",
+                "this cluster was created with --no-ssh-init, so it does not manage the SSH keys of"
+                " its nodes",
                 errors.ECODE_INVAL,
             )
         self.ssh_kind = self.op.ssh_key_type or cluster.ssh_key_type
-        # The length is kept as long as the kind is.
+        # The present length is the default only for keys of the same type.
         bits = self.op.ssh_key_bits
         if bits is None and self.ssh_kind == cluster.ssh_key_type:
             bits = cluster.ssh_key_bits
@@ -127,17 +134,20 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
     def _require_answers(self, nodes: tuple[Node, ...]) -> None:
-        """A node that missed a step would be cut off by the next, so all must be there."""
+        """Check that all online nodes answer, because a node must not miss a step.
+
+        :raises errors.OpPrereqError: a node does not answer.
+        """
         answers = self.rpc.call_many(NODE_CRYPTO_STATE, [node.uuid for node in nodes])
-        silent = [
+        unresponsive = [
             f"{answer.node_name} ({why(answer.failure)})"
             for answer in answers.values()
             if answer.failure is not None
         ]
-        if silent:
+        if unresponsive:
             raise errors.OpPrereqError(
-                f"certificates are renewed only while all online nodes answer; these do not:"
-                f" {', '.join(silent)}. Repair them, or mark them as offline and add them again"
+                "certificates can be renewed only while all online nodes answer; these do not:"
+                f" {', '.join(unresponsive)}. Repair them, or mark them offline and add them again"
                 " later.",
                 errors.ECODE_ENVIRON,
             )
@@ -149,7 +159,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             self._server_certificate(plan.server_pem, plan.nodes)
         if plan.client_certs:
             self._client_certificates(plan.nodes)
-            self.feedback("* Forgetting the old certificate of the cluster")
+            self.feedback("* Removing the old certificate of the cluster")
             self._everywhere(
                 plan.nodes,
                 self.rpc.call_many(NODE_CRYPTO_TRUST, _uuids(plan.nodes), certificates=[]),
@@ -171,15 +181,16 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         for node in self.config.nodes():
             if node.offline and (plan.files or plan.client_certs):
                 self.warn(
-                    f"node {node.name} is offline and has none of this; when it comes back,"
-                    " it has to be added again"
+                    f"node {node.name} is offline and does not have the new keys and certificates."
+                    " Add it again before it is used."
                 )
 
     def _everywhere(
         self, nodes: tuple[Node, ...], answers: Mapping[str, Result], otherwise: str
     ) -> dict[str, Any]:
-        """All answers, or the end of this run.
+        """Return the answers of all nodes, by UUID.
 
+        :param otherwise: what a failure of a node means, for the error message.
         :raises errors.OpExecError: a node failed.
         """
         failed = [
@@ -189,8 +200,8 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         ]
         if failed:
             raise errors.OpExecError(
-                f"{'; '.join(failed)}. All nodes accept each other's certificates as before; run"
-                " 'gnt-cluster renew-crypto' again to go on."
+                f"{'; '.join(failed)}. All nodes still accept each other's certificates. Continue"
+                " with 'gnt-cluster renew-crypto'."
             )
         return {uuid: answer.data for uuid, answer in answers.items()}
 
@@ -204,14 +215,14 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         self._everywhere(
             nodes,
             self.rpc.call_many(UPLOAD_FILE, _uuids(nodes), file=file),
-            f"did not take {os.path.basename(target)}",
+            f"did not accept {os.path.basename(target)}",
         )
 
     # -- certificates ----------------------------------------------------------
 
     def _server_certificate(self, pem: str, nodes: tuple[Node, ...]) -> None:
         here = paths.current()
-        self.feedback("* Making the new certificate of the cluster known")
+        self.feedback("* Distributing the new certificate of the cluster")
         both = {
             x509.digest(one): one
             for one in (
@@ -225,14 +236,14 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         self._everywhere(
             nodes,
             self.rpc.call_many(NODE_CRYPTO_TRUST, _uuids(nodes), certificates=list(both.values())),
-            "does not know the new certificate",
+            "does not trust the new certificate",
         )
         self.rpc.trust_changed()
-        self.feedback("* Letting the nodes show it")
+        self.feedback("* Switching the nodes to the new certificate")
         self._everywhere(
             nodes,
             self.rpc.call_many(NODE_CRYPTO_IDENTITY, _uuids(nodes), pem=pem),
-            "shows the old certificate",
+            "still uses the old certificate",
         )
         states = self._everywhere(
             nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
@@ -240,8 +251,8 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         wrong = [node.name for node in nodes if states[node.uuid]["server"] != x509.digest(pem)]
         if wrong:
             raise errors.OpExecError(
-                f"nodes {', '.join(wrong)} still show the old certificate. Run 'gnt-cluster"
-                " renew-crypto' again to go on."
+                f"nodes {', '.join(wrong)} still use the old certificate. Continue with"
+                " 'gnt-cluster renew-crypto'."
             )
 
     def _client_certificates(self, nodes: tuple[Node, ...]) -> None:
@@ -268,12 +279,12 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             key: digest for key, digest in listed.items() if not key.endswith(CERT_RENEWAL_SUFFIX)
         }
         for uuid in candidates:
-            # What it uses now: after an interruption that may be one of the last run.
+            # The certificate in use: after an interruption it may be one of the earlier renewal.
             both[uuid] = old[uuid] or new[uuid]
             both[uuid + CERT_RENEWAL_SUFFIX] = new[uuid]
         self._list(both, nodes)
-        self.feedback("* Letting the nodes use them")
-        # The master last: should it end in the middle, everybody still knows its old one.
+        self.feedback("* Switching the nodes to the new client certificates")
+        # The master is the last, so that all nodes know its certificate after an interruption.
         master = self.config.cluster().master_node
         for group in (
             [node for node in nodes if node.uuid != master],
@@ -297,23 +308,25 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         self._list(final, nodes)
 
     def _list(self, certs: dict[str, str], nodes: tuple[Node, ...]) -> None:
-        """Write the list of candidates' certificates, and make sure that all nodes have it."""
+        """Write the list of the candidates' certificates, and check that all nodes have it.
+
+        :raises errors.OpExecError: a node does not have it.
+        """
         with self.config.transaction() as change:
             change.update_cluster(updated(self.config.cluster(), candidate_certs=certs))
-        behind = self.config.lagging()
-        late = [node.name for node in nodes if behind.get(node.uuid)]
+        lagging = self.config.lagging()
+        late = [node.name for node in nodes if lagging.get(node.uuid)]
         if late:
             raise errors.OpExecError(
-                f"nodes {', '.join(late)} did not take the list of certificates. All nodes accept"
-                " each other's certificates as before; run 'gnt-cluster renew-crypto' again to go"
-                " on."
+                f"nodes {', '.join(late)} did not accept the list of certificates. All nodes still"
+                " accept each other's certificates. Continue with 'gnt-cluster renew-crypto'."
             )
 
 
 def pending_file(name: str) -> str:
-    """Where the new content of a file waits.
+    """Path of the new version of a file in the directory ``renewal``.
 
-    :param name: attribute of Paths.
+    :param name: attribute of :class:`ganeti.platform.paths.Paths`.
     """
     here = paths.current()
     return f"{here.renewal_dir}/{os.path.basename(str(getattr(here, name)))}"

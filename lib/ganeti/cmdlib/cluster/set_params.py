@@ -1,11 +1,10 @@
 """Changing the parameters of the cluster.
 
-What the cluster will be is worked out by :mod:`ganeti.cmdlib.ops.params.cluster`; here the nodes
-are asked whether they can do it, the change is committed, and what lives outside of the
-configuration follows: the address of the master, the number of master candidates, the limits of the
-queue.
+:mod:`ganeti.cmdlib.ops.params.cluster` computes the new parameters. This unit asks the nodes
+whether they support them, and writes the configuration. Then it changes what depends on the
+parameters: the master address, the number of master candidates, the limits of the job queue.
 
-With *force*, what a node has to say against the change is a warning.
+With *force*, an objection of a node is only a warning.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ from ganeti.wire.calls import (
 
 MIN_VG_MIB = 20 * 1024
 _SHOWN = 10
-# What nodes are asked about, and what has to agree with the instances which exist.
+# Parameters about which nodes are asked, so that the nodes are locked; those which must fit the
+# existing instances; and those which concern node groups.
 _NODE_PARAMS = (
     "hvparams",
     "enabled_hypervisors",
@@ -75,7 +75,7 @@ _GROUP_PARAMS = ("ipolicy", "enabled_disk_templates", "instance_communication_ne
 
 @dataclass(frozen=True, slots=True)
 class ClusterChangePlan:
-    """The cluster before, the attributes which change, and the jobs which have to follow."""
+    """The cluster before the change, and the change."""
 
     old: Cluster
     change: params.ClusterChange
@@ -83,7 +83,10 @@ class ClusterChangePlan:
 
 @executes(OpClusterSetParams)
 class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
-    """Change parameters of the cluster. Result: None, or the jobs which make a network."""
+    """Change parameters of the cluster.
+
+    Result: None, or the jobs which create the instance communication network.
+    """
 
     HOOKS = ClusterHooks("cluster-modify")
 
@@ -98,7 +101,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         if self._given(_GROUP_PARAMS):
             self.need(Level.NODEGROUP, ALL, shared=True)
         if self._given(_NODE_PARAMS):
-            # Nodes change their role when there are to be more or fewer candidates.
+            # A new number of candidates changes the roles of nodes.
             self.need(Level.NODE, ALL, shared=self.op.candidate_pool_size is None)
 
     def hook_env(self, plan: ClusterChangePlan) -> dict[str, object]:
@@ -108,7 +111,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         master = [self.config.master_node().uuid]
         return master, master
 
-    # -- may it be done? -------------------------------------------------------
+    # -- checks ----------------------------------------------------------------
 
     def check_prereq(self) -> ClusterChangePlan:
         data = self.config.snapshot()
@@ -128,7 +131,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         return ClusterChangePlan(data.cluster, change)
 
     def _object(self, text: str, ecode: str = errors.ECODE_ENVIRON) -> None:
-        """Something speaks against it."""
+        """Refuse the change; with *force*, only warn."""
         if not self.op.force:
             raise errors.OpPrereqError(text, ecode)
         self.warn(text)
@@ -136,8 +139,8 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
     def _check_etc_hosts(self, change: params.ClusterChange) -> None:
         if change.values.get("modify_etc_hosts") and not machine.current().may_edit_etc_hosts:
             raise errors.OpPrereqError(
-                "the nodes of a virtual cluster share the /etc/hosts of their machine, which stays"
-                " as it is",
+                "a virtual cluster cannot manage /etc/hosts, because its nodes share the file of"
+                " their machine",
                 errors.ECODE_ENVIRON,
             )
 
@@ -146,7 +149,8 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         searched = paths.current().iallocator_search_path
         if name and fs.find_program(name, searched) is None:
             self._object(
-                f"instance allocator {name} is in none of {comma_join(searched)} of the master",
+                f"instance allocator {name} is in none of the directories {comma_join(searched)} of"
+                " the master",
                 errors.ECODE_NOENT,
             )
 
@@ -174,7 +178,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 self._object(str(err), err.ecode or errors.ECODE_INVAL)
 
     def _check_systems(self, new: Cluster) -> None:
-        """Let the nodes' OS definitions look at their new parameters."""
+        """Let the OS definitions on the nodes check their new parameters."""
         names = {*(self.op.osparams or ()), *(self.op.osparams_private_cluster or ())}
         for name in sorted(names):
             values = {**fill.fill_osparams(new, name), **fill.fill_osparams_private(new, name)}
@@ -235,7 +239,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 self._object(f"node {answer.node_name}: {problem}")
 
     def _tell_violations(self, new: Cluster) -> None:
-        """Name the instances which are outside of the new policy only."""
+        """Warn about instances which violate the new policy, but not the old one."""
         data = self.config.snapshot()
         found = []
         for instance in self.config.instances():
@@ -256,11 +260,11 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
     def steps(self, plan: ClusterChangePlan) -> list[str]:
         values = plan.change.values
         moves = bool({"master_netdev", "use_external_mip_script"} & set(values))
-        found = ["take the address of the master down"] if moves else []
+        found = ["take the master address down"] if moves else []
         for name, value in values.items():
             found += _described(name, getattr(plan.old, name), value)
         if moves:
-            found.append("bring the address of the master up; take all back when that fails")
+            found.append("bring the master address up; if that fails, undo everything")
         if self.op.candidate_pool_size is not None:
             data = self.config.snapshot()
             wanted = min(
@@ -268,16 +272,16 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             )
             present = candidates.present_count(data)
             if wanted != present:
+                verb = "promote" if wanted > present else "demote"
                 found.append(
-                    f"let nodes {'become' if wanted > present else 'cease to be'} master"
-                    f" candidates, from {present} to {wanted}"
+                    f"{verb} nodes, so that there are {wanted} instead of {present} master"
+                    " candidates"
                 )
         if self.op.instance_communication_network:
             jobs = communication_jobs(self, self.op.instance_communication_network)
             if jobs:
                 found.append(
-                    f"submit {len(jobs)} jobs, for the network"
-                    f" {self.op.instance_communication_network}"
+                    f"submit {len(jobs)} jobs for network {self.op.instance_communication_network}"
                 )
         return found
 
@@ -330,7 +334,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         with self.config.transaction() as change:
             now = change.data.cluster
             if any(getattr(now, name) != getattr(plan.old, name) for name in values):
-                # Another job changed the same meanwhile: merge with what is there now.
+                # Another job changed the same parameters meanwhile: merge with its changes.
                 values = params.changed(
                     change.data, self.op, nic_modes=machine.current().nic_modes()
                 ).values
@@ -353,13 +357,17 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         )
         if answer.failure is not None:
             self.warn(
-                f"the netmask of the master's address was not changed: {why(answer.failure)}",
-                hint="Take the address down and bring it up again.",
+                f"the netmask of the master address was not changed: {why(answer.failure)}",
+                hint="Use 'gnt-cluster deactivate-master-ip' and 'gnt-cluster activate-master-ip'.",
             )
 
 
 def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
-    """What a node's answer says against the storage of the cluster."""
+    """Find problems of the storage of a node with the parameters of the cluster.
+
+    :param facts: the answer of the node to ``node_verify``.
+    :returns: a message for each problem.
+    """
     found = []
     for check in (nv.FILE_STORAGE_PATH, nv.SHARED_FILE_STORAGE_PATH):
         if facts.get(check):
@@ -368,24 +376,27 @@ def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
         name = cluster.volume_group_name
         groups = facts[nv.VGLIST]
         if not isinstance(groups, dict):
-            found.append(f"its volume groups are not known: {groups}")
+            found.append(f"its volume groups are unknown: {groups}")
         elif name not in groups:
             found.append(f"it has no volume group {name}")
         elif groups[name] < MIN_VG_MIB:
             found.append(
-                f"volume group {name} has {groups[name]:.0f} MiB, at least {MIN_VG_MIB} are needed"
+                f"volume group {name} has only {groups[name]:.0f} MiB, at least {MIN_VG_MIB} MiB"
+                " are needed"
             )
     if nv.DRBDHELPER in facts:
         known, helper = facts[nv.DRBDHELPER]
         if not known:
-            found.append(f"its DRBD usermode helper is not known: {helper}")
+            found.append(f"its DRBD usermode helper is unknown: {helper}")
         elif helper != cluster.drbd_usermode_helper:
-            found.append(f"its DRBD usermode helper is {helper}")
+            found.append(
+                f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}"
+            )
     return found
 
 
 def _described(name: str, old: Any, new: Any) -> list[str]:
-    """A change as people read it; of parameters in groups those that differ."""
+    """Describe a change of a parameter, of a nested one each value which differs."""
     if name == "osparams_private_cluster":
         changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
         return [f"change private parameters of OS {comma_join(changed)}"]

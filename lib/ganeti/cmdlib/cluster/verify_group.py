@@ -1,10 +1,8 @@
-"""Verification of a node group: asks its nodes, and compares what they say with the configuration.
+"""Verifying a node group: asks its nodes and compares their answers with the configuration.
 
-The unit asks once (:class:`Gathered`), then a function per subject looks at the answers and
-reports to
-:class:`~ganeti.cmdlib.ops.verify.findings.Findings`. An offline node is not asked and not
-complained
-    about, except for the instances which should run there.
+The unit collects the answers of the nodes (:class:`Gathered`), then a function for each subject
+checks them and reports problems to :class:`~ganeti.cmdlib.ops.verify.findings.Findings`. Offline
+nodes are not asked. Nothing is reported about them, except instances which should run there.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ MAX_CLOCK_SKEW_S = 150
 
 @dataclass(frozen=True, slots=True)
 class VerifyPlan:
-    """What is looked at, as it was when all locks were held."""
+    """The objects to verify, as they were when all locks were held."""
 
     group: NodeGroup
     nodes: tuple[Node, ...]
@@ -50,12 +48,19 @@ class VerifyPlan:
 
 @dataclass(slots=True)
 class Gathered:
-    """Answers of the nodes, by node uuid; a node which did not answer a call is missing there."""
+    """Answers of the nodes, by UUID; a node which did not answer a call is missing in its table.
+
+    :ivar verify: results of ``node_verify``.
+    :ivar running: results of ``all_instances_info``: the guests which hypervisors know.
+    :ivar places: name of an instance -> UUIDs of the nodes whose hypervisors know it.
+    :ivar free_mib: free memory.
+    :ivar asked_at: time before ``node_verify``, in seconds since 1970.
+    :ivar answered_at: time after ``node_verify``.
+    """
 
     verify: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
-    """Where an instance (by name) is known to the hypervisor."""
     free_mib: dict[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
     answered_at: float = 0.0
@@ -63,7 +68,7 @@ class Gathered:
 
 @executes(OpClusterVerifyGroup)
 class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
-    """Check the nodes and instances of a group; True when nothing is wrong."""
+    """Check the nodes and instances of a group. Result: whether no error was found."""
 
     HOOKS = ClusterHooks("cluster-verify")
 
@@ -213,7 +218,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         return checks
 
     def _bridges(self) -> list[str]:
-        """Bridges to which the interfaces of instances are attached."""
+        """Bridges to which NICs of instances are attached."""
         cluster = self.config.cluster()
         found = set()
         for instance in self.config.instances():
@@ -264,11 +269,11 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 gathered.free_mib[uuid] = free_mib
             else:
                 name = self.config.node(uuid).name
-                findings.report("ENODERPC", name, "does not tell its free memory")
+                findings.report("ENODERPC", name, "did not report its free memory")
         return gathered
 
     def _data(self, answers: dict[str, Result]) -> dict[str, Any]:
-        """Answers by node; a failure is a finding."""
+        """Return the answers by UUID of the node; report failures."""
         found = {}
         for uuid, answer in answers.items():
             failure = answer.failure
@@ -293,7 +298,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             version != PROTOCOL_VERSION,
             "ENODEVERSION",
             node.name,
-            f"speaks protocol {version}, the master {PROTOCOL_VERSION}",
+            f"uses protocol {version}, the master {PROTOCOL_VERSION}",
         )
         findings.check(
             version == PROTOCOL_VERSION and release != RELEASE_VERSION,
@@ -307,7 +312,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             for problem in answer.get(check) or ():
                 findings.report("ENODESSH", node.name, problem)
         for problem in answer.get(nv.NODESETUP) or ():
-            findings.report("ENODESETUP", node.name, f"is not set up well: {problem}")
+            findings.report("ENODESETUP", node.name, f"is not set up correctly: {problem}")
         if node.vm_capable:
             for name, problem in (answer.get(nv.HYPERVISOR) or {}).items():
                 text = f"hypervisor {name} is not usable: {problem}"
@@ -328,7 +333,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
     @staticmethod
     def _time(findings: Findings, node: Node, answer: Any, gathered: Gathered) -> None:
         if not isinstance(answer, (list, tuple)) or len(answer) != 2:
-            findings.report("ENODETIME", node.name, "does not tell its time")
+            findings.report("ENODETIME", node.name, "did not report its time")
             return
         seconds = answer[0] + answer[1] / 1e6
         early = gathered.asked_at - seconds
@@ -351,13 +356,13 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             text = f"its directory for disk files is not usable: {problem}"
             findings.check(bool(problem), code, node.name, text)
         wrong = answer.get(nv.ACCEPTED_STORAGE_PATHS) or []
-        text = f"its list of storage directories has some which cannot be: {', '.join(wrong)}"
+        text = f"its list of file storage directories has forbidden ones: {', '.join(wrong)}"
         findings.check(bool(wrong), "ENODEFILESTORAGEPATHS", node.name, text)
 
     def _client_certificate(self, findings: Findings, node: Node, answer: Any) -> None:
         if not isinstance(answer, (list, tuple)) or len(answer) != 2:
             findings.report(
-                "ECLUSTERCLIENTCERT", "", f"node {node.name} does not tell about its one"
+                "ECLUSTERCLIENTCERT", "", f"node {node.name} did not report its client certificate"
             )
             return
         problem, digest = answer
@@ -367,7 +372,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             return
         listed = self.config.cluster().candidate_certs.get(node.uuid)
         if not node.master_candidate:
-            text = f"node {node.name} is no master candidate, but its certificate is listed"
+            text = f"node {node.name} is not a master candidate, but its certificate is listed"
             findings.check(listed is not None, "ECLUSTERCLIENTCERT", "", text)
         elif listed is None:
             text = f"the certificate of master candidate {node.name} is not listed"
@@ -382,7 +387,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         if instance.forthcoming:
             return
         node = self.config.node(instance.primary_node)
-        # Not the filled instance: of its many parameters the policy is about a few.
+        # Filling all parameters of the instance is slow, and the policy uses only a few of them.
         for problem in policy.violations(
             self,
             node,
@@ -398,24 +403,24 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             findings.report("EINSTANCEPOLICY", instance.name, problem, warning=True)
         wanted = instance.admin_state == ADMIN_UP
         if node.offline:
-            text = f"is meant to run, but its node {node.name} is offline"
+            text = f"should run, but its node {node.name} is offline"
             findings.check(wanted, "EINSTANCEBADNODE", instance.name, text)
         elif not node.vm_capable:
-            text = f"its node {node.name} is not meant to run instances"
+            text = f"its node {node.name} is not vm_capable"
             findings.report("EINSTANCEBADNODE", instance.name, text)
         elif node.uuid in gathered.running:
             runs = prereq.is_running(gathered.running[node.uuid].get(instance.name, {}))
-            text = f"is meant to run, but does not run on its node {node.name}"
+            text = f"should run, but does not run on its node {node.name}"
             findings.check(wanted and not runs, "EINSTANCEDOWN", instance.name, text)
             text = f"is marked {instance.admin_state}, but runs on its node {node.name}"
             findings.check(runs and not wanted, "EINSTANCEDOWN", instance.name, text, warning=True)
         else:
-            text = f"nobody knows whether instance {instance.name} runs there"
+            text = f"it is unknown whether instance {instance.name} runs there"
             findings.report("ENODERPC", node.name, text)
         for uuid in gathered.places.get(instance.name, ()):
             if uuid != node.uuid:
                 other = self.config.node(uuid).name
-                text = f"runs on node {other}, but belongs to node {node.name}"
+                text = f"runs on node {other}, but its primary node is {node.name}"
                 findings.report("EINSTANCEWRONGNODE", instance.name, text)
 
     def _orphans(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
@@ -426,7 +431,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 findings.check(name not in known, "ENODEORPHANINSTANCE", node.name, text)
 
     def _nplusone(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
-        """When one node fails, its mirrored instances must fit on their secondaries."""
+        """Check that each node has the memory to take over the instances of another failed node."""
         cluster = self.config.cluster()
         needed: dict[tuple[str, str], int] = {}
         for instance in self.config.instances():
@@ -444,8 +449,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                     continue
                 free_mib = gathered.free_mib[node.uuid]
                 text = (
-                    f"cannot take over from node {self.config.node(primary).name}: {needed_mib} MiB"
-                    f" needed, {free_mib} MiB free"
+                    "cannot take over the instances of node"
+                    f" {self.config.node(primary).name}: {needed_mib} MiB needed, {free_mib} MiB"
+                    " free"
                 )
                 findings.check(needed_mib > free_mib, "ENODEN1", node.name, text)
 
@@ -458,7 +464,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         ]
         for count, text in (
             (len(reserved), "instance(s) are forthcoming, only their resources are reserved"),
-            (len(single), "instance(s) would be lost with their node"),
+            (len(single), "instance(s) have their disks on one node only"),
             (sum(1 for node in plan.nodes if node.offline), "node(s) are offline"),
             (sum(1 for node in plan.nodes if node.drained), "node(s) are drained"),
         ):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
 from ganeti.cmdlib.ops.group.hooks import GroupHooks, require_new_name
 from ganeti.cmdlib.ops.params import group
@@ -13,11 +11,6 @@ from ganeti.locking import Level
 from ganeti.objects import NodeGroup
 from ganeti.opcodes.group import OpGroupAdd
 from ganeti.opcodes.network import OpNetworkConnect
-
-if TYPE_CHECKING:
-    pass
-
-# A name stands in REST paths and in lists which people cut at blanks.
 
 
 @executes(OpGroupAdd)
@@ -61,7 +54,7 @@ class LUGroupAdd(LogicalUnit[OpGroupAdd, NodeGroup]):
         network = self.config.cluster().instance_communication_network
         if not network:
             return None
-        # Guests of every group can talk to their host.
+        # The instance communication network is connected to every node group.
         return ResultWithJobs(
             [
                 [

@@ -1,9 +1,9 @@
-"""Moving nodes from their groups to another one.
+"""Moving nodes to another node group.
 
-The disks of an instance may be on two nodes (``drbd``); with the nodes in different groups such an
-instance is *split*: its secondary can no longer be chosen by an allocator, and its parameters come
-from one group while its data are in another. A move that would split instances needs ``--force``;
-instances which are split already are only named.
+The replicas of DRBD disks are on two nodes. If these nodes are in different groups, the instance is
+*split*: an allocator cannot choose its secondary node, and its parameters come from one group while
+its data is in two. A move that would split instances needs ``--force``; instances which are split
+already are named in a warning.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from ganeti.utils.text import natural_key
 
 
 def split_instances(data: ConfigData, moves: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Names of the instances which a move splits, and of those that are split and stay so.
+    """Find the instances which a move of nodes splits, and those which stay split.
 
-    :param moves: node uuid to the uuid of its new group.
+    :param moves: UUID of a node -> UUID of its new group.
+    :returns: names of both, sorted.
     """
     new: list[str] = []
     old: list[str] = []
@@ -41,13 +42,13 @@ def split_instances(data: ConfigData, moves: Mapping[str, str]) -> tuple[list[st
 
 @executes(OpGroupAssignNodes)
 class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
-    """Give nodes another group."""
+    """Move nodes to another node group."""
 
     def expand_names(self) -> None:
         op = self.op
         self.group = self.config.expand_group(op.group_name)
         if not op.nodes and not op.node_uuids:
-            raise errors.OpPrereqError("no nodes are given", errors.ECODE_INVAL)
+            raise errors.OpPrereqError("no nodes are named", errors.ECODE_INVAL)
         self.nodes = list(
             dict.fromkeys(self.config.expand_node(name).uuid for name in op.node_uuids or op.nodes)
         )
@@ -72,7 +73,7 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
         return moving
 
     def _warn_of_networks(self, moving: Collection[str]) -> None:
-        """Interfaces keep what the old group's connection said; the new group may have none."""
+        """Warn about NICs in networks which are not connected to the new group."""
         connected = self.config.group(self.group.uuid).networks
         lost = [
             instance.name
@@ -93,6 +94,6 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
         with self.config.transaction() as change:
             for node in plan:
                 change.update_node(updated(node, group=self.group.uuid))
-            # Who its members are is part of what a group is; those who watch its serial see it.
+            # The serial numbers of the groups grow, because their members are part of them.
             for uuid in sorted({self.group.uuid, *(node.group for node in plan)}):
                 change.update_group(updated(self.config.group(uuid)))

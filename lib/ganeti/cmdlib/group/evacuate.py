@@ -1,4 +1,4 @@
-"""Evacuating a node group: its instances move to other groups."""
+"""Evacuating a node group: moving its instances to other groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ganeti.opcodes.group import OpGroupEvacuate
 
 @executes(OpGroupEvacuate)
 class LUGroupEvacuate(RegroupingUnit[OpGroupEvacuate]):
-    """Move all instances of a group to other groups."""
+    """Submit jobs which move all instances of a node group to other groups."""
 
     HOOKS = GroupHooks("group-evacuate")
 
@@ -62,7 +62,10 @@ class LUGroupEvacuate(RegroupingUnit[OpGroupEvacuate]):
             self.info(f"node group {self.group.name} has no instances")
             return []
         moves, targets = self._ask(f"node group {self.group.name}")
-        self.info(f"instances of node group {self.group.name} go to {', '.join(targets)}")
+        self.info(
+            f"instances of node group {self.group.name} will be moved to node group"
+            f" {', '.join(targets)}"
+        )
         self._announce(moves)
         return adapted_jobs(
             moves.jobs,

@@ -12,7 +12,7 @@ from ganeti.opcodes.group import OpGroupRemove
 
 @executes(OpGroupRemove)
 class LUGroupRemove(LogicalUnit[OpGroupRemove, NodeGroup]):
-    """Remove a group which has no nodes and is not the last one."""
+    """Remove a node group which has no nodes and is not the only one."""
 
     HOOKS = GroupHooks("group-remove")
 
@@ -32,7 +32,7 @@ class LUGroupRemove(LogicalUnit[OpGroupRemove, NodeGroup]):
         nodes = self.config.group_nodes(group.uuid)
         if nodes:
             raise errors.OpPrereqError(
-                f"node group {group.name} is not empty: it has"
+                f"node group {group.name} is not empty: it has the nodes"
                 f" {', '.join(node.name for node in nodes)}",
                 errors.ECODE_STATE,
             )

@@ -11,7 +11,7 @@ from ganeti.opcodes.group import OpGroupRename
 
 @executes(OpGroupRename)
 class LUGroupRename(LogicalUnit[OpGroupRename, NodeGroup]):
-    """Give a group another name."""
+    """Rename a node group. Result: the new name."""
 
     HOOKS = GroupHooks("group-rename")
 

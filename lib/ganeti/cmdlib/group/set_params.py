@@ -19,7 +19,11 @@ from ganeti.utils.text import natural_key
 
 @dataclass(frozen=True, slots=True)
 class GroupChangePlan:
-    """The group with its new values, the pairs to report, and who will violate its policy."""
+    """The group after the change.
+
+    :ivar changes: pairs of parameter and new value, which the user is shown.
+    :ivar violators: names of the instances which violate the new policy, but not the old one.
+    """
 
     new: NodeGroup
     changes: list[tuple[str, str]]
@@ -28,13 +32,13 @@ class GroupChangePlan:
 
 @executes(OpGroupSetParams)
 class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
-    """Change parameters of a node group; instances which do not fit any more are named."""
+    """Change parameters of a node group; warn about instances which violate the new policy."""
 
     HOOKS = GroupHooks("group-modify")
 
     def expand_names(self) -> None:
         op = self.op
-        disk_specs = (
+        values = (
             op.alloc_policy,
             op.ndparams,
             op.diskparams,
@@ -42,7 +46,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             op.disk_state,
             op.ipolicy,
         )
-        if all(spec is None for spec in disk_specs):
+        if all(value is None for value in values):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         self.group = self.config.expand_group(op.group_name)
         self.guessed = frozenset[str]()
@@ -80,7 +84,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
         if op.ipolicy is not None:
             values["ipolicy"] = params.merged_ipolicy(cluster, group.ipolicy, op.ipolicy)
         new = updated(group, **values)
-        # The policy of allocation is shown in lists, so it is not reported; that is published.
+        # Only these parameters are published in the result of this opcode.
         changes = [
             (name, str(value))
             for name, value in values.items()
@@ -89,7 +93,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
         return GroupChangePlan(new, changes, self._violators(group, new))
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
-        """Instances which fit the old policy and do not fit the new one."""
+        """Names of the instances which violate the new policy, but not the old one."""
         if self.op.ipolicy is None:
             return []
         cluster = self.config.cluster()

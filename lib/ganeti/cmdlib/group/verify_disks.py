@@ -1,8 +1,8 @@
-"""Looking for disks of a group which are not usable as they should be.
+"""Verifying the disks of the instances of a node group.
 
-Only instances whose disks the cluster keeps in use are looked at. What is found is told, not
-repaired: the caller activates the disks of the instances named, which is what the watcher does
-every few minutes. Only groups which want it repair their volume groups on this occasion, see
+Only instances whose disks should be active are checked. Problems are reported and not repaired: the
+watcher, which submits this job every few minutes, activates the disks of the instances in the
+result. If LVM self-repair is on for the group, its volume groups are checked, too, see
 :mod:`ganeti.cmdlib.ops.disks.self_repair`.
 """
 
@@ -22,14 +22,18 @@ from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.rpc import Result
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, DRBD_NEEDS_ACTIVATION, LV_LIST
 
-Found = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
+VerifyDisksResult = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """What should be there, by node uuid."""
+class _ExpectedDisks:
+    """The disks which the nodes should have, by UUID of the node.
 
-    # (volume group/volume) -> instance
+    :ivar volumes: logical volume as ``group/volume`` -> its instance.
+    :ivar mirrored: DRBD disks.
+    :ivar others: files and block devices.
+    """
+
     volumes: dict[str, dict[str, Instance]] = field(default_factory=dict)
     mirrored: dict[str, list[tuple[Disk, Instance]]] = field(default_factory=dict)
     others: dict[str, list[tuple[Disk, Instance]]] = field(default_factory=dict)
@@ -37,10 +41,10 @@ class _Wanted:
 
 @executes(OpGroupVerifyDisks)
 class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
-    """Compare the disks of a group with what its nodes have.
+    """Compare the disks of a group in the configuration with the devices on the nodes.
 
-    Result: node -> why it could not be asked, instances whose disks have to be activated, instance
-    -> missing devices as [node, device].
+    Result: name of a node -> why it could not be asked; names of instances whose disks have to be
+    activated; name of an instance -> missing devices, each as ``[node, device]``.
     """
 
     def expand_names(self) -> None:
@@ -50,7 +54,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
 
     def declare_locks(self, level: Level) -> None:
         if level is Level.NODE:
-            # A mirror may have its other half in another group.
+            # The other replica of a disk may be in another node group.
             nodes = {
                 uuid
                 for instance in self._instances()
@@ -76,8 +80,8 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
             if instance.disks_active and not instance.forthcoming
         ]
 
-    def exec(self, plan: list[Instance]) -> Found:
-        wanted = self._wanted(plan)
+    def exec(self, plan: list[Instance]) -> VerifyDisksResult:
+        expected = self._expected(plan)
         unresponsive: dict[str, str] = {}
         inactive: set[str] = set()
         missing: dict[str, list[list[str]]] = {}
@@ -85,9 +89,9 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         def lacks(instance: Instance, node: str, device: str) -> None:
             missing.setdefault(instance.name, []).append([node, device])
 
-        answers = self.rpc.call_many(LV_LIST, wanted.volumes, groups=[])
+        answers = self.rpc.call_many(LV_LIST, expected.volumes, groups=[])
         for node, uuid, answer in self._answered(answers, unresponsive):
-            for volume, instance in wanted.volumes[uuid].items():
+            for volume, instance in expected.volumes[uuid].items():
                 known = answer.get(volume)
                 if known is None:
                     lacks(instance, node, volume)
@@ -95,57 +99,59 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
                     inactive.add(instance.name)
         answers = self.rpc.call_many(
             DRBD_NEEDS_ACTIVATION,
-            wanted.mirrored,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.mirrored.items()},
+            expected.mirrored,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in expected.mirrored.items()},
         )
         for _node, uuid, lost in self._answered(answers, unresponsive):
             inactive.update(
-                instance.name for disk, instance in wanted.mirrored[uuid] if disk.uuid in lost
+                instance.name for disk, instance in expected.mirrored[uuid] if disk.uuid in lost
             )
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,
-            wanted.others,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.others.items()},
+            expected.others,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in expected.others.items()},
         )
         for node, uuid, sizes in self._answered(answers, unresponsive):
-            for (disk, instance), size in zip(wanted.others[uuid], sizes, strict=True):
+            for (disk, instance), size in zip(expected.others[uuid], sizes, strict=True):
                 if size is None:
                     lacks(instance, node, "/".join(str(part) for part in disk.logical_id[1:]))
         if self_repair.is_enabled(self, self.group):
             self_repair.run(self, self.group)
         if not self.op.is_strict:
             for name, reason in unresponsive.items():
-                self.warn(f"node {name} could not be asked and is left out: {reason}")
+                self.warn(f"node {name} could not be asked and is ignored: {reason}")
             unresponsive = {}
-        # What is missing cannot be activated.
+        # Missing disks cannot be activated.
         return unresponsive, sorted(inactive - set(missing)), missing
 
-    def _wanted(self, instances: list[Instance]) -> _Wanted:
-        wanted = _Wanted()
+    def _expected(self, instances: list[Instance]) -> _ExpectedDisks:
+        expected = _ExpectedDisks()
         nodes = self.config.snapshot().nodes
         for instance in instances:
             for disk in self.config.instance_disks(instance):
                 if disk.dev_type not in (disk_c.PLAIN, disk_c.DRBD8):
                     if disk.dev_type in disk_c.FILE_BASED | {disk_c.BLOCK}:
-                        wanted.others.setdefault(instance.primary_node, []).append((disk, instance))
+                        expected.others.setdefault(instance.primary_node, []).append(
+                            (disk, instance)
+                        )
                     continue
                 places = disk.all_node_uuids() or (instance.primary_node,)
                 for uuid in places:
                     for volume in _volumes(disk):
-                        wanted.volumes.setdefault(uuid, {})[volume] = instance
+                        expected.volumes.setdefault(uuid, {})[volume] = instance
                     if disk.dev_type == disk_c.DRBD8:
-                        wanted.mirrored.setdefault(uuid, []).append((disk, instance))
-        # Of a node that is marked offline nobody expects anything.
-        for table in (wanted.volumes, wanted.mirrored, wanted.others):
+                        expected.mirrored.setdefault(uuid, []).append((disk, instance))
+        # Nodes which are marked offline are not checked.
+        for table in (expected.volumes, expected.mirrored, expected.others):
             for uuid in [uuid for uuid in table if nodes[uuid].offline]:
                 del table[uuid]
-        return wanted
+        return expected
 
     @staticmethod
     def _answered(
         answers: dict[str, Result], unresponsive: dict[str, str]
     ) -> Iterator[tuple[str, str, Any]]:
-        """Name, uuid and answer of the nodes which answered; the others are noted."""
+        """Yield name, UUID and answer of the nodes which answered; note the others."""
         for uuid, answer in answers.items():
             if answer.failure is not None:
                 unresponsive[answer.node_name] = why(answer.failure)
@@ -154,7 +160,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
 
 
 def _volumes(disk: Disk) -> list[str]:
-    """Logical volumes below a disk, as ``vg/lv``."""
+    """Logical volumes of a disk, each as ``group/volume``."""
     return [
         "/".join(map(str, device.logical_id))
         for device in disk.walk()

@@ -20,8 +20,8 @@ from ganeti.opcodes.network import OpNetworkAdd
 class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
     """Add a network with a pool of addresses.
 
-    Its first and last address, its gateway and what the user names are reserved; so are, unless the
-    check for conflicts is off, the addresses of the cluster's nodes and its master.
+    The first and the last address, the gateway and the addresses in the request are reserved. With
+    the check for conflicts the addresses of the nodes and the master address are reserved, too.
     """
 
     HOOKS = NetworkHooks("network-add")
@@ -64,7 +64,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
         return network
 
     def _own_addresses(self, network: Network) -> list[str]:
-        """Addresses of the cluster itself which lie in the network."""
+        """Addresses of the master and the nodes which are in the network."""
         pool = AddressPool(network)
         cluster = self.config.cluster()
         found = [(cluster.master_ip, "the master")]

@@ -16,7 +16,7 @@ from ganeti.utils import net
 
 @executes(OpNetworkConnect)
 class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
-    """Connect a network to a group."""
+    """Connect a network to a node group."""
 
     HOOKS = NetworkHooks("network-connect")
 
@@ -36,7 +36,7 @@ class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
         if present is not None:
             how = ", ".join(f"{key} {value}" for key, value in present.items() if value)
             self.warn(
-                f"network {network.name} is connected to node group {group.name} already ({how});"
+                f"network {network.name} is already connected to node group {group.name} ({how});"
                 " nothing is changed"
             )
             return ConnectionPlan(None)
@@ -59,8 +59,8 @@ class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
         ]
         if found:
             raise errors.OpPrereqError(
-                f"instances of node group {group.name} have addresses of network {network.name}"
-                f" without being in it: {checks.listed(found)}. Use --no-conflicts-check to"
-                " connect it all the same.",
+                f"instances of node group {group.name} have addresses of network {network.name},"
+                f" but are not in it: {checks.listed(found)}. Use --no-conflicts-check to connect"
+                " it all the same.",
                 errors.ECODE_STATE,
             )

@@ -13,7 +13,7 @@ from ganeti.opcodes.network import OpNetworkDisconnect
 
 @executes(OpNetworkDisconnect)
 class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
-    """Disconnect a network which no instance of the group uses."""
+    """Disconnect a network from a node group whose instances do not use it."""
 
     HOOKS = NetworkHooks("network-disconnect")
 
@@ -21,7 +21,7 @@ class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
         self._prepare(self.op.network_name, self.op.group_name, instances=True)
 
     def hook_env(self, plan: ConnectionPlan) -> dict[str, object]:
-        # Told before and after; afterwards the group itself does not know any more.
+        # From the old group, because the post hooks get these variables, too.
         connection = self.group.networks.get(self.network.uuid)
         return {"GROUP_NAME": self.group.name, **checks.connection_env(connection)}
 

@@ -13,7 +13,7 @@ from ganeti.opcodes.network import OpNetworkRemove
 
 @executes(OpNetworkRemove)
 class LUNetworkRemove(LogicalUnit[OpNetworkRemove, Network]):
-    """Remove a network; with ``force`` it is disconnected from all groups first."""
+    """Remove a network; with ``force``, disconnect it from all node groups first."""
 
     HOOKS = NetworkHooks("network-remove")
 

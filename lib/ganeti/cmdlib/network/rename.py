@@ -12,7 +12,7 @@ from ganeti.opcodes.network import OpNetworkRename
 
 @executes(OpNetworkRename)
 class LUNetworkRename(LogicalUnit[OpNetworkRename, Network]):
-    """Give a network another name."""
+    """Rename a network. Result: the new name."""
 
     HOOKS = NetworkHooks("network-rename")
 

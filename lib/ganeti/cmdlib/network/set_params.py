@@ -1,4 +1,4 @@
-"""Changing a network: gateway, IPv6, prefix of MAC addresses, addresses kept for others."""
+"""Changing a network: gateway, IPv6, prefix of MAC addresses, reserved addresses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ganeti.opcodes.network import OpNetworkSetParams
 
 @executes(OpNetworkSetParams)
 class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
-    """Change a network; what instances have of it stays as it is."""
+    """Change a network; the NICs of existing instances are not changed."""
 
     HOOKS = NetworkHooks("network-modify")
 
     def expand_names(self) -> None:
         op = self.op
-        wishes = (
+        values = (
             op.gateway,
             op.network6,
             op.gateway6,
@@ -28,7 +28,7 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
             op.add_reserved_ips,
             op.remove_reserved_ips,
         )
-        if not any(wishes):
+        if not any(values):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         twice = sorted(set(op.add_reserved_ips or ()) & set(op.remove_reserved_ips or ()))
         if twice:
@@ -49,14 +49,16 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
         return self._changed(self.config.network(self.network.uuid))
 
     def exec(self, plan: Network) -> None:
-        # Instances get and give back addresses without this lock: their changes must not be lost.
+        # Jobs about instances take and release addresses without this lock, so the change is
+        # computed from the present network inside the transaction.
         with self.config.transaction() as change:
             change.update_network(self._changed(change.data.networks[plan.uuid], quiet=True))
 
     def _changed(self, network: Network, *, quiet: bool = False) -> Network:
-        """The network after the change.
+        """Return the network after the change.
 
-        :param quiet: nothing is said about what needs no change.
+        :param quiet: no warnings about addresses which need no change.
+        :raises errors.OpPrereqError: the change is not possible.
         """
         op = self.op
         try:

@@ -1,8 +1,8 @@
-"""Listing the OS definitions of the nodes, and whether they agree."""
+"""Listing the OS definitions of the nodes, and comparing them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
@@ -10,13 +10,10 @@ from ganeti.cmdlib.ops.os.definitions import collect
 from ganeti.opcodes.os import OpOsDiagnose
 from ganeti.wire.calls import OS_DIAGNOSE
 
-if TYPE_CHECKING:
-    pass
-
 
 @executes(OpOsDiagnose)
 class LUOsDiagnose(LogicalUnit[OpOsDiagnose, None]):
-    """Ask the nodes for their OS definitions; answers rows of the wanted fields."""
+    """Ask the nodes for their OS definitions. Result: for each OS the values of the fields."""
 
     def check_prereq(self) -> None:
         unknown = sorted(set(self.op.output_fields) - set(_FIELDS))
@@ -31,12 +28,12 @@ class LUOsDiagnose(LogicalUnit[OpOsDiagnose, None]):
         for answer in answers.values():
             if answer.failure is not None:
                 self.warn(
-                    f"node {answer.node_name} does not tell its OS definitions:"
+                    f"node {answer.node_name} did not report its OS definitions:"
                     f" {why(answer.failure)}"
                 )
         found = collect(self.config.cluster(), answers)
         wanted = set(self.op.names)
-        # Without being asked for, only what can be used is shown.
+        # Unusable definitions are shown only by name, or with fields which give the reason.
         rows = []
         for summary in found:
             if wanted and summary.name not in wanted:
@@ -62,5 +59,5 @@ _FIELDS: dict[str, Any] = {
     "os_versions": lambda s: s.os_versions,
     "hypervisors": lambda s: s.hypervisors,
 }
-#: Fields which tell why a definition cannot be used: asking for one shows all definitions.
+#: Fields which give the reason why a definition cannot be used; with one of them all are shown.
 _TELLING = frozenset(("valid", "node_status", "hidden", "blacklisted"))

@@ -1,4 +1,4 @@
-"""What providers of external storage the nodes have."""
+"""Listing the external storage providers of the nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ganeti.query import resources
 
 @executes(OpExtStorageDiagnose)
 class LUExtStorageDiagnose(LogicalUnit[OpExtStorageDiagnose, None]):
-    """Ask the nodes for their providers; answers rows of the wanted fields."""
+    """Ask the nodes for their providers. Result: for each provider the values of the fields."""
 
     def check_prereq(self) -> None:
         known = resources.lookup(query_c.EXTSTORAGE).fields

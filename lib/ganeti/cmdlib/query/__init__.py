@@ -1,1 +1,1 @@
-"""Logical units which answer queries as jobs."""
+"""Logical units which answer queries in a job."""

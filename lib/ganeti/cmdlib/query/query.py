@@ -1,4 +1,4 @@
-"""Answering a query as a job."""
+"""Answering a query in a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.opcodes.query import OpQuery
 
 @executes(OpQuery)
 class LUQuery(LogicalUnit[OpQuery, None]):
-    """Answer a query as a job."""
+    """Answer a query. Result: that of the LUXI request."""
 
     def exec(self, plan: None) -> dict[str, Any]:
         return self.ctx.queries.query(

@@ -12,7 +12,7 @@ from ganeti.opcodes.tags import OpTagsDel
 
 @executes(OpTagsDel)
 class LUTagsDel(TagsChangeUnit[OpTagsDel]):
-    """Remove tags from an object, all or none."""
+    """Remove tags from an object; all of them or none."""
 
     def check_prereq(self) -> Tagged:
         obj = objects.fresh(self.config, self.op.kind, self.target)

@@ -1,4 +1,4 @@
-"""Reading the tags of one object."""
+"""Reading the tags of an object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.opcodes.tags import OpTagsGet
 
 @executes(OpTagsGet)
 class LUTagsGet(LogicalUnit[OpTagsGet, Tagged]):
-    """Answer the tags of an object."""
+    """Read the tags of an object. Result: the tags, sorted."""
 
     def expand_names(self) -> None:
         self.target = objects.find(self.config, self.op.kind, self.op.name)

@@ -12,7 +12,7 @@ from ganeti.opcodes.tags import OpTagsSearch
 
 @executes(OpTagsSearch)
 class LUTagsSearch(LogicalUnit[OpTagsSearch, re.Pattern[str]]):
-    """Answer pairs of path and tag for all tags which match a regular expression."""
+    """Find tags by a regular expression. Result: pairs of the path of the object and the tag."""
 
     def check_prereq(self) -> re.Pattern[str]:
         try:

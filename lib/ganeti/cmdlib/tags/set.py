@@ -12,7 +12,7 @@ from ganeti.opcodes.tags import OpTagsSet
 
 @executes(OpTagsSet)
 class LUTagsSet(TagsChangeUnit[OpTagsSet]):
-    """Add tags to an object; those it has already stay."""
+    """Add tags to an object; tags which it has already are no error."""
 
     def check_prereq(self) -> Tagged:
         obj = objects.fresh(self.config, self.op.kind, self.target)

@@ -1,1 +1,1 @@
-"""Logical units for testing the machinery itself."""
+"""Logical units for tests of the daemons."""

@@ -1,7 +1,6 @@
-"""Trying an instance allocator: see what it would be told, or what it answers.
+"""Testing an instance allocator: showing its input or its output.
 
-Nothing is changed, whatever the answer says; it is given back as the allocator printed it, so that
-a wrong one can be seen, too.
+Nothing is changed. The output is not checked, so that a wrong one can be examined, too.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from ganeti.wire import json
 
 _IN = "in"
 
-#: What a request about new instances needs to know.
+#: Parameters which a request about new instances needs.
 _NEEDED = ("memory", "vcpus", "os", "disk_template", "disks", "nics")
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatorTestPlan:
-    """The question; ``allocator`` is None when only the request is wanted."""
+    """The request to the allocator; ``allocator`` is None to show only the input."""
 
     config: ConfigData
     request: allocator.AllocationRequest[Any]
@@ -34,9 +33,9 @@ class AllocatorTestPlan:
 
 @executes(OpTestAllocator)
 class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
-    """Show a request, or let an allocator answer it."""
+    """Show the input of an allocator, or run it and show its output."""
 
-    # The published rule: what is shown is a cluster in which nothing moves.
+    # Published: no other job may change the cluster meanwhile.
     REQ_BGL = True
 
     def check_prereq(self) -> AllocatorTestPlan:

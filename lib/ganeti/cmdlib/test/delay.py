@@ -1,4 +1,4 @@
-"""A job which only takes time: for tests of the queue, of locks and of node calls."""
+"""A job which only waits, for tests of the job queue, of locks and of node calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from ganeti.locking import Level
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.wire.calls import TEST_DELAY
 
-# How long a canceled job may sleep on.
+# A canceled job ends after this time at the latest.
 _SLICE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class DelayPlan:
-    """How long, how often, where."""
+    """The delays.
+
+    :ivar duration_s: length of one delay.
+    :ivar rounds: number of delays, one after the other.
+    :ivar on_master: wait in the job itself.
+    :ivar node_uuids: nodes which wait, all at once.
+    """
 
     duration_s: float
     rounds: int
@@ -29,7 +35,7 @@ class DelayPlan:
 
 @executes(OpTestDelay)
 class LUTestDelay(LogicalUnit[OpTestDelay, DelayPlan]):
-    """Sleep on the master, on nodes, or both, once or several times."""
+    """Wait on the master, on nodes, or both, once or several times."""
 
     def expand_names(self) -> None:
         if self.op.duration <= 0 and self.op.duration != 0:
@@ -68,14 +74,20 @@ class LUTestDelay(LogicalUnit[OpTestDelay, DelayPlan]):
                 answer.payload()
 
     def _sleep(self, duration_s: float) -> None:
-        """Wait until the time is over; somebody may cancel the job meanwhile."""
+        """Wait until the time is over.
+
+        :raises errors.JobCanceled: a user canceled the job.
+        """
         until = time.monotonic() + duration_s
         while (left_s := until - time.monotonic()) > 0:
             time.sleep(min(left_s, _SLICE_S))
             self.ctx.callbacks.check_cancel()
 
     def _wait(self, duration_s: float) -> bool:
-        """Wait until the time is over or somebody connects to the socket named in the log."""
+        """Wait until the time is over, or a program connects to the socket named in the job log.
+
+        :returns: whether a program connected.
+        """
         callbacks = self.ctx.callbacks
         with Rendezvous() as place:
             callbacks.feedback(LOG_DELAY_TEST, [place.path])

@@ -1,4 +1,4 @@
-"""A job which tells a test program where it is, for ``gnt-debug test-jobqueue``."""
+"""A job which stops at known points for a test program, for ``gnt-debug test-jobqueue``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.cmdlib.ops.test.rendezvous import Rendezvous
 from ganeti.constants.job import LOG_JQUEUE_TEST
 from ganeti.opcodes.test import OpTestJqueue
 
-# Published words: where the job is, and what precedes a message.
+# Published words: the points at which the job stops, and the prefix of a message.
 AT_EXPAND_NAMES, AT_EXEC, AT_MESSAGE, AT_FIRST_MESSAGE = (
     "expandnames",
     "exec",
@@ -25,31 +25,32 @@ _STAY_S = 60.0
 
 @executes(OpTestJqueue)
 class LUTestJqueue(LogicalUnit[OpTestJqueue, None]):
-    """Stop where asked, log messages, end well or badly."""
+    """Stop at the requested points, log messages, and succeed or fail."""
 
     def expand_names(self) -> None:
         if self.op.notify_waitlock:
             self.info("Expanding names")
-            self._meet(AT_EXPAND_NAMES, None)
+            self._wait_for_client(AT_EXPAND_NAMES, None)
 
     def exec(self, plan: None) -> bool:
         if self.op.notify_exec:
             self.info("Executing")
-            self._meet(AT_EXEC, None)
+            self._wait_for_client(AT_EXEC, None)
         if self.op.log_messages:
-            self._meet(AT_FIRST_MESSAGE, len(self.op.log_messages))
+            self._wait_for_client(AT_FIRST_MESSAGE, len(self.op.log_messages))
             for number, message in enumerate(self.op.log_messages, 1):
                 self.info(f"Sending log message {number}")
                 self.feedback(f"{PREFIX}{message}")
-                self._meet(AT_MESSAGE, number)
+                self._wait_for_client(AT_MESSAGE, number)
         if self.op.fail:
             raise errors.OpExecError("Opcode failure was requested")
         return True
 
-    def _meet(self, where: str, argument: Any) -> None:
-        """Let the program look, and go on when it has.
+    def _wait_for_client(self, where: str, argument: Any) -> None:
+        """Wait until the test program has connected and disconnected.
 
-        :raises errors.OpExecError: nobody came, or did not go.
+        :param where: the point at which the job is.
+        :raises errors.OpExecError: no program connected, or it did not disconnect.
         """
         callbacks = self.ctx.callbacks
         with Rendezvous() as place:
@@ -61,5 +62,6 @@ class LUTestJqueue(LogicalUnit[OpTestJqueue, None]):
                 )
             if not place.wait_closed(visitor, _STAY_S, callbacks.check_cancel):
                 raise errors.OpExecError(
-                    f"the client did not go within {_STAY_S:g} s while the job was at {where}"
+                    f"the client did not disconnect within {_STAY_S:g} s while the job was at"
+                    f" {where}"
                 )

@@ -1,4 +1,5 @@
-"""Whether secret parameters arrive, and stay nowhere; for ``gnt-debug test-osparams``."""
+"""Testing that secret OS parameters reach a job and are not stored, for ``gnt-debug
+test-osparams``."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from ganeti.opcodes.test import OpTestOsParams
 
 @executes(OpTestOsParams)
 class LUTestOsParams(LogicalUnit[OpTestOsParams, list[str]]):
-    """Name the secret parameters, without their values: a job's log is kept."""
+    """Write the names of secret OS parameters to the job log, but not their values."""
 
     def check_prereq(self) -> list[str]:
         if not self.op.osparams_secret:

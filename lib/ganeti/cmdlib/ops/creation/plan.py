@@ -56,7 +56,7 @@ class CreatePlan:
     secondary: Node | None
     hypervisor: str
     disk_template: str
-    disk_specs: list[dict[str, Any]]
+    disk_specs: list[specs.DiskSpec]
     disk_directory: str | None
     nics: list[nics.PlannedNic]
     parameters: NewInstanceParameters
@@ -130,7 +130,7 @@ def check_policy(
     unit: NewInstanceUnit[CreatePlan],
     node: Node,
     parameters: NewInstanceParameters,
-    disk_specs: list[dict[str, Any]],
+    disk_specs: list[specs.DiskSpec],
     nic_count: int,
 ) -> None:
     """Compare the instance with the policy of the node's group.

@@ -19,6 +19,7 @@ from ganeti.objects import Disk, snapshots
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
+    from ganeti.cmdlib.ops.disks.specs import DiskSpec
     from ganeti.cmdlib.undo import UndoStack
     from ganeti.objects import ConfigData, Instance
 
@@ -101,7 +102,7 @@ def require_storage(
     unit: AnyUnit,
     template: str,
     node_uuids: Sequence[str],
-    disk_specs: Sequence[dict[str, Any]],
+    disk_specs: Sequence[DiskSpec],
     reserved: Instance | None = None,
 ) -> None:
     """Check the storage of a new instance: adopted devices, or free space for new disks.

@@ -53,7 +53,7 @@ class ConversionPlan:
 
     template: str
     secondary: Node | None
-    disk_specs: tuple[Mapping[str, Any], ...]
+    disk_specs: tuple[specs.DiskSpec, ...]
     directory: str | None
     driver: str | None
 
@@ -154,7 +154,7 @@ def plan(
             nodes=set(unit.config.instance_nodes(instance)) - remains,
         )
     _check_secondary(unit, instance, template, secondary)
-    disk_specs = []
+    disk_specs: list[specs.DiskSpec] = []
     for index, disk in enumerate(disks):
         spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
         if template == EXT:
@@ -202,7 +202,7 @@ def _check_secondary(
         )
 
 
-def _needed_mib(disk_specs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _needed_mib(disk_specs: Sequence[specs.DiskSpec]) -> dict[str, int]:
     needed: dict[str, int] = {}
     for spec in disk_specs:
         if spec.get("vg"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
@@ -31,6 +31,20 @@ from ganeti.wire.calls import (
 
 if TYPE_CHECKING:
     from ganeti.objects import Disk, Instance
+
+
+class ActiveDisk(NamedTuple):
+    """How an active disk is used on the primary node.
+
+    :ivar device: path of the device.
+    :ivar link: path of the link to the device.
+    :ivar uri: URI by which the hypervisor opens the disk without the kernel, or None.
+    """
+
+    device: str | None
+    link: str | None
+    uri: str | None
+
 
 #: Disk templates whose files are in a directory of the instance.
 IN_OWN_DIRECTORY = (FILE, SHARED_FILE)
@@ -192,16 +206,14 @@ def assemble_disks(
     found = []
     for disk in chosen:
         index = indexes[disk.uuid]
-        device = _activate(unit, instance, disk, index, node.uuid)[0]
-        found.append((node.name, f"disk/{index}", device if isinstance(device, str) else None))
+        device = _activate(unit, instance, disk, index, node.uuid).device
+        found.append((node.name, f"disk/{index}", device))
     return found
 
 
-def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> list[Any]:
+def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
     """Activate one disk on all its nodes.
 
-    :returns: path of the device on the primary node, path of its link, and the URI by which the
-        hypervisor opens the disk without the kernel; each of them may be None.
     :raises errors.OpExecError: the disk could not be activated.
     """
     index = _indexes(unit, instance)[disk.uuid]
@@ -235,14 +247,14 @@ def _activate_mirrors(
 
 def _activate(
     unit: AnyUnit, instance: Instance, disk: Disk, index: int, node_uuid: str
-) -> list[Any]:
+) -> ActiveDisk:
     answer = _assemble(unit, instance, disk, node_uuid, index, True)
     if answer.failure is not None:
         raise errors.OpExecError(
             f"disk {index} of instance {instance.name} cannot be activated on node"
             f" {answer.node_name}: {why(answer.failure)}"
         ) from answer.failure
-    return [*(answer.data or ()), None, None, None][:3]
+    return ActiveDisk(*[*(answer.data or ()), None, None, None][:3])
 
 
 def _assemble(

@@ -409,7 +409,7 @@ def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Hotpl
     found = disk_work.activate_disk(unit, instance, disk)
     _renew_links(unit, instance, index + 1)
     if plug is not None and plug.running:
-        plug.disk(HOTPLUG_ACTION_ADD, disk, index, found[1:])
+        plug.disk(HOTPLUG_ACTION_ADD, disk, index, [found.link, found.uri])
 
 
 def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | None) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 import posixpath
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
@@ -58,6 +58,26 @@ _FOREIGN = {
     "access": HAVE_ACCESS,
 }
 _KNOWN = frozenset((*disk_c.IDISK_PARAMS, "snapshot_name"))
+
+
+class DiskSpec(TypedDict):
+    """The checked and completed spec of a disk, as :func:`plan_disk` returns it.
+
+    ``size`` is in MiB, and 0 for a device to be adopted until it has been measured. Of the other
+    keys only those are there which the disk template has and the user gave.
+    """
+
+    size: int
+    mode: str
+    name: str | None
+    vg: NotRequired[str]
+    metavg: NotRequired[str]
+    adopt: NotRequired[str]
+    access: NotRequired[str]
+    spindles: NotRequired[int]
+    provider: NotRequired[str]
+    params: NotRequired[dict[str, Any]]
+
 
 # First part of the ``logical_id`` of an administrator's block device.
 _MANUAL = "manual"
@@ -109,9 +129,7 @@ def require_enabled(unit: AnyUnit, template: str) -> None:
 # -- specs -----------------------------------------------------------------------
 
 
-def plan_disks(
-    unit: AnyUnit, template: str, given: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def plan_disks(unit: AnyUnit, template: str, given: Sequence[Mapping[str, Any]]) -> list[DiskSpec]:
     """Check and complete the disk specs of a new instance.
 
     :returns: for each disk what :func:`plan_disk` returns.
@@ -151,13 +169,10 @@ def require_unique_names(names: Sequence[str | None], what: str = "disks") -> No
             raise errors.OpPrereqError(f"two {what} are named {name!r}", errors.ECODE_NOTUNIQUE)
 
 
-def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) -> DiskSpec:
     """Check and complete the spec of one disk.
 
     :param what: the disk, for error messages.
-    :returns: the spec with ``size`` (MiB), ``mode`` and ``name``, and with those of ``vg``,
-        ``metavg``, ``adopt``, ``spindles``, ``access``, ``provider`` and ``params`` (of an external
-        provider) which the template has.
     :raises errors.OpPrereqError: the spec is wrong, or does not fit the template.
     """
     access = spec.get("access")
@@ -167,7 +182,7 @@ def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) 
     size = spec.get("size")
     if size == VALUE_AUTO:
         size = unit.config.cluster().ipolicy["std"]["disk-size"]
-    planned: dict[str, Any] = {
+    planned: DiskSpec = {
         "size": 0 if spec.get("adopt") else checked_size(what, size),
         "mode": checked_mode(what, spec.get("mode") or RDWR),
         "name": checked_name(spec.get("name")),
@@ -177,21 +192,25 @@ def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) 
             f"{what}: disks of template {template} must be adopted. Name the device with adopt=.",
             errors.ECODE_INVAL,
         )
-    for key in ("adopt", "access", "spindles"):
-        if spec.get(key) is not None:
-            planned[key] = spec[key]
+    if spec.get("adopt") is not None:
+        planned["adopt"] = spec["adopt"]
+    if spec.get("access") is not None:
+        planned["access"] = spec["access"]
+    if spec.get("spindles") is not None:
+        planned["spindles"] = spec["spindles"]
     if planned.get("access") not in (None, *DISK_ACCESS_MODES):
         raise errors.OpPrereqError(
             f"{what}: access {planned['access']!r} is not one of {', '.join(DISK_ACCESS_MODES)}",
             errors.ECODE_INVAL,
         )
     if template in LVM_BASED:
-        planned["vg"] = spec.get("vg") or unit.config.cluster().volume_group_name
-        if not planned["vg"]:
+        group = spec.get("vg") or unit.config.cluster().volume_group_name
+        if not group:
             raise errors.OpPrereqError(
                 f"{what}: the cluster has no volume group for disks of template {template}",
                 errors.ECODE_STATE,
             )
+        planned["vg"] = group
     if template == DRBD8:
         defaults = unit.config.cluster().diskparams.get(DRBD8) or {}
         planned["metavg"] = spec.get("metavg") or defaults.get("metavg") or planned["vg"]

@@ -13,6 +13,7 @@ from typing import Any
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, PlanT
+from ganeti.cmdlib.ops.disks.specs import DiskSpec
 from ganeti.cmdlib.ops.install import forthcoming
 from ganeti.cmdlib.ops.nics import specs
 from ganeti.cmdlib.ops.placement import allocator as placement
@@ -133,7 +134,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     def place(
         self,
         beparams_filled: Mapping[str, Any],
-        disk_specs: list[dict[str, Any]],
+        disk_specs: list[DiskSpec],
         planned_nics: list[specs.PlannedNic],
     ) -> list[Node]:
         """Let the allocator choose, and release the locks of all other nodes.

@@ -35,7 +35,7 @@ def domain_secret() -> str:
         ) from err
 
 
-def greeting(secret: str) -> list[Any]:
+def greeting(secret: str) -> list[int | str]:
     """Make the first message of the source cluster: ``[version, signature, salt]``."""
     salt = signed.new_salt()
     return [VERSION, signed.sign(secret, GREETING, salt), salt]
@@ -63,7 +63,7 @@ def check_greeting(secret: str, given: Any) -> None:
         )
 
 
-def signed_key(secret: str, name: str) -> list[Any]:
+def signed_key(secret: str, name: str) -> list[str]:
     """Sign the name of a key on a node: ``[name, signature, salt]``."""
     salt = signed.new_salt()
     return [name, signed.sign(secret, name, salt), salt]
@@ -89,7 +89,7 @@ def _disk_text(index: int, host: str, port: int, magic: str) -> str:
     return f"{index}:{host}:{port}:{magic}"
 
 
-def signed_disk(secret: str, index: int, host: str, port: int, magic: str) -> list[Any]:
+def signed_disk(secret: str, index: int, host: str, port: int, magic: str) -> list[str | int]:
     """Sign the address at which the import of a disk listens.
 
     :returns: ``[host, port, magic, signature, salt]``.
