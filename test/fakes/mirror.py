@@ -25,9 +25,9 @@ from ganeti.objects import Disk, FilledInstance, Instance, fill, snapshots
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.platform import paths
 from ganeti.storage.base import BlockDevice
-from ganeti.storage.drbd import above, device, parse, status
+from ganeti.storage.drbd import device, leftover, parse, status
 from ganeti.storage.drbd.argv import Endpoint, NetOptions
-from ganeti.storage.drbd.parse import Configured, MinorState
+from ganeti.storage.drbd.parse import MinorConfig, MinorState
 from ganeti.utils.process import Completed
 
 LVM = "lvm"
@@ -68,10 +68,10 @@ class Volume(BlockDevice):
         own = Path(self.path)
         return sorted(own.parent.glob(f"{own.name}{snapshots.SEPARATOR}*"))
 
-    def kept(self) -> list[snapshots.Found]:
+    def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
         start = len(Path(self.path).name + snapshots.SEPARATOR)
         return [
-            snapshots.Found(path.name[start:], path.stat().st_size, None, True)
+            snapshots.SnapshotInfo(path.name[start:], path.stat().st_size, None, True)
             for path in self._snapshots()
         ]
 
@@ -292,7 +292,7 @@ class Kernel:
             del self.minors[key]
 
     def take_down(self, path: str) -> bool:
-        """As :func:`ganeti.storage.drbd.above.take_down`."""
+        """As :func:`ganeti.storage.drbd.leftover.take_down`."""
         for key, minor in list(self.minors.items()):
             if path in (minor.data, minor.meta):
                 self.down(key)
@@ -380,9 +380,9 @@ class Half(device.DrbdDevice):
         super().shutdown()
         Path(self.path).unlink(missing_ok=True)
 
-    def _configured(self) -> Configured:
+    def _configuration(self) -> MinorConfig:
         own = self.kernel.minors[self._key]
-        return Configured(
+        return MinorConfig(
             minor=self.minor,
             data_device=own.data,
             meta_device=own.meta,
@@ -523,7 +523,7 @@ def install(monkeypatch: Any) -> None:
     monkeypatch.setattr(device, "DrbdDevice", Half)
     monkeypatch.setattr(status, "loaded", lambda: True)
     monkeypatch.setattr(status, "minor", lambda number: Half.kernel.state((_root(), number)))
-    monkeypatch.setattr(above, "take_down", lambda path: Half.kernel.take_down(path))
+    monkeypatch.setattr(leftover, "take_down", lambda path: Half.kernel.take_down(path))
     # Nothing here gets better by waiting.
     for name in ("_CONNECT_S", "_DISCONNECT_S"):
         monkeypatch.setattr(device, name, 0.0)

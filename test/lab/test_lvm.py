@@ -147,7 +147,7 @@ def test_a_closed_physical_volume_gets_nothing(cluster: Cluster, node2: Machine)
         "--no-name-check",
         "none",
     )
-    assert "no physical volume that takes new volumes" in text, text
+    assert "no physical volume which accepts new volumes" in text, text
     for disk in ("lab0", "lab1"):
         cluster.gnt(
             "node", "modify-storage", "--allocatable=yes", "node2", "lvm-pv", f"/dev/mapper/{disk}"
@@ -188,7 +188,7 @@ def test_another_volume_group(cluster: Cluster, node2: Machine) -> None:
         "node2",
     ).split()
     assert sorted(units) == [f"{OTHER}|32", f"{GROUP}|64"]
-    assert "cannot go to another" not in cluster.gnt("cluster", "verify-disks")
+    assert "cannot be renamed into another" not in cluster.gnt("cluster", "verify-disks")
 
 
 def test_a_running_guest_is_exported(cluster: Cluster, node2: Machine) -> None:

@@ -226,7 +226,7 @@ def test_a_copy_of_one_moment_of_a_file_that_is_written_to(shared_blocks: Path) 
         seen = set()
         try:
             for count in range(50):
-                disk.keep(f"a{count}", 0, at_rest=False)
+                disk.keep_snapshot(f"a{count}", 0, at_rest=False)
                 with open(f"{disk.path}.snap.a{count}", "rb") as stream:
                     first, second = (
                         os.pread(stream.fileno(), 8, 0),
@@ -239,6 +239,6 @@ def test_a_copy_of_one_moment_of_a_file_that_is_written_to(shared_blocks: Path) 
             ended.set()
             writer.join()
         assert len(seen) > 1, "nobody wrote"
-        assert len(disk.kept()) == 50
+        assert len(disk.kept_snapshots()) == 50
         disk.remove()
         assert os.listdir(os.path.dirname(disk.path)) == []

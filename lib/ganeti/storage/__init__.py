@@ -1,7 +1,10 @@
-"""Block devices of this node, one module for each kind, all with the same verbs.
+"""The disks of instances on this node, as block devices: a module or package for each kind.
 
-:func:`of` gives the class for a disk's type, :func:`device` an object for one disk. The objects
-keep no state of their own; what exists is read from the machine each time.
+:func:`of` gives the class for the type of a disk, :func:`device` an object for one disk. All
+classes have the operations of :class:`ganeti.storage.base.BlockDevice`. The objects keep no state:
+they read from the machine which devices exist.
+
+:mod:`ganeti.storage.units` is about the pools from which disks are made.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _CLASSES = {
 def of(disk: Disk) -> type[BlockDevice]:
     """The class for a disk.
 
-    :raises BlockDeviceError: this version has none for such disks.
+    :raises BlockDeviceError: this version does not support disks of this type.
     """
     if disk.dev_type not in _CLASSES:
         raise errors.BlockDeviceError(
@@ -46,6 +49,6 @@ def of(disk: Disk) -> type[BlockDevice]:
 def device(disk: Disk) -> BlockDevice:
     """The block device of a disk, which need not exist.
 
-    :raises BlockDeviceError: no such type, or its id has the wrong form.
+    :raises BlockDeviceError: its type is not supported, or its id has the wrong form.
     """
     return of(disk)(disk)

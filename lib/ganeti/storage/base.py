@@ -1,8 +1,8 @@
-"""The verbs of a block device.
+"""The operations of a block device.
 
-Each verb does its work or raises :class:`ganeti.errors.BlockDeviceError` with the device's name in
-it. Verbs that bring about a state (remove, assemble, shutdown, open, close) may be repeated.
-``create`` refuses what exists already: a name is never taken over with its content.
+Each operation does its work, or raises :class:`ganeti.errors.BlockDeviceError` with the name of the
+device. Operations which establish a state (remove, assemble, shutdown, open, close) may be
+repeated. ``create`` refuses a device which exists: its content never goes to a new owner.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ganeti.objects.transfer import BlockDevStatus
 
 
 class BlockDevice(ABC):
-    """One disk's device on this node."""
+    """The device of one disk on this node."""
 
-    #: Whether it is made usable, though not writable, on secondary nodes too.
+    #: Whether the device is assembled on secondary nodes, too, where it is not writable.
     ASSEMBLED_ON_SECONDARY = False
 
     def __init__(self, disk: Disk) -> None:
@@ -28,101 +28,115 @@ class BlockDevice(ABC):
     @property
     @abstractmethod
     def path(self) -> str:
-        """Where guests and scripts find it on this node."""
+        """The path of the device on this node, for guests and scripts."""
 
     @property
     @abstractmethod
     def unique_id(self) -> str:
-        """What names the device on this node, for messages and the master."""
+        """The name of the device on this node, for messages and for the master."""
 
     @abstractmethod
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Make the device.
+        """Create the device.
 
-        :param exclusive: it must share no physical disk with others.
-        :param owner: the instance, beside whose other devices it may be put.
+        :param exclusive: no other device may be on its physical disks.
+        :param owner: name of the instance; its devices may be on the same physical disks.
+        :raises BlockDeviceError: it exists, or cannot be created; nothing is left behind.
         """
 
     @abstractmethod
     def remove(self) -> None:
-        """Destroy the device and its content; one that is missing is no error."""
+        """Remove the device with its content; one which does not exist is no error."""
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the device is there."""
+        """Whether the device exists."""
 
     @abstractmethod
     def assemble(self) -> None:
         """Make an existing device usable."""
 
     def open(self, *, exclusive: bool = True, force: bool = False) -> None:
-        """Make an assembled device writable; most always are."""
+        """Make an assembled device writable; most kinds of devices always are."""
 
     def close(self) -> None:
-        """The inverse of :meth:`open`."""
+        """Undo :meth:`open`."""
 
     def shutdown(self) -> None:
-        """The inverse of :meth:`assemble`; a device in use stays."""
+        """Undo :meth:`assemble`; a device in use stays assembled."""
 
     @abstractmethod
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Add to the size.
+        """Make the device larger.
 
-        :param backing_store: this pass is for the storage itself; False is a second pass for layers
-            above it, in which a simple device has nothing to do.
-        :param exclusive: it has physical disks of its own, and stays on them.
+        :param backing_store: grow the storage itself; False is a second pass for the layers above
+            it, in which a simple device does nothing.
+        :param exclusive: no other device is on its physical disks, and it stays on them.
+        :raises BlockDeviceError: it cannot grow.
         """
 
     @abstractmethod
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """Take the ``logical_id`` that the disk will have."""
+        """Rename the device.
+
+        :param new_id: its new ``logical_id``.
+        :raises BlockDeviceError: the new name is taken, or the device cannot be renamed.
+        """
 
     def set_info(self, text: str) -> None:
-        """Attach a text, where the storage keeps one."""
+        """Attach a text to the device, if the storage can keep one."""
 
     @abstractmethod
     def size_bytes(self) -> int:
-        """Actual size."""
+        """Actual size in bytes."""
 
     def dimensions(self) -> tuple[int, int | None]:
-        """Actual size in bytes, and spindles when known."""
+        """Actual size in bytes, and the number of spindles if it is known."""
         return self.size_bytes(), None
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
-        """Make a copy of the present content; returns its ``logical_id``.
+        """Take a snapshot for an operation which removes it later.
 
-        :raises BlockDeviceError: this kind of storage cannot.
+        :param name: of the new device.
+        :param size_mib: capacity which the snapshot may use.
+        :returns: ``logical_id`` of the snapshot.
+        :raises BlockDeviceError: this kind of storage has no snapshots.
         """
         raise errors.BlockDeviceError(
             f"device {self.unique_id}: disks of type '{self.disk.dev_type}' have no snapshots"
         )
 
-    def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
-        """Make a snapshot of this name, to stay until somebody removes it.
+    def keep_snapshot(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Take a snapshot which stays until a user removes it.
 
-        :param size_mib: room for it, where the storage wants to know.
-        :param at_rest: nobody writes to the device meanwhile.
-        :raises BlockDeviceError: this kind of storage cannot, or not now; nothing is left.
+        :param name: of the snapshot.
+        :param size_mib: capacity which the snapshot may use, if the storage limits it.
+        :param at_rest: no program writes to the device at the same time.
+        :raises BlockDeviceError: this kind of storage has no snapshots, or cannot take one now;
+            nothing is left behind.
         """
         self.snapshot(snapshots.volume_name(str(self.disk.logical_id[1]), name), size_mib)
 
-    def kept(self) -> list[snapshots.Found]:
-        """The snapshots of the device, by name; of a device that is lost, those which remain."""
+    def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
+        """The kept snapshots of the device, sorted by name; also if the device is lost."""
         return []
 
     def sync_status(self) -> BlockDevStatus:
-        """State of the device; simple ones are in order when they exist."""
+        """State of the device; a simple one is in sync when it exists."""
         return BlockDevStatus(
             dev_path=self.path, is_degraded=False, ldisk_status=disk_constants.LDS_OKAY
         )
 
     def uri(self, hypervisor: str) -> str | None:
-        """How a hypervisor reaches the disk without a device of this node; None when it cannot."""
+        """The URI by which a hypervisor opens the disk itself; None for a device of this node."""
         return None
 
     def fail(self, what: str, err: OSError | None = None) -> errors.BlockDeviceError:
-        """An error about this device, to be raised."""
+        """Make an error about this device, which the caller raises.
+
+        :param what: the rest of the sentence which begins with the name of the device.
+        """
         reason = f": {err.strerror or err}" if err else ""
         return errors.BlockDeviceError(f"device {self.unique_id}: {what}{reason}")

@@ -1,7 +1,7 @@
-"""Block devices which the administrator made (disk template ``blockdev``), usually on a SAN.
+"""Block devices which the administrator has made (disk template ``blockdev``), usually on a SAN.
 
-The ``logical_id`` is ``("manual", path)``. The cluster takes such a device as it is and leaves it
-as it is; all nodes of a group see it under the same path.
+The ``logical_id`` is ``("manual", path)``; all nodes of a group have the device under the same
+path. The cluster never creates, changes or removes such a device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
 
-#: Only names that stay the same over a reboot may be adopted.
+#: Only names which stay the same over a reboot may be adopted.
 ROOT = "/dev/disk/"
 _DRIVER = "manual"
 
@@ -30,7 +30,7 @@ class ManualDevice(BlockDevice):
         what = f"disk {disk.uuid or disk.iv_name}"
         if len(fields) != 2 or fields[0] != _DRIVER or not isinstance(fields[1], str):
             raise errors.BlockDeviceError(f"{what}: id {list(fields)} is not ['{_DRIVER}', path]")
-        # Not resolved: the names are links, and lead to another place after each reboot.
+        # The path is not resolved: it is a link, whose target changes with each reboot.
         if not fields[1].startswith(ROOT) or os.path.normpath(fields[1]) != fields[1]:
             raise errors.BlockDeviceError(f"{what}: path {fields[1]} is not below {ROOT}")
         self._path: str = fields[1]
@@ -42,15 +42,18 @@ class ManualDevice(BlockDevice):
 
     @property
     def unique_id(self) -> str:
-        """The same."""
+        """The link below ``/dev/disk``."""
         return self._path
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Nothing is made; the device must be there."""
+        """Check that the device exists; nothing is created.
+
+        :raises BlockDeviceError: it does not exist.
+        """
         self.assemble()
 
     def remove(self) -> None:
-        """Nothing: it was there before, and stays."""
+        """Do nothing: the device belongs to the administrator."""
 
     def exists(self) -> bool:
         """Whether there is such a block device."""
@@ -60,22 +63,31 @@ class ManualDevice(BlockDevice):
             return False
 
     def assemble(self) -> None:
-        """The device must be there."""
+        """Check that the device exists.
+
+        :raises BlockDeviceError: it does not exist.
+        """
         if not self.exists():
-            raise self.fail("is no block device on this node")
+            raise self.fail("is not a block device on this node")
 
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Its size is the administrator's business."""
+        """Refuse: only the administrator changes the size.
+
+        :raises BlockDeviceError: always.
+        """
         raise self.fail(f"disks of type '{disk_constants.BLOCK}' cannot grow")
 
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """So is its name."""
+        """Refuse: only the administrator changes the name.
+
+        :raises BlockDeviceError: always.
+        """
         raise self.fail(f"disks of type '{disk_constants.BLOCK}' cannot be renamed")
 
     def size_bytes(self) -> int:
-        """Size as the kernel knows it."""
+        """Size of the device in bytes."""
         try:
             with open(self._path, "rb") as stream:
                 return stream.seek(0, os.SEEK_END)
@@ -83,11 +95,14 @@ class ManualDevice(BlockDevice):
             raise self.fail("cannot be measured", err) from err
 
     def sync_status(self) -> BlockDevStatus:
-        """In order when it is there."""
+        """In sync when the device exists.
+
+        :raises BlockDeviceError: it does not exist.
+        """
         try:
             number = os.stat(self._path).st_rdev
         except OSError as err:
-            raise self.fail("cannot be looked at", err) from err
+            raise self.fail("cannot be examined", err) from err
         return BlockDevStatus(
             dev_path=self._path,
             major=os.major(number),

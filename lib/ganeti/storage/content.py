@@ -1,7 +1,9 @@
-"""Content of files and devices: copied, or shared with a copy.
+"""Copying the content of files and devices.
 
-A file system which knows how (XFS, Btrfs) lets two files share their blocks until one of them is
-written to. That takes no time and no space, and nobody's writes come in between.
+A file system with reflinks (XFS, Btrfs) lets two files share their blocks until one of them is
+written. Such a copy is immediate, takes no space, and is consistent while a program writes.
+
+Source: ioctl_ficlone(2), lseek(2).
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ _CANNOT_SHARE = frozenset(
 
 
 def share(reading: int, writing: int) -> bool:
-    """Let a file have the content of another one, as it is at this moment.
+    """Make the content of a file that of another one, with shared blocks.
 
-    :param reading: descriptor of the one, ``writing`` of the other.
-    :returns: False, and nothing was done, when the file system cannot.
-    :raises OSError: it can, but did not.
+    :param reading: descriptor of the source.
+    :param writing: descriptor of the target.
+    :returns: False when the file system has no reflinks; nothing was done.
+    :raises OSError: the file system has reflinks, but failed.
     """
     try:
         fcntl.ioctl(writing, _FICLONE, reading)
@@ -37,10 +40,13 @@ def share(reading: int, writing: int) -> bool:
 
 
 def copy(source: str, target: str, size: int, *, only_changes: bool = False) -> None:
-    """Copy so many bytes and flush them; holes of files stay holes, and files share what they can.
+    """Copy the first bytes of a file or device, and flush them.
 
-    :param only_changes: read the target as well, and write only what differs.
-    :raises OSError: as the system says, or the source ends early.
+    Files share their blocks where the file system has reflinks, and holes stay holes.
+
+    :param size: bytes to copy.
+    :param only_changes: read the target, too, and write only blocks which differ.
+    :raises OSError: reading or writing fails, or the source is too short.
     """
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -59,15 +65,18 @@ def copy(source: str, target: str, size: int, *, only_changes: bool = False) -> 
 
 
 def copy_open(reading: int, writing: int, size: int, *, only_changes: bool = False) -> None:
-    """Copy so many bytes between descriptors; the target can be read as well.
+    """Copy the first bytes between two descriptors, and flush them.
 
-    :param only_changes: as for :func:`copy`.
-    :raises EOFError: the source ends early.
+    :param writing: open for reading, too.
+    :param size: bytes to copy.
+    :param only_changes: write only blocks which differ.
+    :raises EOFError: the source is too short.
+    :raises OSError: reading or writing fails.
     """
     source = os.fstat(reading)
     if stat.S_ISREG(source.st_mode) and source.st_size < size:
         raise EOFError(f"ends after {source.st_size} of {size} bytes")
-    # Where both have a hole there is nothing to do. Block devices do not tell about theirs.
+    # Nothing must be copied where both have a hole. The holes of block devices are not known.
     sparse = stat.S_ISREG(os.fstat(writing).st_mode)
     offset = 0
     while True:
@@ -90,13 +99,13 @@ def _reads_as(descriptor: int, block: bytes, offset: int) -> bool:
 
 
 def _data_from(descriptor: int, offset: int, size: int) -> int:
-    """Where the next data of a file begin; ``size`` when only a hole follows."""
+    """The offset at which the next data of a file begin; ``size`` when only a hole follows."""
     try:
         return min(os.lseek(descriptor, offset, os.SEEK_DATA), size)
     except OSError as err:
         if err.errno == errno.ENXIO:
             return size
-        # Not every file system, and no block device, knows about holes.
+        # Block devices and some file systems do not report holes.
         return offset
 
 

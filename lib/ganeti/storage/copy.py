@@ -1,6 +1,6 @@
-"""Content of block devices: commands that wipe it, or write an image.
+"""Commands which wipe a block device, write an image to it, or fetch an image.
 
-Pure functions; sizes in MiB.
+Pure functions; sizes in MiB. Source: dd(1), curl(1).
 """
 
 from __future__ import annotations
@@ -9,42 +9,48 @@ _BLOCK = "1048576"
 
 
 def wipe_argv(path: str, offset_mib: int, size_mib: int, *, is_block: bool) -> list[str]:
-    """Overwrite a part of a device with zeros."""
+    """Overwrite a part of a device with zeros.
+
+    :param is_block: the device is a block device, and not a file.
+    """
     return [
         "dd",
         "if=/dev/zero",
         f"seek={offset_mib}",
         f"bs={_BLOCK}",
-        *_how(is_block),
+        *_flags(is_block),
         f"of={path}",
         f"count={size_mib}",
     ]
 
 
 def image_argv(image: str, path: str, size_mib: int, *, is_block: bool) -> list[str]:
-    """Write an image to a device, at most so much of it."""
+    """Write an image to a device, at most ``size_mib`` of it.
+
+    :param is_block: the device is a block device, and not a file.
+    """
     return [
         "dd",
         f"if={image}",
         "seek=0",
         f"bs={_BLOCK}",
-        *_how(is_block),
+        *_flags(is_block),
         f"of={path}",
         f"count={size_mib}",
     ]
 
 
-def _how(is_block: bool) -> list[str]:
-    # A file would be cut off behind what is written, and not all file systems know direct access.
+def _flags(is_block: bool) -> list[str]:
+    # dd would cut a file off after the last block, and not all file systems have direct access.
     return ["oflag=direct"] if is_block else ["conv=notrunc,fsync"]
 
 
 def fetch_argv(address: str, target: str) -> list[str]:
-    """Load an image from the network into a file."""
+    """Fetch an image from a URL into a file."""
     return [
         "curl",
         "--fail",
-        "--silent",
+        "--silent",  # glossary: allow
         "--show-error",
         "--location",
         "--proto",

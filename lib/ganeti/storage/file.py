@@ -1,10 +1,9 @@
-"""Disks that are files: ``file`` on one node, ``sharedfile`` where several nodes see the same
-directory.
+"""Disks which are files: ``file`` on one node, ``sharedfile`` in a directory which all nodes share.
 
-Files are raw and sparse. They may be only where an administrator allows it: ``file-storage-paths``
-in the configuration directory lists the directories (one each line); without that file any
-directory will do, but never one of the system. Paths come from the configuration and are the same
-on all nodes; in a virtual cluster they are below the node's root.
+Files are raw and sparse. The administrator allows directories in the file ``file-storage-paths`` of
+the configuration directory, one on each line. Without that file all directories are allowed, except
+those of the system. Paths come from the configuration and are the same on all nodes; in a virtual
+cluster they are below the root directory of the node.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ from ganeti.storage.base import BlockDevice
 from ganeti.utils import fs
 
 _MIB = 1 << 20
-# A sparse file larger than this does not exist on the usual file systems.
+# The usual file systems have no larger sparse files.
 _SIZE_MAX_MIB = 1 << 43
 
-# Behind the name of a snapshot which is not complete; no name ends so.
-_UNFINISHED = "~"
+# The end of the name of an incomplete snapshot. No name of a snapshot ends with it.
+_INCOMPLETE = "~"
 
 _PROGRAM_DIRS = ("bin", "lib", "lib32", "lib64", "sbin")
-#: No guest's disk is ever in one of these, nor are they storage directories themselves.
+#: Directories of the system: no disk is in them or below them.
 FORBIDDEN = frozenset(
     ["/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys"]
     + [f"{prefix}/{name}" for prefix in ("", "/usr", "/usr/local") for name in _PROGRAM_DIRS]
 )
 
 
-# Where files may be
+# Allowed directories
 
 
 def parse_storage_paths(text: str) -> list[str]:
     """Read a ``file-storage-paths`` file.
 
-    :returns: the directories, normalised; comments (``#``) and empty lines left out.
+    :returns: the absolute directories, normalised, without comments (``#``) and empty lines.
     """
     found = []
     for line in text.splitlines():
@@ -56,7 +55,7 @@ def parse_storage_paths(text: str) -> list[str]:
 
 
 def wrong_storage_dir(path: str) -> str | None:
-    """Why a (virtual) directory can never hold guests' disks, or None."""
+    """The reason why a (virtual) directory can never hold disks, or None."""
     if not os.path.isabs(path) or os.path.normpath(path) != path.rstrip("/"):
         return f"path {path} is not absolute and normalised"
     for forbidden in FORBIDDEN:
@@ -66,7 +65,7 @@ def wrong_storage_dir(path: str) -> str | None:
 
 
 def check_acceptable(virtual_path: str) -> None:
-    """Check that a file or directory may be used for guests' disks on this node.
+    """Check that a file or directory may be used for disks on this node.
 
     :raises FileStoragePathError: it may not; says why.
     """
@@ -81,7 +80,7 @@ def check_acceptable(virtual_path: str) -> None:
         return
     except OSError as err:
         raise errors.FileStoragePathError(f"cannot read {list_file}: {err.strerror}") from err
-    # An entry may be written with or without the node's root.
+    # The administrator may write a path with or without the root directory of the node.
     for directory in (here.to_virtual(entry) for entry in allowed):
         if wrong_storage_dir(directory) is None and paths.is_below(directory, virtual_path):
             return
@@ -98,9 +97,9 @@ def _local(virtual_path: str) -> str:
 
 
 def create_dir(virtual_path: str) -> None:
-    """Make a directory for an instance's disks; one that exists is no error.
+    """Create a directory for the disks of an instance; one which exists is no error.
 
-    :raises FileStoragePathError: it may not be there, or cannot be made.
+    :raises FileStoragePathError: the path is not allowed, or the directory cannot be created.
     """
     path = _local(virtual_path)
     try:
@@ -112,9 +111,10 @@ def create_dir(virtual_path: str) -> None:
 
 
 def remove_dir(virtual_path: str) -> None:
-    """Remove an empty directory; one that is missing is no error.
+    """Remove an empty directory; one which does not exist is no error.
 
-    :raises FileStoragePathError: it is not empty, or cannot be removed.
+    :raises FileStoragePathError: the path is not allowed, the directory is not empty, or it cannot
+        be removed.
     """
     path = _local(virtual_path)
     try:
@@ -128,15 +128,16 @@ def remove_dir(virtual_path: str) -> None:
 
 
 def rename_dir(old_virtual: str, new_virtual: str) -> None:
-    """Rename a directory.
+    """Rename a directory; one which has been renamed already is no error.
 
-    :raises FileStoragePathError: the new name is taken, or it cannot be done.
+    :raises FileStoragePathError: a path is not allowed, the new one exists, or the directory cannot
+        be renamed.
     """
     old, new = _local(old_virtual), _local(new_virtual)
     if os.path.lexists(new):
-        # Run again after an interruption: the work may be done already.
+        # An interrupted operation which runs again may have renamed it.
         if os.path.lexists(old):
-            raise errors.FileStoragePathError(f"cannot rename {old}, {new} exists")
+            raise errors.FileStoragePathError(f"cannot rename {old}: {new} exists")
         return
     try:
         os.rename(old, new)
@@ -150,7 +151,7 @@ def space(virtual_path: str) -> dict[str, int]:
     """Size and free space of the file system under a storage directory, in MiB.
 
     :returns: ``{"storage_size": ..., "storage_free": ...}``.
-    :raises FileStoragePathError: the directory is missing.
+    :raises FileStoragePathError: the directory does not exist.
     """
     path = paths.current().to_local(virtual_path)
     try:
@@ -161,7 +162,7 @@ def space(virtual_path: str) -> dict[str, int]:
         ) from err
     return {
         "storage_size": info.f_frsize * info.f_blocks // _MIB,
-        # What an ordinary user may still take, not the reserve of root.
+        # Without the reserve of root.
         "storage_free": info.f_frsize * info.f_bavail // _MIB,
     }
 
@@ -172,7 +173,7 @@ def space(virtual_path: str) -> dict[str, int]:
 class FileDevice(BlockDevice):
     """A raw file."""
 
-    #: Whether files beside it which are called so are its snapshots.
+    #: Whether files in the same directory with names of snapshots are its snapshots.
     HAS_SNAPSHOTS = True
 
     def __init__(self, disk: Disk) -> None:
@@ -190,16 +191,19 @@ class FileDevice(BlockDevice):
 
     @property
     def path(self) -> str:
-        """The file."""
+        """The local path of the file."""
         return self._path
 
     @property
     def unique_id(self) -> str:
-        """The file."""
+        """The local path of the file."""
         return self._path
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Make a sparse file."""
+        """Create a sparse file.
+
+        :raises BlockDeviceError: it exists, or cannot be created; nothing is left behind.
+        """
         if exclusive:
             raise self.fail("files cannot have a physical disk of their own")
         if not 0 < size_mib <= _SIZE_MAX_MIB:
@@ -220,43 +224,46 @@ class FileDevice(BlockDevice):
             fs.flush_dir(os.path.dirname(self._path))
         except OSError as err:
             fs.remove_file(self._path)
-            raise self.fail(f"cannot make the file {size_mib} MiB large", err) from err
+            raise self.fail(f"cannot set the size of the file to {size_mib} MiB", err) from err
 
     def remove(self) -> None:
-        """Remove the file, and before it its snapshots, which nobody would find any more."""
+        """Remove the snapshots of the file, which would be orphans, and then the file."""
         try:
             if self.HAS_SNAPSHOTS and snapshots.split(self._path) is not None:
-                # This is one, and may not be complete.
-                fs.remove_file(self._path + _UNFINISHED)
-            for path in (*self._beside(), self._path):
+                # This file is a snapshot, which may be incomplete.
+                fs.remove_file(self._path + _INCOMPLETE)
+            for path in (*self._snapshot_files(), self._path):
                 fs.remove_file(path)
         except OSError as err:
             raise self.fail("cannot remove the file", err) from err
 
-    def _beside(self) -> Iterator[str]:
-        """Its snapshots, complete or not."""
+    def _snapshot_files(self) -> Iterator[str]:
+        """Paths of its snapshots, with the incomplete ones."""
         directory, name = os.path.split(self._path)
         try:
             names = os.listdir(directory) if self.HAS_SNAPSHOTS else []
         except FileNotFoundError:
             return
         for found in names:
-            parts = snapshots.split(found.removesuffix(_UNFINISHED))
+            parts = snapshots.split(found.removesuffix(_INCOMPLETE))
             if parts is not None and parts[0] == name:
                 yield f"{directory}/{found}"
 
     def exists(self) -> bool:
-        """Whether there is a file of that name."""
+        """Whether the file exists."""
         return os.path.isfile(self._path)
 
     def assemble(self) -> None:
-        """The file must be there."""
+        """Check that the file exists.
+
+        :raises BlockDeviceError: it does not exist, or is not a regular file.
+        """
         self._stat()
 
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Make the file longer."""
+        """Make the file larger; the new part is a hole."""
         if not backing_store:
             return
         if amount_mib < 0:
@@ -272,14 +279,14 @@ class FileDevice(BlockDevice):
             raise self.fail(f"cannot grow by {amount_mib} MiB", err) from err
 
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """Rename the file."""
+        """Rename the file and its snapshots."""
         target = type(self)(replace(self.disk, logical_id=tuple(new_id)))
         if target.path == self._path:
             return
         if target.exists():
             raise self.fail(f"cannot rename to {target.path}, which exists")
         try:
-            for path in self._beside():
+            for path in self._snapshot_files():
                 os.rename(path, target.path + path.removeprefix(self._path))
             os.rename(self._path, target.path)
             fs.flush_dir(os.path.dirname(target.path))
@@ -287,20 +294,23 @@ class FileDevice(BlockDevice):
             raise self.fail(f"cannot rename to {target.path}", err) from err
         self.disk, self._path = target.disk, target.path
 
-    def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
-        """Let another file have the same content; without the help of the file system that is a
-        copy, which must not be made while somebody writes."""
+    def keep_snapshot(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Copy the content to another file, which shares its blocks where possible.
+
+        :raises BlockDeviceError: the file system has no reflinks, and the file is not at rest, or
+            the file cannot be copied; nothing is left behind.
+        """
         target = snapshots.volume_name(self._path, name)
         if os.path.lexists(target):
             raise self.fail(f"has a snapshot {name} already")
-        partial = target + _UNFINISHED
+        partial = target + _INCOMPLETE
         try:
             self._copy_to(partial, at_rest=at_rest)
             os.rename(partial, target)
             fs.flush_dir(os.path.dirname(target))
         except OSError as err:
             fs.remove_file(partial)
-            raise self.fail("cannot make a snapshot", err) from err
+            raise self.fail("cannot take a snapshot", err) from err
         except errors.BlockDeviceError:
             fs.remove_file(partial)
             raise
@@ -315,9 +325,9 @@ class FileDevice(BlockDevice):
                 if not content.share(reading, writing):
                     if not at_rest:
                         raise self.fail(
-                            "its file system cannot copy a file while it is written to (XFS and"
-                            " Btrfs can). Stop the instance first, or let it be stopped meanwhile"
-                            " with --shutdown"
+                            "its file system cannot copy a file while a program writes to it (XFS"
+                            " and Btrfs can). Stop the instance first, or let the command stop it"
+                            " with --shutdown."
                         )
                     os.ftruncate(writing, size)
                     content.copy_open(reading, writing, size)
@@ -329,22 +339,24 @@ class FileDevice(BlockDevice):
         finally:
             os.close(reading)
 
-    def kept(self) -> list[snapshots.Found]:
-        """The files beside this one, with their length and the time of their last change."""
-        found: dict[str, snapshots.Found] = {}
-        for path in sorted(self._beside(), reverse=True):
+    def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
+        """The files which are snapshots of this one, with their length and time of last change."""
+        found: dict[str, snapshots.SnapshotInfo] = {}
+        for path in sorted(self._snapshot_files(), reverse=True):
             try:
                 state = os.stat(path)
             except FileNotFoundError:
-                # Somebody removes it at this moment.
+                # Another operation has just removed it.
                 continue
-            complete = path.removesuffix(_UNFINISHED)
+            complete = path.removesuffix(_INCOMPLETE)
             name = complete.removeprefix(self._path + snapshots.SEPARATOR)
-            found[name] = snapshots.Found(name, state.st_size, state.st_mtime, path == complete)
+            found[name] = snapshots.SnapshotInfo(
+                name, state.st_size, state.st_mtime, path == complete
+            )
         return sorted(found.values())
 
     def size_bytes(self) -> int:
-        """Length of the file."""
+        """Length of the file in bytes."""
         return self._stat().st_size
 
     def _stat(self) -> os.stat_result:
@@ -358,4 +370,4 @@ class FileDevice(BlockDevice):
 
 
 class SharedFileDevice(FileDevice):
-    """A raw file in a directory which all nodes see; that they do is up to the administrator."""
+    """A raw file in a directory which all nodes share, which the administrator must ensure."""

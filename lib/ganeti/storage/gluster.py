@@ -1,11 +1,11 @@
 """Files on a Gluster volume (disk template ``gluster``).
 
 The ``logical_id`` is ``(driver, path)`` with a path relative to the volume; host, port and volume
-are disk parameters. The volume is mounted below the cluster's directory for it, in a directory of
-its own; with ``access=userspace`` the hypervisor talks to the servers itself, and the mount only
-serves OS scripts. A mount stays: other disks may be on the same volume.
+are disk parameters. Each volume is mounted on a directory below the cluster's directory for Gluster
+volumes. With ``access=userspace`` the hypervisor connects to the servers itself, and only OS
+scripts use the mount. A volume stays mounted, because other disks may be on it.
 
-Commands are pure functions. Source: mount.glusterfs(8).
+The functions which build commands are pure. Source: mount.glusterfs(8).
 """
 
 from __future__ import annotations
@@ -50,33 +50,34 @@ def umount_argv(mount_point: str) -> list[str]:
 
 
 def uri(address: str, port: int, volume: str, path: str) -> str:
-    """How QEMU reaches a file on a volume."""
+    """The URI by which QEMU opens a file on a volume."""
     host = f"[{address}]" if ":" in address else address
     return f"gluster://{host}:{port}/{volume}/{path}"
 
 
 class Volume:
-    """A Gluster volume as this node uses it.
+    """A Gluster volume, which this node mounts.
 
     :param base: local directory below which volumes are mounted.
+    :raises BlockDeviceError: the name of the volume is not valid.
     """
 
     def __init__(self, host: str, port: int, volume: str, base: str) -> None:
         if not _VOLUME.match(volume):
-            raise errors.BlockDeviceError(f"{volume!r:.80} is no name of a Gluster volume")
+            raise errors.BlockDeviceError(f"{volume!r:.80} is not the name of a Gluster volume")
         self.address = host if net.is_ip(host) else machine.current().resolve(host)
         self.port = port
         self.name = volume
         self.mount_point = f"{base}/{self.address}:{port}.{volume}"
 
     def mounted(self) -> bool:
-        """Whether it is mounted."""
+        """Whether the volume is mounted."""
         return os.path.ismount(self.mount_point)
 
     def mount(self) -> None:
-        """Mount it, once.
+        """Mount the volume, if it is not mounted.
 
-        :raises BlockDeviceError: that fails.
+        :raises BlockDeviceError: it cannot be mounted.
         """
         if self.mounted():
             return
@@ -93,12 +94,12 @@ class Volume:
         if not self.mounted():
             raise errors.BlockDeviceError(
                 f"Gluster volume {self.name} of {self.address} was mounted on {self.mount_point},"
-                " but is not there"
+                " but nothing is mounted there"
             )
 
 
 class _MountedFile(FileDevice):
-    """A file in a mounted volume: the list of allowed directories says nothing about it."""
+    """A file in a mounted volume, to which the list of allowed directories does not apply."""
 
     HAS_SNAPSHOTS = False
 
@@ -124,7 +125,7 @@ class GlusterDevice(BlockDevice):
             or self._relative.startswith("..")
         ):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: path {self._relative!r} is not a path within a"
+                f"disk {disk.uuid or disk.iv_name}: {self._relative!r} is not a path within a"
                 " volume"
             )
         params = disk.params or {}
@@ -150,12 +151,12 @@ class GlusterDevice(BlockDevice):
         return _MountedFile(self.disk, self.path)
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Make a sparse file, with the directory it is in."""
+        """Create a sparse file, and its directory."""
         file = self._file()
         try:
             fs.make_dirs(os.path.dirname(self.path), 0o750)
         except OSError as err:
-            raise self.fail("its directory cannot be made", err) from err
+            raise self.fail("cannot create its directory", err) from err
         file.create(size_mib, exclusive=exclusive)
 
     def remove(self) -> None:
@@ -163,17 +164,17 @@ class GlusterDevice(BlockDevice):
         self._file().remove()
 
     def exists(self) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return self._file().exists()
 
     def assemble(self) -> None:
-        """The volume is mounted, the file must be there."""
+        """Mount the volume, and check that the file exists."""
         self._file().assemble()
 
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Make the file longer."""
+        """Make the file larger."""
         self._file().grow(amount_mib, dry_run=dry_run, backing_store=backing_store)
 
     def rename(self, new_id: tuple[object, ...]) -> None:
@@ -192,11 +193,11 @@ class GlusterDevice(BlockDevice):
         self.disk, self._relative = target.disk, target._relative  # noqa: SLF001  (same class)
 
     def size_bytes(self) -> int:
-        """Length of the file."""
+        """Length of the file in bytes."""
         return self._file().size_bytes()
 
     def sync_status(self) -> BlockDevStatus:
-        """Gluster looks after its copies itself."""
+        """In sync when the file exists: Gluster synchronises its copies itself."""
         return self._file().sync_status()
 
     def uri(self, hypervisor: str) -> str | None:
@@ -213,13 +214,16 @@ class GlusterDevice(BlockDevice):
 
 
 def _base_dir() -> str:
-    """The cluster's directory for mounted volumes, as every node knows it."""
+    """The local path of the cluster's directory for Gluster volumes.
+
+    :raises BlockDeviceError: there is none, or it cannot be read.
+    """
     here = paths.current()
     try:
         found = fs.read_file(here.ssconf_file(ssconf.GLUSTER_STORAGE_DIR)).strip()
     except OSError as err:
         raise errors.BlockDeviceError(
-            f"the directory for Gluster volumes is not known here: {err.strerror}"
+            f"cannot read the cluster's directory for Gluster volumes: {err.strerror}"
         ) from err
     if not found:
         raise errors.BlockDeviceError("the cluster has no directory for Gluster volumes")

@@ -1,9 +1,11 @@
-"""Storage units: the pools from which disks are cut, as administrators look after them.
+"""Storage units: the places where disks are, which administrators list and change.
 
 A unit is a directory (``file``, ``sharedfile``, ``gluster``), an LVM volume group (``lvm-vg``) or
-an LVM physical volume (``lvm-pv``). They are listed with size, used and free space in MiB; a
-physical volume may be closed for new volumes, a volume group may be freed from volumes that are
-lost. Commands and readers of their output are pure functions.
+an LVM physical volume (``lvm-pv``). Lists have size, used and free space in MiB. A physical volume
+can be closed for new volumes, and missing devices can be removed from a volume group. The functions
+which build commands and read output are pure.
+
+Source: Ganeti storage units design; lvm(8).
 """
 
 from __future__ import annotations
@@ -32,12 +34,17 @@ _VG_COLUMNS = ("vg_name", "vg_size", "vg_free")
 _VOLUME_COLUMNS = ("lv_name", "lv_size", "devices", "vg_name")
 
 Run = Callable[..., process.Completed]
+#: Field of :data:`FIELDS` -> value.
+StorageUnit = dict[str, str | int | bool]
+#: A logical volume on one physical volume: ``name``, ``size`` (MiB), ``vg`` and ``dev``.
+VolumeRow = dict[str, str | int]
 
 
 def list_argv(storage_type: str, name: str | None) -> list[str]:
-    """The command that lists LVM units.
+    """The command which lists LVM units.
 
-    :raises StorageError: not a kind of LVM.
+    :param name: of one unit; None for all.
+    :raises StorageError: the type is not one of LVM.
     """
     programs = {const.ST_LVM_PV: ("pvs", _PV_COLUMNS), const.ST_LVM_VG: ("vgs", _VG_COLUMNS)}
     if storage_type not in programs:
@@ -56,13 +63,13 @@ def list_argv(storage_type: str, name: str | None) -> list[str]:
     ]
 
 
-def parse_units(storage_type: str, text: str) -> list[dict[str, Any]]:
-    """Read what :func:`list_argv` prints.
+def parse_units(storage_type: str, text: str) -> list[StorageUnit]:
+    """Read the output of :func:`list_argv`.
 
-    :raises ParseError: a line with other columns; carries it.
+    :raises ParseError: a line has other columns; the message has the line.
     """
     columns = _PV_COLUMNS if storage_type == const.ST_LVM_PV else _VG_COLUMNS
-    units = []
+    units: list[StorageUnit] = []
     for row in _rows(text, len(columns)):
         values = dict(zip(columns, row, strict=True))
         if storage_type == const.ST_LVM_PV:
@@ -90,7 +97,7 @@ def parse_units(storage_type: str, text: str) -> list[dict[str, Any]]:
 
 
 def volumes_argv() -> list[str]:
-    """The command that lists logical volumes with the devices they are on."""
+    """The command which lists logical volumes with their physical volumes."""
     return [
         "lvs",
         "--noheadings",
@@ -101,12 +108,12 @@ def volumes_argv() -> list[str]:
     ]
 
 
-def parse_volumes(text: str) -> list[dict[str, Any]]:
-    """Read what :func:`volumes_argv` prints: a row for each device of each volume.
+def parse_volumes(text: str) -> list[VolumeRow]:
+    """Read the output of :func:`volumes_argv`: a row for each physical volume of each volume.
 
-    :raises ParseError: a line with other columns; carries it.
+    :raises ParseError: a line has other columns; the message has the line.
     """
-    volumes = []
+    volumes: list[VolumeRow] = []
     for name, size, devices, group in _rows(text, len(_VOLUME_COLUMNS)):
         for device in devices.split(","):
             volumes.append(
@@ -122,12 +129,12 @@ def parse_volumes(text: str) -> list[dict[str, Any]]:
 
 
 def allocatable_argv(name: str, allowed: bool) -> list[str]:
-    """The command that opens or closes a physical volume for new volumes."""
+    """The command which opens or closes a physical volume for new volumes."""
     return ["pvchange", "--allocatable", "y" if allowed else "n", name]
 
 
 def repair_argv(name: str, *, force: bool) -> list[str]:
-    """The command that takes lost devices out of a volume group."""
+    """The command which removes missing devices from a volume group."""
     return ["vgreduce", "--removemissing", *(["--force"] if force else []), name]
 
 
@@ -155,7 +162,7 @@ def _mib(text: str) -> int:
         raise errors.ParseError(f"expected a size in MiB, found {text!r:.80}") from err
 
 
-# What a node does with them
+# Operations
 
 
 def list_units(
@@ -164,11 +171,13 @@ def list_units(
     name: str | None,
     fields: Sequence[str],
     run: Run = process.run,
-) -> list[list[Any]]:
-    """Rows of units with the fields wanted.
+) -> list[list[str | int | bool]]:
+    """List units: a row for each, with the values of the fields.
 
-    :param directories: (virtual) directories of the kinds that are files.
-    :raises StorageError: unknown kind or field, or the units cannot be looked at.
+    :param directories: (virtual) directories, for the types of files.
+    :param name: of one unit; None for all.
+    :param run: runs a program, as :func:`ganeti.utils.process.run`.
+    :raises StorageError: a type or field is not known, or the units cannot be listed.
     """
     unknown = sorted(set(fields) - set(FIELDS))
     if unknown:
@@ -186,7 +195,7 @@ def list_units(
     return [[unit[field] for field in fields] for unit in units]
 
 
-def _directory(path: str) -> dict[str, Any]:
+def _directory(path: str) -> StorageUnit:
     wrong = file_storage.wrong_storage_dir(path)
     if wrong:
         raise errors.FileStoragePathError(wrong)
@@ -196,21 +205,21 @@ def _directory(path: str) -> dict[str, Any]:
 
 
 def _used_mib(virtual_path: str) -> int:
-    """What the files of a directory take on disk."""
+    """The disk space of the files below a directory in MiB."""
     blocks = 0
     for where, _, names in os.walk(paths.current().to_local(virtual_path)):
         for name in names:
             try:
                 blocks += os.lstat(f"{where}/{name}").st_blocks
             except FileNotFoundError:
-                continue  # removed meanwhile
+                continue  # has just been removed
     return -(-blocks * 512 // (1 << 20))
 
 
-def volumes(run: Run = process.run) -> list[dict[str, Any]]:
-    """All logical volumes of this machine.
+def volumes(run: Run = process.run) -> list[VolumeRow]:
+    """List all logical volumes of this machine.
 
-    :raises StorageError: LVM cannot be asked.
+    :raises StorageError: LVM fails.
     """
     try:
         return parse_volumes(run(volumes_argv(), timeout_s=_TIMEOUT_S).stdout)
@@ -219,9 +228,10 @@ def volumes(run: Run = process.run) -> list[dict[str, Any]]:
 
 
 def modify(storage_type: str, name: str, changes: dict[str, Any], run: Run = process.run) -> None:
-    """Change a unit.
+    """Change a unit: open or close a physical volume for new volumes.
 
-    :raises StorageError: this cannot be changed, or it failed.
+    :param changes: field -> new value.
+    :raises StorageError: the field cannot be changed, or LVM fails.
     """
     if storage_type != const.ST_LVM_PV or set(changes) != {ALLOCATABLE}:
         raise errors.StorageError(
@@ -238,9 +248,9 @@ def modify(storage_type: str, name: str, changes: dict[str, Any], run: Run = pro
 
 
 def execute(storage_type: str, name: str, operation: str, run: Run = process.run) -> None:
-    """Do something to a unit: ``fix-consistency`` takes lost devices out of a volume group.
+    """Execute an operation: ``fix-consistency`` removes missing devices from a volume group.
 
-    :raises StorageError: this cannot be done, or it failed.
+    :raises StorageError: units of the type have no such operation, or it failed.
     """
     if storage_type != const.ST_LVM_VG or operation != FIX_CONSISTENCY:
         raise errors.StorageError(
@@ -260,4 +270,4 @@ def execute(storage_type: str, name: str, operation: str, run: Run = process.run
 
 def _refuse_option(name: str) -> None:
     if name.startswith("-"):
-        raise errors.StorageError(f"{name!r:.80} is not a name of a storage unit")
+        raise errors.StorageError(f"{name!r:.80} is not the name of a storage unit")

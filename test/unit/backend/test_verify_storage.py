@@ -66,7 +66,7 @@ def test_lvm(lvm: Any) -> None:
     [(nv.VGLIST, None), (nv.LVLIST, "xenvg"), (nv.PVLIST, ["xenvg"]), (nv.EXCLUSIVEPVS, ["xenvg"])],
 )
 def test_without_lvm_the_answer_says_so(no_lvm: Any, name: str, argument: Any) -> None:
-    assert "cannot ask LVM" in check(name, argument)
+    assert "cannot query LVM" in check(name, argument)
 
 
 def test_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_several_nodes_at_once_are_left_alone() -> None:
 
 @pytest.mark.parametrize(
     "problem",
-    [errors.NodeUnreachable("node3.example.com", "node_verify", "timeout"), "cannot ask LVM"],
+    [errors.NodeUnreachable("node3.example.com", "node_verify", "timeout"), "cannot query LVM"],
 )
 def test_a_silent_node_leaves_everything_open(problem) -> None:
     master = willing(cluster_with(drbd_of("web")))

@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.backend.storage import blockdev
 from ganeti.backend.storage import drbd as calls
 from ganeti.objects import Disk
-from ganeti.storage.drbd import above, device, status
+from ganeti.storage.drbd import device, leftover, status
 from ganeti.storage.lvm.device import LogicalVolumeDevice
 from ganeti.utils.process import Completed
 
@@ -233,7 +233,9 @@ def test_without_valid_data_and_peer_it_is_not_opened(kernel, monkeypatch):
     monkeypatch.setattr(device, "_CONNECT_S", 0)
     kernel.ours()
     kernel.connection, kernel.local, kernel.remote = "WFConnection", "Inconsistent", "DUnknown"
-    with pytest.raises(errors.BlockDeviceError, match="no valid data here.*WFConnection"):
+    with pytest.raises(
+        errors.BlockDeviceError, match="no valid replica on this node.*WFConnection"
+    ):
         device.DrbdDevice(mirrored()).open()
     assert kernel.verbs() == []
 
@@ -310,7 +312,7 @@ def test_creation_writes_metadata(kernel):
 @pytest.mark.parametrize("size_mib", [64, 2048])
 def test_metadata_device_of_a_wrong_size(kernel, size_mib):
     kernel.meta_sectors = size_mib * 2048
-    with pytest.raises(errors.BlockDeviceError, match=f"has {size_mib} MiB, it must have between"):
+    with pytest.raises(errors.BlockDeviceError, match=f"has {size_mib} MiB, but must have between"):
         device.DrbdDevice(mirrored()).create(1024)
     assert kernel.verbs() == []
 
@@ -327,7 +329,7 @@ def test_creation_on_both_nodes(kernel, monkeypatch):
 
 
 def test_no_half_on_this_node():
-    with pytest.raises(errors.BlockDeviceError, match="no half on this node"):
+    with pytest.raises(errors.BlockDeviceError, match="no replica on this node"):
         device.DrbdDevice(mirrored(dynamic_params=None))
 
 
@@ -468,7 +470,9 @@ def test_new_storage_of_one_that_stands_alone(kernel):
 def test_last_good_copy_is_not_detached(kernel):
     kernel.ours()
     kernel.primary, kernel.remote = True, "Inconsistent"
-    with pytest.raises(errors.BlockDeviceError, match="while its peer's is Inconsistent"):
+    with pytest.raises(
+        errors.BlockDeviceError, match="while the replica of its peer is Inconsistent"
+    ):
         calls.remove_children(mirrored(), mirrored().children)
     assert kernel.data == DATA
 
@@ -514,7 +518,7 @@ def test_an_unknown_replica_releases_its_volumes(kernel, monkeypatch):
     # Not that of another, and not one in use.
     kernel.ours()
     kernel.data = OTHER
-    assert not above.take_down(DATA)
+    assert not leftover.take_down(DATA)
     kernel.data = DATA
     kernel.failing["down"] = "Device is held open by someone"
     with pytest.raises(errors.BlockDeviceError, match="minor 0.*held open"):
@@ -524,7 +528,7 @@ def test_an_unknown_replica_releases_its_volumes(kernel, monkeypatch):
 
 def test_without_the_module_nothing_is_above(monkeypatch, tmp_path):
     monkeypatch.setattr(status, "STATUS_FILE", str(tmp_path / "drbd"))
-    assert not above.take_down(DATA)
+    assert not leftover.take_down(DATA)
 
 
 def test_pause_and_resume(kernel):

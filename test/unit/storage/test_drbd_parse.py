@@ -180,7 +180,7 @@ OURS = {"local_address": ("192.0.2.1", 11000), "remote_address": ("192.0.2.2", 1
     ],
 )
 def test_configuration(file, expected):
-    assert parse.parse_show(read(file)) == parse.Configured(**expected)
+    assert parse.parse_show(read(file)) == parse.MinorConfig(**expected)
 
 
 @pytest.mark.parametrize(

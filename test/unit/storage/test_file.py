@@ -98,7 +98,7 @@ def test_create_fails_without_directory_or_space(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "ftruncate", full)
-    with pytest.raises(errors.BlockDeviceError, match="4 MiB large: No space left on device"):
+    with pytest.raises(errors.BlockDeviceError, match="to 4 MiB: No space left on device"):
         storage.device(disk()).create(4)
     assert not local(root).exists()
 

@@ -118,7 +118,7 @@ def test_physical_volumes():
 def test_output_that_makes_no_sense(text):
     with (
         facts.use(facts.Lvm(Tools(lvs=text))),
-        pytest.raises(errors.BlockDeviceError, match="xenvg/u1.*cannot ask LVM"),
+        pytest.raises(errors.BlockDeviceError, match="xenvg/u1.*cannot query LVM"),
     ):
         volume("u1").exists()
 
@@ -179,7 +179,9 @@ def test_stripes_down_to_what_is_there(tools):
 
 
 def test_no_room(tools):
-    with pytest.raises(errors.BlockDeviceError, match="has 9216 MiB free, 20000 are needed"):
+    with pytest.raises(
+        errors.BlockDeviceError, match="has 9216 MiB free, but 20000 MiB are needed"
+    ):
         volume().create(20000)
     with pytest.raises(errors.BlockDeviceError, match="group nowhere has no physical volume"):
         volume(group="nowhere").create(10)
@@ -194,7 +196,7 @@ def test_what_exists_is_not_overwritten(tools):
 
 def test_all_attempts_fail(tools):
     tools.failures = ["one", "two", "three"]
-    with pytest.raises(errors.BlockDeviceError, match="cannot be made: two"):
+    with pytest.raises(errors.BlockDeviceError, match="cannot be created: two"):
         volume().create(512)
 
 
@@ -311,7 +313,9 @@ def test_snapshot(tools):
     assert tools.changes() == [
         "lvcreate -L1024m -s -ns1 --addtag originstname+web1 /dev/xenvg/u1.disk0_data"
     ]
-    with pytest.raises(errors.BlockDeviceError, match="has 13312 MiB free, 20000 are needed"):
+    with pytest.raises(
+        errors.BlockDeviceError, match="has 13312 MiB free, but 20000 MiB are needed"
+    ):
         volume("u1.disk0_data").snapshot("s1", 20000)
 
 
@@ -340,7 +344,7 @@ def test_activation_only_where_it_is_needed(tools, monkeypatch):
     ],
 )
 def test_wrong_names(group, name):
-    with pytest.raises(errors.BlockDeviceError, match="is no name for"):
+    with pytest.raises(errors.BlockDeviceError, match="is not a valid name for"):
         volume(name, group)
 
 
@@ -357,7 +361,7 @@ def test_lists_for_the_master(tools):
         "xenvg/u2": ["512.00", True, False],
     }
     assert tools.commands[-1] == [*argv.lv_list_argv(["xenvg"])]
-    with pytest.raises(errors.StorageError, match="no name of a volume group"):
+    with pytest.raises(errors.StorageError, match="not a name of a volume group"):
         calls.lv_list(["--config"])
 
 

@@ -208,11 +208,11 @@ def test_nothing_beside_a_file_on_gluster_is_ours(volume):
     one.create(4)
     mine = Path(f"{one.path}.snap.mine")
     mine.touch()
-    assert one.kept() == []
+    assert one.kept_snapshots() == []
     one.remove()
     assert mine.exists()
     with pytest.raises(errors.BlockDeviceError, match="have no snapshots"):
-        one.keep("a", 4, at_rest=True)
+        one.keep_snapshot("a", 4, at_rest=True)
 
 
 def test_life_of_a_file_on_gluster(volume):
@@ -255,7 +255,7 @@ def test_device_of_the_administrator(tmp_path, monkeypatch):
     one = storage.device(disk("blockdev", "manual", f"{tmp_path}/lun"))
     assert not one.exists()
     for verb in (one.assemble, lambda: one.create(1)):
-        with pytest.raises(errors.BlockDeviceError, match="no block device on this node"):
+        with pytest.raises(errors.BlockDeviceError, match="not a block device on this node"):
             verb()
     one.remove()
     assert (tmp_path / "lun").exists()
@@ -344,15 +344,15 @@ def test_the_provider_is_told_how_its_snapshot_is_called(shop):
     script.chmod(0o755)
     one = in_shop(shop)
     one.create(3)
-    one.keep("a", 109, at_rest=False)
+    one.keep_snapshot("a", 109, at_rest=False)
     assert (shop / "took").read_text() == "v1.ext.disk0 v1.ext.disk0.snap.a 109\n"
-    assert one.kept() == []
+    assert one.kept_snapshots() == []
 
 
 @pytest.mark.programs
 def test_failing_script_is_quoted(shop):
     (shop / "create").write_text("#!/bin/sh\necho the shelf is full; exit 3\n")
-    with pytest.raises(errors.BlockDeviceError, match="create of its provider.*is full"):
+    with pytest.raises(errors.BlockDeviceError, match="its provider's create failed.*is full"):
         in_shop(shop).create(1)
 
 
@@ -362,9 +362,9 @@ def test_volume_without_the_kernel(shop):
     in_shop(shop, params=params).create(1)
     one = in_shop(shop, params=params)
     assert one.uri("kvm") == "file:v1.ext.disk0"
-    with pytest.raises(errors.BlockDeviceError, match="xen-pvm no way"):
+    with pytest.raises(errors.BlockDeviceError, match="no URI by which hypervisor xen-pvm"):
         one.uri("xen-pvm")
-    with pytest.raises(errors.BlockDeviceError, match="makes no snapshots"):
+    with pytest.raises(errors.BlockDeviceError, match="has no snapshots"):
         one.snapshot("s", 1)
 
 
@@ -391,7 +391,7 @@ def test_finding_providers(shop):
         provider.find("shop")
     with pytest.raises(errors.BlockDeviceError, match="not installed on this node"):
         provider.find("kiosk")
-    with pytest.raises(errors.BlockDeviceError, match="no name of"):
+    with pytest.raises(errors.BlockDeviceError, match="not the name of"):
         provider.find("../shop")
 
 

@@ -67,14 +67,14 @@ def test_a_copy_of_a_file_at_rest(root: Path, cannot_share: None) -> None:
     one.create(4)
     (root / "disk0").write_bytes(b"x" * 5 + bytes(4 * MIB - 5))
     os.truncate(root / "disk0", 8 * MIB)
-    one.keep("a", 0, at_rest=True)
+    one.keep_snapshot("a", 0, at_rest=True)
     copy = root / "disk0.snap.a"
     assert copy.read_bytes() == (root / "disk0").read_bytes()
     assert copy.stat().st_mode & 0o777 == 0o640
     assert copy.stat().st_blocks * 512 < 2 * MIB  # sparse
     (root / "disk0").write_bytes(b"new")
     assert copy.read_bytes()[:5] == b"x" * 5
-    (found,) = one.kept()
+    (found,) = one.kept_snapshots()
     assert (found.name, found.size_bytes, found.usable) == ("a", 8 * MIB, True)
     assert found.made == copy.stat().st_mtime
 
@@ -83,7 +83,7 @@ def test_no_copy_of_a_file_that_is_written_to(root: Path, cannot_share: None) ->
     one = device()
     one.create(4)
     with pytest.raises(errors.BlockDeviceError, match="Stop the instance first, or .*--shutdown"):
-        one.keep("a", 0, at_rest=False)
+        one.keep_snapshot("a", 0, at_rest=False)
     assert os.listdir(root) == ["disk0"]
 
 
@@ -91,7 +91,7 @@ def test_a_file_system_which_can_share(root: Path, shares: list[tuple[int, int]]
     one = device(template="sharedfile")
     one.create(4)
     (root / "disk0").write_bytes(b"x" * 100)
-    one.keep("a", 0, at_rest=False)
+    one.keep_snapshot("a", 0, at_rest=False)
     assert shares == [(0x40049409, 100)]
     assert (root / "disk0.snap.a").read_bytes() == b"x" * 100
 
@@ -107,19 +107,19 @@ def test_a_failing_copy_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(errors.BlockDeviceError, match="cannot make a snapshot: No space left"):
-        one.keep("a", 0, at_rest=True)
+    with pytest.raises(errors.BlockDeviceError, match="cannot take a snapshot: No space left"):
+        one.keep_snapshot("a", 0, at_rest=True)
     assert os.listdir(root) == ["disk0"]
 
 
 def test_a_snapshot_is_not_overwritten(root: Path, cannot_share: None) -> None:
     one = device()
     one.create(4)
-    one.keep("a", 0, at_rest=True)
+    one.keep_snapshot("a", 0, at_rest=True)
     with pytest.raises(errors.BlockDeviceError, match="has a snapshot a already"):
-        one.keep("a", 0, at_rest=True)
+        one.keep_snapshot("a", 0, at_rest=True)
     with pytest.raises(errors.BlockDeviceError, match="cannot be used"):
-        device("disk9").keep("a", 0, at_rest=True)
+        device("disk9").keep_snapshot("a", 0, at_rest=True)
 
 
 def test_only_what_has_a_good_name_is_a_snapshot(root: Path) -> None:
@@ -137,7 +137,7 @@ def test_only_what_has_a_good_name_is_a_snapshot(root: Path) -> None:
         "other",
     ):
         (root / name).touch()
-    assert [(found.name, found.usable) for found in device().kept()] == [
+    assert [(found.name, found.usable) for found in device().kept_snapshots()] == [
         ("a", True),
         ("b", False),
         ("c", True),
@@ -163,8 +163,8 @@ def test_removing_one_leaves_the_others(root: Path) -> None:
 
 def test_a_lost_disk_still_tells_its_snapshots(root: Path) -> None:
     (root / "disk0.snap.a").touch()
-    assert [found.name for found in device().kept()] == ["a"]
-    assert device("elsewhere/disk0").kept() == []
+    assert [found.name for found in device().kept_snapshots()] == ["a"]
+    assert device("elsewhere/disk0").kept_snapshots() == []
 
 
 def test_a_renamed_file_takes_them_along(root: Path) -> None:
@@ -176,9 +176,9 @@ def test_a_renamed_file_takes_them_along(root: Path) -> None:
 
 def test_other_kinds_have_none() -> None:
     manual = storage.device(Disk(dev_type="blockdev", logical_id=("manual", "/dev/disk/x"), size=4))
-    assert manual.kept() == []
+    assert manual.kept_snapshots() == []
     with pytest.raises(errors.BlockDeviceError, match="have no snapshots"):
-        manual.keep("a", 4, at_rest=True)
+        manual.keep_snapshot("a", 4, at_rest=True)
 
 
 # -- content -----------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_the_command() -> None:
 
 
 def test_only_what_lvm_calls_a_snapshot_of_it_counts(tools: Tools) -> None:
-    found = volume("u1.disk0").kept()
+    found = volume("u1.disk0").kept_snapshots()
     assert [(one.name, one.usable) for one in found] == [
         ("a", True),
         ("full", False),
@@ -301,11 +301,11 @@ def test_only_what_lvm_calls_a_snapshot_of_it_counts(tools: Tools) -> None:
     assert found[0].size_bytes == 1 << 30
     # Both in the same second; the third in a format of the administrator.
     assert [one.made for one in found] == [1795256100.0, 1795256100.0, None]
-    assert volume("u2.disk0").kept() == []
+    assert volume("u2.disk0").kept_snapshots() == []
 
 
 def test_it_is_made_beside_its_volume(tools: Tools) -> None:
-    volume("u1.disk0").keep("b", 1038, at_rest=False)
+    volume("u1.disk0").keep_snapshot("b", 1038, at_rest=False)
     assert tools.commands[-1] == [
         "lvcreate",
         "-L1038m",
@@ -315,8 +315,8 @@ def test_it_is_made_beside_its_volume(tools: Tools) -> None:
         "originstname+web1",
         "/dev/xenvg/u1.disk0",
     ]
-    with pytest.raises(errors.BlockDeviceError, match="no room for a snapshot"):
-        volume("u1.disk0").keep("c", 20000, at_rest=False)
+    with pytest.raises(errors.BlockDeviceError, match="cannot take a snapshot: volume group"):
+        volume("u1.disk0").keep_snapshot("c", 20000, at_rest=False)
 
 
 def test_an_inactive_volume_is_activated_first(
@@ -326,7 +326,7 @@ def test_an_inactive_volume_is_activated_first(
     monkeypatch.setattr(
         LogicalVolumeDevice, "is_block_device", lambda self: bool(active) or active.append(1)
     )
-    volume("u2.disk0").keep("b", 1038, at_rest=True)
+    volume("u2.disk0").keep_snapshot("b", 1038, at_rest=True)
     changes = [words[0] for words in tools.commands if words[0] not in ("lvs", "vgs")]
     assert changes == ["lvchange", "lvcreate"]
 

@@ -21,7 +21,7 @@ from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.platform import paths
 from ganeti.storage import file as file_storage
-from ganeti.storage.drbd import above
+from ganeti.storage.drbd import leftover
 from ganeti.utils import fs
 from ganeti.wire import calls
 
@@ -168,7 +168,7 @@ def remove(disk: Disk) -> None:
         device.remove()
     except errors.BlockDeviceError:
         # A device above it may be left from an interrupted operation.
-        if disk.dev_type != disk_constants.PLAIN or not above.take_down(device.path):
+        if disk.dev_type != disk_constants.PLAIN or not leftover.take_down(device.path):
             raise
         device.remove()
     _forget_owner(device.path)

@@ -112,13 +112,13 @@ def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
     problem = snapshots.wrong_name(name)
     if problem is not None:
         raise device.fail(problem)
-    device.keep(name, size_mib, at_rest=at_rest)
+    device.keep_snapshot(name, size_mib, at_rest=at_rest)
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_LIST)
 def list_snapshots(disks: Sequence[Disk]) -> list[list[list[Any]]]:
     """List the snapshots of each disk, also of a lost disk."""
-    return [[list(found) for found in storage.device(disk).kept()] for disk in disks]
+    return [[list(found) for found in storage.device(disk).kept_snapshots()] for disk in disks]
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_RESTORE)

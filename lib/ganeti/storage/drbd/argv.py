@@ -1,7 +1,7 @@
-"""Commands of DRBD, as lists of words: one class for each syntax.
+"""Commands of DRBD; pure functions, in a class for each syntax.
 
-The syntax follows the version of the kernel module, not that of drbd-utils: utilities of version 9
-in front of a module 8.4 take the same words. Sizes are in MiB, rates in KiB/s.
+The version of the kernel module decides the syntax, and not that of drbd-utils: utilities of
+version 9 accept the syntax of 8.4 for a module 8.4. Sizes are in MiB, rates in KiB/s.
 
 Source: drbdsetup(8) of 8.3 and 8.4, drbdmeta(8).
 """
@@ -23,9 +23,9 @@ META_SIZE_MIN_MIB = 128
 META_SIZE_MAX_MIB = 1024
 
 NO_BARRIERS = "n"
-#: What may be switched off besides nothing: barriers, drain, flushes, in these combinations.
+#: Values of ``disabled-barriers``: nothing, or combinations of barriers, flushes and drain.
 VALID_BARRIERS = frozenset(
-    frozenset(words) for words in ("n", "b", "bf", "bfd", "bd", "f", "fd", "d")
+    frozenset(letters) for letters in ("n", "b", "bf", "bfd", "bd", "f", "fd", "d")
 )
 
 
@@ -48,128 +48,142 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NetOptions:
-    """How two peers talk."""
+    """Options of the connection between two peers."""
 
-    protocol: str
-    secret: str
+    protocol: str  # A, B or C
+    secret: str  # empty for no authentication
     dual_primary: bool = False
-    custom: str = ""
+    custom: str = ""  # options of the administrator
 
 
-def words(custom: str, what: str) -> list[str]:
-    """Words which an administrator wants added to a command.
+def custom_options(custom: str, parameter: str) -> list[str]:
+    """Split the options which an administrator adds to a command.
 
-    :raises BlockDeviceError: the quotes do not match.
+    :param parameter: its name, for messages.
+    :raises BlockDeviceError: a quote is missing.
     """
     try:
         return shlex.split(custom)
     except ValueError as err:
         raise errors.BlockDeviceError(
-            f"{what} parameter {custom!r} is not readable: {err}"
+            f"disk parameter {parameter}: cannot read {custom!r}: {err}"
         ) from err
 
 
 def check_barriers(value: Any) -> frozenset[str]:
-    """Which guarantees the administrator switched off, as letters of ``bfd``.
+    """Read the disk parameter ``disabled-barriers``.
 
-    :raises BlockDeviceError: not such a combination.
+    :returns: letters of ``bfd``; none for the value ``n``.
+    :raises BlockDeviceError: the value is not such a combination.
     """
     letters = frozenset(str(value))
     if letters not in VALID_BARRIERS or len(str(value)) != len(letters):
         raise errors.BlockDeviceError(
-            f"{value!r} says nothing about barriers. It is {NO_BARRIERS!r}, or some of 'b', 'f',"
-            " 'd'"
+            f"disk parameter disabled-barriers: {value!r} is not {NO_BARRIERS!r}, nor a combination"
+            " of 'b', 'f' and 'd'"
         )
     return letters - {NO_BARRIERS}
 
 
 class Commands(ABC):
-    """Commands in the syntax of one version."""
+    """The commands for one minor, in the syntax of one version."""
 
     def __init__(self, minor: int) -> None:
         self.minor = minor
 
     @property
     def device(self) -> str:
-        """The device file."""
+        """Path of the device."""
         return f"/dev/drbd{self.minor}"
 
     @property
     def resource(self) -> str:
-        """The resource which the device makes up on its own."""
+        """Name of the resource, which has only this device."""
         return f"resource{self.minor}"
 
     @abstractmethod
     def create_metadata(self, meta: str) -> list[str]:
-        """Write fresh records to the metadata device: nothing is in sync with anything."""
+        """Write new metadata, in which no block is in sync."""
 
     @abstractmethod
     def make(self) -> list[list[str]]:
-        """Make the device, with neither storage nor peer; one that is there stays as it is."""
+        """Create the device without storage and peer; one which exists stays as it is."""
 
     @abstractmethod
     def attach(
         self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
     ) -> list[list[str]]:
-        """Give it its local storage."""
+        """Attach the local storage.
+
+        :param size_mib: of the device; None for all of the storage.
+        :param params: disk parameters.
+        :raises BlockDeviceError: a parameter is not valid.
+        """
 
     @abstractmethod
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
-        """Say how fast it may be brought up to date."""
+        """Set the rate of synchronisation.
+
+        :param params: disk parameters.
+        :raises BlockDeviceError: this version cannot synchronise with a dynamic rate.
+        """
 
     @abstractmethod
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
-        """Let it look for its peer."""
+        """Connect to the peer, in the background."""
 
     @abstractmethod
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
-        """Cut it from its peer."""
+        """Disconnect from the peer."""
 
     @abstractmethod
     def primary(self, *, force: bool) -> list[str]:
-        """Make it writable; ``force`` declares what is there now to be the valid content."""
+        """Make the device writable; ``force`` declares the local replica to be valid."""
 
     @abstractmethod
     def down(self, resource: str | None = None) -> list[str]:
-        """Take it down altogether."""
+        """Remove peer, storage and device.
+
+        :param resource: its name, if it is not :attr:`resource`.
+        """
 
     @abstractmethod
     def resize(self, size_mib: int) -> list[str]:
-        """Use more of the storage below."""
+        """Change the size of the device, after that of its storage."""
 
     @abstractmethod
     def _plain(self, verb: str) -> list[str]:
-        """A command with no arguments but the device."""
+        """A command without other arguments than the device."""
 
     def secondary(self) -> list[str]:
-        """Make it closed for everybody but the peer."""
+        """Make the device inaccessible, except for its peer."""
         return self._plain("secondary")
 
     def detach(self) -> list[str]:
-        """Take its local storage away; it goes on working over the network."""
+        """Detach the local storage; the device then uses that of the peer."""
         return self._plain("detach")
 
     def pause_sync(self) -> list[str]:
-        """Let a synchronisation rest."""
+        """Pause a synchronisation."""
         return self._plain("pause-sync")
 
     def resume_sync(self) -> list[str]:
-        """Let it go on."""
+        """Resume a synchronisation."""
         return self._plain("resume-sync")
 
     def show(self) -> list[str]:
-        """Print its configuration."""
+        """Print the configuration of the device."""
         return self._plain("show")
 
 
 class Commands84(Commands):
-    """DRBD 8.4."""
+    """Commands of DRBD 8.4."""
 
     def create_metadata(self, meta: str) -> list[str]:
         return ["drbdmeta", "--force", self.device, "v08", meta, "flex-external", "create-md"]
 
     def make(self) -> list[list[str]]:
-        # Both may be there already, that is no error.
+        # It is no error when both exist.
         return [
             ["drbdsetup", "new-resource", self.resource],
             ["drbdsetup", "new-minor", self.resource, str(self.minor), "0"],
@@ -187,7 +201,7 @@ class Commands84(Commands):
         if params.get("disable-meta-flush"):
             options.append("--md-flushes=no")
         return [
-            # What was being written when the node died must be looked at first.
+            # Marks the blocks as out of sync which were being written when the node crashed.
             ["drbdmeta", self.device, "v08", meta, "flex-external", "apply-al"],
             [
                 "drbdsetup",
@@ -199,20 +213,19 @@ class Commands84(Commands):
                 "--on-io-error=detach",
                 *(["--size", f"{size_mib}m"] if size_mib else []),
                 *options,
-                *words(params.get("disk-custom", ""), "disk-custom"),
+                *custom_options(params.get("disk-custom", ""), "disk-custom"),
             ],
         ]
 
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
-        # 8.4 has its controller switched on unless it is told not to plan: then the rate would be
-        # no more than the first guess of it.
+        # The rate controller of 8.4 is on by default; the rate is then only its initial value.
         fixed = [] if params.get("dynamic-resync") else ["--c-plan-ahead", "0"]
         return [
             "drbdsetup",
             "disk-options",
             str(self.minor),
             *fixed,
-            *_sync_words(params, "--resync-rate"),
+            *_sync_arguments(params, "--resync-rate"),
         ]
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
@@ -233,7 +246,7 @@ class Commands84(Commands):
             command.append("--allow-two-primaries")
         if options.secret:
             command += ["--cram-hmac-alg", HMAC, "--shared-secret", Secret(options.secret)]
-        return [[*command, *words(options.custom, "net-custom")]]
+        return [[*command, *custom_options(options.custom, "net-custom")]]
 
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
         return ["drbdsetup", "disconnect", str(local), str(remote)]
@@ -252,9 +265,9 @@ class Commands84(Commands):
 
 
 class Commands83(Commands):
-    """DRBD 8.3.
+    """Commands of DRBD 8.3.
 
-    :param release: the third number of the version; some options came late.
+    :param release: the third number of the version; early releases lack some options.
     """
 
     def __init__(self, minor: int, release: int = 9) -> None:
@@ -265,7 +278,7 @@ class Commands83(Commands):
         return ["drbdmeta", "--force", self.device, "v08", meta, "0", "create-md"]
 
     def make(self) -> list[list[str]]:
-        # The other commands do it, where --create-device says so.
+        # The other commands create the device with --create-device.
         return []
 
     def attach(
@@ -292,7 +305,7 @@ class Commands83(Commands):
                 "--create-device",
                 *(["-d", f"{size_mib}m"] if size_mib else []),
                 *options,
-                *words(params.get("disk-custom", ""), "disk-custom"),
+                *custom_options(params.get("disk-custom", ""), "disk-custom"),
             ]
         ]
 
@@ -301,7 +314,13 @@ class Commands83(Commands):
             raise errors.BlockDeviceError(
                 f"dynamic-resync needs DRBD 8.3.9, this is 8.3.{self._release}"
             )
-        return ["drbdsetup", self.device, "syncer", *_sync_words(params, "-r"), "--create-device"]
+        return [
+            "drbdsetup",
+            self.device,
+            "syncer",
+            *_sync_arguments(params, "-r"),
+            "--create-device",
+        ]
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
         command = [
@@ -321,7 +340,7 @@ class Commands83(Commands):
             command.append("-m")
         if options.secret:
             command += ["-a", HMAC, "-x", Secret(options.secret)]
-        return [[*command, *words(options.custom, "net-custom")]]
+        return [[*command, *custom_options(options.custom, "net-custom")]]
 
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
         return self._plain("disconnect")
@@ -342,16 +361,16 @@ class Commands83(Commands):
 _DYNAMIC = ("c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate", "c-min-rate")
 
 
-def _sync_words(params: Mapping[str, Any], rate_option: str) -> list[str]:
+def _sync_arguments(params: Mapping[str, Any], rate_option: str) -> list[str]:
     if not params.get("dynamic-resync"):
         return [rate_option, str(params["resync-rate"])]
-    return [word for name in _DYNAMIC for word in (f"--{name}", str(params[name]))]
+    return [argument for name in _DYNAMIC for argument in (f"--{name}", str(params[name]))]
 
 
 def commands(version: tuple[int, int, int], minor: int) -> Commands:
     """The commands for a version of the kernel module.
 
-    :raises BlockDeviceError: a version which is not driven.
+    :raises BlockDeviceError: the version is not supported.
     """
     major, middle, release = version
     if major != 8:
@@ -363,12 +382,12 @@ def commands(version: tuple[int, int, int], minor: int) -> Commands:
 
 
 def meta_size_argv(meta: str) -> list[str]:
-    """Print the size of the metadata device in sectors."""
+    """Print the size of the metadata device in sectors of 512 bytes."""
     return ["blockdev", "--getsize", meta]
 
 
 def wipe_meta_argv(meta: str) -> list[str]:
-    """Overwrite the metadata device, so that nothing of a former owner is found there."""
+    """Overwrite the metadata device, which may have metadata of a former owner."""
     return [
         "dd",
         "if=/dev/zero",

@@ -1,19 +1,22 @@
 """A DRBD8 device as a block device.
 
-Its ``logical_id`` is ``(node uuid a, node uuid b, port, minor a, minor b, secret)``; what is ours
-and what the peer's, the master says in ``dynamic_params``, because a node does not know its UUID.
-Below it lie two devices, data and metadata, or none on a node which is about to lose its half.
+Its ``logical_id`` is ``(node uuid a, node uuid b, port, minor a, minor b, secret)``. A node does
+not know its UUID, so the master sends the addresses and minors of both nodes in ``dynamic_params``.
+A disk has two devices below it, for data and for metadata; it has none on a node which is about to
+lose its replica.
 
-The minors of a machine belong to the cluster, and each of them to one disk (seed 001 *DRBD minor
-allocation*). When a minor that should be free turns out to be in use, what is there is compared
-with what should be: the same is kept, a part is completed, everything else is taken down, and when
-the kernel refuses that (somebody writes to it), so does :meth:`DrbdDevice.assemble`. It is never
-adopted: two disks of different instances must not be mirrored to each other. The shared secret of
-each disk is the second wall (seed 001 *DRBD8 peer authentication*).
+All minors of a machine belong to the cluster, and each of them to one disk. When
+:meth:`DrbdDevice.assemble` finds the minor of a disk in use, it compares the present configuration
+with the right one: the same is kept, a part of it is completed, and everything else is taken down.
+If the kernel refuses to take the minor down, because a program writes to it, assembling fails. A
+minor in use by something else is never adopted: two disks of different instances must not be
+mirrored to each other. The shared secret of each disk is a second protection against that.
 
-Nothing here ever declares data to be valid except :meth:`DrbdDevice.open` with ``force``, which is
-for a device that was just made; and nothing resolves a split brain: the peers then stand alone
-until an administrator decides which side is to be thrown away.
+Only :meth:`DrbdDevice.open` with ``force``, which is for new devices, declares a replica to be
+valid. Nothing here resolves a split brain: the peers stay disconnected until an administrator
+decides which replica is discarded.
+
+Source: Ganeti design 2.0, *DRBD minor allocation* and *DRBD8 peer authentication*.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.drbd import argv, parse, status
-from ganeti.storage.drbd.parse import Configured, MinorState
+from ganeti.storage.drbd.parse import MinorConfig, MinorState
 from ganeti.utils import process, retry
 
 _log = logging.getLogger(__name__)
@@ -46,7 +49,7 @@ _MIB = 1 << 20
 
 
 class DrbdDevice(BlockDevice):
-    """One half of a mirrored disk."""
+    """The replica of a mirrored disk on this node."""
 
     ASSEMBLED_ON_SECONDARY = True
 
@@ -65,7 +68,7 @@ class DrbdDevice(BlockDevice):
         found: dict[str, Any] = dict(disk.dynamic_params or {})
         if not isinstance(found.get(LOCAL_MINOR), int):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: it has no half on this node"
+                f"disk {disk.uuid or disk.iv_name} has no replica on this node"
             )
         self.minor: int = found[LOCAL_MINOR]
         self.remote_minor = found.get(REMOTE_MINOR)
@@ -74,45 +77,46 @@ class DrbdDevice(BlockDevice):
         self._secret = str(disk.logical_id[5] or "")
         self._params: dict[str, Any] = dict(disk.params or {})
         self._version: tuple[int, int, int] | None = None
-        self._just_made = False
+        self._just_created = False
 
     @property
     def path(self) -> str:
-        """The device file, which exists whenever the module is loaded."""
+        """Path of the device, which exists as long as the kernel module is loaded."""
         return f"/dev/drbd{self.minor}"
 
     @property
     def unique_id(self) -> str:
-        """Ports and minors: what both nodes call it."""
+        """The minor on this node, and the port on both nodes."""
         return f"drbd{self.minor} (port {self._local.port})"
 
-    # -- making and destroying -------------------------------------------------
+    # -- creation and removal --------------------------------------------------
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Write fresh metadata; data and metadata devices are there already."""
+        """Write new metadata; data and metadata devices exist already."""
         if exclusive:
             raise self.fail("mirrored disks cannot have physical disks of their own")
         state = status.minor(self.minor)
         if state is not None:
-            # Nobody else may have this minor, so it is left over from something that was undone.
-            self._take_down(self._configured())
+            # The minor belongs to this disk, so it is left over from an operation that was undone.
+            self._take_down(self._configuration())
         if len(self.disk.children) != 2:
             raise self.fail("needs a data and a metadata device below it")
         data, meta = (storage.device(child) for child in self.disk.children)
         data.assemble()
         meta.assemble()
         self._write_metadata(meta.path)
-        self._just_made = True
+        self._just_created = True
 
     def _write_metadata(self, meta_path: str) -> None:
         size_mib = self._meta_size_mib(meta_path)
         if not argv.META_SIZE_MIN_MIB <= size_mib <= argv.META_SIZE_MAX_MIB:
             raise self.fail(
-                f"metadata device {meta_path} has {size_mib} MiB, it must have between"
+                f"metadata device {meta_path} has {size_mib} MiB, but must have between"
                 f" {argv.META_SIZE_MIN_MIB} and {argv.META_SIZE_MAX_MIB}"
             )
         self._run(argv.wipe_meta_argv(meta_path), f"cannot wipe {meta_path}")
-        self._run(self._commands().create_metadata(meta_path), f"cannot prepare {meta_path}")
+        command = self._commands().create_metadata(meta_path)
+        self._run(command, f"cannot create metadata on {meta_path}")
 
     def _meta_size_mib(self, meta_path: str) -> int:
         done = self._run(argv.meta_size_argv(meta_path), f"cannot measure {meta_path}")
@@ -122,25 +126,26 @@ class DrbdDevice(BlockDevice):
             raise self.fail(f"size of {meta_path} is {done.stdout!r:.80}") from err
 
     def remove(self) -> None:
-        """Take it down; what is below is removed on its own."""
+        """Take the minor down; the caller removes the devices below it."""
         self.shutdown()
 
     def exists(self) -> bool:
-        """Whether the minor is configured in any way."""
+        """Whether the minor has local storage or a peer."""
         return status.minor(self.minor) is not None
 
     # -- assembling ------------------------------------------------------------
 
     def assemble(self) -> None:
-        """Attach the local storage and look for the peer, as far as that is not done yet.
+        """Attach the local storage and connect to the peer, where this is not done yet.
 
-        Storage which is lost is no reason to fail: the peer has the data, and the device works over
-        the network until the storage is replaced. Only what was just made must be complete.
+        The loss of the storage is no error, except for a new device: the device then uses the
+        replica of the peer until the storage is replaced.
 
-        :raises BlockDeviceError: the minor is in use by something else that cannot be taken down.
+        :raises BlockDeviceError: the minor is in use by something else and cannot be taken down, or
+            a command of DRBD fails.
         """
         if status.minor(self.minor) is not None:
-            present = self._configured()
+            present = self._configuration()
             if self._complete(present):
                 return
             self._take_down(present)
@@ -149,12 +154,15 @@ class DrbdDevice(BlockDevice):
         try:
             self._connect(dual_primary=False)
         except errors.BlockDeviceError:
-            # Half a device would look like one whose peer is gone.
+            # A device without a connection would look like one whose peer is down.
             self._run(self._commands().down(), "cannot be taken down", check=False)
             raise
 
-    def _complete(self, present: Configured) -> bool:
-        """Add what is missing to a minor which is ours; False when it is not, or not altogether."""
+    def _complete(self, present: MinorConfig) -> bool:
+        """Complete the configuration of a minor in use.
+
+        :returns: False when the minor is configured in another way; then nothing was changed.
+        """
         if present.resource not in (None, self._commands().resource):
             return False
         storage_fits = self._has_our_storage(present)
@@ -163,7 +171,7 @@ class DrbdDevice(BlockDevice):
             return False
         peer_fits = self._has_our_peer(present)
         if diskless and not peer_fits:
-            # Without storage and without our peer nothing says that it is ours.
+            # Nothing shows that this minor belongs to this disk.
             return False
         if diskless:
             self._attach()
@@ -174,13 +182,13 @@ class DrbdDevice(BlockDevice):
         self._connect(dual_primary=False)
         return True
 
-    def _has_our_storage(self, present: Configured) -> bool:
+    def _has_our_storage(self, present: MinorConfig) -> bool:
         if len(self.disk.children) != 2:
             return present.data_device is None
         data, meta = (storage.device(child).path for child in self.disk.children)
         return present.data_device == data and present.meta_device == meta
 
-    def _has_our_peer(self, present: Configured) -> bool:
+    def _has_our_peer(self, present: MinorConfig) -> bool:
         return (
             present.local_address == (self._local.address, self._local.port)
             and present.remote_address == (self._remote.address, self._remote.port)
@@ -188,8 +196,8 @@ class DrbdDevice(BlockDevice):
         )
 
     def _make(self) -> None:
-        for words in self._commands().make():
-            self._run(words, "cannot be made")
+        for command in self._commands().make():
+            self._run(command, "cannot be created")
 
     def _attach(self) -> None:
         if len(self.disk.children) != 2:
@@ -200,51 +208,54 @@ class DrbdDevice(BlockDevice):
             meta.assemble()
             self._attach_to(data.path, meta.path)
         except errors.BlockDeviceError as err:
-            if self._just_made:
+            if self._just_created:
                 raise
-            _log.error("%s goes on without local storage: %s", self.unique_id, err)
+            _log.error("%s works without local storage: %s", self.unique_id, err)
 
     def _attach_to(self, data: str, meta: str) -> None:
         commands = self._commands()
-        for words in commands.attach(data, meta, self.disk.size, self._params):
-            self._run(words, f"cannot attach {data}")
+        for command in commands.attach(data, meta, self.disk.size, self._params):
+            self._run(command, f"cannot attach {data}")
         self._run(commands.sync_options(self._params), "cannot set its synchronisation rate")
 
     def _connect(self, *, dual_primary: bool) -> None:
         options = argv.NetOptions(
-            # With two writers only the synchronous protocol is safe.
+            # A dual-primary device is safe with the synchronous protocol only.
             protocol="C" if dual_primary else str(self._params.get("protocol", "C")),
             secret=self._secret,
             dual_primary=dual_primary,
             custom=str(self._params.get("net-custom", "")),
         )
-        for words in self._commands().connect(self._local, self._remote, options):
-            self._run(words, f"cannot look for its peer {self._remote}")
+        for command in self._commands().connect(self._local, self._remote, options):
+            self._run(command, f"cannot connect to its peer {self._remote}")
 
-    def _take_down(self, present: Configured) -> None:
+    def _take_down(self, present: MinorConfig) -> None:
         self._run(
             self._commands().down(present.resource),
-            f"minor {self.minor} is in use by something else ({_described(present)}), and cannot"
+            f"minor {self.minor} is in use by something else ({_described(present)}) and cannot"
             " be taken down",
         )
         if status.minor(self.minor) is not None:
             raise self.fail(f"minor {self.minor} was taken down, but is still in use")
 
     def shutdown(self) -> None:
-        """Take the minor down; one that is in use stays, and is an error."""
+        """Take the minor down.
+
+        :raises BlockDeviceError: a program has it open; it stays as it is.
+        """
         if not status.loaded() or status.minor(self.minor) is None:
             return
-        self._run(self._commands().down(self._configured().resource), "cannot be taken down")
+        self._run(self._commands().down(self._configuration().resource), "cannot be taken down")
 
     # -- roles -----------------------------------------------------------------
 
     def open(self, *, exclusive: bool = True, force: bool = False) -> None:
-        """Make it writable here.
+        """Make the device writable on this node (primary).
 
-        DRBD itself refuses while the peer is writable (unless both were told to allow that), and
-        while the local data are not valid.
+        DRBD refuses this while the peer is primary, unless the device is dual-primary, and while no
+        valid replica can be reached.
 
-        :param force: declare the local data valid, whatever they are.
+        :param force: declare the local replica to be valid.
         """
         if self._state().primary:
             return
@@ -253,7 +264,7 @@ class DrbdDevice(BlockDevice):
         self._run(self._commands().primary(force=force), "cannot become primary")
 
     def _wait_for_data(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Where the local data are not valid, those of the peer must come within reach first."""
+        """Wait until this node has a valid replica, or is connected to one."""
 
         def reachable() -> None:
             state = self._state()
@@ -264,49 +275,50 @@ class DrbdDevice(BlockDevice):
             retry.until(reachable, timeout_s=_CONNECT_S, sleep=sleep)
         except errors.RetryTimeout as err:
             raise self.fail(
-                f"has no valid data here, and does not reach its peer (connection {err})"
+                f"has no valid replica on this node, and does not reach its peer (connection {err})"
             ) from err
 
     def close(self) -> None:
-        """Make it read-only here."""
+        """Make the device inaccessible on this node (secondary)."""
         if self._state().primary:
             self._run(self._commands().secondary(), "cannot become secondary")
 
     # -- the connection --------------------------------------------------------
 
     def attach_net(self, *, multimaster: bool) -> None:
-        """Look for the peer; one that is already connected as wanted stays so.
+        """Connect to the peer, in the background; a device with this connection stays as it is.
 
-        :param multimaster: let both sides be writable.
+        :param multimaster: make the device dual-primary.
+        :raises BlockDeviceError: it has another connection.
         """
         state = self._state()
         if not state.standalone:
-            present = self._configured()
+            present = self._configuration()
             if self._has_our_peer(present) and present.dual_primary == multimaster:
                 return
-            raise self.fail("is connected in another way. Disconnect it first")
+            raise self.fail("is connected in another way. Disconnect it first.")
         self._connect(dual_primary=multimaster)
 
     def disconnect_net(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Leave the peer; one that stands alone stays so."""
+        """Disconnect from the peer; a device without a connection stays as it is."""
         if not self._state().standalone:
-            self._disconnect_from(self._configured(), sleep)
+            self._disconnect_from(self._configuration(), sleep)
 
     def _disconnect_from(
-        self, present: Configured, sleep: Callable[[float], None] = time.sleep
+        self, present: MinorConfig, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         if present.local_address is None or present.remote_address is None:
             return
-        words = self._commands().disconnect(
+        command = self._commands().disconnect(
             argv.Endpoint(*present.local_address), argv.Endpoint(*present.remote_address)
         )
 
         def disconnected() -> None:
-            done = self._run(words, "cannot be disconnected", check=False)
+            done = self._run(command, "cannot be disconnected", check=False)
             state = status.minor(self.minor)
             if state is None or state.standalone:
                 return
-            # Just connecting, or its peer is disconnecting at the same time: it takes a moment.
+            # DRBD refuses for a moment while it connects, or while its peer disconnects.
             raise retry.Again(done.output.strip() or f"it is still {state.connection}")
 
         try:
@@ -315,38 +327,38 @@ class DrbdDevice(BlockDevice):
             raise self.fail(f"cannot be disconnected: {err}") from err
 
     def sync_progress(self) -> MinorState:
-        """State as the kernel shows it.
+        """The state of the minor in the kernel.
 
         :raises BlockDeviceError: the minor is not in use.
         """
         return self._state()
 
     def needs_activation(self) -> bool:
-        """Whether assembling it again would help: nothing there, without storage, or alone."""
+        """Whether :meth:`assemble` has work: for the minor, its storage, or its connection."""
         state = status.minor(self.minor)
         return state is None or state.standalone or (state.diskless and bool(self.disk.children))
 
     def pause_sync(self) -> None:
-        """Let a synchronisation rest."""
+        """Pause a synchronisation."""
         self._run(self._commands().pause_sync(), "cannot pause its synchronisation")
 
     def resume_sync(self) -> None:
-        """Let it go on; one that does not rest is no error."""
+        """Resume a synchronisation; one which is not paused is no error."""
         if self._state().connection.startswith("Paused"):
             self._run(self._commands().resume_sync(), "cannot resume its synchronisation")
 
-    # -- changing what is below ------------------------------------------------
+    # -- the devices below -----------------------------------------------------
 
     def remove_children(self, children: Sequence[Disk]) -> None:
-        """Detach the local storage; the peer's half must be valid.
+        """Detach the local storage.
 
-        :param children: data and metadata device, as they are now.
-        :raises BlockDeviceError: others are attached, or the data would be nowhere.
+        :param children: the present data and metadata device.
+        :raises BlockDeviceError: other devices are attached, or the peer has no valid replica.
         """
         state = status.minor(self.minor)
         if state is None or state.diskless:
             return
-        present = self._configured()
+        present = self._configuration()
         if len(children) != 2:
             raise self.fail(f"expected data and metadata device, not {len(children)} devices")
         names = [storage.device(child).path for child in children]
@@ -357,17 +369,18 @@ class DrbdDevice(BlockDevice):
             )
         if state.primary and state.remote_disk != parse.UP_TO_DATE:
             raise self.fail(
-                f"cannot give up its storage while its peer's is {state.remote_disk or 'unknown'}"
+                "cannot give up its storage while the replica of its peer is"
+                f" {state.remote_disk or 'unknown'}"
             )
         self._run(self._commands().detach(), "cannot be detached from its storage")
 
     def add_children(self, children: Sequence[Disk]) -> None:
-        """Attach new storage, which is then filled from the peer.
+        """Attach new storage, to which DRBD then copies the replica of the peer.
 
-        One that stood alone has nothing left when it loses its storage, so it looks for its peer
-        anew.
+        A device without storage and connection disappears, so it connects to its peer anew.
 
         :param children: data and metadata device.
+        :raises BlockDeviceError: it has storage already, or a command fails.
         """
         if len(children) != 2:
             raise self.fail(f"expected data and metadata device, not {len(children)} devices")
@@ -387,12 +400,12 @@ class DrbdDevice(BlockDevice):
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """First the storage on both nodes, then, on one of them, the device."""
+        """Grow the storage on each node, and in the second pass the device on one of them."""
         if self._state().diskless:
             raise self.fail("cannot grow without local storage")
         if backing_store:
             if len(self.disk.children) != 2:
-                raise self.fail("has nothing below it that could grow")
+                raise self.fail("has no storage below it which could grow")
             storage.device(self.disk.children[0]).grow(
                 amount_mib, dry_run=dry_run, backing_store=True, exclusive=exclusive
             )
@@ -404,27 +417,30 @@ class DrbdDevice(BlockDevice):
             )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """Its name is its minor, and that stays."""
-        raise self.fail("has no name that could be changed")
+        """Refuse: the minor is the name of the device.
+
+        :raises BlockDeviceError: always.
+        """
+        raise self.fail("has no name which could be changed")
 
     def set_info(self, text: str) -> None:
-        """Mark what is below."""
-        if self._just_made:
-            # So is that, and it was marked when it was made.
+        """Attach the text to the devices below."""
+        if self._just_created:
+            # They are new, too, and got the text when they were created.
             return
         for child in self.disk.children:
             storage.device(child).set_info(text)
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
-        """Make a snapshot of the data device."""
+        """Take a snapshot of the data device."""
         if not self.disk.children:
             raise self.fail("has no local storage that could be copied")
         return storage.device(self.disk.children[0]).snapshot(name, size_mib)
 
-    # -- looking ---------------------------------------------------------------
+    # -- facts -----------------------------------------------------------------
 
     def size_bytes(self) -> int:
-        """Size of the device; a secondary cannot be opened, then that of its storage."""
+        """Size of the device in bytes; while the kernel has none, that of its data device."""
         try:
             with open(f"/sys/block/drbd{self.minor}/size", encoding="ascii") as stream:
                 sectors = int(stream.read())
@@ -433,14 +449,14 @@ class DrbdDevice(BlockDevice):
         if sectors:
             return sectors * _SECTOR
         if not self.disk.children:
-            raise self.fail("has no size that is known here")
+            raise self.fail("has no known size on this node")
         return storage.device(self.disk.children[0]).size_bytes()
 
     def sync_status(self) -> BlockDevStatus:
-        """Degraded unless both halves are together and in order.
+        """Degraded unless both replicas are connected and valid.
 
-        The half below a writable one that lost its storage is not: it has all the data, and the
-        instance may go there.
+        The replica whose peer is primary and has lost its storage is not degraded: it has all data,
+        and the instance may be migrated to its node.
         """
         state = self._state()
         if state.up_to_date:
@@ -451,7 +467,7 @@ class DrbdDevice(BlockDevice):
             local = disk_constants.LDS_FAULTY
         percent, finish_s = state.sync_percent, state.finish_s
         if state.resyncing and percent is None:
-            # It begins or rests; 100 would mean that it is complete.
+            # The synchronisation begins or is paused.
             percent = 0.0
         safe = state.remote_disk == parse.UP_TO_DATE or state.remote_role == parse.PRIMARY
         degraded = not (state.connected and state.up_to_date and safe)
@@ -473,8 +489,8 @@ class DrbdDevice(BlockDevice):
             raise self.fail("is not active")
         return state
 
-    def _configured(self) -> Configured:
-        done = self._run(self._commands().show(), "does not show what it is configured with")
+    def _configuration(self) -> MinorConfig:
+        done = self._run(self._commands().show(), "does not show its configuration")
         try:
             return parse.parse_show(done.stdout)
         except errors.ParseError as err:
@@ -485,14 +501,16 @@ class DrbdDevice(BlockDevice):
             self._version = status.version()
         return argv.commands(self._version, self.minor)
 
-    def _run(self, words: Sequence[str], problem: str, *, check: bool = True) -> process.Completed:
+    def _run(
+        self, command: Sequence[str], problem: str, *, check: bool = True
+    ) -> process.Completed:
         try:
-            return process.run(words, timeout_s=_TIMEOUT_S, check=check)
+            return process.run(command, timeout_s=_TIMEOUT_S, check=check)
         except errors.CommandError as err:
             raise self.fail(f"{problem}: {err}") from err
 
 
-def _described(present: Configured) -> str:
+def _described(present: MinorConfig) -> str:
     parts = []
     if present.data_device:
         parts.append(f"storage {present.data_device}")

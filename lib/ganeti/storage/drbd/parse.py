@@ -1,10 +1,10 @@
-"""Readers of ``/proc/drbd`` and of ``drbdsetup show``: pure functions.
+"""Reading ``/proc/drbd`` and the output of ``drbdsetup show``; pure functions.
 
-``/proc/drbd`` tells the state of all minors and costs no program; that is why everything which only
-needs the state reads it (:func:`parse_proc`). What a minor was configured *with*, only ``show``
-tells (:func:`parse_show`); its language has nested blocks, and is read with pyparsing.
+``/proc/drbd`` has the state of all minors, and reading it runs no program (:func:`parse_proc`).
+Only ``drbdsetup show`` prints the configuration of a minor (:func:`parse_show`); its language has
+nested blocks and is parsed with pyparsing.
 
-Captured samples of both are in ``test/data/drbd``.
+Source: drbdsetup(8) of 8.3 and 8.4; captured samples in test/data/drbd.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNCONFIGURED = "Unconfigured"
 STANDALONE = "StandAlone"
 CONNECTED = "Connected"
 WF_CONNECTION = "WFConnection"
-#: Connection states in which blocks are being copied, or are about to be.
+#: Connection states in which DRBD synchronises, or prepares to.
 RESYNCING = frozenset(
     (
         "StartingSyncS",
@@ -35,7 +35,7 @@ RESYNCING = frozenset(
         "PausedSyncT",
     )
 )
-#: ... and those in which we receive them.
+#: Those of them in which this node receives blocks.
 SYNC_TARGETS = frozenset(("StartingSyncT", "WFBitMapT", "WFSyncUUID", "SyncTarget", "PausedSyncT"))
 PRIMARY = "Primary"
 UP_TO_DATE = "UpToDate"
@@ -51,7 +51,7 @@ _OUT_OF_SYNC = re.compile(r"\boos:(\d+)")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MinorState:
-    """One minor as ``/proc/drbd`` shows it; times in seconds, ``out_of_sync_kib`` in KiB."""
+    """The state of one minor in ``/proc/drbd``; time in seconds."""
 
     minor: int
     connection: str
@@ -70,17 +70,17 @@ class MinorState:
 
     @property
     def connected(self) -> bool:
-        """Whether both sides are together and nothing has to be copied."""
+        """Whether both replicas are connected and in sync."""
         return self.connection == CONNECTED
 
     @property
     def resyncing(self) -> bool:
-        """Whether one side is being brought up to date."""
+        """Whether a replica is being synchronised."""
         return self.connection in RESYNCING
 
     @property
     def standalone(self) -> bool:
-        """Whether it does not even look for its peer."""
+        """Whether it does not try to connect to its peer."""
         return self.connection == STANDALONE
 
     @property
@@ -90,19 +90,19 @@ class MinorState:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether its local storage has valid content, as far as it knows itself."""
+        """Whether the local replica is valid, as far as this node knows."""
         return self.local_disk == UP_TO_DATE
 
     @property
     def primary(self) -> bool:
-        """Whether it is writable here."""
+        """Whether the device is writable on this node."""
         return self.local_role == PRIMARY
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """Version of the kernel module, from ``/proc/drbd``.
+    """Read the version of the kernel module from ``/proc/drbd``.
 
-    :raises ParseError: it does not begin with one.
+    :raises ParseError: the text does not begin with a version.
     """
     for line in text.splitlines():
         match = _VERSION.match(line)
@@ -115,9 +115,9 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def parse_proc(text: str) -> dict[int, MinorState]:
-    """States of all minors which ``/proc/drbd`` lists.
+    """Read the states of all minors from ``/proc/drbd``.
 
-    :raises ParseError: a minor is described in a way we do not know; carries the line.
+    :raises ParseError: the state of a minor has another form; the message has the line.
     """
     blocks: dict[int, list[str]] = {}
     current: list[str] | None = None
@@ -140,7 +140,7 @@ def _state(minor: int, lines: list[str]) -> MinorState:
     if states is None:
         raise errors.ParseError(f"expected the state of a DRBD minor, found {lines[0]!r:.200}")
     text = "\n".join(lines)
-    percent, finish, behind = (p.search(text) for p in (_PERCENT, _FINISH, _OUT_OF_SYNC))
+    percent, finish, out_of_sync = (p.search(text) for p in (_PERCENT, _FINISH, _OUT_OF_SYNC))
     return MinorState(
         minor=minor,
         connection=connection,
@@ -150,7 +150,7 @@ def _state(minor: int, lines: list[str]) -> MinorState:
         remote_disk=states.group(4),
         sync_percent=float(percent.group(1)) if percent else None,
         finish_s=_seconds(finish) if finish else None,
-        out_of_sync_kib=int(behind.group(1)) if behind else None,
+        out_of_sync_kib=int(out_of_sync.group(1)) if out_of_sync else None,
     )
 
 
@@ -163,8 +163,8 @@ def _seconds(match: re.Match[str]) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Configured:
-    """What a minor was configured with; parts which it does not have are None.
+class MinorConfig:
+    """The configuration of a minor; parts which it does not have are None.
 
     Addresses are ``(address, port)``.
     """
@@ -183,12 +183,12 @@ class Configured:
 
 
 def _grammar() -> pp.ParserElement:
-    """Statements ``words;`` and blocks ``words { ... }``, nested; comments begin with ``#``."""
+    """Statements ``a b c;`` and nested blocks ``a b { ... }``; comments begin with ``#``."""
     quoted = pp.QuotedString('"', esc_char="\\")
     plain = pp.Regex(r"[^\s;{}\"#]+")
     word = quoted | plain
     block = pp.Forward()
-    statement = pp.Group(pp.OneOrMore(word))("words") + pp.Suppress(";")
+    statement = pp.Group(pp.OneOrMore(word))("statement") + pp.Suppress(";")
     body = pp.Suppress("{") + pp.Group(pp.ZeroOrMore(block)) + pp.Suppress("}")
     nested = pp.Group(pp.OneOrMore(word)) + body
     block <<= pp.Group(nested | statement)
@@ -200,37 +200,37 @@ _IPV6 = re.compile(r"^\[(.*)\]:(\d+)$")
 _YES = ("yes", "allow-two-primaries")
 
 
-def parse_show(text: str) -> Configured:
+def parse_show(text: str) -> MinorConfig:
     """Read the output of ``drbdsetup show`` for one minor, of 8.3 or 8.4.
 
-    :raises ParseError: it is no such output.
+    :raises ParseError: the text is not such output.
     """
     try:
         tree = _SHOW.parse_string(text, parse_all=True)
     except pp.ParseException as err:
         raise errors.ParseError(
-            f"cannot read what drbdsetup shows (line {err.lineno}): {err.line!r:.120}"
+            f"cannot read the output of drbdsetup show (line {err.lineno}): {err.line!r:.120}"
         ) from err
     found: dict[str, Any] = {}
     _collect(tree, (), found)
-    return Configured(**found)
+    return MinorConfig(**found)
 
 
 def _collect(items: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:
     for item in items:
-        if "words" in item:
-            _statement(list(item["words"]), path, found)
+        if "statement" in item:
+            _statement(list(item["statement"]), path, found)
             continue
         heading, body = list(item[0]), item[1]
         if heading[0] == "resource" and len(heading) == 2:
             found["resource"] = heading[1]
-        # Where 8.4 has levels for resource and volume, 8.3 has none: leave them out of the path.
+        # 8.3 lacks the levels of resource and volume which 8.4 has, so the path omits them.
         inner = path if heading[0] in ("resource", "volume") else (*path, heading[0])
         _collect(body, inner, found)
 
 
 def _statement(given: list[str], path: tuple[str, ...], found: dict[str, Any]) -> None:
-    # Old versions print all options, and mark those that nobody set.
+    # Old versions print all options, and mark those which have their defaults.
     values = [value for value in given[1:] if value != "_is_default"]
     name = given[0]
     if path == () and name == "protocol" and values:
@@ -264,7 +264,7 @@ def _this_host(name: str, values: list[str], found: dict[str, Any]) -> None:
 
 
 def _address(values: list[str]) -> tuple[str, int]:
-    """``ipv4 192.0.2.1:11000`` or ``ipv6 [2001:db8::1]:11000``."""
+    """Read ``ipv4 192.0.2.1:11000`` or ``ipv6 [2001:db8::1]:11000``."""
     text = values[-1] if values else ""
     match = _IPV6.match(text)
     host, port = match.groups() if match else text.rpartition(":")[::2]

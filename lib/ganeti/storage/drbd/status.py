@@ -1,4 +1,4 @@
-"""The DRBD kernel module of this machine, as it shows itself: no program is run."""
+"""The state of the DRBD kernel module of this machine, read from its files; runs no program."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _parsed(text: str) -> tuple[tuple[int, int, int], dict[int, MinorState]]:
     try:
         return parse.parse_version(text), parse.parse_proc(text)
     except errors.ParseError as err:
-        raise errors.BlockDeviceError(f"{STATUS_FILE} makes no sense: {err}") from err
+        raise errors.BlockDeviceError(f"cannot understand {STATUS_FILE}: {err}") from err
 
 
 def loaded() -> bool:
-    """Whether the module is there."""
+    """Whether the module is loaded."""
     try:
         _read()
     except errors.BlockDeviceError:
@@ -40,25 +40,31 @@ def loaded() -> bool:
 
 
 def version() -> tuple[int, int, int]:
-    """Version of the module.
+    """The version of the module.
 
-    :raises BlockDeviceError: it is not loaded; the same below.
+    :raises BlockDeviceError: it is not loaded, or its state cannot be read.
     """
     return _parsed(_read())[0]
 
 
 def minors() -> dict[int, MinorState]:
-    """All minors that are configured in some way."""
+    """All minors which have local storage or a peer.
+
+    :raises BlockDeviceError: the module is not loaded, or its state cannot be read.
+    """
     return {number: state for number, state in _parsed(_read())[1].items() if state.configured}
 
 
 def minor(number: int) -> MinorState | None:
-    """One minor, None while it has neither storage nor peer."""
+    """One minor; None while it has neither local storage nor a peer.
+
+    :raises BlockDeviceError: the module is not loaded, or its state cannot be read.
+    """
     return minors().get(number)
 
 
 def usermode_helper() -> str:
-    """The program which the module calls when something happens.
+    """The program which the module calls after events.
 
     :raises BlockDeviceError: the module is not loaded.
     """

@@ -1,4 +1,5 @@
-"""Disks which the scripts of an external provider look after (disk template ``ext``).
+"""Disks which an external storage provider manages with its scripts (disk template ``ext``).
 
-``provider`` finds and checks providers, ``device`` is the block device.
+:mod:`~ganeti.storage.ext.provider` finds and checks providers,
+:mod:`~ganeti.storage.ext.device` is the block device.
 """

@@ -1,10 +1,12 @@
 """A volume of an external provider as a block device.
 
-The ``logical_id`` is ``(provider, volume)``. Each verb runs the provider's script of that name, in
-its directory, with the volume described in the environment: ``VOL_NAME`` always, ``VOL_SIZE`` and
-so on where they make sense, and each disk parameter as ``EXTP_NAME``. What a script prints goes to
-a file of its own, except from ``attach``, whose first line is the device and whose further lines
-say how hypervisors reach the volume without one (``kvm:uri``).
+The ``logical_id`` is ``(provider, volume)``. Each operation runs the provider's script of that name
+in the provider's directory. The environment describes the volume: always ``VOL_NAME``, each disk
+parameter as ``EXTP_<NAME>``, and ``VOL_SIZE`` and others for the operations which need them. The
+output of a script goes to a log file. Only ``attach`` prints an answer: the first line is the block
+device, and each other line is a URI by which a hypervisor opens the volume itself (``kvm:uri``).
+
+Source: ganeti-extstorage-interface(7).
 """
 
 from __future__ import annotations
@@ -28,16 +30,18 @@ from ganeti.utils import clock, fs, process
 _TIMEOUT_S = 840.0
 _VOLUME = re.compile(r"^[A-Za-z0-9_.+@-][A-Za-z0-9_.+@:/-]*$")
 _TAIL_LINES = 20
-#: Disk parameters which are ours, and not the provider's.
+#: Disk parameters of Ganeti, which the provider does not get.
 _OWN_PARAMETERS = frozenset(("access",))
-#: Scripts which also learn name and UUID of the disk.
-_TOLD_ALL = frozenset(("create", "grow", "attach", "detach", "remove", "setinfo", "open", "close"))
+#: Scripts which get the name and the UUID of the disk.
+_WITH_NAME_AND_UUID = frozenset(
+    ("create", "grow", "attach", "detach", "remove", "setinfo", "open", "close")
+)
 
 
 def environment(disk: Disk, action: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """What a script is told, on top of our own environment."""
+    """The variables which a script gets, in addition to the environment of this process."""
     env = {"VOL_NAME": str(disk.logical_id[1]), **extra}
-    if action in _TOLD_ALL:
+    if action in _WITH_NAME_AND_UUID:
         if disk.name:
             env["VOL_CNAME"] = disk.name
         if disk.uuid:
@@ -49,9 +53,10 @@ def environment(disk: Disk, action: str, extra: Mapping[str, str]) -> dict[str, 
 
 
 def parse_attach(text: str) -> tuple[str, dict[str, str]]:
-    """Read what ``attach`` prints: the device (may be empty), and hypervisor -> URI.
+    """Read the output of ``attach``.
 
-    :raises ParseError: a line that is no URI, or the same hypervisor twice.
+    :returns: path of the block device (may be empty), and hypervisor -> URI.
+    :raises ParseError: a line has another form, or a hypervisor occurs twice.
     """
     lines = text.split("\n")
     device, uris = lines[0].strip(), {}
@@ -68,7 +73,7 @@ def parse_attach(text: str) -> tuple[str, dict[str, str]]:
 
 
 class ExtDevice(BlockDevice):
-    """A volume of a provider."""
+    """A disk which is a volume of a provider."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
@@ -83,7 +88,7 @@ class ExtDevice(BlockDevice):
 
     @property
     def path(self) -> str:
-        """The device which ``attach`` names; empty when the volume is reached by URI only."""
+        """The block device which ``attach`` prints; empty when it prints only URIs."""
         return self._attach()[0]
 
     @property
@@ -92,17 +97,17 @@ class ExtDevice(BlockDevice):
         return f"{self._provider_name}/{self.volume}"
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Let the provider look at the parameters, and make the volume."""
+        """Let the provider check the disk parameters and create the volume."""
         verify_parameters(self._provider_name, self.disk.params or {})
         self._script("create", VOL_SIZE=str(size_mib))
 
     def remove(self) -> None:
-        """Let the provider destroy the volume; its script accepts one that is gone."""
+        """Let the provider remove the volume; its script accepts one which does not exist."""
         self._attached = None
         self._script("remove")
 
     def exists(self) -> bool:
-        """Whether it can be attached, which is the only thing a provider can be asked."""
+        """Whether the volume can be attached; providers have no other operation to find out."""
         try:
             self._attach()
         except errors.BlockDeviceError:
@@ -114,11 +119,11 @@ class ExtDevice(BlockDevice):
         self._attach()
 
     def open(self, *, exclusive: bool = True, force: bool = False) -> None:
-        """Tell the provider that it will be written to."""
+        """Let the provider make the volume writable."""
         self._script("open", VOL_OPEN_EXCLUSIVE=str(exclusive))
 
     def close(self) -> None:
-        """Tell it that this is over."""
+        """Let the provider undo :meth:`open`."""
         self._script("close")
 
     def shutdown(self) -> None:
@@ -129,27 +134,30 @@ class ExtDevice(BlockDevice):
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Let the provider make it larger."""
+        """Let the provider make the volume larger."""
         if backing_store and not dry_run:
             self._script(
                 "grow", VOL_SIZE=str(self.disk.size), VOL_NEW_SIZE=str(self.disk.size + amount_mib)
             )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """Volumes keep their names."""
+        """Refuse: volumes keep their names.
+
+        :raises BlockDeviceError: always.
+        """
         raise self.fail(f"disks of type '{disk_constants.EXT}' cannot be renamed")
 
     def set_info(self, text: str) -> None:
-        """Hand a text to the provider."""
+        """Pass the text to the provider."""
         self._script("setinfo", VOL_METADATA=safe_tag(text))
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
-        """Let the provider copy the volume.
+        """Let the provider take a snapshot of the volume.
 
-        :raises BlockDeviceError: it cannot.
+        :raises BlockDeviceError: the provider has no snapshots, or failed.
         """
         if self._found().snapshot_script is None:
-            raise self.fail(f"provider {self._provider_name} makes no snapshots")
+            raise self.fail(f"provider {self._provider_name} has no snapshots")
         self._script(
             "snapshot",
             VOL_SNAPSHOT_NAME=name,
@@ -159,10 +167,10 @@ class ExtDevice(BlockDevice):
         return (self._provider_name, name)
 
     def size_bytes(self) -> int:
-        """Size of the attached device."""
+        """Size of the attached block device in bytes."""
         path = self.path
         if not path:
-            raise self.fail("has no device on this node that could be measured")
+            raise self.fail("has no block device on this node, so its size is not known")
         try:
             with open(path, "rb") as stream:
                 return stream.seek(0, os.SEEK_END)
@@ -170,7 +178,7 @@ class ExtDevice(BlockDevice):
             raise self.fail("cannot be measured", err) from err
 
     def sync_status(self) -> BlockDevStatus:
-        """In order when it can be attached."""
+        """In sync when the volume can be attached."""
         path = self.path
         number = None
         if path and stat.S_ISBLK(os.stat(path).st_mode):
@@ -184,14 +192,17 @@ class ExtDevice(BlockDevice):
         )
 
     def uri(self, hypervisor: str) -> str | None:
-        """What ``attach`` said for this hypervisor, when the disk is to be reached that way."""
+        """The URI which ``attach`` prints for the hypervisor; None for a device of the kernel.
+
+        :raises BlockDeviceError: it prints none for this hypervisor.
+        """
         if (self.disk.params or {}).get("access") != disk_constants.USERSPACE:
             return None
         found = self._attach()[1].get(hypervisor)
         if found is None:
             raise self.fail(
-                f"provider {self._provider_name} gives hypervisor {hypervisor} no way to reach it"
-                " without the kernel"
+                f"provider {self._provider_name} has no URI by which hypervisor {hypervisor} could"
+                " open it without the kernel"
             )
         return found
 
@@ -208,19 +219,22 @@ class ExtDevice(BlockDevice):
             try:
                 device, uris = parse_attach(output)
             except errors.ParseError as err:
-                raise self.fail(f"attach of its provider makes no sense: {err}") from err
+                raise self.fail(f"cannot read the output of its provider's attach: {err}") from err
             if device and not _is_device(device):
                 raise self.fail(
-                    f"attach of its provider names {device!r:.120}, which is no block"
+                    f"its provider's attach printed {device!r:.120}, which is not a block"
                     " device on this node"
                 )
             if not device and not uris:
-                raise self.fail("attach of its provider names neither device nor URI")
+                raise self.fail("its provider's attach printed neither a device nor a URI")
             self._attached = (device, uris)
         return self._attached
 
     def _script(self, action: str, **extra: str) -> str:
-        """Run a script; an optional one that is missing is skipped. Returns what it printed."""
+        """Run a script; skip an optional one which is missing.
+
+        :returns: the output of ``attach``; of other scripts an empty text.
+        """
         found = self._found()
         script = getattr(found, f"{action}_script")
         if script is None:
@@ -231,7 +245,7 @@ class ExtDevice(BlockDevice):
             try:
                 return process.run([script], timeout_s=_TIMEOUT_S, env=env, cwd=found.path).stdout
             except errors.CommandError as err:
-                raise self.fail(f"{action} of its provider failed: {err}") from err
+                raise self.fail(f"its provider's {action} failed: {err}") from err
         log_file = self._log_file(action)
         try:
             fs.make_dirs(os.path.dirname(log_file), 0o750)
@@ -243,7 +257,7 @@ class ExtDevice(BlockDevice):
         except errors.CommandError as err:
             tail = " | ".join(fs.read_file(log_file).strip().splitlines()[-_TAIL_LINES:])
             raise self.fail(
-                f"{action} of its provider failed: {err}; last lines of {log_file}:"
+                f"its provider's {action} failed: {err}; last lines of {log_file}:"
                 f" {tail or '(none)'}"
             ) from err
         finally:
@@ -256,7 +270,7 @@ class ExtDevice(BlockDevice):
 
 
 def _is_device(path: str) -> bool:
-    # A provider for tests and virtual clusters may name a file.
+    # A provider for tests and virtual clusters may print the path of a file.
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -265,9 +279,9 @@ def _is_device(path: str) -> bool:
 
 
 def verify_parameters(provider_name: str, params: Mapping[str, Any]) -> None:
-    """Let a provider look at disk parameters.
+    """Let a provider check disk parameters.
 
-    :raises BlockDeviceError: a parameter which it does not have, or a value it does not like.
+    :raises BlockDeviceError: the provider has no such parameter, or refuses a value.
     """
     found = providers.find(provider_name)
     known = {name for name, _ in found.supported_parameters or ()}

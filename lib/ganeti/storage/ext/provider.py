@@ -1,7 +1,8 @@
-"""Providers of external storage: directories with a script for each verb.
+"""Providers of external storage: directories with a script for each operation.
 
-A provider is looked for in the directories of the search path; the first of its name counts. It is
-usable when all required scripts are executable files and ``parameters.list`` names its parameters.
+A provider is the first directory of its name in the search path. It is usable when all required
+scripts are executable files and ``parameters.list`` names its parameters.
+
 Source: ganeti-extstorage-interface(7).
 """
 
@@ -25,12 +26,12 @@ _NAME = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")
 
 
 class Finding(NamedTuple):
-    """A directory that may be a provider; ``provider`` is None when ``problem`` is not empty."""
+    """A directory which may be a provider."""
 
     name: str
     path: str
-    problem: str
-    provider: ExtStorage | None
+    problem: str  # why it is not usable; empty when it is
+    provider: ExtStorage | None  # None when it is not usable
 
     @property
     def usable(self) -> bool:
@@ -39,12 +40,12 @@ class Finding(NamedTuple):
 
 
 def find(name: str) -> ExtStorage:
-    """The provider of this name.
+    """Find the provider of this name.
 
     :raises BlockDeviceError: there is none, or it is not usable; says why.
     """
     if not _NAME.match(name):
-        raise errors.BlockDeviceError(f"{name!r:.80} is no name of a storage provider")
+        raise errors.BlockDeviceError(f"{name!r:.80} is not the name of a storage provider")
     directories = paths.current().extstorage_search_path
     for directory in directories:
         path = f"{directory}/{name}"
@@ -56,19 +57,19 @@ def find(name: str) -> ExtStorage:
                 )
             return found.provider
     raise errors.BlockDeviceError(
-        f"storage provider {name} is not installed on this node (looked in"
+        f"storage provider {name} is not installed on this node (searched in"
         f" {', '.join(directories)})"
     )
 
 
 def all_providers() -> list[Finding]:
-    """Everything in the search path which looks like a provider, hidden ones included."""
+    """All directories in the search path, also those which another one of the same name hides."""
     found = []
     for directory in paths.current().extstorage_search_path:
         try:
             names = fs.list_visible(directory)
         except OSError:
-            # Hardly any node has all of the directories.
+            # Most nodes have only some of the directories.
             continue
         found += [
             inspect(f"{directory}/{name}")
@@ -79,7 +80,7 @@ def all_providers() -> list[Finding]:
 
 
 def inspect(path: str) -> Finding:
-    """Look whether a directory holds a usable provider."""
+    """Examine whether a directory is a usable provider."""
     name = os.path.basename(path)
     scripts: dict[str, str] = {}
     for script in SCRIPTS:
@@ -107,7 +108,7 @@ def parse_parameters(text: str) -> list[tuple[str, str]]:
     """Read ``parameters.list``: a name and its description on each line."""
     found = []
     for line in text.splitlines():
-        words = line.strip().split(None, 1)
-        if words:
-            found.append((words[0].lower(), words[1] if len(words) > 1 else ""))
+        parts = line.strip().split(None, 1)
+        if parts:
+            found.append((parts[0].lower(), parts[1] if len(parts) > 1 else ""))
     return found

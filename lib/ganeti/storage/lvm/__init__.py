@@ -1,5 +1,7 @@
-"""Logical volumes: disks of the template ``plain``, and the two halves below each DRBD device.
+"""Logical volumes: disks of the template ``plain``, and data and metadata of each DRBD device.
 
-``argv`` builds commands, ``parse`` reads what they print, ``facts`` asks LVM at most once in an
-operation, ``place`` chooses physical volumes, ``device`` is the block device itself.
+:mod:`~ganeti.storage.lvm.argv` builds commands, :mod:`~ganeti.storage.lvm.parse` reads their
+output, :mod:`~ganeti.storage.lvm.facts` runs each query at most once in an operation,
+:mod:`~ganeti.storage.lvm.place` chooses physical volumes, and
+:mod:`~ganeti.storage.lvm.device` is the block device.
 """

@@ -1,7 +1,7 @@
-"""Commands of LVM, as lists of words.
+"""Commands of LVM; pure functions.
 
-Source: lvm(8) and the pages of the single commands, LVM 2.03. Sizes are in MiB unless a name says
-otherwise.
+Sizes are in MiB, unless the name of a parameter or field says otherwise. Source: lvm(8) and the
+manual pages of the single commands, LVM 2.03.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ GROUP_FIELDS = ("vg_name", "vg_free", "vg_attr", "vg_size")
 SNAPSHOT_FIELDS = ("vg_name", "lv_name", "origin", "origin_size", "lv_attr", "lv_time")
 NODE_LIST_FIELDS = ("vg_name", "lv_name", "lv_size", "lv_attr")
 
-#: In what order an extension is tried: next to the present end, on the same device, anywhere.
+#: Allocation policies for an extension, in the order of the attempts: next to the end of the
+#: volume, on the same physical volume, anywhere.
 GROW_POLICIES = ("contiguous", "cling", "normal")
 
 
 def lvs_argv() -> list[str]:
-    """All logical volumes; a line for each segment of each. Sizes in KiB."""
+    """List all logical volumes, with a line for each segment; sizes in KiB."""
     return [
         "lvs",
         "--noheadings",
@@ -43,7 +44,7 @@ def lvs_argv() -> list[str]:
 
 
 def snapshots_argv() -> list[str]:
-    """All logical volumes with what they are snapshots of. Sizes in KiB."""
+    """List all logical volumes with the origins of snapshots; sizes in KiB."""
     return [
         "lvs",
         "--noheadings",
@@ -55,7 +56,10 @@ def snapshots_argv() -> list[str]:
 
 
 def lv_list_argv(groups: Sequence[str]) -> list[str]:
-    """The short list of volumes which verification wants; no groups means all."""
+    """List the logical volumes of volume groups for verification.
+
+    :param groups: empty for all groups.
+    """
     return [
         "lvs",
         "--noheadings",
@@ -68,12 +72,12 @@ def lv_list_argv(groups: Sequence[str]) -> list[str]:
 
 
 def pvs_argv() -> list[str]:
-    """All physical volumes; a line for each logical volume on each."""
+    """List all physical volumes, with a line for each logical volume on them."""
     return _query("pvs", PHYSICAL_FIELDS)
 
 
 def vgs_argv() -> list[str]:
-    """All volume groups."""
+    """List all volume groups."""
     return _query("vgs", GROUP_FIELDS)
 
 
@@ -92,8 +96,12 @@ def _query(program: str, fields: Sequence[str]) -> list[str]:
 def create_argv(
     group: str, name: str, size_mib: int, stripes: int, devices: Sequence[str], tag: str = ""
 ) -> list[str]:
-    """Make a volume on some of these physical volumes."""
-    # -Wn: what a former owner left is overwritten by its new one, not asked about.
+    """Create a volume.
+
+    :param stripes: number of physical volumes over which LVM distributes it.
+    :param devices: physical volumes from which LVM chooses.
+    """
+    # -Wn: lvcreate does not ask whether to wipe a signature of a former owner.
     return [
         "lvcreate",
         "-Wn",
@@ -107,7 +115,7 @@ def create_argv(
 
 
 def remove_argv(group: str, name: str) -> list[str]:
-    """Destroy a volume."""
+    """Remove a volume."""
     return ["lvremove", "-f", f"{group}/{name}"]
 
 
@@ -119,7 +127,11 @@ def rename_argv(group: str, old: str, new: str) -> list[str]:
 def extend_argv(
     path: str, amount_kib: int, policy: str, *, dry_run: bool, devices: Sequence[str] = ()
 ) -> list[str]:
-    """Add to a volume."""
+    """Make a volume larger.
+
+    :param policy: one of :data:`GROW_POLICIES`.
+    :param devices: physical volumes on which it must stay; empty for any.
+    """
     return [
         "lvextend",
         "-L",
@@ -133,27 +145,30 @@ def extend_argv(
 
 
 def snapshot_argv(path: str, name: str, size_mib: int, tags: Sequence[str] = ()) -> list[str]:
-    """Make a snapshot which may differ by so much from its origin."""
+    """Take a snapshot.
+
+    :param size_mib: by how much snapshot and origin may differ before the snapshot is lost.
+    """
     return [
         "lvcreate",
         f"-L{size_mib}m",
         "-s",
         f"-n{name}",
-        *(word for tag in tags for word in ("--addtag", tag)),
+        *(argument for tag in tags for argument in ("--addtag", tag)),
         path,
     ]
 
 
 def activate_argv(path: str) -> list[str]:
-    """Make the device of a volume appear."""
+    """Activate a volume, so that it has a device."""
     return ["lvchange", "-ay", path]
 
 
 def add_tag_argv(path: str, tag: str) -> list[str]:
-    """Attach a text to a volume."""
+    """Add a tag to a volume."""
     return ["lvchange", "--addtag", tag, path]
 
 
 def delete_tag_argv(path: str, tag: str) -> list[str]:
-    """Remove a text from a volume."""
+    """Remove a tag from a volume."""
     return ["lvchange", "--deltag", tag, path]

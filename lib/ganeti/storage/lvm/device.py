@@ -1,7 +1,8 @@
 """A logical volume as a block device.
 
-Its ``logical_id`` is ``(volume group, name)``. A volume is active from its creation on, and stays
-so; only after a reboot, or when somebody deactivated it, does ``assemble`` have to run a program.
+Its ``logical_id`` is ``(volume group, name)``. A volume is active from its creation on.
+``assemble`` runs a program only after a reboot, or when an administrator has deactivated the
+volume.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _MIB = 1 << 20
 
 
 def check_name(name: object, what: str) -> str:
-    """A name of a volume group or logical volume.
+    """Check the name of a volume group or logical volume, and return it.
 
-    :raises BlockDeviceError: LVM would not accept it.
+    :param what: ``volume group`` or ``logical volume``.
+    :raises BlockDeviceError: LVM would refuse it.
     """
     if (
         not isinstance(name, str)
@@ -38,12 +40,12 @@ def check_name(name: object, what: str) -> str:
         or name in _RESERVED
         or any(part in name for part in _RESERVED_PARTS)
     ):
-        raise errors.BlockDeviceError(f"{name!r:.80} is no name for a {what}")
+        raise errors.BlockDeviceError(f"{name!r:.80} is not a valid name for a {what}")
     return name
 
 
 class LogicalVolumeDevice(BlockDevice):
-    """A logical volume."""
+    """A disk which is a logical volume."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
@@ -54,21 +56,21 @@ class LogicalVolumeDevice(BlockDevice):
             )
         self.group = check_name(fields[0], "volume group")
         self.name = check_name(fields[1], "logical volume")
-        # The tags of a volume which was made by this object, so that nobody has to ask.
-        self._made_with: tuple[str, ...] | None = None
+        # The tags of a volume which this object has created; no query is needed for them.
+        self._created_with: tuple[str, ...] | None = None
 
     @property
     def path(self) -> str:
-        """The link which udev makes."""
+        """The path of the device, a link which udev makes."""
         return f"/dev/{self.group}/{self.name}"
 
     @property
     def unique_id(self) -> str:
-        """Group and name."""
+        """Volume group and name."""
         return f"{self.group}/{self.name}"
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Make the volume, beside the others of its owner where possible."""
+        """Create the volume, if possible on physical volumes which hold others of its owner."""
         if size_mib <= 0:
             raise self.fail(f"a size of {size_mib} MiB is not possible")
         if self._known() is not None:
@@ -78,7 +80,7 @@ class LogicalVolumeDevice(BlockDevice):
         physical = place.usable(lvm.physical(), self.group)
         if not physical:
             raise self.fail(
-                f"volume group {self.group} has no physical volume that takes new volumes"
+                f"volume group {self.group} has no physical volume which accepts new volumes"
             )
         if exclusive:
             try:
@@ -90,7 +92,8 @@ class LogicalVolumeDevice(BlockDevice):
             free_mib = sum(pv.free for pv in physical)
             if free_mib < size_mib:
                 raise self.fail(
-                    f"volume group {self.group} has {free_mib:.0f} MiB free, {size_mib} are needed"
+                    f"volume group {self.group} has {free_mib:.0f} MiB free, but {size_mib} MiB"
+                    " are needed"
                 )
             near = place.neighbours(lvm.volumes().values(), self.group, self.name, tag)
             stripes = int((self.disk.params or {}).get("stripes", 1))
@@ -107,32 +110,32 @@ class LogicalVolumeDevice(BlockDevice):
                 check=False,
             )
             if not done.failed:
-                self._made_with = (tag,) if tag else ()
+                self._created_with = (tag,) if tag else ()
                 return
             problem = done.output.strip() or done.fail_reason
-        raise self.fail(f"cannot be made: {problem}")
+        raise self.fail(f"cannot be created: {problem}")
 
     def remove(self) -> None:
-        """Destroy the volume; one that is gone already is no error."""
-        # LVM itself knows best whether it is there: asking first would cost as much again.
+        """Remove the volume; one which does not exist is no error."""
+        # Its existence is checked only after a failure: a query takes as long as the removal.
         done = facts.here().change(argv.remove_argv(self.group, self.name), check=False)
         if done.failed and self._known() is not None:
             raise self.fail(f"cannot be removed: {done.output.strip() or done.fail_reason}")
 
     def exists(self) -> bool:
-        """Whether LVM knows it."""
+        """Whether the volume exists."""
         return self._known() is not None
 
     def assemble(self) -> None:
-        """Activate the volume, when it is not."""
+        """Activate the volume, if it is not active."""
         if self.is_block_device():
             return
         self._change(argv.activate_argv(self.unique_id), "cannot be activated")
         if not self.is_block_device():
-            raise self.fail(f"was activated, but there is no device {self.path}")
+            raise self.fail(f"was activated, but {self.path} does not exist")
 
     def is_block_device(self) -> bool:
-        """Whether its device is there; costs no program."""
+        """Whether its device exists; runs no program."""
         try:
             return stat.S_ISBLK(os.stat(self.path).st_mode)
         except OSError:
@@ -141,19 +144,19 @@ class LogicalVolumeDevice(BlockDevice):
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Add to the volume: next to its end, else on the same device, else anywhere."""
+        """Make the volume larger: next to its end, else on the same device, else anywhere."""
         if not backing_store:
             return
         if amount_mib < 0:
             raise self.fail(f"cannot grow by {amount_mib} MiB")
         info = self._require()
         if info.is_origin:
-            # LVM would refuse while it is active, and it is active whenever it is used.
+            # LVM refuses this for an active volume, and a volume in use is always active.
             raise self.fail(
                 "cannot grow while it has snapshots"
                 f" ({', '.join(sorted(one.name for one in self._snapshots()))})"
             )
-        # LVM rounds up, but stripes are only extended by whole rows of extents.
+        # LVM rounds up, but extends striped volumes by whole rows of extents only.
         row_kib = max(info.extent_bytes * max(info.stripes, 1) // 1024, 1)
         amount_kib = -(-amount_mib * 1024 // row_kib) * row_kib
         devices = info.devices if exclusive else ()
@@ -169,12 +172,12 @@ class LogicalVolumeDevice(BlockDevice):
         raise self.fail(f"cannot grow by {amount_mib} MiB: {problem}")
 
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """Rename the volume; into another group it cannot go."""
+        """Rename the volume within its volume group."""
         if len(new_id) != 2:
             raise self.fail(f"{list(new_id)} is not [volume group, name]")
         group, name = check_name(new_id[0], "volume group"), check_name(new_id[1], "logical volume")
         if group != self.group:
-            raise self.fail(f"cannot go to another volume group ({group}) by renaming")
+            raise self.fail(f"cannot be renamed into another volume group ({group})")
         if name == self.name:
             return
         done = facts.here().change(argv.rename_argv(group, self.name, name), check=False)
@@ -186,63 +189,64 @@ class LogicalVolumeDevice(BlockDevice):
                 )
             if (self.group, self.name) in there:
                 raise self.fail(f"cannot be renamed to {name}, which exists")
-            # Run again after an interruption: it was renamed already.
+            # An interrupted operation, which runs again, has already renamed it.
         self.name = name
 
     def set_info(self, text: str) -> None:
-        """Let the text be the only tag."""
+        """Make the text the only tag of the volume."""
         tag = parse.safe_tag(text)
-        # Of a new volume they are known; asking takes as long as setting one.
-        present = self._require().tags if self._made_with is None else self._made_with
-        self._made_with = None
+        # The tags of a new volume are known, and a query takes as long as setting one.
+        present = self._require().tags if self._created_with is None else self._created_with
+        self._created_with = None
         for old in present:
             if old != tag:
-                self._change(argv.delete_tag_argv(self.path, old), f"cannot lose its tag {old}")
+                self._change(argv.delete_tag_argv(self.path, old), f"cannot remove its tag {old}")
         if tag and tag not in present:
-            self._change(argv.add_tag_argv(self.path, tag), f"cannot be tagged {tag}")
+            self._change(argv.add_tag_argv(self.path, tag), f"cannot add the tag {tag}")
 
     def size_bytes(self) -> int:
-        """Size as LVM knows it; the volume need not be active."""
+        """Size from LVM in bytes; the volume need not be active."""
         info = self._require()
         if info.is_snapshot:
-            # Its own size is the room for differences.
-            return self._ask_snapshots()[self.group, self.name].size_bytes
+            # Its own size is the capacity for differences.
+            return self._all_snapshots()[self.group, self.name].size_bytes
         return info.size_bytes
 
     def dimensions(self) -> tuple[int, int | None]:
-        """Size, and how many physical volumes it is on."""
+        """Size in bytes, and number of physical volumes."""
         return self.size_bytes(), len(self._require().devices)
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
-        """Make a snapshot in the same group."""
+        """Take a snapshot in the same volume group."""
         target = check_name(name, "logical volume")
         free_mib = sum(vg.free_mib for vg in facts.here().groups() if vg.name == self.group)
         if free_mib < size_mib:
             raise self.fail(
-                f"no room for a snapshot: volume group {self.group} has {free_mib:.0f} MiB free,"
-                f" {size_mib} are needed"
+                f"cannot take a snapshot: volume group {self.group} has {free_mib:.0f} MiB free,"
+                f" but {size_mib} MiB are needed"
             )
         tags = self._require().tags
-        self._change(argv.snapshot_argv(self.path, target, size_mib, tags), "has no snapshot")
+        command = argv.snapshot_argv(self.path, target, size_mib, tags)
+        self._change(command, "cannot take a snapshot")
         return (self.group, target)
 
-    def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
-        """Make a snapshot; LVM holds up writes for the moment which that takes."""
-        # Otherwise LVM would have to activate it just to begin.
+    def keep_snapshot(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Take a snapshot; LVM delays writes for a moment."""
+        # LVM would activate the volume for the snapshot only.
         self.assemble()
-        super().keep(name, size_mib, at_rest=at_rest)
+        super().keep_snapshot(name, size_mib, at_rest=at_rest)
 
-    def kept(self) -> list[snapshots.Found]:
-        """Those of LVM's snapshots which have a name of ours."""
+    def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
+        """The snapshots of the volume whose names are those of kept snapshots."""
         found = []
         for one in self._snapshots():
             parts = snapshots.split(one.name)
             if parts is not None and parts[0] == self.name:
-                found.append(snapshots.Found(parts[1], one.size_bytes, one.made, one.usable))
+                found.append(snapshots.SnapshotInfo(parts[1], one.size_bytes, one.made, one.usable))
         return sorted(found)
 
     def sync_status(self) -> BlockDevStatus:
-        """Degraded while a physical volume is missing."""
+        """Degraded while one of its physical volumes is missing."""
         info = self._require()
         degraded = info.degraded
         return BlockDevStatus(
@@ -259,17 +263,17 @@ class LogicalVolumeDevice(BlockDevice):
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
 
-    def _ask_snapshots(self) -> dict[tuple[str, str], Snapshot]:
+    def _all_snapshots(self) -> dict[tuple[str, str], Snapshot]:
         try:
             return facts.here().snapshots()
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
 
     def _snapshots(self) -> list[Snapshot]:
-        """All there are of this volume, whoever made them."""
+        """All snapshots of this volume, also those of an administrator."""
         return [
             one
-            for one in self._ask_snapshots().values()
+            for one in self._all_snapshots().values()
             if (one.group, one.origin) == (self.group, self.name)
         ]
 
@@ -282,8 +286,8 @@ class LogicalVolumeDevice(BlockDevice):
             raise self.fail("does not exist")
         return known
 
-    def _change(self, words: list[str], problem: str) -> None:
+    def _change(self, command: list[str], problem: str) -> None:
         try:
-            facts.here().change(words)
+            facts.here().change(command)
         except errors.CommandError as err:
             raise self.fail(f"{problem}: {err}") from err

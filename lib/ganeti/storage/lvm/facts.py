@@ -1,8 +1,8 @@
-"""What LVM knows, asked at most once in an operation.
+"""Facts from LVM, read at most once in an operation.
 
-A call to ``lvs`` takes as long for all volumes as for one, so the first question reads all of them,
-and the next ones are answered from memory. Every command that changes something forgets what was
-read; so does :meth:`Lvm.forget`, which the node daemon calls before each request.
+``lvs`` takes as long for all volumes as for one, so the first question reads all volumes, and the
+next ones are answered from memory. Every command which changes something forgets these facts, and
+so does :meth:`Lvm.forget`, which the node daemon calls before each request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Run = Callable[..., process.Completed]
 _T = TypeVar("_T")
 
 _TIMEOUT_S = 600.0
-# The daemon's sockets are none of LVM's business; without this it warns about each of them.
+# Without this variable, LVM warns about each open socket of the daemon.
 _ENV = {"LVM_SUPPRESS_FD_WARNINGS": "1"}
 
 
@@ -39,68 +39,82 @@ class Lvm:
         self._snapshots: dict[tuple[str, str], Snapshot] | None = None
 
     def forget(self) -> None:
-        """What was read may no longer be true."""
+        """Forget all facts, so that the next question reads them again."""
         self._volumes = self._physical = self._groups = self._snapshots = None
 
     def volumes(self) -> dict[tuple[str, str], LogicalVolume]:
-        """All logical volumes by (group, name).
+        """All logical volumes, by (group, name).
 
-        :raises StorageError: LVM cannot be asked, or answers something else. The same below.
+        :raises StorageError: LVM fails, or its output has another form.
         """
         if self._volumes is None:
-            self._volumes = self._ask(argv.lvs_argv(), parse.parse_lvs)
+            self._volumes = self._query(argv.lvs_argv(), parse.parse_lvs)
         return self._volumes
 
     def physical(self) -> list[LvmPvInfo]:
-        """All physical volumes, those of no group included."""
+        """All physical volumes, also those of no group.
+
+        :raises StorageError: LVM fails, or its output has another form.
+        """
         if self._physical is None:
-            self._physical = self._ask(argv.pvs_argv(), parse.parse_pvs)
+            self._physical = self._query(argv.pvs_argv(), parse.parse_pvs)
         return self._physical
 
     def groups(self) -> list[VolumeGroup]:
-        """All volume groups."""
+        """All volume groups.
+
+        :raises StorageError: LVM fails, or its output has another form.
+        """
         if self._groups is None:
-            self._groups = self._ask(argv.vgs_argv(), parse.parse_vgs)
+            self._groups = self._query(argv.vgs_argv(), parse.parse_vgs)
         return self._groups
 
     def snapshots(self) -> dict[tuple[str, str], Snapshot]:
-        """All snapshots by (group, name)."""
+        """All snapshots, by (group, name).
+
+        :raises StorageError: LVM fails, or its output has another form.
+        """
         if self._snapshots is None:
-            self._snapshots = self._ask(argv.snapshots_argv(), parse.parse_snapshots)
+            self._snapshots = self._query(argv.snapshots_argv(), parse.parse_snapshots)
         return self._snapshots
 
     def listed(self, groups: Sequence[str]) -> dict[str, list[object]]:
-        """The short list of :func:`~ganeti.storage.lvm.parse.parse_lv_list`."""
-        return self._ask(argv.lv_list_argv(groups), parse.parse_lv_list)
+        """The logical volumes of groups, see :func:`~ganeti.storage.lvm.parse.parse_lv_list`.
 
-    def change(self, words: Sequence[str], *, check: bool = True) -> process.Completed:
+        :param groups: empty for all groups.
+        :raises StorageError: LVM fails, or its output has another form.
+        """
+        return self._query(argv.lv_list_argv(groups), parse.parse_lv_list)
+
+    def change(self, command: Sequence[str], *, check: bool = True) -> process.Completed:
         """Run a command which changes something.
 
-        :raises CommandError: it failed and ``check``.
+        :param check: raise an error when it fails.
+        :raises CommandError: it failed.
         """
         self.forget()
         run = self._run or process.run
-        return run(words, timeout_s=_TIMEOUT_S, env=_ENV, check=check)
+        return run(command, timeout_s=_TIMEOUT_S, env=_ENV, check=check)
 
-    def _ask(self, words: Sequence[str], read: Callable[[str], _T]) -> _T:
+    def _query(self, command: Sequence[str], read: Callable[[str], _T]) -> _T:
         run = self._run or process.run
         try:
-            return read(run(words, timeout_s=_TIMEOUT_S, env=_ENV).stdout)
+            return read(run(command, timeout_s=_TIMEOUT_S, env=_ENV).stdout)
         except (errors.CommandError, errors.ParseError) as err:
-            raise errors.StorageError(f"cannot ask LVM: {err}") from err
+            raise errors.StorageError(f"cannot query LVM: {err}") from err
 
 
 _current = Lvm()
 
 
 def here() -> Lvm:
-    """LVM of this machine, with what this operation has read."""
+    """LVM of this machine, with the facts which this operation has read."""
     return _current
 
 
 @contextmanager
 def use(lvm: Lvm) -> Iterator[Lvm]:
-    """Let :func:`here` be another one inside the block; for tests."""
+    """Let :func:`here` return another object inside the block; for tests."""
     global _current
     before, _current = _current, lvm
     try:

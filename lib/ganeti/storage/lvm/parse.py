@@ -1,7 +1,9 @@
-"""Readers of what LVM prints: pure functions.
+"""Reading the output of LVM; pure functions.
 
-LVM puts warnings on its error output; what is read here is the output alone. Captured samples are
-in ``test/data/lvm``.
+LVM writes its warnings to the standard error, which only :func:`says_consistent` and
+:func:`says_device_missing` read.
+
+Source: lvs(8), pvs(8), vgs(8), LVM 2.03.
 """
 
 from __future__ import annotations
@@ -44,46 +46,46 @@ class LogicalVolume:
 
     @property
     def is_origin(self) -> bool:
-        """Whether there are snapshots of it."""
+        """Whether it has snapshots."""
         return self.attributes[:1] in ("o", "O")
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether it is a snapshot of another volume; then its size is that of its room."""
+        """Whether it is a snapshot; then its size is the capacity for differences."""
         return self.attributes[:1] in ("s", "S")
 
     @property
     def degraded(self) -> bool:
         """Whether one of its physical volumes is missing."""
         attr = self.attributes
-        # Old versions show a volume with missing parts as virtual, newer ones as partial.
+        # Old versions print a volume with missing parts as virtual, newer ones as partial.
         return attr[:1] == "v" or attr[8:9] == "p"
 
     @property
     def active(self) -> bool:
-        """Whether its device exists."""
+        """Whether it is active, that is, whether its device exists."""
         return self.attributes[4:5] not in ("-", "")
 
     @property
     def open(self) -> bool:
-        """Whether somebody uses it."""
+        """Whether a program or another device uses it."""
         return self.attributes[5:6] == "o"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A snapshot; ``size_bytes`` is what can be read from it, ``made`` when it was, if known."""
+    """A snapshot of a logical volume."""
 
     group: str
     name: str
     origin: str
-    size_bytes: int
+    size_bytes: int  # of its content
     attributes: str
-    made: float | None
+    made: float | None  # seconds since 1970; None when it is not known
 
     @property
     def usable(self) -> bool:
-        """Whether it has its content: it did not run full, and no physical volume is missing."""
+        """Whether its content can be read: it is not full, and no physical volume is missing."""
         attr = self.attributes
         return attr[:1] == "s" and attr[4:5] not in ("I", "S") and attr[8:9] != "p"
 
@@ -104,9 +106,9 @@ class VolumeGroup:
 
 
 def parse_lvs(text: str) -> dict[tuple[str, str], LogicalVolume]:
-    """Read the output of ``lvs_argv``: (group, name) -> volume; its segments are put together.
+    """Read the output of ``lvs_argv``: (group, name) -> volume, with all its segments.
 
-    :raises ParseError: a line with other columns; carries it. The same for all below.
+    :raises ParseError: a line has other columns; the message has the line.
     """
     found: dict[tuple[str, str], LogicalVolume] = {}
     for row in _rows(text, len(VOLUME_FIELDS)):
@@ -143,12 +145,15 @@ def _devices(cell: str) -> tuple[str, ...]:
 
 
 def parse_pvs(text: str) -> list[LvmPvInfo]:
-    """Read the output of ``pvs_argv``: each physical volume once, with the volumes on it."""
+    """Read the output of ``pvs_argv``: each physical volume once, with the volumes on it.
+
+    :raises ParseError: a line has other columns; the message has the line.
+    """
     found: dict[tuple[str, str], LvmPvInfo] = {}
     for row in _rows(text, len(PHYSICAL_FIELDS)):
         name, group, free, attr, size, volume = row
-        # Parts of one physical volume that lie apart are lines of their own; so are missing ones,
-        # all with the same name.
+        # A physical volume has a line for each of its separate parts. All missing ones have the
+        # same name.
         known = found.get((name, group))
         volumes = known.lv_list or () if known else ()
         if volume and volume not in volumes:
@@ -165,7 +170,10 @@ def parse_pvs(text: str) -> list[LvmPvInfo]:
 
 
 def parse_vgs(text: str) -> list[VolumeGroup]:
-    """Read the output of ``vgs_argv``."""
+    """Read the output of ``vgs_argv``.
+
+    :raises ParseError: a line has other columns; the message has the line.
+    """
     return [
         VolumeGroup(name=name, size_mib=_number(size), free_mib=_number(free), attributes=attr)
         for name, free, attr, size in _rows(text, len(GROUP_FIELDS))
@@ -173,7 +181,10 @@ def parse_vgs(text: str) -> list[VolumeGroup]:
 
 
 def parse_snapshots(text: str) -> dict[tuple[str, str], Snapshot]:
-    """Read the output of ``snapshots_argv``: (group, name) -> snapshot; no other volumes."""
+    """Read the output of ``snapshots_argv``: (group, name) -> snapshot, without other volumes.
+
+    :raises ParseError: a line has other columns; the message has the line.
+    """
     found = {}
     for group, name, origin, size, attr, made in _rows(text, len(SNAPSHOT_FIELDS)):
         if origin and attr[:1] in ("s", "S"):
@@ -189,7 +200,7 @@ def parse_snapshots(text: str) -> dict[tuple[str, str], Snapshot]:
 
 
 def _time(text: str) -> float | None:
-    """Seconds since 1970; None for the formats which an administrator may have chosen instead."""
+    """Seconds since 1970; None for another format, which the administrator may have configured."""
     try:
         return datetime.datetime.strptime(text, "%Y-%m-%d %H:%M:%S %z").timestamp()
     except ValueError:
@@ -197,23 +208,25 @@ def _time(text: str) -> float | None:
 
 
 def parse_lv_list(text: str) -> dict[str, list[object]]:
-    """Read the output of ``lv_list_argv``: ``vg/lv`` -> [size in MiB as text, inactive, online].
+    """Read the output of ``lv_list_argv``: ``group/name`` -> [MiB as text, inactive, in use].
 
-    Volumes of LVM's own (missing, mirror images) are left out: what is virtual is no disk.
+    Virtual volumes, which cannot be disks, are left out.
+
+    :raises ParseError: a line has other columns; the message has the line.
     """
     found: dict[str, list[object]] = {}
     for group, name, size, attr in _rows(text, len(NODE_LIST_FIELDS)):
         if len(attr) < 6:
             raise errors.ParseError(f"expected attributes of a logical volume, found {attr!r:.80}")
         if attr[0] == "v":
-            # A volume whose devices are all gone cannot be one of our disks in order.
+            # All physical volumes of this one are missing, so it cannot be a disk in good order.
             continue
         found[f"{group}/{name}"] = [size, attr[4] == "-", attr[5] == "o"]
     return found
 
 
 def safe_tag(text: str) -> str:
-    """A text as LVM accepts it for a tag."""
+    """Replace the characters which LVM does not allow in tags, and cut the text."""
     return _NOT_IN_TAGS.sub("_", text)[:_TAG_MAX_CHARS]
 
 

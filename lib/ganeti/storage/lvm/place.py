@@ -1,14 +1,15 @@
-"""Which physical volumes a new logical volume goes to: pure functions.
+"""Choosing the physical volumes of a new logical volume; pure functions.
 
-Seed 001 *Better LVM allocation*: when the parts of an instance's disks are spread over the physical
-disks of a node, each of them that dies costs the instance a repair. So new volumes of an instance
-go where its other volumes are, as long as there is room, and spill over when there is not. Which
-volumes belong to the instance, their tags say. A volume that shall *replace* one (they have the
-same last part in their names, ``disk0_data``) is not put beside it: that place may be what is
-dying.
+When the volumes of an instance are spread over all physical disks of a node, the failure of any of
+these disks affects the instance. So a new volume goes to the physical volumes which hold the other
+volumes of the instance, if they have enough free space, and else to others. Tags say which volumes
+belong to the instance. A volume which *replaces* another one (the last parts of their names are the
+same, such as ``disk0_data``) is not put on the same physical volume, which may be failing.
 
-Without such a wish the emptiest physical volumes come first. With exclusive storage a volume gets
-physical volumes of its own, which must be empty.
+Without other volumes of the instance, the physical volumes with most free space come first. With
+exclusive storage a volume gets empty physical volumes for itself.
+
+Source: Ganeti design 2.0, *Better LVM allocation*.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from ganeti import errors
 from ganeti.objects.transfer import LvmPvInfo
 from ganeti.storage.lvm.parse import LogicalVolume
 
-#: Share of an exclusive physical volume that LVM's own records and rounding may take.
+#: Shares of an exclusive physical volume for LVM's metadata and for rounding.
 MARGIN = 0.01
 RESERVED = 0.02
 
-# Volumes which take another one's place, or have lost theirs.
+# Ends of the names of volumes which replace another one, or were replaced.
 _REPLACED = re.compile(r"_(?:new|old|replaced-\d+)$")
 
 
 def usable(physical: Iterable[LvmPvInfo], group: str) -> list[LvmPvInfo]:
-    """Physical volumes of a group that take new volumes, emptiest first.
+    """The physical volumes of a group which accept new volumes, those with most free space first.
 
-    LVM cannot be told of names with a colon, so these are left out.
+    Names with a colon are left out: the command line of LVM gives the colon a meaning.
     """
     found = [
         pv
@@ -48,9 +49,9 @@ def usable(physical: Iterable[LvmPvInfo], group: str) -> list[LvmPvInfo]:
 def neighbours(
     volumes: Iterable[LogicalVolume], group: str, name: str, owner_tag: str
 ) -> list[str]:
-    """Physical volumes which hold the other volumes of the owner, most used first.
+    """The physical volumes which hold the other volumes of the owner, most used first.
 
-    :returns: nothing when one of them is to be replaced by this one.
+    :returns: an empty list when the new volume replaces one of them.
     """
     role = _role(name)
     counts: dict[str, int] = {}
@@ -65,17 +66,17 @@ def neighbours(
 
 
 def _role(name: str) -> str:
-    """What a volume is for an instance: ``disk0_data``; also while it is being replaced."""
+    """The role of a volume for its instance, such as ``disk0_data``; the same when replaced."""
     return _REPLACED.sub("", name.rpartition(".")[2])
 
 
 def candidates(
     physical: Sequence[LvmPvInfo], near: Sequence[str], size_mib: int, stripes: int
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """Attempts in order of preference: number of stripes, and physical volumes to take from.
+    """Attempts in the order of preference: number of stripes, and names of physical volumes.
 
-    :param physical: those that may be used, emptiest first.
-    :param near: where the volume would best be.
+    :param physical: those which may be used, with most free space first.
+    :param near: names of the preferred ones.
     """
     free = {pv.name: pv.free for pv in physical}
     preferred = [name for name in near if name in free]
@@ -83,19 +84,19 @@ def candidates(
     attempts: list[tuple[int, tuple[str, ...]]] = []
     for count in range(min(stripes, len(ordered)), 0, -1):
         part_mib = math.ceil(size_mib / count)
-        roomy = [name for name in ordered if free[name] >= part_mib]
-        if len(roomy) >= count:
+        sufficient = [name for name in ordered if free[name] >= part_mib]
+        if len(sufficient) >= count:
             # On as few as possible, the preferred ones first.
-            attempts.append((count, tuple(roomy[:count])))
+            attempts.append((count, tuple(sufficient[:count])))
         attempts.append((count, tuple(ordered)))
     return attempts
 
 
 def exclusive(physical: Sequence[LvmPvInfo], size_mib: int, spindles: int | None) -> list[str]:
-    """Empty physical volumes for a volume that shares none.
+    """The empty physical volumes for a volume which shares none.
 
-    :param spindles: how many it shall have; None for as few as possible.
-    :raises StorageError: there are not enough.
+    :param spindles: number of physical volumes; None for as few as possible.
+    :raises StorageError: too few are empty, or the volume needs more than ``spindles``.
     """
     empty = [pv for pv in physical if not pv.lv_list and pv.free >= pv.size * (1 - RESERVED)]
     if not empty:

@@ -1,8 +1,8 @@
-"""Halves of mirrored disks which nobody knows any more, found by the volumes below them.
+"""DRBD minors left over from interrupted operations, found by the volumes below them.
 
-An operation that was broken off may leave a minor in use whose number was never written down; the
-volumes below it are on record, with a mark that says that they may be destroyed. They cannot be as
-long as the minor holds them.
+An interrupted operation may leave a minor in use whose number is not in the configuration. The
+volumes below it are recorded, with a mark which says that they may be removed; but they cannot be
+removed while the minor uses them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ _TIMEOUT_S = 60.0
 
 
 def take_down(path: str) -> bool:
-    """Take down the minor above a device; whether there was one.
+    """Take down the minor which uses a device.
 
-    The kernel refuses while somebody has it open.
-
-    :raises BlockDeviceError: it cannot be taken down, or DRBD does not tell what it is.
+    :param path: of the data or metadata device.
+    :returns: whether there was such a minor.
+    :raises BlockDeviceError: it cannot be taken down, because a program has it open, or its
+        configuration cannot be read.
     """
     if not status.loaded():
         return False
@@ -32,6 +33,6 @@ def take_down(path: str) -> bool:
                 return True
         except (errors.CommandError, errors.ParseError) as err:
             raise errors.BlockDeviceError(
-                f"minor {number}, which may be above {path}, cannot be taken down: {err}"
+                f"DRBD minor {number}, which may use {path}, cannot be taken down: {err}"
             ) from err
     return False
