@@ -75,7 +75,7 @@ def test_a_mirror(cluster: Cluster) -> None:
     assert listed(cluster) == [("live", "node1", MIB, True)]
     no_orphans(cluster)
 
-    assert "LVM makes no volume larger" in cluster.fails("instance", "grow-disk", NAME, "0", "64M")
+    assert "LVM does not grow a volume" in cluster.fails("instance", "grow-disk", NAME, "0", "64M")
     assert "would destroy snapshots" in cluster.fails("instance", "replace-disks", "-p", NAME)
     assert "would destroy snapshots" in cluster.fails(
         "instance", "failover", "-f", "-n", "node3", NAME
@@ -147,7 +147,7 @@ def test_a_half_without_all_data(cluster: Cluster) -> None:
     cluster.gnt("instance", "startup", NAME)
     cluster.in_step(NAME)
     node1.run(f"drbdsetup detach {cluster.minor(NAME, 'node1')}")
-    assert "no complete copy of the data" in cluster.fails("instance", "snapshot", NAME)
+    assert "has an incomplete replica" in cluster.fails("instance", "snapshot", NAME)
     assert len(drbd.volumes(node1)) == 2
 
 

@@ -136,7 +136,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(cluster: Cluster) -> None:
         "Plan of INSTANCE_REMOVE(web.example.com)",
         "instance/web.example.com",
         "node node1.example.com is online",
-        "instance-remove-pre, asked now",
+        "instance-remove-pre, run now",
         "remove disk 0 (sharedfile, 64 MiB)",
     ):
         assert part in text

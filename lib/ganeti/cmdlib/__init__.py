@@ -1,8 +1,8 @@
-"""Logical units: how the master decides about an opcode, and then acts.
+"""Logical units: each checks and executes one kind of opcode on the master.
 
-A folder per subject, a file per unit. :func:`lookup` is all that the processor needs; it imports
-every unit once, when the first opcode arrives (or when the master daemon calls :func:`load` at its
-start).
+There is a folder per subject and a file per unit; :mod:`ganeti.cmdlib.ops` has the parts which
+several units share. The processor calls :func:`lookup`. All units are imported when the first
+opcode arrives, or when the master daemon calls :func:`load` at its start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _loaded = False
 
 
 def load() -> None:
-    """Import all modules below this package, so that every unit is registered."""
+    """Import all modules of this package, so that every unit is registered."""
     global _loaded
     if _loaded:
         return
@@ -29,7 +29,7 @@ def load() -> None:
 def lookup(op_id: str) -> type[AnyUnit]:
     """Find the unit which executes an opcode.
 
-    :raises errors.OpCodeUnknown: no unit does.
+    :raises errors.OpCodeUnknown: there is no such unit.
     """
     load()
     try:

@@ -1,24 +1,27 @@
-"""What every logical unit is made of.
+"""Base class of all logical units, and the context in which they run.
 
-A logical unit (LU) executes one kind of opcode in four phases, driven by
-:class:`ganeti.cmdlib.processor.Processor`:
+A logical unit (LU) executes one kind of opcode in four phases, which
+:class:`ganeti.cmdlib.processor.Processor` calls:
 
 ``expand_names``
-    turns the user's names into objects and declares the first locks; holds only the cluster lock.
+    turns the user's names into objects and asks for the first locks; holds only the cluster lock.
 ``declare_locks(level)``
-    called once per level, in order, with the locks of all lower levels already held.
+    asks for the locks of a level; called once per level, in order, with the locks of all lower
+    levels already held.
 ``check_prereq``
-    may refuse with :class:`~ganeti.errors.OpPrereqError`; reads and asks, changes nothing; returns
-    the plan.
+    reads the configuration, asks nodes and returns the plan; changes nothing. It refuses the
+    operation with :class:`~ganeti.errors.OpPrereqError`.
 ``exec(plan)``
-    acts; what it raises from here on means that something may have been changed.
+    carries out the plan; an error of this phase means that something may have been changed.
 
 The unit reaches the cluster only through its :class:`LuContext`: the configuration, the node
-calls, the locks of its owner and the job's callbacks. Nothing here assumes that the job and the
-configuration live in one process.
+calls, the locks of its owner and the job's callbacks. This module does not assume that the job and
+the configuration are in one process.
 
 Units register themselves with :func:`executes`; :func:`ganeti.cmdlib.lookup` finds them.
-:class:`OpCallbacks` is what the job queue offers to a running opcode.
+:class:`OpCallbacks` is the interface of the job queue for a running opcode.
+
+Source: Ganeti design 2.0, *Job Queue* and *Granular locking*.
 """
 
 from __future__ import annotations
@@ -43,8 +46,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LockRequest = Collection[str] | None  # None is the "whole level" marker ALL
-Job = Sequence["OpCode"]
+LockRequest: TypeAlias = Collection[str] | None
+"""Keys of locks of one level; None (``ALL``) is the lock of the whole level."""
+
+Job: TypeAlias = Sequence["OpCode"]
+
+FieldValue: TypeAlias = Any
+"""One value of a query, a JSON value; its type depends on the field."""
 
 OpT = TypeVar("OpT", bound="OpCode")
 """The opcode which a logical unit executes."""
@@ -56,42 +64,51 @@ _run_numbers = itertools.count(1)
 
 
 class OpCallbacks(Protocol):
-    """What the job queue offers to the opcode it runs."""
+    """The interface of the job queue for the opcode which it runs."""
 
     @property
     def owner(self) -> Owner:
-        """Who holds the locks: the job."""
+        """The owner of the locks: the job."""
 
     def notify_start(self) -> None:
-        """All locks are held: move from waiting to running, committed before it returns."""
+        """Move the opcode from waiting to running; the change is durable when this returns.
+
+        The processor calls this when all locks are held.
+        """
 
     def feedback(self, *args: Any) -> None:
-        """Add a log entry: ``(message)`` or ``(type, message)``."""
+        """Add an entry to the job log: ``(message)`` or ``(type, message)``."""
 
     def check_cancel(self) -> None:
-        """:raises errors.JobCanceled: somebody cancelled the job while it waited."""
+        """Check whether the job may go on.
+
+        :raises errors.JobCanceled: the job was cancelled.
+        """
 
     def priority(self) -> int:
         """Present priority of the job; it may change while waiting for locks."""
 
     def submit_jobs(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        """Submit jobs; one ``[True, job id]`` or ``[False, message]`` for each."""
+        """Submit jobs.
+
+        :returns: ``[True, job id]`` or ``[False, message]`` for each job.
+        """
 
 
 class Queries(Protocol):
-    """Answers about the objects of the cluster; the package :mod:`ganeti.master.queries`.
+    """The interface of the query service, which :mod:`ganeti.master.queries` implements.
 
-    The logical units for the query opcodes reach it through their context, because it stands above
-    ``cmdlib`` in the order of the packages.
+    The logical units of the query opcodes call it through their context, because that package is in
+    a higher layer than ``cmdlib``.
     """
 
     def query(
         self, context: MasterContext, what: str, fields: Sequence[str], qfilter: Any = None, /
     ) -> dict[str, Any]:
-        """Answer ``Query``."""
+        """Answer the LUXI request ``Query``: the fields and the data of objects."""
 
     def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> dict[str, Any]:
-        """Answer ``QueryFields``."""
+        """Answer the LUXI request ``QueryFields``: the definitions of fields."""
 
     def query_values(
         self,
@@ -100,23 +117,25 @@ class Queries(Protocol):
         names: Sequence[str | int] | None,
         fields: Sequence[str],
         /,
-    ) -> list[list[Any]]:
-        """Answer the older queries: plain values."""
+    ) -> list[list[FieldValue]]:
+        """Answer the older queries: one list of plain values for each object."""
 
-    def cluster_info(self, context: MasterContext, /) -> dict[str, Any]:
-        """Describe the cluster as a whole."""
+    def cluster_info(self, context: MasterContext, /) -> dict[str, FieldValue]:
+        """Answer ``QueryClusterInfo``: name -> value."""
 
-    def config_values(self, context: MasterContext, names: Sequence[str], /) -> list[Any]:
-        """Read single values about the cluster."""
+    def config_values(self, context: MasterContext, names: Sequence[str], /) -> list[FieldValue]:
+        """Answer ``QueryConfigValues``: the values of the named fields."""
 
 
 @dataclass(slots=True)
 class MasterContext:
-    """Everything the master daemon owns, made once at its start.
+    """The services of the master daemon, made once at its start.
 
-    ``queue`` is set after construction, because the queue needs the processor and the processor
-    needs this; so is ``queries``. ``live_seen`` is called with what a query has learned of guests:
-    the view with its live data, and the instances these are about.
+    :ivar queue: the job queue; set after construction, because the queue needs the processor and
+        the processor needs this object.
+    :ivar queries: the query service; set after construction, too.
+    :ivar live_seen: called after a query asked nodes about guests, with the view which holds the
+        live data, and with the instances to which they belong.
     """
 
     config: Config
@@ -128,12 +147,12 @@ class MasterContext:
 
 
 def why(failure: Exception | None) -> str:
-    """The reason of a failed node call, for a text which names the node already."""
+    """The reason of a failed node call, for a message which already names the node."""
     return failure.message if isinstance(failure, errors.NodeCallFailed) else str(failure)
 
 
 class ResultWithJobs:
-    """A result of ``exec`` which asks for more jobs.
+    """A result of ``exec`` which asks the processor to submit jobs.
 
     The processor submits them and returns ``{"jobs": [[status, id or message], ...], **others}``.
     """
@@ -145,10 +164,10 @@ class ResultWithJobs:
 
 @dataclass(slots=True)
 class LuContext:
-    """What one run of a logical unit works with.
+    """The context of one run of a logical unit.
 
-    :ivar ec_id: names the run to the configuration's reservations (names, MACs, uuids).
-    :ivar author: who changes the configuration, for its history.
+    :ivar ec_id: identifies the run for the reservations in the configuration (names, MACs, UUIDs).
+    :ivar author: the job which changes the configuration, for its history.
     """
 
     master: MasterContext
@@ -174,9 +193,12 @@ class LuContext:
 
     @property
     def queries(self) -> Queries:
-        """Answers about the objects of the cluster."""
+        """The query service.
+
+        :raises errors.ProgrammerError: this context has none.
+        """
         if self.master.queries is None:
-            raise errors.ProgrammerError("this context answers no queries")
+            raise errors.ProgrammerError("this context has no query service")
         return self.master.queries
 
     @property
@@ -193,7 +215,7 @@ class LogicalUnit(Generic[OpT, PlanT]):
     OPCODE: ClassVar[type[OpCode]]
     HOOKS: ClassVar[Hooks | None] = None
     REQ_BGL: ClassVar[bool] = False
-    """True: the cluster lock is taken exclusively, nothing else runs meanwhile."""
+    """True: the unit takes the cluster lock exclusively, so that no other unit runs meanwhile."""
 
     def __init__(self, op: OpT, ctx: LuContext) -> None:
         self.op = op
@@ -202,46 +224,52 @@ class LogicalUnit(Generic[OpT, PlanT]):
         self.rpc = ctx.rpc
         self.instance: Instance | None = None
         self.hooks: HookRunner | None = None  # set by the processor when the plan is known
-        self.last_seen: FilledInstance | None = None  # what the hooks were told last
+        self.last_seen: FilledInstance | None = None  # as the hooks got it the last time
         self.needed_locks: dict[Level, LockRequest] = {}
         self.shared_levels: set[Level] = set()
-        self.opportunistic_levels: set[Level] = set()  # take what is free of the needed, never wait
+        self.opportunistic_levels: set[Level] = set()  # take the free ones of the locks, never wait
         self.added_locks: dict[Level, list[str]] = {}
 
     # -- the phases ------------------------------------------------------------
 
     def expand_names(self) -> None:
-        """Turn names into objects; declare the locks already known."""
+        """Turn names into objects; ask for the locks which are known already."""
 
     def declare_locks(self, level: Level) -> None:
-        """Declare the locks of ``level``; all lower levels are held."""
+        """Ask for the locks of ``level``; those of all lower levels are held."""
 
     def check_prereq(self) -> PlanT:
-        """Refuse, or return the plan."""
+        """Check whether the operation is possible, and return the plan.
+
+        :raises errors.OpPrereqError: it is not possible; nothing was changed.
+        """
         return cast("PlanT", None)
 
     def exec(self, plan: PlanT) -> object:
-        """Carry out the plan."""
+        """Carry out the plan; returns the result of the opcode.
+
+        :raises errors.OpExecError: a step failed; the text says what was changed.
+        """
         raise errors.ProgrammerError(f"{type(self).__name__} has no exec phase")
 
     # -- hooks -----------------------------------------------------------------
 
     def hook_env(self, plan: PlanT) -> dict[str, object]:
-        """Variables of this operation, without prefix; asked again after ``exec``."""
+        """Hook variables of this operation, without prefix; called again after ``exec``."""
         return {}
 
     def hook_instance(self, plan: PlanT) -> Instance | None:
-        """The instance which the hooks are about, as it is now (or was, when just removed)."""
+        """The instance of the hook variables, as it is now, or was before its removal."""
         if self.instance is None:
             return None
         return self.config.snapshot().instances.get(self.instance.uuid, self.instance)
 
     def hook_nodes(self, plan: PlanT) -> tuple[Sequence[str], Sequence[str]]:
-        """Uuids of the nodes where the pre and the post phase run."""
+        """UUIDs of the nodes on which the hooks of the pre and of the post phase run."""
         return ((), ())
 
     def post_hooks_done(self, results: HookResults, result: Any) -> object:
-        """Look at what the post hooks said; may change the result."""
+        """Evaluate the results of the post hooks; returns the result of the opcode."""
         return result
 
     def dry_run_result(self, plan: PlanT) -> object:
@@ -249,10 +277,10 @@ class LogicalUnit(Generic[OpT, PlanT]):
         return None
 
     def steps(self, plan: PlanT) -> Sequence[str] | None:
-        """What ``exec`` would do, in order, for whoever asked for a dry run.
+        """The steps of ``exec``, in order, for the output of a dry run.
 
         Each is a phrase like "start instance web1 on node2": lower case, names for objects, nothing
-        secret. It must not ask nodes or change anything. None (the default) lets
+        secret. This method must not ask nodes or change anything. None (the default) lets
         :mod:`ganeti.cmdlib.dry_run` derive a description from the opcode and the plan.
         """
         return None
@@ -260,14 +288,19 @@ class LogicalUnit(Generic[OpT, PlanT]):
     # -- feedback --------------------------------------------------------------
 
     def feedback(self, text: str) -> None:
-        """A line for whoever watches the job."""
+        """Add a line to the job log."""
         self.ctx.callbacks.feedback(text)
 
     def info(self, text: str) -> None:
+        """Add information to the job log and to the log of the daemon."""
         log.info("%s", text)
         self.ctx.callbacks.feedback(f" - INFO: {text}")
 
     def warn(self, text: str, hint: str = "") -> None:
+        """Add a warning to the job log and to the log of the daemon.
+
+        :param hint: a whole sentence: what the administrator can do.
+        """
         log.warning("%s", text)
         self.ctx.callbacks.feedback(f" - WARNING: {text}")
         if hint:
@@ -276,7 +309,11 @@ class LogicalUnit(Generic[OpT, PlanT]):
     # -- locks -----------------------------------------------------------------
 
     def need(self, level: Level, keys: LockRequest, *, shared: bool = False) -> None:
-        """Ask for locks; several calls for a level add up, exclusive wins over shared."""
+        """Ask for locks of a level; several calls for a level add up.
+
+        :param keys: the keys of the locks; None (``ALL``) for the whole level.
+        :param shared: take them shared, unless another call asks for them exclusively.
+        """
         present = self.needed_locks.get(level, frozenset())
         if level in self.needed_locks and not shared:
             self.shared_levels.discard(level)
@@ -288,7 +325,7 @@ class LogicalUnit(Generic[OpT, PlanT]):
             self.needed_locks[level] = frozenset(present or ()) | frozenset(keys or ())
 
     def need_new(self, level: Level, key: str) -> None:
-        """Ask for the lock of an object which this unit is about to add."""
+        """Ask for the lock of an object which this unit is going to add."""
         self.added_locks.setdefault(level, []).append(key)
         self.need(level, [key])
 
@@ -297,13 +334,13 @@ class LogicalUnit(Generic[OpT, PlanT]):
     ) -> Instance:
         """Find an instance by name (or unique prefix) and ask for its lock.
 
-        :raises errors.OpPrereqError: unknown name, or ``uuid`` is given and is another instance's.
+        :raises errors.OpPrereqError: unknown name, or it does not have the given UUID.
         """
         instance = self.config.expand_instance(name or uuid or "")
         if uuid is not None and instance.uuid != uuid:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has uuid {instance.uuid}, not {uuid}; the job was made"
-                " for another instance of that name",
+                f"instance {instance.name} has UUID {instance.uuid}, not {uuid}; the job was"
+                " submitted for another instance of that name",
                 errors.ECODE_NOENT,
             )
         self.need(Level.INSTANCE, [instance.uuid], shared=shared)
@@ -313,13 +350,16 @@ class LogicalUnit(Generic[OpT, PlanT]):
     def lock_node(
         self, name: str, uuid: str | None = None, *, shared: bool = False, resources: bool = False
     ) -> Node:
-        """Find a node by name (or unique prefix) and ask for its lock (and that of its
-        resources)."""
+        """Find a node by name (or unique prefix) and ask for its lock.
+
+        :param resources: ask for the lock of its resources, too.
+        :raises errors.OpPrereqError: unknown name, or it does not have the given UUID.
+        """
         node = self.config.expand_node(name or uuid or "")
         if uuid is not None and node.uuid != uuid:
             raise errors.OpPrereqError(
-                f"node {node.name} has uuid {node.uuid}, not {uuid}; the job was made for another"
-                " node of that name",
+                f"node {node.name} has UUID {node.uuid}, not {uuid}; the job was submitted for"
+                " another node of that name",
                 errors.ECODE_NOENT,
             )
         self.lock_nodes([node.uuid], shared=shared, resources=resources)
@@ -328,7 +368,10 @@ class LogicalUnit(Generic[OpT, PlanT]):
     def lock_nodes(
         self, uuids: LockRequest, *, shared: bool = False, resources: bool = False
     ) -> None:
-        """Ask for the locks of nodes (and of their resources: disk work)."""
+        """Ask for the locks of nodes.
+
+        :param resources: ask for the locks of their resources, too, as work on disks needs it.
+        """
         self.need(Level.NODE, uuids, shared=shared)
         if resources:
             self.need(Level.NODE_RES, uuids, shared=shared)
@@ -341,8 +384,10 @@ class LogicalUnit(Generic[OpT, PlanT]):
         shared: bool = False,
         resources: bool = False,
     ) -> None:
-        """Ask for the locks of an instance's nodes; its own lock must be held, so they cannot
-        change."""
+        """Ask for the locks of an instance's nodes.
+
+        The lock of the instance must be held, so that its nodes cannot change.
+        """
         fresh = self.config.instance(instance.uuid)
         uuids = self.config.instance_nodes(fresh)
         if primary_only:
@@ -350,7 +395,9 @@ class LogicalUnit(Generic[OpT, PlanT]):
         self.lock_nodes(uuids, shared=shared, resources=resources)
 
     def locks_acquired(self, level: Level) -> None:
-        """Called when a level is held: what was looked up before may have changed while waiting.
+        """Check the objects again when the locks of a level are held.
+
+        They may have changed while the job waited for the locks.
 
         :raises errors.OpPrereqError: the instance was renamed meanwhile.
         """
@@ -367,18 +414,18 @@ class LogicalUnit(Generic[OpT, PlanT]):
         self.instance = fresh
 
     def owned(self, level: Level) -> frozenset[str]:
-        """Keys held at a level."""
+        """Keys of the locks which the job holds at a level."""
         return frozenset(self.ctx.locks.owned(self.ctx.owner, level))
 
     def release_locks(self, level: Level, keys: Iterable[str] | None = None) -> None:
-        """Give locks back before the end; all of the level when no keys are named."""
+        """Release locks before the end of the run; all of the level if ``keys`` is None."""
         held = self.owned(level)
         wanted = held if keys is None else held & frozenset(keys)
         if wanted:
             self.ctx.locks.release(self.ctx.owner, level, wanted)
 
     def downgrade_locks(self, level: Level, keys: Iterable[str] | None = None) -> None:
-        """Keep locks, but only shared."""
+        """Turn exclusive locks into shared ones; all of the level if ``keys`` is None."""
         self.ctx.locks.downgrade(self.ctx.owner, level, None if keys is None else list(keys))
 
 

@@ -1,14 +1,14 @@
-"""What a dry run shows: the plan of an operation that was not carried out.
+"""Output of a dry run: the plan of an operation that was not carried out, as text.
 
-:class:`ganeti.cmdlib.processor.Processor` asks for it when everything was checked and the pre hooks
-had their say. Most of it is known without the unit's help: the locks it asked for, the checks that
-passed (:func:`ganeti.cmdlib.prereq.recorded`), the nodes which these locks and the hooks concern,
-and the values of the plan. What it would do, in order, a unit says with
-:meth:`~ganeti.cmdlib.base.LogicalUnit.steps`; a unit that does not is described by what its opcode
-says about itself and by its plan.
+:class:`ganeti.cmdlib.processor.Processor` calls :func:`plan_text` after the checks and the pre
+hooks. The text has the locks, the checks which passed (:func:`ganeti.cmdlib.prereq.recorded`), the
+nodes of the locks and of the hooks, and the values of the plan. The steps come from
+:meth:`~ganeti.cmdlib.base.LogicalUnit.steps`; for a unit without it, from the docstring of the unit
+and the values of the plan.
 
-Nothing secret is shown: of a plan only names, numbers, words and choices, and never a field whose
-name speaks of keys or passwords. ``doc/design-dry-run.rst`` says why it is a text in the job's log.
+The text has no secrets: of a plan only names, numbers, words and choices, and never a field whose
+name contains a word such as ``key`` or ``passw``. ``doc/design-dry-run.rst`` explains why it is a
+text in the job's log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from ganeti.cmdlib.locks import lock_label
 from ganeti.locking import ALL, BGL, Level
@@ -37,10 +37,10 @@ _WIDTH = 200
 _NODE_LEVELS = (Level.NODE, Level.NODE_RES)
 
 
-def plan_text(unit: AnyUnit, plan: Any, passed: Sequence[str]) -> str:
-    """The plan as some lines of text.
+def plan_text(unit: AnyUnit, plan: object, passed: Sequence[str]) -> str:
+    """Describe the plan in some lines of text.
 
-    :param passed: the checks that were made and passed.
+    :param passed: the checks which passed.
     """
     config = unit.config.snapshot()
     parts = [f"Plan of {unit.op.summary()}, which was not carried out:"]
@@ -62,14 +62,14 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def _shortened(words: Sequence[str]) -> list[str]:
-    """Few words as they are; of many the first ones, and how many more there are."""
+    """Shorten a long list: the first words, and the number of the others."""
     if len(words) <= _SHOWN + 1:
         return list(words)
     return [*words[:_SHOWN], f"and {len(words) - _SHOWN} more"]
 
 
 def _asked(op: OpCode) -> list[str]:
-    """Parameters which were given: what differs from its default, without secrets."""
+    """Parameters which differ from their defaults, without secrets."""
     lines = []
     for name, value in op.to_dict(redact=True).items():
         declared = op.PARAMS.get(name)
@@ -104,7 +104,7 @@ def _locks(unit: AnyUnit, config: ConfigData) -> list[str]:
 
 
 def _node_names(unit: AnyUnit, config: ConfigData) -> list[str]:
-    """Nodes which the operation works on, by the locks it asked for."""
+    """Names of the nodes whose locks the operation asked for."""
     uuids: set[str] = set()
     for level in _NODE_LEVELS:
         if level in unit.needed_locks:
@@ -125,16 +125,16 @@ def _hooks(unit: AnyUnit, config: ConfigData) -> list[str]:
     name = unit.HOOKS.directory
     lines = []
     if before:
-        lines.append(f"{name}-pre, asked now on {', '.join(_shortened(before))}")
+        lines.append(f"{name}-pre, run now on {', '.join(_shortened(before))}")
     if after:
         lines.append(f"{name}-post on {', '.join(_shortened(after))}")
     return lines
 
 
-# -- what a unit does not say itself ---------------------------------------------------------------
+# -- units without ``steps`` -----------------------------------------------------------------------
 
 
-def _default_steps(unit: AnyUnit, plan: Any) -> list[str]:
+def _default_steps(unit: AnyUnit, plan: object) -> list[str]:
     jobs = _jobs(plan)
     if jobs:
         return [f"submit a job: {', '.join(op.summary() for op in job)}" for job in jobs]
@@ -143,8 +143,8 @@ def _default_steps(unit: AnyUnit, plan: Any) -> list[str]:
     return [sentence[:1].lower() + sentence[1:]] if sentence else []
 
 
-def _jobs(plan: Any) -> list[list[OpCode]]:
-    """The plan when it is nothing but jobs to submit; else nothing."""
+def _jobs(plan: object) -> list[list[OpCode]]:
+    """The jobs of a plan which consists of jobs to submit; else an empty list."""
     if not isinstance(plan, list) or not plan:
         return []
     if all(isinstance(op, OpCode) for op in plan):
@@ -157,8 +157,8 @@ def _jobs(plan: Any) -> list[list[OpCode]]:
     return found if len(found) == len(plan) else []
 
 
-def _values(plan: Any, config: ConfigData) -> list[str]:
-    """The plan's values, a line for each that can be shown."""
+def _values(plan: object, config: ConfigData) -> list[str]:
+    """The plan's values which can be shown, a line each."""
     if _jobs(plan):
         return []
     if isinstance(plan, Cluster):
@@ -180,8 +180,8 @@ def _values(plan: Any, config: ConfigData) -> list[str]:
     return lines
 
 
-def _value(value: Any, config: ConfigData) -> str | None:
-    """One value for people; None for what is not worth showing, or not to be shown."""
+def _value(value: object, config: ConfigData) -> str | None:
+    """One value as text; None for a value which is not shown."""
     if isinstance(value, _NAMED):
         return value.name
     if isinstance(value, Disk):
@@ -209,8 +209,8 @@ def _value(value: Any, config: ConfigData) -> str | None:
     return None
 
 
-def _are_pairs(value: Any) -> bool:
-    """Names with values, which logical units report changes as."""
+def _are_pairs(value: object) -> TypeGuard[list[tuple[str, object]]]:
+    """Whether a value is a list of names with values, as logical units report changes."""
     return (
         isinstance(value, list)
         and bool(value)

@@ -1,20 +1,19 @@
 """Hooks: scripts of the administrator around an operation.
 
 A logical unit names its hooks with a class attribute, ``HOOKS = InstanceHooks("instance-start")``,
-and says in ``hook_env`` and ``hook_nodes`` what is special to it. The processor makes a
+and adds its own variables and nodes in ``hook_env`` and ``hook_nodes``. The processor makes a
 :class:`HookRunner` for the run, which builds the environment, sends it to the nodes (call
-    ``hooks_runner``) and judges the answers:
+``hooks_runner``) and evaluates the answers:
 
 * pre phase: a failing script vetoes the operation (:class:`~ganeti.errors.HooksAbort` with node,
-  script and output of every failure); unreachable nodes are a warning, offline ones are ignored;
-  no node answering at all is
-  :class:`~ganeti.errors.HooksFailure`.
-* post phase: failures are warnings, because the work is done. The environment holds the values
-  from before as ``GANETI_*`` and those from after as ``GANETI_POST_*``.
+  script and output of every failure); unreachable nodes cause a warning, offline ones are ignored;
+  if no node answers, the error is :class:`~ganeti.errors.HooksFailure`.
+* post phase: failures are warnings, because the operation is complete. The environment has the
+  values from before as ``GANETI_*`` and those from after as ``GANETI_POST_*``.
 * after an operation which wrote the configuration, ``config-update`` runs on the master.
 
-Environment, directories and nodes are a contract with the scripts of users; see the table in
-*ganeti-hooks*(7) and seed 001 for the parts which describe them.
+Environment, directories and nodes are an interface to the scripts of users: see the table in
+*ganeti-hooks*(7).
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ CONFIG_UPDATE = "config-update"
 
 SKIPPED, FAILED, SUCCEEDED = 0, 1, 2
 
-#: So long it counts that a node has said it has no scripts: one question for a short operation.
+#: Seconds for which a node's answer that it has no scripts is valid. A short operation asks once.
 IDLE_S = 5.0
 
 
 class ScriptResult(NamedTuple):
-    """What one script said: path relative to the hooks directory, status, output."""
+    """Result of one script: path relative to the hooks directory, status, output."""
 
     script: str
     status: int
@@ -57,7 +56,7 @@ class ScriptResult(NamedTuple):
 
 
 class NodeHookResult(NamedTuple):
-    """Answers of one node; ``failure`` is set when the node could not be asked."""
+    """Results of one node; ``failure`` is set when the node could not be asked."""
 
     node_name: str
     offline: bool
@@ -66,14 +65,14 @@ class NodeHookResult(NamedTuple):
 
 
 HookResults = dict[str, NodeHookResult]
-"""Node uuid to its answers."""
+"""UUID of the node -> its results."""
 
 
 class Hooks:
-    """Which hooks an operation has.
+    """The hooks of one kind of operation.
 
     :param directory: name of the hook directories, without phase.
-    :param object_type: kind of object the operation is about, for the scripts.
+    :param object_type: kind of the object of the operation, for the scripts.
     """
 
     def __init__(self, directory: str, object_type: str) -> None:
@@ -85,7 +84,7 @@ class Hooks:
         return unit.hook_env(plan)
 
     def nodes(self, unit: AnyUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
-        """Node uuids of the pre and the post phase."""
+        """UUIDs of the nodes of the pre and of the post phase."""
         return unit.hook_nodes(plan)
 
 
@@ -106,7 +105,7 @@ class NodeHooks(Hooks):
 class InstanceHooks(Hooks):
     """Hooks of an operation on an instance: adds the common instance variables.
 
-    Unless the unit says otherwise, both phases run on the master and the instance's nodes.
+    Unless the unit names nodes, both phases run on the master and the instance's nodes.
     """
 
     def __init__(self, directory: str) -> None:
@@ -116,10 +115,10 @@ class InstanceHooks(Hooks):
         instance = unit.hook_instance(plan)
         env: dict[str, object] = {}
         if instance is not None:
-            # One that is only announced may have no node yet, and then nothing to be told.
+            # A forthcoming instance may have no node yet; it has no variables then.
             if instance.primary_node and instance.uuid in unit.config.snapshot().instances:
                 unit.last_seen = unit.config.filled(instance)
-            # A removed instance is shown as it was seen last.
+            # A removed instance has the variables from before its removal.
             if unit.last_seen is not None:
                 env.update(filled_instance_env(unit.config, unit.last_seen))
         env.update(unit.hook_env(plan))
@@ -139,7 +138,7 @@ class InstanceHooks(Hooks):
 def nic_env(
     config: Config, index: int, nic: Nic, nicparams: Mapping[str, Any]
 ) -> dict[str, object]:
-    """Variables of one network interface."""
+    """Variables of one NIC."""
     prefix = f"INSTANCE_NIC{index}_"
     mode, link = nicparams.get("mode", ""), nicparams.get("link", "")
     env: dict[str, object] = {
@@ -171,7 +170,7 @@ def nic_env(
 
 
 def disk_env(index: int, disk: Disk) -> dict[str, object]:
-    """Variables of one disk; those of its kind only when it already has an identity."""
+    """Variables of one disk; those of its template only when it already has an identity."""
     prefix = f"INSTANCE_DISK{index}_"
     env: dict[str, object] = {
         prefix + "UUID": disk.uuid or "",
@@ -259,8 +258,8 @@ def instance_env(
 class HookRunner:
     """Runs the hooks of one run of a logical unit.
 
-    Made after ``check_prereq``, when the plan is known; remembers the values from before the
-    operation.
+    The processor makes it after ``check_prereq``, when the plan is known. It keeps the values from
+    before the operation.
     """
 
     def __init__(self, unit: AnyUnit, plan: Any) -> None:
@@ -279,13 +278,13 @@ class HookRunner:
 
     @property
     def nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Uuids of the nodes of the pre and of the post phase."""
+        """UUIDs of the nodes of the pre and of the post phase."""
         return self._pre_nodes, self._post_nodes
 
     def pre(self) -> None:
-        """Ask the pre hooks.
+        """Run the pre hooks.
 
-        :raises errors.HooksAbort: a script failed: the operation is vetoed.
+        :raises errors.HooksAbort: a script failed and thereby vetoed the operation.
         :raises errors.HooksFailure: no node could be asked.
         """
         hooks = self._unit.HOOKS
@@ -301,7 +300,7 @@ class HookRunner:
                 continue
             if result.failure is not None:
                 self._unit.warn(
-                    f"hooks of node {result.node_name} were not asked: {result.failure}"
+                    f"pre hooks of node {result.node_name} were not run: {result.failure}"
                 )
                 continue
             asked += 1
@@ -312,11 +311,11 @@ class HookRunner:
             raise errors.HooksAbort(vetoes)
         if not asked:
             raise errors.HooksFailure(
-                "no node could be asked for its pre hooks; the operation was not begun"
+                "no node could run its pre hooks; the operation was not started"
             )
 
-    def post(self, result: Any) -> Any:
-        """Tell the post hooks; returns the result, which the unit may change on seeing theirs."""
+    def post(self, result: object) -> object:
+        """Run the post hooks; returns the result of the opcode, which the unit may change."""
         hooks = self._unit.HOOKS
         if hooks is None or not self._post_nodes:
             return result
@@ -334,7 +333,7 @@ class HookRunner:
         return results
 
     def config_update(self) -> None:
-        """Tell the master's ``config-update`` hooks that the configuration was written."""
+        """Run the master's ``config-update`` hooks after the configuration was written."""
         env = self._environment(POST, CONFIG_UPDATE, values_after=False)
         results = self._run(CONFIG_UPDATE, POST, [self._config.master_node().uuid], env)
         self._warn_failures(results)
@@ -344,7 +343,9 @@ class HookRunner:
             if result.offline:
                 continue
             if result.failure is not None:
-                self._unit.warn(f"hooks of node {result.node_name} were not told: {result.failure}")
+                self._unit.warn(
+                    f"post hooks of node {result.node_name} were not run: {result.failure}"
+                )
             for script in result.scripts:
                 if script.status == FAILED:
                     self._unit.warn(
@@ -380,7 +381,8 @@ class HookRunner:
         results: HookResults = {}
         busy = []
         asked = [uuid for uuid in wanted if not self._is_idle(uuid, directory, phase)]
-        # Those of the post phase are asked in the same breath; not a node that is just being added.
+        # The nodes of the post phase are asked at the same time, except for a node which is being
+        # added.
         known = self._config.snapshot().nodes
         later = [
             uuid
@@ -391,7 +393,7 @@ class HookRunner:
             if uuid in later:
                 continue
             if isinstance(answer.failure, errors.NodeRefused):
-                busy.append(uuid)  # of another version: it knows only how to run them
+                busy.append(uuid)  # of another version, without this call: run the hooks anyway
             elif answer.failure is not None:
                 results[uuid] = NodeHookResult(
                     answer.node_name, answer.offline, str(answer.failure), ()
@@ -414,7 +416,7 @@ class HookRunner:
     def _ask_for_hooks(
         self, directory: str, phase: str, uuids: Sequence[str]
     ) -> Mapping[str, Result]:
-        """Which nodes have scripts; before an operation also for what comes after it."""
+        """Ask nodes whether they have scripts; in the pre phase also for the later phases."""
         if not uuids:
             return {}
         wanted = [(directory, phase)]
@@ -433,5 +435,5 @@ class HookRunner:
         return answers
 
     def _is_idle(self, uuid: str, directory: str, phase: str) -> bool:
-        """Whether a node has said just now that it has no such scripts."""
+        """Whether a node has answered a short time ago that it has no such scripts."""
         return self._idle_until.get((uuid, directory, phase), 0.0) > time.monotonic()

@@ -1,9 +1,9 @@
-"""Lock sets that several logical units need.
+"""Sets of locks that several logical units need.
 
-All of them declare; the processor acquires. Instances come before groups, groups before nodes,
-nodes before their resources, so a set of a higher level is computed in ``declare_locks`` from what
-is already held, and where it had to be guessed from the configuration before that,
-:func:`require_still_same` checks the guess afterwards.
+The units ask for the locks; the processor acquires them. Instances come before groups, groups
+before nodes, nodes before their resources. So a unit computes the set of a higher level in
+``declare_locks`` from the locks which are held. When it had to compute the set from the
+configuration before it held them, :func:`require_still_same` compares it afterwards.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def instances_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
-    """Uuids of the instances with their primary node in a group, as configured now."""
+    """UUIDs of the instances with their primary node in a group, as configured now."""
     data = unit.config.snapshot()
-    # An instance whose node does not exist is in no group; verification says so.
+    # An instance whose node does not exist is in no group; verification reports that.
     nodes = {node.uuid for node in data.nodes.values() if node.group == group_uuid}
     return frozenset(
         instance.uuid for instance in data.instances.values() if instance.primary_node in nodes
@@ -30,14 +30,14 @@ def instances_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
 
 
 def nodes_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
-    """Uuids of the nodes of a group, as configured now."""
+    """UUIDs of the nodes of a group, as configured now."""
     return frozenset(n.uuid for n in unit.config.snapshot().nodes.values() if n.group == group_uuid)
 
 
 def require_still_same(held: Collection[str], now: Collection[str], what: str) -> None:
-    """Compare the objects which were locked with those which the configuration names now.
+    """Compare the locked objects with those which the configuration names now.
 
-    :raises errors.OpPrereqError: they differ; the caller may simply try again.
+    :raises errors.OpPrereqError: they differ; the user can submit the job again.
     """
     if set(held) != set(now):
         raise errors.OpPrereqError(
@@ -46,9 +46,9 @@ def require_still_same(held: Collection[str], now: Collection[str], what: str) -
 
 
 def lock_label(config: ConfigData, name: str) -> str:
-    """A lock's name for people: ``node/node1.example.com`` for ``node/<uuid>``.
+    """A lock's name for users: ``node/node1.example.com`` for ``node/<uuid>``.
 
-    What has gone meanwhile keeps its uuid.
+    The lock of an object which does not exist any more keeps the UUID.
     """
     level, _, key = name.partition("/")
     tables: dict[str, Mapping[str, Any]] = {

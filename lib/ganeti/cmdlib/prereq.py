@@ -1,8 +1,8 @@
 """Checks which refuse an operation before anything is changed.
 
-Every function returns quietly or raises :class:`~ganeti.errors.OpPrereqError` with the code which
-clients know; text names the object. Functions which take a logical unit ask nodes or the
-configuration through it. What passed is noted, for the plan which a dry run shows.
+A check raises :class:`~ganeti.errors.OpPrereqError` with the published error code; its text names
+the object. Functions which take a logical unit ask nodes or the configuration through it. A check
+which passed is noted for the output of a dry run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PASSED: ContextVar[list[str] | None] = ContextVar("passed", default=None)
 
 @contextmanager
 def recorded() -> Iterator[list[str]]:
-    """Collect the checks that pass on this thread until the block ends, in words."""
+    """Collect the checks which pass on this thread until the block ends, as phrases."""
     passed: list[str] = []
     token = _PASSED.set(passed)
     try:
@@ -49,7 +49,10 @@ def recorded() -> Iterator[list[str]]:
 
 
 def note(text: str) -> None:
-    """Remember, if somebody collects them, that a check has passed; `text` is what is so."""
+    """Note a check which passed, if :func:`recorded` collects them.
+
+    :param text: the fact which was checked, such as "node node1 is online".
+    """
     passed = _PASSED.get()
     if passed is not None:
         passed.append(text)
@@ -60,7 +63,11 @@ _LABEL = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
 
 
 def valid_host_name(name: str, what: str) -> str:
-    """Check the form of a host name and return it in lower case."""
+    """Check the form of a host name and return it in lower case.
+
+    :param what: the kind of name, for errors.
+    :raises errors.OpPrereqError: it is not valid.
+    """
     lowered = name.lower()
     labels = lowered.rstrip(".").split(".")
     if len(lowered) > 255 or not all(_LABEL.match(label) for label in labels):
@@ -82,7 +89,7 @@ def resolve(name: str, what: str) -> hosts.Hostname:
 
 
 def require_tags(tags: Collection[str], existing: Collection[str] = ()) -> None:
-    """All tags have a legal form, and the object will not have too many."""
+    """Check the form of new tags, and that the object will not have too many."""
     for tag in tags:
         if not tag or len(tag) > tags_c.MAX_LENGTH or not _TAG.match(tag):
             raise errors.OpPrereqError(
@@ -98,44 +105,47 @@ def require_tags(tags: Collection[str], existing: Collection[str] = ()) -> None:
 
 
 def require_online(node: Node) -> None:
-    """The node is not marked offline."""
+    """Check that the node is not marked offline."""
     if node.offline:
         raise errors.OpPrereqError(f"node {node.name} is marked offline", errors.ECODE_STATE)
     note(f"node {node.name} is online")
 
 
 def require_not_drained(node: Node) -> None:
-    """The node may get new instances."""
+    """Check that the node is not drained, so that it may get new instances."""
     if node.drained:
         raise errors.OpPrereqError(f"node {node.name} is drained", errors.ECODE_STATE)
     note(f"node {node.name} is not drained")
 
 
 def require_vm_capable(node: Node) -> None:
-    """The node may run instances at all."""
+    """Check that the node may run instances (``vm_capable``)."""
     if not node.vm_capable:
         raise errors.OpPrereqError(
-            f"node {node.name} is not meant to run instances (vm_capable is off)",
+            f"node {node.name} may not run instances (vm_capable is off)",
             errors.ECODE_STATE,
         )
     note(f"node {node.name} may run instances")
 
 
 def require_target(node: Node) -> None:
-    """The node may receive an instance."""
+    """Check that the node may receive an instance: online, not drained, ``vm_capable``."""
     require_online(node)
     require_not_drained(node)
     require_vm_capable(node)
 
 
 def require_admin_state(instance: Instance, allowed: Collection[str], action: str) -> None:
-    """The instance is meant to be in one of some states."""
+    """Check that the instance is marked with one of the allowed states.
+
+    :param action: the operation, for errors.
+    """
     if instance.admin_state not in allowed:
         way = ""
         if instance.admin_state == ADMIN_UP and ADMIN_DOWN in allowed:
             way = f". Stop it with 'gnt-instance shutdown {instance.name}'."
         elif instance.admin_state == ADMIN_OFFLINE and ADMIN_DOWN in allowed:
-            way = f". Take that back with 'gnt-instance modify --online {instance.name}'."
+            way = f". Mark it down with 'gnt-instance modify --online {instance.name}'."
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: it is marked {instance.admin_state!r},"
             f" this needs {' or '.join(repr(state) for state in sorted(allowed))}{way}",
@@ -145,7 +155,10 @@ def require_admin_state(instance: Instance, allowed: Collection[str], action: st
 
 
 def disk_by_index(unit: AnyUnit, instance: Instance, index: int) -> Disk:
-    """A disk of an instance by its number."""
+    """Find a disk of an instance by its number.
+
+    :raises errors.OpPrereqError: there is no such disk.
+    """
     disks = unit.config.instance_disks(instance)
     if not 0 <= index < len(disks):
         has = f"disks 0 to {len(disks) - 1}" if disks else "no disks"
@@ -156,7 +169,10 @@ def disk_by_index(unit: AnyUnit, instance: Instance, index: int) -> Disk:
 
 
 def require_not_forthcoming(instance: Instance, action: str) -> None:
-    """The instance has disks and a node, it is not only a reservation."""
+    """Check that the instance exists and is not only a reservation.
+
+    :param action: the operation, for errors.
+    """
     if instance.forthcoming:
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: it is forthcoming, only its resources are"
@@ -166,7 +182,7 @@ def require_not_forthcoming(instance: Instance, action: str) -> None:
 
 
 def require_whole_disks(unit: AnyUnit, instance: Instance) -> None:
-    """No disk of a real instance is being made, or was when something was broken off."""
+    """Check that all disks of an instance exist completely, also after an interruption."""
     for index, disk in enumerate(unit.config.instance_disks(instance)):
         if disk.forthcoming:
             raise errors.OpPrereqError(
@@ -177,16 +193,17 @@ def require_whole_disks(unit: AnyUnit, instance: Instance) -> None:
 
 
 def without_forthcoming(unit: AnyUnit, instances: Iterable[Instance], where: str) -> list[Instance]:
-    """Those of `instances` which exist; of the others it is said that they stay reserved.
+    """Leave out forthcoming instances, with a warning for each that it stays reserved.
 
-    :param where: what is left by all others, for the text.
+    :param where: the node or group which the other instances leave, for the text.
     """
     found = []
     for instance in instances:
         if instance.forthcoming:
             unit.warn(
                 f"forthcoming instance {instance.name} stays reserved on {where}",
-                hint="Remove it, or reserve it anew. 'gnt-instance add --commit' takes --node.",
+                hint="Remove it, or reserve it on another node. 'gnt-instance add --commit' accepts"
+                " --node.",
             )
         else:
             found.append(instance)
@@ -194,8 +211,12 @@ def without_forthcoming(unit: AnyUnit, instances: Iterable[Instance], where: str
 
 
 def running_info(unit: AnyUnit, instance: Instance, node_uuid: str | None = None) -> dict[str, Any]:
-    """What the hypervisor of a node (by default the primary) knows about the instance; empty when
-    not running."""
+    """Ask the hypervisor of a node about the instance.
+
+    :param node_uuid: the node; None for the primary node.
+    :returns: name of a fact -> value; empty when the instance does not run.
+    :raises errors.RpcError: the node did not answer.
+    """
     filled = unit.config.filled(instance)
     answer = unit.rpc.call(
         INSTANCE_INFO,
@@ -209,12 +230,19 @@ def running_info(unit: AnyUnit, instance: Instance, node_uuid: str | None = None
 
 
 def is_running(info: Mapping[str, Any]) -> bool:
-    """Does a guest run, by what its hypervisor says? One that waits for its memory does not."""
+    """Whether a guest runs, by the facts of its hypervisor.
+
+    The guest of an incoming migration does not run.
+    """
     return bool(info) and info.get("state", STATE_RUNNING) == STATE_RUNNING
 
 
 def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
-    """The instance is not meant to run, and does not; its primary node must answer."""
+    """Check that the instance is marked down or offline, and does not run.
+
+    :raises errors.OpPrereqError: it is marked up, or it runs.
+    :raises errors.RpcError: the primary node did not answer.
+    """
     require_admin_state(instance, (ADMIN_DOWN, ADMIN_OFFLINE), action)
     if is_running(running_info(unit, instance)):
         node_name = unit.config.node(instance.primary_node).name
@@ -269,12 +297,16 @@ def require_free_memory(
     hypervisor: str,
     hvparams: Mapping[str, Any],
 ) -> int:
-    """The node has enough memory; returns what is free, in MiB."""
+    """Check that the node has enough free memory.
+
+    :param reason: the purpose of the memory, for errors.
+    :returns: the free memory in MiB.
+    """
     node_name = unit.config.node(node_uuid).name
     free_mib = node_facts(unit, node_uuid, hypervisor, hvparams).get("memory_free")
     if not isinstance(free_mib, int):
         raise errors.OpPrereqError(
-            f"node {node_name} does not tell its free memory, it answered {free_mib!r}",
+            f"node {node_name} did not report its free memory, it answered {free_mib!r}",
             errors.ECODE_ENVIRON,
         )
     if needed_mib > free_mib:
@@ -291,7 +323,10 @@ def require_free_memory(
 
 
 def require_bridges(unit: AnyUnit, nicparams: Iterable[Mapping[str, Any]], node_uuid: str) -> None:
-    """The node has the bridges to which network interfaces are to be attached."""
+    """Check that the node has the bridges of the given NICs.
+
+    :param nicparams: the filled parameters of each NIC.
+    """
     bridges = sorted({str(p["link"]) for p in nicparams if p.get("mode") == "bridged"})
     if not bridges:
         return
@@ -299,7 +334,7 @@ def require_bridges(unit: AnyUnit, nicparams: Iterable[Mapping[str, Any]], node_
     if isinstance(answer.failure, errors.NodeCallFailed):
         node_name = unit.config.node(node_uuid).name
         raise errors.OpPrereqError(
-            f"node {node_name} cannot attach network interfaces: {answer.failure.message}",
+            f"node {node_name} cannot attach NICs: {answer.failure.message}",
             errors.ECODE_ENVIRON,
         ) from answer.failure
     answer.payload()
@@ -307,12 +342,15 @@ def require_bridges(unit: AnyUnit, nicparams: Iterable[Mapping[str, Any]], node_
 
 
 def require_instance_bridges(unit: AnyUnit, instance: FilledInstance, node_uuid: str) -> None:
-    """As :func:`require_bridges`, for an existing instance."""
+    """Check that the node has the bridges of all NICs of an existing instance."""
     require_bridges(unit, [nic.nicparams for nic in instance.nics], node_uuid)
 
 
 def require_allowed_os(unit: AnyUnit, name: str) -> None:
-    """The OS is not blacklisted, which goes for all of its variants (seed 003 *New OS states*)."""
+    """Check that the OS is not blacklisted; a blacklist entry concerns all variants.
+
+    Source: Ganeti design 2.2, *New OS states*.
+    """
     base = name.partition("+")[0]
     if base in unit.config.cluster().blacklisted_os:
         raise errors.OpPrereqError(
@@ -323,7 +361,7 @@ def require_allowed_os(unit: AnyUnit, name: str) -> None:
 
 
 def os_checks(hypervisor: str | None) -> list[str]:
-    """What a node shall look at in an OS definition."""
+    """The checks which a node makes with an OS definition, for ``os_validate``."""
     return ["parameters", *([f"hypervisor:{hypervisor}"] if hypervisor else [])]
 
 
@@ -336,8 +374,11 @@ def require_os(
     force_variant: bool,
     hypervisor: str | None = None,
 ) -> None:
-    """The node has the OS definition, in the right variant, and its own check accepts the
-    parameters; it is made for the hypervisor."""
+    """Check that the node can use the OS definition.
+
+    The node must have it in the given variant, the definition must support the hypervisor, and its
+    script ``verify`` must accept the parameters.
+    """
     node_name = unit.config.node(node_uuid).name
     answer = unit.rpc.call_many(
         OS_VALIDATE,
@@ -360,7 +401,7 @@ def require_os(
 def require_hvparams_usable(
     unit: AnyUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
 ) -> None:
-    """All nodes which are online can use the (filled) hypervisor parameters."""
+    """Check that all nodes which are online can use the (filled) hypervisor parameters."""
     answers = unit.rpc.call_many(
         HYPERVISOR_VALIDATE_PARAMS, list(node_uuids), hypervisor=hypervisor, hvparams=dict(hvparams)
     )
@@ -377,4 +418,5 @@ def require_hvparams_usable(
         note(f"node {answer.node_name} accepts the hypervisor parameters")
 
 
+#: Seconds within which a machine answers which uses the address of a new instance.
 PING_TIMEOUT_S = 2.0

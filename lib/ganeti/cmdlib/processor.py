@@ -1,14 +1,14 @@
-"""The processor: walks one opcode through its logical unit.
+"""The processor: executes one opcode with its logical unit.
 
-The job queue calls :meth:`Processor.execute` on a worker thread, one call per opcode. The
-processor takes the locks level by level, tells the queue that the opcode runs, lets the unit
-check, asks the pre hooks, lets the unit act, tells the post hooks, submits the jobs which the unit
-asked for and checks the shape of the result. Whatever happens on the way, locks and reservations
-of the run are gone when the call returns or raises.
+The job queue calls :meth:`Processor.execute` on a worker thread, one call per opcode. The processor
+acquires the locks level by level, reports to the queue that the opcode runs, and calls
+``check_prereq`` of the unit, the pre hooks, ``exec`` and the post hooks. It submits the jobs which
+the unit asked for and checks the type of the result. Locks and reservations of the run are always
+released when the call returns or raises.
 
-What it raises is meant for the user: :class:`~ganeti.errors.OpPrereqError` when nothing was
-changed, :class:`~ganeti.errors.OpExecError` when something may have been, the hook and queue errors
-as they are.
+Its errors are for the user: :class:`~ganeti.errors.OpPrereqError` when nothing was changed,
+:class:`~ganeti.errors.OpExecError` when something may have been changed, and the errors of hooks
+and of the queue as they are.
 """
 
 from __future__ import annotations
@@ -35,31 +35,30 @@ log = logging.getLogger(__name__)
 
 
 def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
-    """Who changes the configuration while this opcode runs, for its history."""
+    """The author of changes of the configuration while this opcode runs, for its history."""
     trail = op.reason or []
-    # What the user gave as a reason, and the program through which it came.
+    # The reason which the user gave, and the program which submitted the opcode.
     given = next((text for source, text, _ in trail if source == job_const.REASON_USER), "")
     source = next((source for source, _, _ in trail if source != job_const.REASON_USER), "")
     return Author(callbacks.owner.job_id, op.OP_ID, source, given)
 
 
 class Processor:
-    """Executes opcodes; has no state of its own, so one serves all workers."""
+    """Executes opcodes; it has no state of its own, so all workers share one object."""
 
     def __init__(self, context: MasterContext) -> None:
         self._context = context
 
-    def execute(self, op: OpCode, callbacks: OpCallbacks) -> Any:
+    def execute(self, op: OpCode, callbacks: OpCallbacks) -> object:
         """Execute one opcode and return its result.
 
         :param op: a valid opcode: the job queue validated it when the job was submitted, or read
             from its file.
         :raises errors.OpPrereqError: refused, nothing was changed.
-        :raises errors.OpExecError: failed while acting; the text says what is left.
-        :raises errors.HooksAbort: a pre hook said no.
-        :raises errors.OpResultError: the unit returned something which its declaration does not
-            allow.
-        :raises errors.JobCanceled: cancelled while it waited for locks.
+        :raises errors.OpExecError: it failed in ``exec``; the text names what is left.
+        :raises errors.HooksAbort: a pre hook vetoed the operation.
+        :raises errors.OpResultError: the result does not have the declared type of the opcode.
+        :raises errors.JobCanceled: the job was cancelled while it waited for locks.
         """
         unit_class = cmdlib.lookup(op.OP_ID)
         ctx = LuContext(self._context, callbacks, author=_author(op, callbacks))
@@ -76,7 +75,7 @@ class Processor:
         finally:
             self._clean_up(unit)
         if isinstance(result, ResultWithJobs):
-            # Only now: the new jobs must not wait for locks which this one still holds.
+            # The locks are released first, so that the new jobs need not wait for them.
             result = self._submit(op, callbacks, result)
         self._check_result(op, result)
         return result
@@ -125,7 +124,7 @@ class Processor:
             ) from err
 
     def _exists(self, level: Level, key: str) -> bool:
-        """Is there an object behind a lock?"""
+        """Whether the object exists to which a lock belongs."""
         data = self._context.config.snapshot()
         if level is Level.INSTANCE:
             return key in data.instances
@@ -138,7 +137,7 @@ class Processor:
         return True
 
     def _clean_up(self, unit: AnyUnit) -> None:
-        """Forget reservations, locks of objects which are not there (any more), all other locks."""
+        """Release reservations and locks; remove locks of objects which do not exist (any more)."""
         locks, owner = self._context.locks, unit.ctx.owner
         try:
             self._context.config.release_reservations(unit.ctx.ec_id)
@@ -152,10 +151,10 @@ class Processor:
             self._remove_unused(unit, level, keys)
 
     def _remove_stale(self, unit: AnyUnit, level: Level) -> None:
-        """Remove the locks which this run asked for by key and whose object is gone.
+        """Remove the locks for which this run asked by key and whose object does not exist.
 
-        Not those which it holds through the lock of the whole level: they may belong to an object
-        which another job is about to add.
+        Locks which it holds through the lock of the whole level stay: they may belong to an object
+        which another job is going to add.
         """
         locks, owner = self._context.locks, unit.ctx.owner
         held = locks.owned(owner, level)
@@ -168,13 +167,13 @@ class Processor:
             locks.remove(level, gone, owner)
 
     def _remove_unused(self, unit: AnyUnit, level: Level, keys: list[str]) -> None:
-        """Remove added locks which were never acquired, because the run ended before."""
+        """Remove locks which were added but not acquired, because the run ended before."""
         locks, owner = self._context.locks, unit.ctx.owner
         unused = [k for k in keys if k in locks.keys(level) and not self._exists(level, k)]
         if not unused:
             return
         if locks.acquire(owner, level, unused, shared=False, timeout_s=0) is None:
-            log.warning("locks %s were added in vain and are still in use", ", ".join(unused))
+            log.warning("unused locks %s are held by another job and stay", ", ".join(unused))
             return
         try:
             locks.remove(level, unused, owner)
@@ -183,7 +182,8 @@ class Processor:
 
     # -- phases ----------------------------------------------------------------
 
-    def _run(self, unit: AnyUnit) -> Any:
+    def _run(self, unit: AnyUnit) -> object:
+        """Call the phases after the locks, with their hooks; returns the result of the opcode."""
         config = self._context.config
         serial_before = config.snapshot().serial_no
         try:
@@ -194,7 +194,7 @@ class Processor:
         hooks = unit.hooks = HookRunner(unit, plan)
         hooks.pre()
         if unit.op.dry_run:
-            unit.info("dry run: everything is checked, nothing is done")
+            unit.info("dry run: everything is checked, nothing is changed")
             unit.feedback(dry_run.plan_text(unit, plan, passed))
             return unit.dry_run_result(plan)
         # The last moment at which nothing has been changed.
@@ -211,7 +211,10 @@ class Processor:
 
     @staticmethod
     def _submit(op: OpCode, callbacks: OpCallbacks, wanted: ResultWithJobs) -> dict[str, Any]:
-        """Submit the jobs which the unit asked for; they inherit why they are there."""
+        """Submit the jobs which the unit asked for; they inherit reason and priority.
+
+        :returns: the result of the opcode: ``jobs`` and the other values of the unit.
+        """
         for job in wanted.jobs:
             for new in job:
                 new.reason = [*(op.reason or []), *(new.reason or [])]
@@ -221,7 +224,7 @@ class Processor:
                     new.comment = f"Submitted by {op.OP_ID}"
         return {"jobs": callbacks.submit_jobs(wanted.jobs), **wanted.others}
 
-    def _check_result(self, op: OpCode, result: Any) -> None:
+    def _check_result(self, op: OpCode, result: object) -> None:
         check = type(op).RESULT
         if op.dry_run or check is None or check(result):
             return

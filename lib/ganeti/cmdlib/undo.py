@@ -1,10 +1,10 @@
-"""Taking back what was made, when a later step fails.
+"""Undo the steps of an operation when a later step fails.
 
-An operation which makes several things registers, right after (or right before, when half a thing
-counts too) each step, how to take that step back. Leaving the block without
-:meth:`UndoStack.commit` runs the registered steps in reverse order. A step which cannot be taken
-back is named in the error, together with what the administrator can do: an operation either leaves
-nothing behind or says what it left.
+An operation of several steps registers how to undo each step: right after the step, or right before
+it when a partly executed step must be undone, too. Leaving the block without
+:meth:`UndoStack.commit` runs the registered functions in reverse order. The error names each step
+which cannot be undone, together with a hint for the administrator: an operation either leaves
+nothing, or its error names what it left.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ P = ParamSpec("P")
 
 
 class UndoStack:
-    """Steps to take back on failure; use as a context manager.
+    """Functions which undo steps after a failure; use it as a context manager.
 
-    :param report: told one line per step which could not be taken back.
+    :param report: called with one line for each step which could not be undone.
     :param hint: a sentence on how to clean up by hand, added to the error when something is left.
     """
 
@@ -31,11 +31,14 @@ class UndoStack:
         self._steps: list[tuple[str, Callable[[], object]]] = []
 
     def add(self, what: str, step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Register a step; ``what`` names the thing which stays behind when the step fails."""
+        """Register a function which undoes a step.
+
+        :param what: the thing which is left when that function fails.
+        """
         self._steps.append((what, lambda: step(*args, **kwargs)))
 
     def commit(self) -> None:
-        """Everything is done: nothing will be taken back."""
+        """The operation is complete: nothing will be undone."""
         self._steps.clear()
 
     def __enter__(self) -> UndoStack:
@@ -53,13 +56,13 @@ class UndoStack:
             return
         if self._report is not None:
             for line in left:
-                self._report(f"could not be cleaned up: {line}")
+                self._report(f"could not be removed or undone: {line}")
         cause = str(exc) if exc is not None else "operation abandoned"
         text = f"{cause}; left behind: {', '.join(left)}"
         raise errors.OpExecError(f"{text}. {self._hint}" if self._hint else text) from exc
 
     def _unwind(self, left: list[str]) -> None:
-        # Recursion with try/finally: an unexpected error in one step does not stop the others.
+        # The recursion with try/finally runs the other functions after an unexpected error, too.
         if not self._steps:
             return
         what, step = self._steps.pop()

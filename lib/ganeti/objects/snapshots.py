@@ -1,8 +1,8 @@
-"""Names of snapshots: what both the master and the nodes know about them.
+"""Snapshots: their names, and the space which they need; used by the master and the nodes.
 
-A snapshot lies beside the volume (or file) it was made of, and is called ``<volume>.snap.<name>``.
-The configuration does not know it: whoever wants to know looks at the node. What an export makes
-for itself is called ``<volume>.snap`` and is none of these.
+A snapshot is beside the volume (or file) from which it was made, and is called
+``<volume>.snap.<name>``. Snapshots are not in the configuration; the master asks the nodes for
+them. The temporary snapshot of an export is called ``<volume>.snap`` and is not one of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ganeti.constants.disk import DRBD8
 from ganeti.objects.disk import Disk
 
 SEPARATOR = ".snap."
-#: Volume, separator and name must fit in the 127 characters which LVM allows.
+#: Volume, separator and name together may have the 127 characters which LVM allows.
 NAME_MAX_CHARS = 32
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_MAX_CHARS - 1}}}")
@@ -41,17 +41,17 @@ _RESERVED = (
     "_vorigin",
     "_wcorig",
 )
-# The table of differences needs 16 bytes for each block of 4096, and some space for itself.
+# The table of changed blocks needs 16 bytes for each block of 4096, and some space for itself.
 _TABLE_PART = 200
 _TABLE_MIN_MIB = 8
 
 
-class Found(NamedTuple):
-    """A snapshot as its node sees it.
+class SnapshotInfo(NamedTuple):
+    """A snapshot on a node.
 
-    :ivar size_bytes: of what can be read from it.
-    :ivar made: seconds since 1970; None when the storage does not tell.
-    :ivar usable: False when its content is lost.
+    :ivar size_bytes: size of its content.
+    :ivar made: its time in seconds since 1970; None if the storage does not store it.
+    :ivar usable: False if its content is lost.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Found(NamedTuple):
 
 
 def wrong_name(name: str) -> str | None:
-    """Why a snapshot cannot be called so, or None."""
+    """Return the reason why a snapshot cannot have a name, or None."""
     if not _NAME.fullmatch(name):
         return (
-            f"{name!r:.60} is no name for a snapshot: it takes letters, digits, '-', '_' and"
-            f" '.', a letter or digit first, at most {NAME_MAX_CHARS}"
+            f"{name!r:.60} cannot be the name of a snapshot. Allowed are at most {NAME_MAX_CHARS}"
+            " letters, digits, '-', '_' and '.', a letter or digit first."
         )
     if ".snap" in name:
         return f"a snapshot cannot be called {name}: '.snap' separates it from its volume"
@@ -76,17 +76,20 @@ def wrong_name(name: str) -> str | None:
 
 
 def default_name(now: float) -> str:
-    """The time (UTC) as a name, such as ``20261121-101500``."""
+    """Return a time as name, in UTC: ``20261121-101500``.
+
+    :param now: the time in seconds since 1970.
+    """
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
 
 
 def volume_name(volume: str, name: str) -> str:
-    """What the snapshot of a volume is called."""
+    """Return the name of the volume of a snapshot."""
     return f"{volume}{SEPARATOR}{name}"
 
 
 def split(volume: str) -> tuple[str, str] | None:
-    """Volume and name of a snapshot; None for a volume that is no snapshot."""
+    """Return volume and name of a snapshot; None for a volume which is no snapshot."""
     origin, separator, name = volume.rpartition(SEPARATOR)
     if not (origin and separator) or wrong_name(name) is not None:
         return None
@@ -94,14 +97,14 @@ def split(volume: str) -> tuple[str, str] | None:
 
 
 def stored(disk: Disk) -> Disk:
-    """The device with the content of a disk: of a mirrored one, the data volume."""
+    """Return the device with the content of a disk: the data volume of a mirrored one."""
     return disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk
 
 
 def as_disk(disk: Disk, name: str) -> Disk:
-    """A snapshot of a disk as a disk of its own, as node calls want it.
+    """Return a snapshot of a disk as a disk of its own, for node calls.
 
-    :raises ParameterError: nothing can be called so.
+    :raises ParameterError: no snapshot can have this name.
     """
     problem = wrong_name(name)
     if problem is not None:
@@ -117,7 +120,9 @@ def as_disk(disk: Disk, name: str) -> Disk:
     )
 
 
-def room_mib(size_mib: int) -> int:
-    """What a snapshot takes of a volume group to be good for ever, though all blocks of the disk
-    are overwritten; LVM takes less when it needs less."""
+def volume_size_mib(size_mib: int) -> int:
+    """Return the space in MiB which a snapshot needs in a volume group, at most.
+
+    It suffices even if all blocks of the disk are overwritten later.
+    """
     return size_mib + -(-size_mib // _TABLE_PART) + _TABLE_MIN_MIB

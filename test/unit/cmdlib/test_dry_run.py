@@ -76,7 +76,7 @@ def test_locks_checks_nodes_hooks_and_steps() -> None:
     assert section(lines, "checked")[-1] == "node node1.example.com is online"
     assert section(lines, "nodes") == ["node1.example.com"]
     assert section(lines, "hooks") == [
-        "instance-stop-pre, asked now on node1.example.com",
+        "instance-stop-pre, run now on node1.example.com",
         "instance-stop-post on node1.example.com",
     ]
     assert section(lines, "steps") == [

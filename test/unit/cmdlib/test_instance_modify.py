@@ -150,7 +150,11 @@ def test_the_operating_system_on_record():
         ({"disk_template": "sharedfile"}, errors.ECODE_INVAL, "already"),
         ({"disk_template": "diskless"}, errors.ECODE_INVAL, "cannot be converted"),
         ({"disk_template": "plain"}, errors.ECODE_INVAL, "not enabled"),
-        ({"disk_template": "file", "disks": [["remove", 0, {}]]}, errors.ECODE_INVAL, "one go"),
+        (
+            {"disk_template": "file", "disks": [["remove", 0, {}]]},
+            errors.ECODE_INVAL,
+            "one operation",
+        ),
         ({"remote_node": "node2", "beparams": {"vcpus": 2}}, errors.ECODE_INVAL, "secondary"),
         ({"runtime_mem": 128}, errors.ECODE_STATE, "does not run"),
         ({"offline": False, "pnode": "node1"}, errors.ECODE_STATE, "already"),

@@ -332,7 +332,7 @@ def test_query_data_survives_a_dead_node():
     master.rpc.errors["blockdev_find"] = unreachable("blockdev_find")
     (facts,) = master.run(OpInstanceQueryData(instances=["web"])).values()
     assert facts["run_state"] is None
-    assert master.job.said("does not tell about instance web.example.com")
+    assert master.job.said("did not report instance web.example.com")
 
 
 # -- states ----------------------------------------------------------------------

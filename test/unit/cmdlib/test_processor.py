@@ -335,7 +335,7 @@ def test_one_unreachable_node_is_a_warning(master, probe):
     error = errors.NodeUnreachable("node2.example.com", "hooks_runner", "timed out")
     master.rpc.errors["hooks_runner", "node2.example.com"] = error
     assert master.run(OpProbe()) == "done"
-    assert master.job.said("hooks of node node2.example.com were not asked")
+    assert master.job.said("pre hooks of node node2.example.com were not run")
 
 
 def test_hooks_see_values_from_before_and_after(master, probe):
@@ -443,8 +443,8 @@ def test_a_node_of_the_post_phase_that_is_dead_is_told_of_afterwards(master, pro
         "node2.example.com", "hooks_present", "no route"
     )
     assert master.run(OpProbe()) == "done"
-    assert not master.job.said("were not asked")
-    assert master.job.said("hooks of node node2.example.com were not told")
+    assert not master.job.said("pre hooks of node")
+    assert master.job.said("post hooks of node node2.example.com were not run")
 
 
 def test_a_node_of_another_version_runs_hooks_unasked(master, probe):

@@ -95,7 +95,7 @@ def test_what_stays_behind_is_named():
         raise errors.OpExecError("broken")
     assert str(failed.value) == "broken; left behind: disk 7 (busy). Do it."
     assert done == [1]
-    assert told == ["could not be cleaned up: disk 7 (busy)"]
+    assert told == ["could not be removed or undone: disk 7 (busy)"]
 
 
 def test_a_bug_in_one_step_does_not_stop_the_others():

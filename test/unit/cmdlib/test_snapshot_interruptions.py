@@ -201,9 +201,9 @@ def test_a_copy_that_was_broken_off_is_found(tmp_path: Path) -> None:
     Path(f"{first}.snap.{NAME}~").write_bytes(OLD[:1000])
     rows = cluster.run(ops.OpInstanceSnapshotList())
     assert [(row["snapshot"], row["disk"], row["usable"]) for row in rows] == [(NAME, 0, False)]
-    with pytest.raises(errors.OpPrereqError, match="has a snapshot before already"):
+    with pytest.raises(errors.OpPrereqError, match="already has a snapshot before"):
         cluster.run(take())
-    with pytest.raises(errors.OpPrereqError, match="is not complete"):
+    with pytest.raises(errors.OpPrereqError, match="is incomplete"):
         cluster.run(restore())
     cluster.run(remove())
     assert pictures(cluster) == []

@@ -175,7 +175,7 @@ def test_mirrors_must_have_all_data():
     assert args["disk"].logical_id == ("xenvg", "web-data")
     nodes = Nodes(drbd_of("web"))
     nodes.rpc.answers["blockdev_find"] = dataclasses.replace(OKAY, ldisk_status=2)
-    with pytest.raises(errors.OpExecError, match="disk 0 .*no complete copy of the data"):
+    with pytest.raises(errors.OpExecError, match="disk 0 .*has an incomplete replica"):
         nodes.run(take())
     assert nodes.rpc.of("blockdev_snapshot_keep") == []
     assert nodes.acted()[-1] == ("blockdev_shutdown", "node2")
@@ -190,7 +190,7 @@ def running(*disks, **changes):
 def test_a_running_instance_is_told_what_it_gets():
     nodes = running(file_disk(0), file_disk(1))
     nodes.run(take())
-    assert nodes.master.job.said("are not of the same moment")
+    assert nodes.master.job.said("are of different moments")
     assert nodes.master.job.said("--shutdown")
     assert not nodes.rpc.of("blockdev_snapshot_keep")[0][1]["at_rest"]
     nodes = running(file_disk(0), file_disk(1))
@@ -263,7 +263,7 @@ def test_what_cannot_be_undone_is_named():
     ],
 )
 def test_kinds_without(template, why):
-    Nodes(of_kind(template)).refused(take(), f"disk 0 .* is of kind {template}.*{why}")
+    Nodes(of_kind(template)).refused(take(), f"disk 0 .* has template {template}.*{why}")
 
 
 def test_external_storage_makes_them_and_no_more():
@@ -283,7 +283,7 @@ def test_what_is_refused():
     Nodes(file_disk()).refused(take(snapshot_name="a/b"), "is no name", "wrong_input")
     Nodes(file_disk(), kept=[(N1, file_disk().logical_id[1], "a")]).refused(
         take(),
-        "has a snapshot a already .disk 0.*remove-snapshot web.example.com a",
+        "already has a snapshot a .disk 0.*remove-snapshot web.example.com a",
         "already_exists",
     )
     silent = Nodes(file_disk())
@@ -339,7 +339,7 @@ def test_the_list_goes_on_without_a_node():
     nodes.rpc.errors["blockdev_snapshot_list", N1] = "broken"
     (row,) = nodes.run(ops.OpInstanceSnapshotList())
     assert row["node"] == N2
-    assert nodes.master.job.said("node1.example.com does not tell its snapshots: broken")
+    assert nodes.master.job.said("node1.example.com did not report its snapshots: broken")
     with pytest.raises(errors.OpPrereqError, match="nosuch"):
         nodes.run(ops.OpInstanceSnapshotList(instances=["nosuch"]))
 
@@ -394,7 +394,7 @@ def test_a_restore_activates_copies_and_deactivates():
     first, third = (f"snapshot-restore:a:{file_disk(index).uuid}" for index in (0, 2))
     assert seen == [(first, third), (third,)]
     assert nodes.master.config.instances()[0].tags == ()
-    assert nodes.master.job.said("has nothing of disk 1, which stays as it is")
+    assert nodes.master.job.said("does not contain disk 1, which stays as it is")
 
 
 def test_a_restore_that_fails_says_which_disk_is_half_written():
@@ -404,8 +404,8 @@ def test_a_restore_that_fails_says_which_disk_is_half_written():
     with pytest.raises(
         errors.OpExecError,
         match=(
-            "disk is full; disk 0 is written in part, or not at all. Disk 1 was not touched. .*"
-            "repeat 'gnt-instance restore-snapshot web.example.com a'"
+            "disk is full; disk 0 is written partly, or not at all. Disk 1 was not touched. .*"
+            "Repeat 'gnt-instance restore-snapshot web.example.com a'"
         ),
     ):
         nodes.run(restore())
@@ -462,7 +462,7 @@ def test_no_restore(changes, kept, why):
 def test_a_disk_which_has_grown():
     nodes = Nodes(file_disk(), kept=[(N1, file_disk().logical_id[1], "a", 512 << 20)])
     nodes.run(restore())
-    assert nodes.master.job.said("has grown since: what lies behind the first 512 MiB")
+    assert nodes.master.job.said("has grown since: the data after the first 512 MiB")
 
 
 def test_not_while_it_runs_though_marked_down():
@@ -559,7 +559,7 @@ def test_a_lost_snapshot_hinders_nobody():
         )
     )
     disk, where, op = REFUSED["grow plain"]
-    Nodes(disk, kept=[(*where, "full", 1, None, False)]).refused(op, "LVM makes no volume larger")
+    Nodes(disk, kept=[(*where, "full", 1, None, False)]).refused(op, "LVM does not grow a volume")
 
 
 def test_a_dead_secondary_is_left_all_the_same():
@@ -582,7 +582,7 @@ def test_lost_files_whose_snapshots_remain_are_not_made_anew():
     nodes.rpc.answers["blockdev_getdimensions"] = [None]
     nodes.refused(
         ops.OpInstanceRecreateDisks(instance_name="web"),
-        r"would destroy what is left of them, the snapshots \(last",
+        r"would destroy the snapshots, perhaps the only data which are left \(last",
     )
 
 

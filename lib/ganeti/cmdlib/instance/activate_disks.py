@@ -1,9 +1,9 @@
-"""Activating the disks of an instance by hand."""
+"""Activate the disks of an instance by hand."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TypeAlias
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -15,10 +15,12 @@ from ganeti.cmdlib.undo import UndoStack
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceActivateDisks
 
+ActivatedDisk: TypeAlias = list[str | None]
+
 
 @executes(OpInstanceActivateDisks)
 class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
-    """Make the disks usable on the primary node; what is active already stays so."""
+    """Make the disks usable on the primary node; active disks stay active."""
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
@@ -26,7 +28,11 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
         prereq.require_online(self.config.node(self.instance.primary_node))
         return self.instance
 
-    def exec(self, plan: Instance) -> list[list[Any]]:
+    def exec(self, plan: Instance) -> list[ActivatedDisk]:
+        """Activate the disks.
+
+        :returns: for each disk its primary node, its name in the configuration and its device.
+        """
         disks = self.config.instance_disks(plan)
         if self.op.ignore_size:
             disks = tuple(_without_size(disk) for disk in disks)
@@ -50,7 +56,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
 
 
 def _without_size(disk: Disk) -> Disk:
-    """A disk whose recorded size is not compared with what is there."""
+    """The disk without its size, so that the node does not compare sizes."""
     return dataclasses.replace(
         disk, size=0, children=tuple(_without_size(child) for child in disk.children)
     )

@@ -1,4 +1,4 @@
-"""Moving an instance to another node group."""
+"""Move an instance to another node group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How to reach the console of an instance."""
+"""Describe the console of an instance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ganeti.opcodes.instance import OpInstanceConsole
 
 @executes(OpInstanceConsole)
 class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
-    """Say how to reach the console of a running instance."""
+    """Describe the console of a running instance."""
 
     def expand_names(self) -> None:
         self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)

@@ -1,4 +1,4 @@
-"""Deactivating the disks of an instance by hand."""
+"""Deactivate the disks of an instance by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ganeti.opcodes.instance import OpInstanceDeactivateDisks
 
 @executes(OpInstanceDeactivateDisks)
 class LUInstanceDeactivateDisks(DiskActivationUnit[OpInstanceDeactivateDisks]):
-    """Give the disks of a stopped instance back to the system."""
+    """Deactivate the disks of a stopped instance on all its nodes."""
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None

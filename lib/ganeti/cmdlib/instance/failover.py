@@ -1,4 +1,4 @@
-"""Failing an instance over: it is stopped and started on another node."""
+"""Fail an instance over: stop it, and start it on another node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FailoverPlan: TypeAlias = MigrationPlan | CleanupPlan | FailoverToAnyPlan
 
 @executes(OpInstanceFailover)
 class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
-    """Stop an instance (when its node still answers) and bring it up on another node."""
+    """Stop an instance (if its node still answers) and start it on another node."""
 
     HOOKS = InstanceHooks("instance-failover")
     ACTION = "fail over"

@@ -1,8 +1,8 @@
-"""Making a disk larger.
+"""Grow a disk of an instance.
 
-Every node first says, in a rehearsal, that it could. Each half of the disk then grows to the wanted
-size, measured by what is really there, so that an interrupted growth is completed by the same
-command and never overshoots. The configuration learns the new size when the storage has it.
+Every node first simulates the growth. Then each replica of the disk grows to the wanted size,
+measured by the present size of its storage. So the same command completes an interrupted growth,
+and a disk never gets too large. The configuration gets the new size when the storage has it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class GrowPlan:
-    """``size_mib`` is what the disk will have."""
+    """The disk, and its size after the growth (MiB)."""
 
     instance: Instance
     disk: Disk
@@ -39,7 +39,7 @@ class GrowPlan:
 
     @property
     def delta_mib(self) -> int:
-        """What is added to the recorded size."""
+        """The difference to the configured size (MiB)."""
         return self.size_mib - self.disk.size
 
 
@@ -67,8 +67,8 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         disk = prereq.disk_by_index(self, instance, self.op.disk)
         if disk.dev_type not in GROWABLE:
             raise errors.OpPrereqError(
-                f"disk {self.op.disk} of instance {instance.name} is of kind {disk.dev_type}, which"
-                " cannot grow",
+                f"disk {self.op.disk} of instance {instance.name} has template {disk.dev_type},"
+                " which cannot grow",
                 errors.ECODE_INVAL,
             )
         for uuid in disk_work.disk_nodes(disk, instance.primary_node):
@@ -80,7 +80,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                 "grow a disk of",
                 disks=[self.op.disk],
                 also_lost=True,
-                reason="LVM makes no volume larger of which there are snapshots",
+                reason="LVM does not grow a volume which has snapshots",
             )
         plan = GrowPlan(instance, disk, self._wanted_mib(instance, disk))
         self._check_policy(plan)
@@ -122,7 +122,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         after = policy.instance_violations(
             self, dataclasses.replace(filled, disks_info=disks), node
         )
-        # What it violated before is not this operation's doing.
+        # Violations which exist already are not caused by this operation.
         new = [found for found in after if found not in before]
         policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
 
@@ -137,25 +137,25 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         )
         disk_work.assemble_disks(self, instance, disks=[disk])
         nodes = disk_work.disk_nodes(disk, instance.primary_node)
-        for rehearsal in (True, False):
+        for dry_run in (True, False):
             for uuid in nodes:
-                self._grow(plan, uuid, dry_run=rehearsal, backing_store=True)
-        # Now what lies on top of the storage.
+                self._grow(plan, uuid, dry_run=dry_run, backing_store=True)
+        # Now the device on top of the storage, such as DRBD, grows.
         self._grow(plan, instance.primary_node, dry_run=False, backing_store=False)
         with self.config.transaction() as change:
             change.update_disk(resized(self.config.disk(disk.uuid), plan.size_mib))
         self.downgrade_locks(Level.NODE_RES)
         changed = self.config.disk(disk.uuid)
         if self.op.wait_for_sync and not sync.wait_for_sync(self, instance, [changed]):
-            self.warn("the disks are not in step yet. Look at them with 'gnt-instance info'.")
+            self.warn("the disks are not in sync yet. See their state with 'gnt-instance info'.")
         fresh = self.config.instance(instance.uuid)
         if not fresh.disks_active:
             if self.op.wait_for_sync or changed.dev_type != DRBD8:
                 disk_work.shutdown_disks(self, fresh, disks=[changed])
             else:
                 self.warn(
-                    f"instance {instance.name} is stopped, its disk stays active to be"
-                    " synchronised. Deactivate it with 'gnt-instance deactivate-disks' later."
+                    f"instance {instance.name} is stopped; its disk stays active until it is"
+                    " synchronised. Deactivate it with 'gnt-instance deactivate-disks' then."
                 )
 
     def _grow(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool, backing_store: bool) -> None:
@@ -180,7 +180,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                 " gone."
             ) from answer.failure
         if backing_store and not dry_run:
-            # Before what lies on top of it is enlarged, so that nobody reads what was there.
+            # This comes before the device on top grows, so that the guest cannot read old data.
             wipe.wipe(
                 self,
                 plan.instance,
@@ -191,17 +191,17 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             )
 
     def _missing_mib(self, plan: GrowPlan, node_uuid: str) -> int:
-        """What the storage on a node lacks of the wanted size."""
+        """The difference (MiB) between the wanted size and the size of the storage on a node."""
         answer = self.rpc.call(
             BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(_stored(plan.disk), plan.instance)]
         )
         if answer.failure is not None or answer.data[0] is None:
-            # Not every kind of storage can be measured; then the record must do.
+            # Some storage cannot be measured; then the configured size counts.
             return plan.delta_mib
         present_mib = int(answer.data[0][0]) // _MIB
         return max(plan.size_mib - present_mib, 0)
 
 
 def _stored(disk: Disk) -> Disk:
-    """Where the data of a disk are."""
+    """The device which holds the data of a disk."""
     return disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk

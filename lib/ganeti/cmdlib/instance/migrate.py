@@ -1,4 +1,4 @@
-"""Migrating an instance: it goes on running on another node."""
+"""Migrate an instance: it goes on running on another node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ganeti.opcodes.instance import OpInstanceMigrate
 
 @executes(OpInstanceMigrate)
 class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigrationPlan | CleanupPlan]):
-    """Send a running instance to another node; or repair after an interrupted attempt."""
+    """Send a running instance to another node; or repair after an interrupted migration."""
 
     HOOKS = InstanceHooks("instance-migrate")
     ACTION = "migrate"

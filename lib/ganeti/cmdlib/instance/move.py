@@ -1,10 +1,10 @@
-"""Moving an instance whose disks are on one node: they are copied to another one.
+"""Move an instance whose disks are on one node: copy the disks to another node.
 
-The new disks are made on the target under their present names and filled while the old ones stay as
-they are. One change of the configuration then says that the instance is on the target, and only
-after it the old disks are destroyed. What is not, or not any more, a disk of the instance carries
-the mark of :mod:`~ganeti.cmdlib.ops.disks.convert`: when the master dies, the next move, or
-the removal of the instance, destroys it.
+The new disks are made on the target under their present names and filled, while the old ones stay
+as they are. Then one change of the configuration makes the target the primary node, and only after
+it the old disks are destroyed. Volumes which do not belong to the instance yet, or any more, have
+the mark of :mod:`~ganeti.cmdlib.ops.disks.convert` in the configuration: when the master dies, the
+next move, or the removal of the instance, destroys them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from ganeti.wire.calls.backup import RAW
 
 
 @dataclass(frozen=True, slots=True)
-class CopyPlan:
-    """``up``: it shall run on the target afterwards."""
+class MovePlan:
+    """The nodes of the move.
+
+    :ivar up: the instance is marked up, so that it is started on the target afterwards.
+    """
 
     instance: Instance
     source: Node
@@ -41,7 +44,7 @@ class CopyPlan:
 
 
 @executes(OpInstanceMove)
-class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
+class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
     """Stop an instance, copy its disks to another node, start it there."""
 
     HOOKS = InstanceHooks("instance-move")
@@ -57,14 +60,14 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
             uuids = {*self.config.instance_nodes(self.instance)[:1], self.target.uuid}
             self.need(level, uuids, shared=level is Level.NODE)
 
-    def hook_env(self, plan: CopyPlan) -> dict[str, object]:
+    def hook_env(self, plan: MovePlan) -> dict[str, object]:
         return {"TARGET_NODE": self.target.name, "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
-    def hook_nodes(self, plan: CopyPlan) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: MovePlan) -> tuple[list[str], list[str]]:
         nodes = [self.config.master_node().uuid, plan.source.uuid, plan.target.uuid]
         return nodes, nodes
 
-    def check_prereq(self) -> CopyPlan:
+    def check_prereq(self) -> MovePlan:
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "move")
@@ -78,8 +81,8 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
         for index, disk in enumerate(self.config.instance_disks(instance)):
             if disk.dev_type not in COPYABLE:
                 raise errors.OpPrereqError(
-                    f"disk {index} of instance {instance.name} is of kind {disk.dev_type}, which is"
-                    " not copied to another node. Use migrate or failover.",
+                    f"disk {index} of instance {instance.name} has template {disk.dev_type}, which"
+                    " is not copied to another node. Use migrate or failover.",
                     errors.ECODE_STATE,
                 )
         prereq.require_online(source)
@@ -99,11 +102,11 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
                 filled.hvparams,
             )
         capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(filled.disks_info))
-        return CopyPlan(instance, source, target, up)
+        return MovePlan(instance, source, target, up)
 
     # -- act -------------------------------------------------------------------
 
-    def steps(self, plan: CopyPlan) -> list[str]:
+    def steps(self, plan: MovePlan) -> list[str]:
         source, target = plan.source.name, plan.target.name
         count = len(plan.instance.disks)
         start = [f"start it on {target}"] if plan.up else []
@@ -115,13 +118,13 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
             *start,
         ]
 
-    def exec(self, plan: CopyPlan) -> None:
+    def exec(self, plan: MovePlan) -> None:
         instance = plan.instance
         disks = self.config.instance_disks(instance)
         self._stop(plan)
         with UndoStack(self.warn) as undo:
             if plan.up:
-                # Whatever fails before the change, it goes on where it was.
+                # After a failure before the change it is started again on the source.
                 undo.add(f"instance {instance.name} stopped", self._start_again, instance)
             self._copy(plan, disks, undo)
             self._record(plan, disks)
@@ -130,7 +133,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
         if plan.up:
             self._start(plan)
 
-    def _stop(self, plan: CopyPlan) -> None:
+    def _stop(self, plan: MovePlan) -> None:
         instance, source = plan.instance, plan.source
         self.info(f"Shutting down instance {instance.name} on source node {source.name}")
         answer = self.rpc.call(
@@ -147,14 +150,14 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
             )
             if not self.op.ignore_consistency:
                 raise errors.OpExecError(text)
-            self.warn(text, hint="Make sure that it does not run there.")
+            self.warn(text, hint="Make sure that the instance does not run there.")
 
-    def _record(self, plan: CopyPlan, disks: Sequence[Disk]) -> None:
-        """The disks on the target are the instance's now, those on the source are not any more."""
+    def _record(self, plan: MovePlan, disks: Sequence[Disk]) -> None:
+        """Make the target the primary node; mark the disks on the source as detached."""
         instance = plan.instance
         with self.config.transaction() as change:
-            for loose in convert.marked(self, instance):
-                change.remove_detached_disk(loose.uuid)
+            for detached in convert.marked(self, instance):
+                change.remove_detached_disk(detached.uuid)
             for disk in disks:
                 change.add_detached_disk(
                     convert.detached_part(self, instance, disk, plan.source.uuid)
@@ -164,7 +167,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
     def _start_again(self, instance: Instance) -> None:
         power.start(self, self.config.instance(instance.uuid))
 
-    def _copy(self, plan: CopyPlan, disks: Sequence[Disk], undo: UndoStack) -> None:
+    def _copy(self, plan: MovePlan, disks: Sequence[Disk], undo: UndoStack) -> None:
         instance, target = plan.instance, plan.target
         undo.add(f"disks of {instance.name} on node {target.name}", convert.clear, self, instance)
         convert.clear(self, instance)
@@ -207,15 +210,15 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
                     compress=self.op.compress,
                 )
             )
-        arrived = disk_copy.copy_disks(self, instance, pairs)
-        failed = [str(index) for index, ok in enumerate(arrived) if not ok]
+        copied = disk_copy.copy_disks(self, instance, pairs)
+        failed = [str(index) for index, ok in enumerate(copied) if not ok]
         if failed:
             raise errors.OpExecError(
                 f"disk {', '.join(failed)} of instance {instance.name} could not be copied to node"
                 f" {target.name}"
             )
 
-    def _destroy_source(self, plan: CopyPlan, disks: Sequence[Disk]) -> None:
+    def _destroy_source(self, plan: MovePlan, disks: Sequence[Disk]) -> None:
         self.feedback(f"* removing the disks on the source node {plan.source.name}")
         try:
             for disk in disks:
@@ -230,7 +233,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
                 hint="The next move, or the removal of the instance, destroys them.",
             )
 
-    def _start(self, plan: CopyPlan) -> None:
+    def _start(self, plan: MovePlan) -> None:
         instance = self.config.instance(plan.instance.uuid)
         self.feedback(f"* starting the instance on the target node {plan.target.name}")
         try:

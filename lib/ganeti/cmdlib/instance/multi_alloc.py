@@ -1,7 +1,7 @@
-"""Creating several instances, placed together.
+"""Create several instances whose nodes one allocator chooses together.
 
-An allocator that sees all of them at once finds better places than one that is asked for each in
-turn. This unit only decides: it answers with one job for each instance.
+An allocator that gets all instances at once finds better nodes than an allocator that is asked for
+each in turn. This unit only chooses nodes: its result asks for one job for each instance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceMultiAlloc
 
 @executes(OpInstanceMultiAlloc)
 class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placements | None]):
-    """Find nodes for several new instances; submit a job for each which has got some."""
+    """Choose nodes for several new instances; submit a job for each which got nodes."""
 
     def expand_names(self) -> None:
         self.instances = [_opcode(index, item) for index, item in enumerate(self.op.instances)]
@@ -39,14 +39,14 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         committed = [op.instance_name for op in self.instances if op.commit]
         if committed:
             raise errors.OpPrereqError(
-                f"forthcoming instance {committed[0]} has its place and is committed by itself, not"
-                " together with others",
+                f"forthcoming instance {committed[0]} has its nodes already. Commit it by itself,"
+                " not together with others.",
                 errors.ECODE_INVAL,
             )
         if any(op.iallocator for op in self.instances):
             raise errors.OpPrereqError(
-                "an instance which is placed together with others cannot have an allocator of its"
-                " own",
+                "one allocator chooses the nodes of all instances, so a single instance cannot name"
+                " one",
                 errors.ECODE_INVAL,
             )
         if any(with_node) and not all(with_node):
@@ -64,11 +64,11 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         if self.allocator is None:
             if self.op.opportunistic_locking:
                 raise errors.OpPrereqError(
-                    "opportunistic locking only makes sense together with an instance allocator",
+                    "opportunistic locking is possible only together with an instance allocator",
                     errors.ECODE_INVAL,
                 )
             return
-        # The nodes must stay as they are while the allocator thinks.
+        # The nodes must not change while the allocator chooses.
         self.need(Level.NODEGROUP, ALL, shared=True)
         self.need(Level.NODE, ALL, shared=True)
         if self.op.opportunistic_locking:
@@ -119,7 +119,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         if plan is not None:
             failed = plan.failed
             for name in failed:
-                self.warn(f"no place was found for instance {name}")
+                self.warn(f"the allocator found no nodes for instance {name}")
             for op in self.instances:
                 uuids = plan.nodes.get(op.instance_name)
                 if uuids:
@@ -139,7 +139,10 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
 
 
 def _opcode(index: int, item: Any) -> OpInstanceCreate:
-    """One instance as an opcode of its own; it came as an object or as its dictionary."""
+    """Make the opcode of one instance, which is given as an opcode or as a dictionary.
+
+    :raises errors.OpPrereqError: it is not an opcode for creation, or not a valid one.
+    """
     if isinstance(item, dict):
         item = opcodes.from_dict({"OP_ID": OpInstanceCreate.OP_ID, **item})
     if not isinstance(item, OpInstanceCreate):

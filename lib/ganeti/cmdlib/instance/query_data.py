@@ -1,4 +1,4 @@
-"""Everything about some instances, for ``gnt-instance info``."""
+"""Describe instances with all details, for ``gnt-instance info``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ganeti.wire.calls import BLOCKDEV_FIND
 
 @executes(OpInstanceQueryData)
 class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
-    """Answer a dictionary of instance name to facts; the keys are published."""
+    """Return for each instance its details; the keys are published."""
 
     def expand_names(self) -> None:
         self.wanted = [self.config.expand_instance(name) for name in self.op.instances]
@@ -45,7 +45,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         return {instance.name: self._facts(instance) for instance in plan}
 
     def _run_state(self, instance: Instance) -> str | None:
-        """``up``, ``down``, or None when it was not asked for or the node cannot tell."""
+        """``up``, ``down``, or None when only static data are wanted or the state is not known."""
         if self.op.static or instance.forthcoming:
             return None
         node = self.config.node(instance.primary_node)
@@ -54,7 +54,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         try:
             info = prereq.running_info(self, instance)
         except errors.RpcError as err:
-            self.warn(f"node {node.name} does not tell about instance {instance.name}: {why(err)}")
+            self.warn(f"node {node.name} did not report instance {instance.name}: {why(err)}")
             return None
         if prereq.is_running(info):
             return prereq.ADMIN_UP
@@ -65,7 +65,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
     def _facts(self, instance: Instance) -> dict[str, Any]:
         filled = self.config.filled(instance)
         nodes = self.config.snapshot().nodes
-        # The node of one that is only announced may not be decided yet.
+        # The node of a forthcoming instance may not be decided yet.
         node = (
             nodes.get(instance.primary_node)
             if instance.forthcoming
@@ -90,7 +90,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "hypervisor": instance.hypervisor,
             "network_port": instance.network_port,
             "hv_instance": dict(instance.hvparams),
-            # What only the cluster can set says nothing about an instance.
+            # Parameters which only the cluster can set are left out.
             "hv_actual": self.config.cluster().fill_hv(instance, skip_globals=True),
             "be_instance": dict(instance.beparams),
             "be_actual": dict(filled.beparams),
@@ -119,9 +119,9 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         ]
 
     def _disk(self, instance: Instance, disk: Disk, secondary: str | None = None) -> dict[str, Any]:
-        """A device, and those below it.
+        """Describe a device and its children.
 
-        :param secondary: uuid of the node which has the other half; of a mirrored disk found out.
+        :param secondary: UUID of the node with the other replica; set here for a mirrored disk.
         """
         for uuid in disk.secondary_nodes(instance.primary_node):
             secondary = uuid
@@ -141,7 +141,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         }
 
     def _mirror(self, disk: Disk) -> dict[str, Any] | None:
-        """Where the two halves of a mirrored disk are; in the order of the configuration."""
+        """Describe the two replicas of a mirrored disk, in the order of the configuration."""
         if disk.dev_type != DRBD8:
             return None
         first, second, port, first_minor, second_minor = disk.logical_id[:5]
@@ -161,7 +161,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             return None
         answer = self.rpc.call(BLOCKDEV_FIND, node.uuid, disk=(disk, instance))
         if answer.failure is not None:
-            self.warn(f"node {node.name} does not tell about {disk.iv_name} of {instance.name}")
+            self.warn(f"node {node.name} did not report {disk.iv_name} of instance {instance.name}")
             return None
         status = answer.data
         if status is None:
@@ -178,7 +178,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
 
 
 def _without_secret(disk: Disk) -> list[Any]:
-    """The id of a device; what two mirrored halves know each other by is nobody else's business."""
+    """The logical id of a device, without the secret which DRBD replicas share."""
     shown = list(disk.logical_id or ())
     if disk.dev_type == DRBD8 and len(shown) == 6:
         shown[5] = ""

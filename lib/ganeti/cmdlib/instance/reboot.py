@@ -1,4 +1,4 @@
-"""Rebooting an instance."""
+"""Reboot an instance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from ganeti.wire.calls import INSTANCE_REBOOT
 
 @dataclass(frozen=True, slots=True)
 class RebootPlan:
-    """``on_node``: the hypervisor can do it alone, else it is a stop and a start."""
+    """The instance, and how it is rebooted.
+
+    :ivar running: the instance runs now.
+    :ivar on_node: the hypervisor reboots it; else it is stopped and started.
+    """
 
     instance: Instance
     running: bool
@@ -92,7 +96,7 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
             power.stop(self, instance, self.op.shutdown_timeout)
             power.deactivate_disks(self, instance)
         else:
-            self.info(f"instance {instance.name} did not run and is started now")
+            self.info(f"instance {instance.name} did not run, it is started now")
         power.start(
             self,
             self.config.instance(instance.uuid),

@@ -1,10 +1,9 @@
-"""Making lost disks again, empty.
+"""Make lost disks again, empty.
 
-For disks that are gone with their machine or its storage: the instance keeps its name, its
-parameters and the sizes of its disks, not their content. They may be made on other nodes. What the
-disks will be is written down first, so that whatever happens later, the instance and what there is
-of it can be removed, or the command repeated: a disk that exists already is kept, never
-overwritten.
+This is for disks which are lost with their machine or its storage: the instance keeps its name, its
+parameters and the sizes of its disks, not their content. The disks may be made on other nodes. They
+are written into the configuration first, so that after a failure the instance and its present disks
+can be removed, or the command repeated: a disk which exists already is kept, never overwritten.
 """
 
 from __future__ import annotations
@@ -30,13 +29,17 @@ from ganeti.objects import Disk, Instance, Node
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
-#: What may be changed of a disk while it is made again.
+#: Parameters of a disk which may be changed when it is made again.
 CHANGEABLE = frozenset(("size", "mode", "spindles"))
 
 
 @dataclass(frozen=True, slots=True)
 class RecreatePlan:
-    """Index and disk as it will be; ``nodes`` are new ones, primary first."""
+    """The disks to make.
+
+    :ivar disks: number, and disk as it will be.
+    :ivar nodes: the new nodes, the primary first; empty when the disks stay on their nodes.
+    """
 
     instance: Instance
     disks: tuple[tuple[int, Disk], ...]
@@ -44,12 +47,15 @@ class RecreatePlan:
 
 
 def with_changes(index: int, disk: Disk, changes: Mapping[str, Any]) -> Disk:
-    """A disk with another size, mode or number of spindles."""
+    """A disk with another size (MiB), mode or number of spindles.
+
+    :raises errors.OpPrereqError: another parameter is given, or a value is not valid.
+    """
     what = f"disk {index}"
     wrong = sorted(set(changes) - CHANGEABLE)
     if wrong:
         raise errors.OpPrereqError(
-            f"{what}: {', '.join(wrong)} cannot be changed while it is made again, only"
+            f"{what}: {', '.join(wrong)} cannot be changed when it is made again, only"
             f" {', '.join(sorted(CHANGEABLE))}",
             errors.ECODE_INVAL,
         )
@@ -109,7 +115,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         primary = self.config.node(instance.primary_node)
         moves = bool(self.op.iallocator or self.new_nodes)
         if moves and primary.offline:
-            # Nobody can ask it; a machine which is marked offline runs nothing.
+            # The node cannot be asked; a machine which is marked offline runs no instance.
             prereq.require_admin_state(
                 instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "recreate disks of"
             )
@@ -118,7 +124,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             prereq.require_stopped(self, instance, "recreate disks of")
         if any(disk.dev_type in MUST_ADOPT for disk in disks):
             raise errors.OpPrereqError(
-                f"disks of instance {instance.name} were adopted and cannot be made",
+                f"disks of instance {instance.name} were adopted and cannot be made again",
                 errors.ECODE_INVAL,
             )
         chosen = [
@@ -141,9 +147,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             "recreate disks of",
             # Volumes take their snapshots with them.
             disks=[index for index, disk in chosen if disk.dev_type in FILE_BASED],
-            reason="if that failed it would destroy what is left of them, the snapshots",
+            reason="a failure would destroy the snapshots, perhaps the only data which are left",
         )
-        self._check_room(instance, [disk for _index, disk in chosen], nodes)
+        self._check_free_space(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
 
     def _place(self, instance: Instance) -> tuple[Node, ...]:
@@ -169,7 +175,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             nodes = tuple(self.config.node(node.uuid) for node in self.new_nodes)
         if len(nodes) != needed:
             raise errors.OpPrereqError(
-                f"disks of kind {template} need {needed} node{'s' * (needed > 1)}, not"
+                f"disks of template {template} need {needed} node{'s' * (needed > 1)}, not"
                 f" {len(nodes)}",
                 errors.ECODE_INVAL,
             )
@@ -196,7 +202,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             only_nodes=candidates & self.owned(Level.NODE_RES),
         )
 
-    def _check_room(self, instance: Instance, disks: list[Disk], nodes: tuple[Node, ...]) -> None:
+    def _check_free_space(
+        self, instance: Instance, disks: list[Disk], nodes: tuple[Node, ...]
+    ) -> None:
         uuids = [node.uuid for node in nodes] or list(self.config.instance_nodes(instance))
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
@@ -215,7 +223,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         ]
 
     def exec(self, plan: RecreatePlan) -> None:
-        self._remove_begun(plan)
+        self._remove_incomplete(plan)
         self._record(plan)
         instance = self.config.instance(plan.instance.uuid)
         disks = self.config.instance_disks(instance)
@@ -249,7 +257,10 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 disk_work.shutdown_disks(self, instance, disks=mirrored)
 
     def _require_lost(self, instance: Instance, disks: tuple[Disk, ...]) -> None:
-        """Nothing of the disks is left on their nodes, where it would be forgotten."""
+        """Check that the disks do not exist on their present nodes, where they would stay.
+
+        :raises errors.OpPrereqError: a disk exists.
+        """
         uuids = [
             uuid
             for uuid in self.config.instance_nodes(instance)
@@ -268,9 +279,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             ]
             if there:
                 way = (
-                    "Use 'gnt-instance move' to bring the instance elsewhere"
+                    "Use 'gnt-instance move' to move the instance"
                     if uuid == instance.primary_node
-                    else "Use 'gnt-instance failover' to go on with that copy"
+                    else "Use 'gnt-instance failover' to continue with that replica"
                 )
                 raise errors.OpPrereqError(
                     f"disk {', '.join(there)} of instance {instance.name} exists on node"
@@ -281,9 +292,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
     def _missing(
         self, instance: Instance, chosen: list[tuple[int, Disk]]
     ) -> list[tuple[int, Disk]]:
-        """Those of the chosen disks which do not exist.
+        """The chosen disks which do not exist.
 
-        :raises errors.OpPrereqError: none is missing, or one which was named is there.
+        :raises errors.OpPrereqError: no disk is missing, or a disk which was named exists.
         """
         present: set[int] = set()
         stored = self.config.instance_disks(instance)
@@ -315,8 +326,8 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             self.info(f"disk {index} exists and is kept")
         return [(index, disk) for index, disk in chosen if index not in present]
 
-    def _remove_begun(self, plan: RecreatePlan) -> None:
-        """Destroy what a run made which was broken off; it is nobody's content."""
+    def _remove_incomplete(self, plan: RecreatePlan) -> None:
+        """Destroy disks which an interrupted run has made; they have no content yet."""
         instance = plan.instance
         stored = self.config.instance_disks(instance)
         for index, _disk in plan.disks:
@@ -330,13 +341,13 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 disk_work.remove_disk(self, instance, disk, nodes)
 
     def _record(self, plan: RecreatePlan) -> None:
-        """Write down what the disks will be, and where."""
+        """Write the disks as they will be, and their nodes, into the configuration."""
         instance = plan.instance
         changed = []
         for index, disk in plan.disks:
             if plan.nodes:
                 disk = self._moved(index, disk, plan.nodes)
-            # So that a run which is broken off can be repeated, and nobody uses half a disk.
+            # Marked, so that an interrupted run can be repeated, and no incomplete disk is used.
             changed.append(dataclasses.replace(disk, forthcoming=True))
         with self.config.transaction() as change:
             for disk in changed:
@@ -345,16 +356,16 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 change.set_instance_primary(instance.uuid, plan.nodes[0].uuid)
 
     def _moved(self, index: int, disk: Disk, nodes: tuple[Node, ...]) -> Disk:
-        """A disk as it will be on other nodes: new volumes, and for mirrors new minors."""
+        """The disk as it will be on other nodes: with new volumes, and new minors if mirrored."""
         uuids = tuple(node.uuid for node in nodes)
         if disk.dev_type == DRBD8:
             minors = self.config.allocate_minors(uuids, self.ctx.ec_id)
             data, meta = disk.children
-            wish = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
+            spec = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
             return dataclasses.replace(
                 disk,
                 logical_id=(*uuids, disk.logical_id[2], *minors, specs.new_secret()),
-                children=specs.mirror_children(self, wish, index, uuids),
+                children=specs.mirror_children(self, spec, index, uuids),
                 nodes=uuids,
             )
         if disk.nodes:
@@ -370,7 +381,7 @@ def _storage_of(disk: Disk) -> Disk:
 
 
 def _by_index(given: list[Any]) -> dict[int, Mapping[str, Any]]:
-    """Disks to make, with their changes; empty for all."""
+    """The disks to make: number -> changes; empty for all disks."""
     changes: dict[int, Mapping[str, Any]] = {}
     for item in given:
         index, wanted = (item, {}) if isinstance(item, int) else (item[0], item[1])

@@ -1,7 +1,7 @@
-"""Installing the operating system of a stopped instance again.
+"""Install the operating system of a stopped instance again.
 
-What is installed is written down first. An installation that broke off leaves a stopped instance
-with half an operating system on its disks; the same command begins anew.
+The OS is written into the configuration first. An interrupted installation leaves a stopped
+instance with a partly installed OS on its disks; the same command starts the installation again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from ganeti.opcodes.instance import OpInstanceReinstall
 
 @dataclass(frozen=True, slots=True)
 class ReinstallPlan:
-    """``parameters`` are all of this installation, with visibility; ``how`` for an untrusted OS.
+    """The OS and its parameters.
 
-    ``left`` says that the helper guest of an interrupted installation still runs.
+    :ivar parameters: all parameters of this installation: name -> [value, visibility].
+    :ivar how: how an untrusted OS will be installed; None for a trusted one.
+    :ivar left: the helper guest of an interrupted installation still runs.
     """
 
     instance: Instance
@@ -59,7 +61,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
         left = helper.require_stopped(self, instance, "reinstall")
         if not instance.disks:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has no disks to install anything on",
+                f"instance {instance.name} has no disks for an installation",
                 errors.ECODE_INVAL,
             )
         os_name = self.op.os_type or instance.os
@@ -105,7 +107,7 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
                 change.update_instance(dataclasses.replace(instance, os=plan.os_name))
             instance = self.config.instance(instance.uuid)
         with UndoStack(self.warn) as undo:
-            # Taken back in any case: the instance is stopped afterwards as it was before.
+            # Always undone: the instance is stopped afterwards as it was before.
             undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, self, instance)
             disk_work.assemble_disks(self, instance)
             self.info("Running the OS's create script...")

@@ -1,4 +1,4 @@
-"""Removing an instance, with its disks."""
+"""Remove an instance with its disks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ganeti.opcodes.instance import OpInstanceRemove
 
 @executes(OpInstanceRemove)
 class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
-    """Stop an instance, remove its disks, forget it.
+    """Stop an instance, remove its disks, and remove it from the configuration.
 
-    Interrupted at any point, the instance is still in the configuration (marked down) and the same
-    command finishes.
+    After an interruption the instance is still in the configuration, marked down, and the same
+    command completes the removal.
     """
 
     HOOKS = InstanceHooks("instance-remove")
@@ -36,7 +36,7 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
     def hook_nodes(self, plan: Instance) -> tuple[list[str], list[str]]:
         assert self.instance is not None
         if self.instance.forthcoming:
-            # No hook was told that it was added.
+            # The hooks did not run when it was reserved, either.
             return [], []
         master = self.config.master_node().uuid
         return [master], [*self.config.instance_nodes(plan), master]
@@ -49,8 +49,8 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
                 if node.offline:
                     raise errors.OpPrereqError(
                         f"node {node.name} of instance {self.instance.name} is marked offline. With"
-                        " --ignore-failures the instance is removed, and what that node has of it"
-                        " stays there.",
+                        " --ignore-failures the instance is removed, and its disks stay on that"
+                        " node.",
                         errors.ECODE_STATE,
                     )
                 prereq.require_online(node)

@@ -1,20 +1,20 @@
-"""Changing an instance: parameters, devices, kind of disks, node, wanted state.
+"""Change an instance: parameters, devices, disk template, primary node, marked state.
 
-Everything is checked first, the changes to devices in the order given. What needs work on nodes is
-done then (:mod:`disk_changes`, :mod:`convert_disks`); parameters and network interfaces go into the
-configuration in one change at the end. A running guest gets devices plugged at once where its
-hypervisor can, everything else takes effect with its next start.
+Everything is checked first, the changes of devices in the given order. Then the changes which need
+work on nodes are made (:mod:`ganeti.cmdlib.ops.disks.modify`,
+:mod:`ganeti.cmdlib.ops.disks.convert`); parameters and NICs go into the configuration in one change
+at the end. The devices of a running guest are changed at once where its hypervisor supports that,
+everything else takes effect with its next start.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti import errors, ht
+from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
@@ -24,12 +24,12 @@ from ganeti.cmdlib.ops.disks import modify as disk_modify
 from ganeti.cmdlib.ops.guest.hotplug import Hotplug
 from ganeti.cmdlib.ops.nics import communication
 from ganeti.cmdlib.ops.nics import modify as nic_modify
-from ganeti.cmdlib.ops.params import devices, os
+from ganeti.cmdlib.ops.params import devices, modify_instance
 from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.params.modify_instance import ChangeResult
 from ganeti.cmdlib.ops.placement import allocator, secondary
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import INT_MIRRORED, MOD_ADD, MOD_MODIFY, MOD_REMOVE
-from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.constants.net import (
     HOTPLUG_ACTION_ADD,
     HOTPLUG_ACTION_MODIFY,
@@ -49,7 +49,13 @@ _HOT_ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ModifyPlan:
-    """What changes; ``planned`` is the instance with its new parameters and interfaces."""
+    """The changes.
+
+    :ivar planned: the instance with its new parameters and NICs.
+    :ivar new_primary: the node which becomes the primary node; None for no change.
+    :ivar plug: the devices of the guest; None when no device changes, or its node is offline.
+    :ivar results: the changes, for the result of the opcode.
+    """
 
     instance: Instance
     planned: Instance
@@ -58,11 +64,11 @@ class ModifyPlan:
     conversion: convert.ConversionPlan | None
     new_primary: Node | None
     plug: Hotplug | None
-    results: tuple[tuple[str, Any], ...]
+    results: tuple[ChangeResult, ...]
 
 
 class _ModifyHooks(InstanceHooks):
-    """The variables show the new values, before the change too."""
+    """The variables have the new values in the pre phase, too."""
 
     def environment(self, unit: AnyUnit, plan: ModifyPlan) -> dict[str, object]:
         env = super().environment(unit, plan)
@@ -82,7 +88,7 @@ class _ModifyHooks(InstanceHooks):
 
 @executes(OpInstanceSetParams)
 class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
-    """Change anything of an instance which can be changed in place."""
+    """Change an instance without moving its data."""
 
     HOOKS = _ModifyHooks("instance-modify")
 
@@ -111,7 +117,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             raise errors.OpPrereqError("no changes are given", errors.ECODE_INVAL)
         if op.disk_template and self.disk_mods:
             raise errors.OpPrereqError(
-                "disks cannot be converted and changed in one go", errors.ECODE_INVAL
+                "disks cannot be converted and changed in one operation", errors.ECODE_INVAL
             )
         if op.remote_node and op.iallocator:
             raise errors.OpPrereqError(
@@ -120,8 +126,8 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
         if (op.remote_node or op.iallocator) and not op.disk_template:
             raise errors.OpPrereqError(
-                "a secondary node only has a meaning when disks are converted. Use"
-                " 'gnt-instance replace-disks' to change it.",
+                "a secondary node is allowed only when disks are converted. Use 'gnt-instance"
+                " replace-disks' to change it.",
                 errors.ECODE_INVAL,
             )
         self.new_primary = self._node(op.pnode, op.pnode_uuid)
@@ -162,16 +168,16 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         assert self.instance is not None
         op, instance = self.op, self.instance
         prereq.require_not_forthcoming(instance, "modify")
-        results: list[tuple[str, Any]] = []
+        results: list[ChangeResult] = []
         new_primary = self._check_primary(instance)
         primary = new_primary or self.config.node(instance.primary_node)
         if new_primary is not None:
             results.append(("pnode", new_primary.name))
-        # A record can be changed while nobody can be asked; devices and guests cannot.
+        # The configuration can be changed while the node is offline; devices and guests cannot.
         if self.disk_mods or op.disk_template or op.runtime_mem:
             prereq.require_online(primary)
-        planned = self._parameters(instance, primary, results)
-        nic_plan, planned = self._interfaces(planned, primary, results)
+        planned = modify_instance.planned_parameters(self, instance, primary, results)
+        nic_plan, planned = self._nics(planned, primary, results)
         disk_plan, conversion = self._disks(instance, results)
         self._check_firmware(instance, planned, disk_plan)
         self._check_policy(instance, planned, disk_plan, primary)
@@ -186,8 +192,8 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                     " taken from a running instance. Stop the instance first.",
                     errors.ECODE_STATE,
                 )
-        self._check_runtime_memory(instance, results)
-        planned = self._admin_state(planned, results)
+        modify_instance.check_runtime_memory(self, instance, results)
+        planned = modify_instance.planned_admin_state(self, planned, results)
         return ModifyPlan(
             instance, planned, nic_plan, disk_plan, conversion, new_primary, plug, tuple(results)
         )
@@ -196,13 +202,16 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         return [list(row) for row in plan.results]
 
     def _check_primary(self, instance: Instance) -> Node | None:
-        """The node which becomes the primary by hand; nobody moves anything there."""
+        """Check the node which becomes the primary node, without any transfer of data.
+
+        :returns: the node; None for no change.
+        """
         if self.new_primary is None:
             return None
         node = self.config.node(self.new_primary.uuid)
         if node.uuid == instance.primary_node:
             raise errors.OpPrereqError(
-                f"node {node.name} is the primary node of instance {instance.name} already",
+                f"node {node.name} is already the primary node of instance {instance.name}",
                 errors.ECODE_STATE,
             )
         prereq.require_online(node)
@@ -224,10 +233,14 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         try:
             info = prereq.running_info(self, instance)
         except errors.RpcError as err:
-            text = f"node {old.name} does not tell whether it runs the instance: {why(err)}"
+            text = (
+                f"node {old.name} did not report whether it runs instance {instance.name}:"
+                f" {why(err)}"
+            )
             if not self.op.force:
                 raise errors.OpPrereqError(
-                    f"{text}. Use --force if it certainly does not.", errors.ECODE_STATE
+                    f"{text}. Use --force if the instance certainly does not run there.",
+                    errors.ECODE_STATE,
                 ) from err
             self.warn(text)
             return node
@@ -237,138 +250,10 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
         return node
 
-    # -- parameters ------------------------------------------------------------
-
-    def _parameters(
-        self, instance: Instance, primary: Node, results: list[tuple[str, Any]]
-    ) -> Instance:
-        op, cluster = self.op, self.config.cluster()
-        values: dict[str, Any] = {}
-        os_name = op.os_name or instance.os
-        if op.os_name:
-            values["os"] = os_name
-            results.append(("os", os_name))
-        if op.hvparams:
-            values["hvparams"] = devices.updated_params(
-                f"parameters of hypervisor {instance.hypervisor}",
-                instance.hvparams,
-                op.hvparams,
-                lambda given: params.checked_hvparams(instance.hypervisor, given),
-                hvparams.TABLES[instance.hypervisor],
-            )
-            results += [(f"hv/{key}", value) for key, value in sorted(op.hvparams.items())]
-        if op.beparams:
-            given = params.split_memory(op.beparams)
-            values["beparams"] = devices.updated_params(
-                "backend parameters",
-                instance.beparams,
-                given,
-                params.checked_beparams,
-                BE_PARAM_TYPES,
-            )
-            results += [(f"be/{key}", value) for key, value in sorted(given.items())]
-        for name, label in (("osparams", "os"), ("osparams_private", "os_private")):
-            changes = getattr(op, name)
-            if changes:
-                merged = os.merged(getattr(instance, name), changes)
-                private = name == "osparams_private"
-                values[name] = ht.PrivateDict(merged) if private else merged
-                results += [
-                    (f"{label}/{key}", "<hidden>" if private else changes[key])
-                    for key in sorted(changes)
-                ]
-        planned = dataclasses.replace(instance, **values)
-        filled_hv = fill.fill_hv(cluster, instance.hypervisor, os_name, planned.hvparams)
-        filled_be = fill.fill_be(cluster, planned.beparams)
-        params.require_sane_backend(filled_be)
-        nodes = [primary.uuid, *self.config.secondary_nodes(instance)]
-        if op.hvparams:
-            params.require_hv_syntax(instance.hypervisor, filled_hv)
-            prereq.require_hvparams_usable(self, nodes, instance.hypervisor, filled_hv)
-        if (op.os_name or op.osparams or op.osparams_private) and not op.force:
-            self._check_system(planned, primary, os_name)
-        if op.beparams and not op.force and not primary.offline:
-            self._check_memory(instance, filled_be, filled_hv, primary)
-        return planned
-
-    def _check_system(self, planned: Instance, primary: Node, os_name: str) -> None:
-        if not os_name:
-            raise errors.OpPrereqError(
-                f"instance {planned.name} has no operating system", errors.ECODE_INVAL
-            )
-        osparams = os.for_installation(
-            self.config.cluster(), os_name, planned.osparams, planned.osparams_private, {}
-        )
-        prereq.require_online(primary)
-        prereq.require_os(
-            self, primary.uuid, os_name, osparams, force_variant=self.op.force_variant
-        )
-
-    def _check_memory(
-        self,
-        instance: Instance,
-        filled_be: Mapping[str, Any],
-        filled_hv: Mapping[str, Any],
-        primary: Node,
-    ) -> None:
-        """A larger instance can still be started where it is."""
-        before = fill.fill_be(self.config.cluster(), instance.beparams)
-        if filled_be["maxmem"] <= before["maxmem"]:
-            return
-        used_mib = prereq.running_info(self, instance).get("memory", 0)
-        free_mib = prereq.node_facts(self, primary.uuid, instance.hypervisor, filled_hv).get(
-            "memory_free"
-        )
-        if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
-            raise errors.OpPrereqError(
-                f"node {primary.name} lacks {filled_be['minmem'] - free_mib - used_mib} MiB to"
-                f" start instance {instance.name} with this memory. Use --force to set it"
-                " nevertheless.",
-                errors.ECODE_NORES,
-            )
-
-    def _admin_state(self, planned: Instance, results: list[tuple[str, Any]]) -> Instance:
-        if self.op.offline is None:
-            return planned
-        wanted = prereq.ADMIN_OFFLINE if self.op.offline else prereq.ADMIN_DOWN
-        allowed = prereq.ADMIN_DOWN if self.op.offline else prereq.ADMIN_OFFLINE
-        if planned.admin_state == wanted:
-            return planned
-        prereq.require_admin_state(planned, (allowed,), f"set the state {wanted!r} of")
-        results.append(("admin_state", wanted))
-        return dataclasses.replace(planned, admin_state=wanted)
-
-    def _check_runtime_memory(self, instance: Instance, results: list[tuple[str, Any]]) -> None:
-        wanted_mib = self.op.runtime_mem
-        if not wanted_mib:
-            return
-        info = prereq.running_info(self, instance)
-        if not prereq.is_running(info):
-            raise errors.OpPrereqError(f"instance {instance.name} does not run", errors.ECODE_STATE)
-        filled = self.config.filled(instance)
-        low, high = filled.beparams["minmem"], filled.beparams["maxmem"]
-        if not self.op.force and not low <= wanted_mib <= high:
-            raise errors.OpPrereqError(
-                f"instance {instance.name} must have between {low} and {high} MiB of memory. Use"
-                " --force to go beyond.",
-                errors.ECODE_INVAL,
-            )
-        more_mib = wanted_mib - int(info.get("memory", 0))
-        if more_mib > 0:
-            prereq.require_free_memory(
-                self,
-                instance.primary_node,
-                f"growing the memory of instance {instance.name}",
-                more_mib,
-                instance.hypervisor,
-                filled.hvparams,
-            )
-        results.append(("runtime_memory", wanted_mib))
-
     # -- devices ---------------------------------------------------------------
 
-    def _interfaces(
-        self, planned: Instance, primary: Node, results: list[tuple[str, Any]]
+    def _nics(
+        self, planned: Instance, primary: Node, results: list[ChangeResult]
     ) -> tuple[nic_modify.NicPlan | None, Instance]:
         changes = list(self.nic_mods)
         if self.op.instance_communication is not None:
@@ -394,7 +279,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         return nic_plan, planned
 
     def _disks(
-        self, instance: Instance, results: list[tuple[str, Any]]
+        self, instance: Instance, results: list[ChangeResult]
     ) -> tuple[disk_modify.DiskPlan | None, convert.ConversionPlan | None]:
         op = self.op
         if op.disk_template:
@@ -427,7 +312,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
     def _check_firmware(
         self, instance: Instance, planned: Instance, disk_plan: disk_modify.DiskPlan | None
     ) -> None:
-        """Neither the wish for a disk of the firmware comes without it, nor goes that alone."""
+        """Check that the instance has the disks which its new parameters need for the firmware."""
         names = [disk.name for disk in self.config.instance_disks(instance)]
         before, after = (
             fill.fill_hv(self.config.cluster(), one.hypervisor, one.os, one.hvparams)
@@ -447,14 +332,14 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         disk_plan: disk_modify.DiskPlan | None,
         primary: Node,
     ) -> None:
-        """New violations of the group's policy are refused, old ones are not our business."""
+        """Refuse new violations of the group's policy; present ones stay allowed."""
         cluster = self.config.cluster()
         before_be = fill.fill_be(cluster, instance.beparams)
         after_be = fill.fill_be(cluster, planned.beparams)
         disks = self.config.instance_disks(instance)
         old = [(disk.name, disk.size) for disk in disks]
         template = self.op.disk_template or self.config.disk_template(instance)
-        states = []
+        violations = []
         for one, beparams, named_sizes, kind in (
             (instance, before_be, old, self.config.disk_template(instance)),
             (
@@ -469,7 +354,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             filled_hv = functools.partial(
                 fill.fill_hv, cluster, one.hypervisor, one.os, one.hvparams
             )
-            states.append(
+            violations.append(
                 policy.violations(
                     self,
                     primary,
@@ -479,7 +364,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                     disk_template=kind,
                 )
             )
-        new = [found for found in states[1] if found not in states[0]]
+        new = [found for found in violations[1] if found not in violations[0]]
         policy.refuse(self, instance.name, primary, new, ignore=self.op.ignore_ipolicy)
 
     # -- act -------------------------------------------------------------------
@@ -488,7 +373,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         steps = [f"{what} -> {value}" for what, value in plan.results]
         if plan.plug is not None and plan.plug.running:
             when = "at once" if plan.plug.possible else "when it is started the next time"
-            steps.append(f"let the running guest have the devices {when}")
+            steps.append(f"change the devices of the running guest {when}")
         return steps
 
     def exec(self, plan: ModifyPlan) -> list[list[Any]]:
@@ -521,7 +406,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 wait_for_sync=self.op.wait_for_sync,
             )
         self._record(plan)
-        self._plug_interfaces(plan)
+        self._hotplug_nics(plan)
         communication.send_metadata(self, instance, self.config.instance(instance.uuid))
         return [list(row) for row in plan.results]
 
@@ -534,7 +419,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         )
 
     def _record(self, plan: ModifyPlan) -> None:
-        """Parameters, interfaces and wanted state, in one change."""
+        """Write parameters, NICs and marked state into the configuration, in one change."""
         changes = {
             name: getattr(plan.planned, name)
             for name in ("os", "hvparams", "beparams", "osparams", "osparams_private", "nics")
@@ -548,7 +433,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             if state != plan.instance.admin_state:
                 change.mark_instance(plan.instance.uuid, state)
 
-    def _plug_interfaces(self, plan: ModifyPlan) -> None:
+    def _hotplug_nics(self, plan: ModifyPlan) -> None:
         if plan.nics is None or plan.plug is None or not plan.plug.running:
             return
         for step in plan.nics.steps:

@@ -1,4 +1,4 @@
-"""Stopping an instance."""
+"""Stop an instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from ganeti.opcodes.instance import OpInstanceShutdown
 
 @dataclass(frozen=True, slots=True)
 class StopPlan:
-    """What to stop; with ``node_offline`` it is only marked down."""
+    """The instance to stop.
+
+    :ivar node_offline: its primary node is offline, so that it is only marked down.
+    """
 
     instance: Instance
     node_offline: bool
@@ -24,7 +27,7 @@ class StopPlan:
 
 @executes(OpInstanceShutdown)
 class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
-    """Stop an instance; one which does not run is only marked down."""
+    """Stop an instance; an instance which does not run is only marked down."""
 
     HOOKS = InstanceHooks("instance-stop")
 
@@ -44,7 +47,9 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         prereq.require_not_forthcoming(instance, "shut down")
         if self.op.force:
             if instance.admin_state == prereq.ADMIN_OFFLINE:
-                self.warn(f"instance {instance.name} is marked offline, going on because of force")
+                self.warn(
+                    f"instance {instance.name} is marked offline, it is shut down because of force"
+                )
         else:
             prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "shut down")
         node = self.config.node(instance.primary_node)
@@ -65,7 +70,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
                 with self.config.transaction() as change:
                     change.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
             else:
-                # Nothing has to be deactivated, so it need not be written down later.
+                # Without disks nothing is deactivated later, so one transaction is enough.
                 with self.config.transaction() as change:
                     change.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
                     change.set_disks_active(instance.uuid, False)

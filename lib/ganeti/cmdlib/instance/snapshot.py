@@ -1,11 +1,11 @@
-"""Making a snapshot of some or all disks of an instance.
+"""Make a snapshot of some or all disks of an instance.
 
-LVM, or the file system, makes a picture of one disk in a moment, as after a loss of power. Of
-several disks of a running guest each is such a picture, but of moments that differ; who wants them
-of one moment lets the guest be stopped. ``admin_state`` stays *up* then: if the master dies in
-between, the watcher starts the instance again.
+LVM, or the file system, makes the snapshot of one disk at one moment: its content is as after a
+loss of power. The snapshots of several disks of a running guest are of different moments. To get
+them of one moment, the user asks for a shutdown meanwhile. ``admin_state`` stays *up* then: if the
+master dies in between, the watcher starts the instance again.
 
-When a disk fails, the snapshots of those before it are removed.
+When the snapshot of a disk fails, the snapshots of the disks before it are removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ from ganeti.wire.calls import (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """Number and disk of each; ``stop``: the instance runs, and is stopped meanwhile."""
+    """The snapshot to make.
+
+    :ivar disks: number and disk.
+    :ivar stop: the instance runs, and is stopped meanwhile.
+    """
 
     instance: Instance
     node: Node
@@ -64,7 +68,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         if level is Level.NODE:
             self.lock_nodes_of(self.instance, shared=True)
         elif level is Level.NODE_RES and self._lvm_based():
-            # The room that was counted must still be there.
+            # Exclusive: space which is free in check_prereq must still be free in exec.
             self.need(level, [self.instance.primary_node])
 
     def _lvm_based(self) -> bool:
@@ -108,7 +112,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         if taken:
             numbers = ", ".join(str(number) for number in sorted({one.index for one in taken}))
             raise errors.OpPrereqError(
-                f"instance {instance.name} has a snapshot {self.name} already (disk {numbers})."
+                f"instance {instance.name} already has a snapshot {self.name} (disk {numbers})."
                 " Choose another name, or remove it with 'gnt-instance remove-snapshot"
                 f" {instance.name} {self.name}'.",
                 errors.ECODE_EXISTS,
@@ -117,7 +121,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         for _index, disk in chosen:
             if disk.dev_type in LVM_BASED:
                 group = str(naming.stored(disk).logical_id[0])
-                needed[group] = needed.get(group, 0) + naming.room_mib(disk.size)
+                needed[group] = needed.get(group, 0) + naming.volume_size_mib(disk.size)
         capacity.require_free_space(self, [node.uuid], needed)
         running = prereq.is_running(location.require_only_on_primary(self, instance))
         return SnapshotPlan(
@@ -125,10 +129,10 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         )
 
     def _require_kind(self, instance: Instance, index: int, disk: Disk, node: Node) -> None:
-        what = f"disk {index} of instance {instance.name} is of kind {disk.dev_type}"
+        what = f"disk {index} of instance {instance.name} has template {disk.dev_type}"
         if disk.dev_type in snapshots.REFUSED:
             raise errors.OpPrereqError(
-                f"{what}, of which no snapshots are made here: {snapshots.REFUSED[disk.dev_type]}",
+                f"{what}, of which no snapshots can be made: {snapshots.REFUSED[disk.dev_type]}",
                 errors.ECODE_STATE,
             )
         if disk.dev_type in LVM_BASED and disk_work.exclusive_storage(self, node.uuid):
@@ -164,8 +168,8 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         elif plan.running and len(plan.disks) > 1:
             self.warn(
                 f"instance {instance.name} goes on running: the snapshot of each disk is as after"
-                " a loss of power, but they are not of the same moment",
-                hint="To have that, stop the instance meanwhile with --shutdown.",
+                " a loss of power, and the snapshots are of different moments",
+                hint="To get snapshots of one moment, stop the instance meanwhile with --shutdown.",
             )
         made = False
         try:
@@ -229,11 +233,11 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             plan.node.uuid,
             disk=(naming.stored(disk), instance),
             name=plan.name,
-            size_mib=naming.room_mib(disk.size),
+            size_mib=naming.volume_size_mib(disk.size),
             at_rest=plan.stop or not plan.running,
         )
         if disk.dev_type in snapshots.CREATE_ONLY and not instance.disks_active:
-            # Looking at it has attached it.
+            # The call has attached the disk on the node.
             self.rpc.call(BLOCKDEV_SHUTDOWN, plan.node.uuid, disk=(disk, instance))
         if answer.failure is not None:
             raise errors.OpExecError(
@@ -242,17 +246,20 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             ) from answer.failure
 
     def _require_complete(self, plan: SnapshotPlan, index: int, disk: Disk) -> None:
-        """This half of a mirror has all data; only while it is active does it know."""
+        """Check that the replica on the primary node has all data; it must be active.
+
+        :raises errors.OpExecError: it has not, or its state is not known.
+        """
         answer = self.rpc.call(BLOCKDEV_FIND, plan.node.uuid, disk=(disk, plan.instance))
         what = f"disk {index} of instance {plan.instance.name} on node {plan.node.name}"
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"the state of {what} is not known: {why(answer.failure)}"
+                f"could not find out the state of {what}: {why(answer.failure)}"
             ) from answer.failure
         if answer.data is None or answer.data.ldisk_status != LDS_OKAY:
             raise errors.OpExecError(
-                f"{what} has no complete copy of the data, so a snapshot would have none. Wait"
-                " until it is in step, or replace it."
+                f"{what} has an incomplete replica, so its snapshot would be incomplete, too. Wait"
+                " until it is in sync, or replace it."
             )
 
     def _remove(self, plan: SnapshotPlan, disk: Disk) -> None:
@@ -269,5 +276,5 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             hint = f"Start it with 'gnt-instance startup {name}'."
             if made:
                 raise errors.OpExecError(f"{err}; snapshot {plan.name} was made. {hint}") from err
-            # That it does not start must not hide why there is no snapshot.
+            # This failure must not hide the reason why there is no snapshot.
             self.warn(str(err), hint=hint)

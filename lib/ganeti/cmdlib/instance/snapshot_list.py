@@ -1,4 +1,4 @@
-"""Listing the snapshots of instances."""
+"""List the snapshots of instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIB = 1 << 20
 
 @executes(OpInstanceSnapshotList)
 class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]):
-    """Ask the nodes which snapshots they have; takes no locks."""
+    """Ask the nodes for their snapshots, without locks."""
 
     def expand_names(self) -> None:
         self.wanted = [self.config.expand_instance(name) for name in self.op.instances] or list(
@@ -28,10 +28,10 @@ class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]
         return []
 
     def exec(self, plan: list[Instance]) -> list[dict[str, Any]]:
-        kept, silent = snapshots.collect(self, plan)
-        for node_uuid, failure in silent.items():
+        kept, unresponsive = snapshots.collect(self, plan)
+        for node_uuid, failure in unresponsive.items():
             self.warn(
-                f"node {self.config.node(node_uuid).name} does not tell its snapshots:"
+                f"node {self.config.node(node_uuid).name} did not report its snapshots:"
                 f" {why(failure)}"
             )
         return [

@@ -1,4 +1,4 @@
-"""Removing a snapshot of an instance."""
+"""Remove a snapshot of an instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RemovalPlan:
 
 @executes(OpInstanceSnapshotRemove)
 class LUInstanceSnapshotRemove(LogicalUnit[OpInstanceSnapshotRemove, RemovalPlan]):
-    """Remove a snapshot of all disks which have it; repeated, it removes what is left."""
+    """Remove a snapshot of all disks which have it; a repetition removes the rest."""
 
     HOOKS = InstanceHooks("instance-snapshot-remove")
 

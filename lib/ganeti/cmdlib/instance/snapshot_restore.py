@@ -1,9 +1,9 @@
-"""Giving the disks of a stopped instance the content of a snapshot again.
+"""Restore the content of the disks of a stopped instance from a snapshot.
 
-The content is copied on the primary node onto the active disk, so that a mirrored disk hands it on
-to its other half. The snapshot stays. A disk is marked while it is written to
-(:mod:`.snapshots`); broken off, the same command begins it anew, and nothing else starts the
-instance before.
+The content is copied on the primary node onto the active disk, so that a mirrored disk sends it to
+its other replica. The snapshot stays. A disk is marked while it is being written
+(:mod:`~ganeti.cmdlib.ops.disks.snapshots`). After an interruption the same command starts again
+from the beginning; the instance is not started before, except by force.
 """
 
 from __future__ import annotations
@@ -73,23 +73,23 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
             other = self.config.node(distant[0].node_uuid).name
             raise errors.OpPrereqError(
                 f"snapshot {name} of disk {distant[0].index} of instance {instance.name} is on"
-                f" its secondary node {other}. Let that be the primary node with 'gnt-instance"
+                f" its secondary node {other}. Make that node the primary node with 'gnt-instance"
                 f" failover {instance.name}', then repeat the command.",
                 errors.ECODE_STATE,
             )
         lost = [one for one in kept if not one.found.usable]
         if lost:
             raise errors.OpPrereqError(
-                f"snapshot {name} of disk {lost[0].index} of instance {instance.name} is not"
-                " complete, or has lost its content",
+                f"snapshot {name} of disk {lost[0].index} of instance {instance.name} is"
+                " incomplete, or has lost its content",
                 errors.ECODE_STATE,
             )
         self._compare_sizes(instance, node, kept)
         untouched = sorted(set(range(len(instance.disks))) - {one.index for one in kept})
         if untouched:
             self.info(
-                f"snapshot {name} has nothing of disk {', '.join(map(str, untouched))}, which stays"
-                " as it is"
+                f"snapshot {name} does not contain disk {', '.join(map(str, untouched))}, which"
+                " stays as it is"
             )
         return RestorePlan(instance, node, tuple(kept))
 
@@ -116,8 +116,8 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
                 )
             if present > one.found.size_bytes:
                 self.info(
-                    f"{what} has grown since: what lies behind the first"
-                    f" {one.found.size_bytes // _MIB} MiB stays as it is"
+                    f"{what} has grown since: the data after the first"
+                    f" {one.found.size_bytes // _MIB} MiB stay as they are"
                 )
 
     # -- act -------------------------------------------------------------------
@@ -164,10 +164,10 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         rest = f" Disk {', '.join(later)} was not touched." if later else ""
         raise errors.OpExecError(
             f"could not restore snapshot {name} of instance {instance.name} on node"
-            f" {plan.node.name}: {why(answer.failure)}; disk {one.index} is written in part, or"
-            f" not at all.{rest} The snapshot is as it was: repeat 'gnt-instance restore-snapshot"
-            f" {instance.name} {name}' when the cause is gone. Before that the instance is not"
-            " started without --force."
+            f" {plan.node.name}: {why(answer.failure)}; disk {one.index} is written partly, or"
+            f" not at all.{rest} The snapshot is unchanged. Repeat 'gnt-instance restore-snapshot"
+            f" {instance.name} {name}' when the cause is gone. Until then the instance is only"
+            " started with --force."
         ) from answer.failure
 
     def _deactivate(self, instance: Instance) -> None:

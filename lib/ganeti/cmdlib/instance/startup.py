@@ -1,4 +1,4 @@
-"""Starting an instance."""
+"""Start an instance."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from ganeti.opcodes.instance import OpInstanceStartup
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """What to start; ``node_offline`` and ``running`` leave nothing to do on the node.
+    """The instance to start, with parameters for this start only.
 
-    :ivar ended: the guest has shut down by itself, and its hypervisor still keeps what is left.
+    :ivar node_offline: its primary node is offline, so that it is only marked up.
+    :ivar running: the instance runs already.
+    :ivar ended: the guest has shut down by itself, and its hypervisor still has its state.
     """
 
     instance: Instance
@@ -34,7 +36,7 @@ class StartPlan:
 
 @executes(OpInstanceStartup)
 class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
-    """Start a stopped instance on its primary node; a running one is left alone."""
+    """Start a stopped instance on its primary node; a running one is not touched."""
 
     HOOKS = InstanceHooks("instance-start")
 
@@ -45,7 +47,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         if level is Level.NODE and self.instance is not None:
             self.lock_nodes_of(self.instance, shared=True)
         elif level is Level.NODE_RES and self.instance is not None:
-            # Exclusive: the memory counted in check_prereq must still be free in exec.
+            # Exclusive: memory which is free in check_prereq must still be free in exec.
             self.need(level, self.config.instance_nodes(self.instance))
 
     def hook_env(self, plan: StartPlan) -> dict[str, object]:
@@ -92,20 +94,22 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance
-        # Desired state first: if the master dies below, the watcher finishes the job.
+        # The wanted state first: if the master dies later, the watcher starts the instance.
         if not self.op.no_remember:
             with self.config.transaction() as change:
                 change.mark_instance(instance.uuid, prereq.ADMIN_UP)
         if plan.node_offline:
             return
-        # Who forces it was told, once.
+        # A start by force ends the warning about partly restored disks.
         snapshots.unmark(self, instance)
         if plan.running:
             self.info(f"instance {instance.name} is already running")
             return
         try:
             if plan.ended:
-                self.info(f"instance {instance.name} was shut down from inside; tidying up first")
+                self.info(
+                    f"instance {instance.name} was shut down from inside; it is cleaned up first"
+                )
                 power.stop(self, instance, self.op.shutdown_timeout)
             power.start(
                 self,
@@ -120,5 +124,5 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
                 raise
             raise errors.OpExecError(
                 f"{err}. The instance stays marked to run; mark it down with"
-                f" 'gnt-instance shutdown {instance.name}' if it shall not be tried again."
+                f" 'gnt-instance shutdown {instance.name}' if the watcher must not start it."
             ) from err

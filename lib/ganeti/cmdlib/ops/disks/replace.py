@@ -1,0 +1,317 @@
+"""Replace the storage of mirrored disks, while the instance goes on running.
+
+Either new volumes take the place of the old ones on one of the two nodes, or another node becomes
+the secondary node. In both cases the replica on the other node is the only complete one until the
+new one is in sync, so nothing begins before that replica is known to be good.
+
+Every new volume, and every volume which is going to be destroyed, is in the configuration with a
+mark (:mod:`~ganeti.cmdlib.ops.disks.convert`) as long as it belongs to no disk. After an
+interruption the same command destroys marked volumes and makes the missing ones again.
+
+``LUInstanceReplaceDisks`` makes the :class:`ReplacePlan` and calls :class:`Replacement`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.disks import convert, mirror, specs, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.constants.disk import PLAIN
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance, Node
+from ganeti.wire.calls import (
+    BLOCKDEV_ADDCHILDREN,
+    BLOCKDEV_GETDIMENSIONS,
+    BLOCKDEV_REMOVECHILDREN,
+    BLOCKDEV_RENAME,
+    BLOCKDEV_SHUTDOWN,
+    DRBD_ATTACH_NET,
+    DRBD_DISCONNECT_NET,
+)
+
+if TYPE_CHECKING:
+    from ganeti.wire.calls.base import Call
+
+#: Suffixes of the names of volumes which will become, and which were, part of a disk.
+_NEW, _OLD = "_new", "_old"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacePlan:
+    """The disks which get new storage, and where.
+
+    :ivar disks: number and disk.
+    :ivar node: the node with the new storage.
+    :ivar other: the node whose replica stays.
+    :ivar new_secondary: ``node`` becomes the secondary node; else it is one of the present nodes.
+    """
+
+    instance: Instance
+    disks: tuple[tuple[int, Disk], ...]
+    node: Node
+    other: Node
+    new_secondary: bool
+
+
+def clear_detached(unit: AnyUnit, instance: Instance) -> None:
+    """Destroy volumes which an earlier replacement has left; a failure is a warning."""
+    try:
+        convert.clear(unit, instance)
+    except errors.RpcError as err:
+        unit.warn(
+            f"volumes of an earlier replacement of disks of instance {instance.name} were not"
+            f" removed: {err}",
+            hint="The next replacement, or the removal of the instance, tries again.",
+        )
+
+
+class Replacement:
+    """Carries out one plan; :meth:`run` is called once.
+
+    :param early_release: destroy the old volumes, and allow other jobs on the nodes, before the new
+        replicas are in sync.
+    """
+
+    def __init__(self, unit: AnyUnit, plan: ReplacePlan, *, early_release: bool) -> None:
+        self._unit = unit
+        self._plan = plan
+        self._early_release = early_release
+
+    def run(self) -> None:
+        """Replace the storage and wait until the new replicas are in sync.
+
+        :raises errors.OpExecError: a step failed; the text says how to continue.
+        """
+        unit, plan = self._unit, self._plan
+        instance = plan.instance
+        was_active = instance.disks_active
+        numbers = ", ".join(str(index) for index, _disk in plan.disks)
+        unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
+        clear_detached(unit, instance)
+        if not was_active:
+            disk_work.assemble_disks(unit, instance, ignore_secondaries=plan.new_secondary)
+        try:
+            # The replica which stays is the only complete one for a while.
+            mirror.require_good_replica(unit, instance, plan.other, alone=True, ignore=False)
+            if plan.new_secondary:
+                self._to_other_node()
+            else:
+                self._on_one_node()
+        finally:
+            if not was_active:
+                disk_work.shutdown_disks(unit, unit.config.instance(instance.uuid))
+
+    def _finish(self, instance: Instance, disks: list[Disk]) -> None:
+        """Wait until the disks are in sync; destroy the old volumes before or after that."""
+        unit = self._unit
+        if self._early_release:
+            clear_detached(unit, instance)
+            unit.downgrade_locks(Level.NODE_RES)
+        sync.require_in_sync(unit, instance, disks)
+        if not self._early_release:
+            clear_detached(unit, instance)
+
+    # -- new storage on one of the nodes ---------------------------------------
+
+    def _on_one_node(self) -> None:
+        unit, plan = self._unit, self._plan
+        for index, disk in plan.disks:
+            unit.feedback(f"* exchanging the storage of disk {index} on node {plan.node.name}")
+            self._exchange(index, disk)
+        # After a split brain the replicas are not connected; the new one has no data to lose.
+        answers = unit.rpc.call_many(
+            DRBD_ATTACH_NET,
+            [plan.node.uuid, plan.other.uuid],
+            disks=([disk for _index, disk in plan.disks], plan.instance),
+            multimaster=False,
+        )
+        for answer in answers.values():
+            if answer.failure is not None:
+                unit.warn(
+                    f"node {answer.node_name} does not connect the disks of instance"
+                    f" {plan.instance.name} to their peers: {why(answer.failure)}"
+                )
+        self._finish(plan.instance, [disk for _index, disk in plan.disks])
+
+    def _exchange(self, index: int, disk: Disk) -> None:
+        """Exchange the volumes of a disk for new ones, which get the same names."""
+        instance, node = self._plan.instance, self._plan.node
+        present = self._present(disk)
+        new = [_renamed(child, _NEW) for child in disk.children]
+        old = [_renamed(child, _OLD) for child in disk.children]
+        self._mark(node, [*new, *old])
+        for device in new:
+            self._create_volume(index, device, node)
+        self._change_disk(
+            BLOCKDEV_REMOVECHILDREN,
+            index,
+            "detached from its storage",
+            disk=(disk, instance),
+            children=(disk.children, instance),
+        )
+        pairs = [
+            (child, renamed)
+            for child, renamed, exists in zip(disk.children, old, present, strict=True)
+            if exists
+        ]
+        pairs += list(zip(new, disk.children, strict=True))
+        self._change_disk(
+            BLOCKDEV_RENAME,
+            index,
+            "given new storage",
+            renames=[(device, instance, renamed.logical_id) for device, renamed in pairs],
+        )
+        self._change_disk(
+            BLOCKDEV_ADDCHILDREN,
+            index,
+            "attached to its new storage",
+            disk=(disk, instance),
+            children=(disk.children, instance),
+        )
+
+    def _present(self, disk: Disk) -> list[bool]:
+        """Whether each volume of a disk exists on the node; after a loss they may be missing."""
+        answer = self._unit.rpc.call(
+            BLOCKDEV_GETDIMENSIONS,
+            self._plan.node.uuid,
+            disks=[(child, self._plan.instance) for child in disk.children],
+        )
+        return [size is not None for size in answer.payload()]
+
+    def _mark(self, node: Node, devices: list[Disk]) -> None:
+        """Add volumes which belong to no disk to the configuration, so that they are known."""
+        unit = self._unit
+        with unit.config.transaction() as change:
+            for device in devices:
+                change.add_detached_disk(
+                    convert.detached_part(unit, self._plan.instance, device, node.uuid)
+                )
+
+    def _create_volume(self, index: int, device: Disk, node: Node) -> None:
+        instance = self._plan.instance
+        try:
+            disk_work.create_device(self._unit, instance, device, node.uuid, on_primary=False)
+        except errors.RpcError as err:
+            raise errors.OpExecError(
+                f"could not make a volume for disk {index} of instance {instance.name} on node"
+                f" {node.name}: {why(err)}; the disk was not changed"
+            ) from err
+
+    def _change_disk(self, call: Call, index: int, what: str, **args: Any) -> None:
+        """Call the node with the new storage.
+
+        :param what: the change in words, for errors.
+        :raises errors.OpExecError: it failed.
+        """
+        plan = self._plan
+        answer = self._unit.rpc.call(call, plan.node.uuid, **args)
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"disk {index} of instance {plan.instance.name} cannot be {what} on node"
+                f" {plan.node.name}: {why(answer.failure)}; its replica on node"
+                f" {plan.other.name} is in use. Repeat the command when the cause is gone."
+            ) from answer.failure
+
+    # -- another secondary node ------------------------------------------------
+
+    def _to_other_node(self) -> None:
+        unit, plan = self._unit, self._plan
+        instance, primary, node = plan.instance, plan.other, plan.node
+        old = [disk for _index, disk in plan.disks]
+        (old_secondary_uuid,) = unit.config.secondary_nodes(instance)
+        minors = unit.config.allocate_minors([node.uuid] * len(old), unit.ctx.ec_id)
+        new = [
+            _mirrored_to(disk, primary.uuid, node.uuid, minor)
+            for disk, minor in zip(old, minors, strict=True)
+        ]
+        self._mark(node, [child for disk in new for child in disk.children])
+        for index, disk in enumerate(new):
+            unit.feedback(f"* making the replica of disk {index} on node {node.name}")
+            for child in disk.children:
+                self._create_volume(index, child, node)
+            try:
+                disk_work.create_device(
+                    unit, instance, disk, node.uuid, on_primary=False, children=False
+                )
+            except errors.RpcError as err:
+                raise errors.OpExecError(
+                    f"could not make the replica of disk {index} of instance {instance.name} on"
+                    f" node {node.name}: {why(err)}; its disks were not changed"
+                ) from err
+        old_secondary = unit.config.node(old_secondary_uuid)
+        if not old_secondary.offline:
+            unit.feedback(f"* deactivating disks on the old secondary node {old_secondary.name}")
+            for index, disk in enumerate(old):
+                answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, old_secondary.uuid, disk=(disk, instance))
+                if answer.failure is not None:
+                    unit.warn(
+                        f"disk {index} of instance {instance.name} stays active on node"
+                        f" {old_secondary.name}: {why(answer.failure)}",
+                        hint="Deactivate it on that node by hand when the operation is over.",
+                    )
+        self._change_peer(old, new, old_secondary)
+        self._finish(
+            unit.config.instance(instance.uuid), [unit.config.disk(disk.uuid) for disk in new]
+        )
+
+    def _change_peer(self, old: list[Disk], new: list[Disk], old_secondary: Node) -> None:
+        """Disconnect the primary from the old replica of each disk; connect it to the new one."""
+        unit, plan = self._unit, self._plan
+        instance, primary, node = plan.instance, plan.other, plan.node
+        answer = unit.rpc.call(DRBD_DISCONNECT_NET, primary.uuid, disks=(old, instance))
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"the replicas of the disks of instance {instance.name} cannot be disconnected on"
+                f" node {primary.name}: {why(answer.failure)}. 'gnt-instance activate-disks"
+                f" {instance.name}' connects them again."
+            ) from answer.failure
+        # From here on the new node has the other replica, even if the master dies before the two
+        # are connected.
+        mark = convert.mark(instance.uuid)
+        with unit.config.transaction() as change:
+            for detached in convert.marked(unit, instance):
+                if detached.name == mark and detached.nodes == (node.uuid,):
+                    change.remove_detached_disk(detached.uuid)
+            for disk in new:
+                change.update_disk(disk)
+            for disk in old:
+                for child in disk.children:
+                    change.add_detached_disk(
+                        convert.detached_part(unit, instance, child, old_secondary.uuid)
+                    )
+        changed = [unit.config.disk(disk.uuid) for disk in new]
+        answers = unit.rpc.call_many(
+            DRBD_ATTACH_NET, [primary.uuid, node.uuid], disks=(changed, instance), multimaster=False
+        )
+        for answer in answers.values():
+            if answer.failure is not None:
+                raise errors.OpExecError(
+                    f"the replicas of the disks of instance {instance.name} cannot be connected on"
+                    f" node {answer.node_name}: {why(answer.failure)}; node {node.name} is the"
+                    f" secondary node now. Use 'gnt-instance activate-disks {instance.name}' when"
+                    " the cause is gone."
+                ) from answer.failure
+
+
+def _renamed(volume: Disk, suffix: str) -> Disk:
+    group, name = volume.logical_id
+    return dataclasses.replace(volume, dev_type=PLAIN, logical_id=(group, f"{name}{suffix}"))
+
+
+def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
+    """The mirrored disk with its other replica on another node."""
+    node_a, _node_b, port, minor_a, minor_b, secret = disk.logical_id
+    own = minor_a if node_a == primary else minor_b
+    nodes = (primary, secondary)
+    children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
+    return dataclasses.replace(
+        disk,
+        logical_id=(*nodes, port, own, minor, secret or specs.new_secret()),
+        children=children,
+        nodes=nodes,
+    )

@@ -1,0 +1,181 @@
+"""Changes of the parameters and of the marked state of an existing instance.
+
+``LUInstanceSetParams.check_prereq`` calls these functions. They ask nodes, but change nothing; they
+return the instance as it will be, and append the changes to the results of the opcode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ganeti import errors, ht
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.ops.params import devices, os
+from ganeti.cmdlib.ops.params import instance as params
+from ganeti.constants.instance import BE_PARAM_TYPES
+from ganeti.objects import Instance, Node, fill, hypervisors
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.opcodes.instance import OpInstanceSetParams
+
+    ModifyingUnit: TypeAlias = LogicalUnit[OpInstanceSetParams, Any]
+
+ChangeResult: TypeAlias = tuple[str, Any]
+"""What was changed, such as ``be/maxmem``, and its new value, a JSON value."""
+
+
+def planned_parameters(
+    unit: ModifyingUnit, instance: Instance, primary: Node, results: list[ChangeResult]
+) -> Instance:
+    """Check changes of hypervisor, backend and OS parameters.
+
+    :param primary: the (new) primary node.
+    :raises errors.OpPrereqError: a parameter is wrong, or a node cannot use it.
+    """
+    op = unit.op
+    values: dict[str, Any] = {}
+    os_name = op.os_name or instance.os
+    if op.os_name:
+        values["os"] = os_name
+        results.append(("os", os_name))
+    if op.hvparams:
+        values["hvparams"] = devices.updated_params(
+            f"parameters of hypervisor {instance.hypervisor}",
+            instance.hvparams,
+            op.hvparams,
+            lambda given: params.checked_hvparams(instance.hypervisor, given),
+            hypervisors.of(instance.hypervisor).parameters,
+        )
+        results += [(f"hv/{key}", value) for key, value in sorted(op.hvparams.items())]
+    if op.beparams:
+        given = params.split_memory(op.beparams)
+        values["beparams"] = devices.updated_params(
+            "backend parameters",
+            instance.beparams,
+            given,
+            params.checked_beparams,
+            BE_PARAM_TYPES,
+        )
+        results += [(f"be/{key}", value) for key, value in sorted(given.items())]
+    for name, label in (("osparams", "os"), ("osparams_private", "os_private")):
+        changes = getattr(op, name)
+        if changes:
+            merged = os.merged(getattr(instance, name), changes)
+            private = name == "osparams_private"
+            values[name] = ht.PrivateDict(merged) if private else merged
+            results += [
+                (f"{label}/{key}", "<hidden>" if private else changes[key])
+                for key in sorted(changes)
+            ]
+    planned = dataclasses.replace(instance, **values)
+    _check_planned(unit, instance, planned, primary)
+    return planned
+
+
+def _check_planned(
+    unit: ModifyingUnit, instance: Instance, planned: Instance, primary: Node
+) -> None:
+    op, cluster = unit.op, unit.config.cluster()
+    filled_hv = fill.fill_hv(cluster, instance.hypervisor, planned.os, planned.hvparams)
+    filled_be = fill.fill_be(cluster, planned.beparams)
+    params.require_sane_backend(filled_be)
+    if op.hvparams:
+        params.require_hv_syntax(instance.hypervisor, filled_hv)
+        nodes = [primary.uuid, *unit.config.secondary_nodes(instance)]
+        prereq.require_hvparams_usable(unit, nodes, instance.hypervisor, filled_hv)
+    if (op.os_name or op.osparams or op.osparams_private) and not op.force:
+        _check_os(unit, planned, primary)
+    if op.beparams and not op.force and not primary.offline:
+        _check_memory(unit, instance, filled_be, filled_hv, primary)
+
+
+def _check_os(unit: ModifyingUnit, planned: Instance, primary: Node) -> None:
+    if not planned.os:
+        raise errors.OpPrereqError(
+            f"instance {planned.name} has no operating system", errors.ECODE_INVAL
+        )
+    osparams = os.for_installation(
+        unit.config.cluster(), planned.os, planned.osparams, planned.osparams_private, {}
+    )
+    prereq.require_online(primary)
+    prereq.require_os(unit, primary.uuid, planned.os, osparams, force_variant=unit.op.force_variant)
+
+
+def _check_memory(
+    unit: ModifyingUnit,
+    instance: Instance,
+    filled_be: Mapping[str, Any],
+    filled_hv: Mapping[str, Any],
+    primary: Node,
+) -> None:
+    """Check that an instance with more memory can still be started on its node."""
+    before = fill.fill_be(unit.config.cluster(), instance.beparams)
+    if filled_be["maxmem"] <= before["maxmem"]:
+        return
+    used_mib = prereq.running_info(unit, instance).get("memory", 0)
+    free_mib = prereq.node_facts(unit, primary.uuid, instance.hypervisor, filled_hv).get(
+        "memory_free"
+    )
+    if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
+        raise errors.OpPrereqError(
+            f"node {primary.name} lacks {filled_be['minmem'] - free_mib - used_mib} MiB to"
+            f" start instance {instance.name} with this memory. Use --force to set it"
+            " nevertheless.",
+            errors.ECODE_NORES,
+        )
+
+
+def check_runtime_memory(
+    unit: ModifyingUnit, instance: Instance, results: list[ChangeResult]
+) -> None:
+    """Check a change of the memory of the running guest.
+
+    :raises errors.OpPrereqError: it does not run, the size is outside of its limits, or the node
+        has too little free memory.
+    """
+    wanted_mib = unit.op.runtime_mem
+    if not wanted_mib:
+        return
+    info = prereq.running_info(unit, instance)
+    if not prereq.is_running(info):
+        raise errors.OpPrereqError(f"instance {instance.name} does not run", errors.ECODE_STATE)
+    filled = unit.config.filled(instance)
+    low, high = filled.beparams["minmem"], filled.beparams["maxmem"]
+    if not unit.op.force and not low <= wanted_mib <= high:
+        raise errors.OpPrereqError(
+            f"instance {instance.name} must have between {low} and {high} MiB of memory. Use"
+            " --force to go beyond.",
+            errors.ECODE_INVAL,
+        )
+    more_mib = wanted_mib - int(info.get("memory", 0))
+    if more_mib > 0:
+        prereq.require_free_memory(
+            unit,
+            instance.primary_node,
+            f"growing the memory of instance {instance.name}",
+            more_mib,
+            instance.hypervisor,
+            filled.hvparams,
+        )
+    results.append(("runtime_memory", wanted_mib))
+
+
+def planned_admin_state(
+    unit: ModifyingUnit, planned: Instance, results: list[ChangeResult]
+) -> Instance:
+    """Check a change between the marked states *down* and *offline*.
+
+    :raises errors.OpPrereqError: the instance is marked up.
+    """
+    if unit.op.offline is None:
+        return planned
+    wanted = prereq.ADMIN_OFFLINE if unit.op.offline else prereq.ADMIN_DOWN
+    allowed = prereq.ADMIN_DOWN if unit.op.offline else prereq.ADMIN_OFFLINE
+    if planned.admin_state == wanted:
+        return planned
+    prereq.require_admin_state(planned, (allowed,), f"set the state {wanted!r} of")
+    results.append(("admin_state", wanted))
+    return dataclasses.replace(planned, admin_state=wanted)
