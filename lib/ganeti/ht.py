@@ -1,17 +1,17 @@
-"""Words for the shapes of values that come from outside.
+"""Types of values which come from outside: parameters of opcodes, REST bodies, results.
 
-A word is a predicate with a name: ``ListOf(NonEmptyString)(value)`` says whether a value fits,
-``str()`` of it is what the published tables and the documentation call it, and :func:`in_words` is
-what a user reads in a message. Opcodes, REST bodies and results are declared with these words;
-nothing else in the program describes shapes.
+A type is a predicate with a name: ``ListOf(NonEmptyString)(value)`` tells whether a value has the
+type, ``str()`` returns its name in the published tables and in the documentation, and
+:func:`describe` returns the text for messages to users. Opcodes, REST bodies and results are
+declared with these types only.
 
-The module is imported by every command, so it imports nothing at all.
+Every command imports this module, so it imports nothing itself.
 
-Two words hide values: what is declared ``Private`` or ``Secret`` is wrapped in a
-:class:`PrivateDict`, whose text shows the keys only.
+Two types hide values: a value of type ``Private`` or ``Secret`` is wrapped in a
+:class:`PrivateDict`, whose text shows only the keys.
 """
 
-# ruff: noqa: N802 - the words read as names of types, which is what they stand for
+# ruff: noqa: N802 - the functions return types and are named like types
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _SCALARS = (str, int)
 
 
 class Type:
-    """A named predicate. `hidden` is "", "private" or "secret", inherited from inner words.
+    """A named predicate.
 
-    `made_of` says how the word was made, for those who describe it in another language: a form
-    ("list", "maybe", ...) and what it was made from; empty for a word that stands for itself.
+    :param hidden: "", "private" or "secret"; inherited from inner types.
+    :param made_of: how the type was made, for programs which describe it in another language: a
+        form ("list", "maybe", ...) and its parts; empty for a basic type.
     """
 
     __slots__ = ("check", "hidden", "made_of", "name")
@@ -70,7 +71,7 @@ class PrivateDict(dict):  # type: ignore[type-arg]  # bare dict: subscripting it
 
 
 def hide(value: typing.Any) -> typing.Any:
-    """`value` with every dictionary in it turned into a :class:`PrivateDict`."""
+    """Return a value in which every dictionary is a :class:`PrivateDict`."""
     if isinstance(value, dict):
         return PrivateDict((key, hide(inner)) for key, inner in value.items())
     if isinstance(value, _LISTS):
@@ -79,7 +80,7 @@ def hide(value: typing.Any) -> typing.Any:
 
 
 def redact(value: typing.Any) -> typing.Any:
-    """`value` with everything but the keys of dictionaries replaced by a fixed text."""
+    """Return a value in which everything except keys of dictionaries is :data:`REDACTED`."""
     if value is None:
         return None
     if isinstance(value, dict):
@@ -88,7 +89,7 @@ def redact(value: typing.Any) -> typing.Any:
 
 
 def _is_int(value: typing.Any) -> bool:
-    # bool is a kind of int to Python but never to a user.
+    # In Python, bool is a subclass of int.
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -104,7 +105,7 @@ Dict = Type("object(any)", lambda value: isinstance(value, dict))
 
 
 def NonNeg(inner: Type) -> Type:
-    """A number from zero upwards."""
+    """Return the type of numbers from zero upwards."""
     return Type(
         f"nonneg({inner})",
         lambda value: inner.check(value) and value >= 0,
@@ -113,14 +114,14 @@ def NonNeg(inner: Type) -> Type:
 
 
 def Pos(inner: Type) -> Type:
-    """A number above zero."""
+    """Return the type of numbers above zero."""
     return Type(
         f"pos({inner})", lambda value: inner.check(value) and value > 0, made_of=("pos", inner)
     )
 
 
 def Neg(inner: Type) -> Type:
-    """A number below zero."""
+    """Return the type of numbers below zero."""
     return Type(
         f"neg({inner})", lambda value: inner.check(value) and value < 0, made_of=("neg", inner)
     )
@@ -132,7 +133,7 @@ NegativeInt = Neg(Int)
 
 
 def Maybe(inner: Type) -> Type:
-    """The inner word, or null."""
+    """Return the type of null and the values of the inner type."""
     return Type(
         f"maybe({inner})",
         lambda value: value is None or inner.check(value),
@@ -142,7 +143,7 @@ def Maybe(inner: Type) -> Type:
 
 
 def Or(*inner: Type) -> Type:
-    """Any of the inner words."""
+    """Return the type of values which have one of the inner types."""
     return Type(
         f"or({','.join(map(str, inner))})",
         lambda value: any(each.check(value) for each in inner),
@@ -152,26 +153,26 @@ def Or(*inner: Type) -> Type:
 
 
 def And(name: str, *inner: Type) -> Type:
-    """All of the inner words, under a name of its own."""
+    """Return the type of values which have all inner types."""
     return Type(
         name, lambda value: all(each.check(value) for each in inner), made_of=("and", *inner)
     )
 
 
 def OneOf(name: str, values: Iterable[typing.Any]) -> Type:
-    """One of `values`; the name stands in messages, so it says what kind of value is meant."""
+    """Return the type of the given values. Its name is used in messages."""
     values = tuple(values)
     allowed = frozenset(values)
 
     def check(value: typing.Any) -> bool:
-        # An unhashable value is certainly none of them; True must not pass for 1.
+        # An unhashable value is none of them; True is not accepted as 1.
         return isinstance(value, _SCALARS) and not isinstance(value, bool) and value in allowed
 
     return Type(name, check, made_of=("one-of", *values))
 
 
 def ListOf(inner: Type) -> Type:
-    """A list, each of whose members fits."""
+    """Return the type of lists whose items have the inner type."""
     return Type(
         f"list({inner})",
         lambda value: isinstance(value, _LISTS) and all(map(inner.check, value)),
@@ -181,7 +182,7 @@ def ListOf(inner: Type) -> Type:
 
 
 def SetOf(inner: Type) -> Type:
-    """As :func:`ListOf`; order and repetition mean nothing (JSON has no sets)."""
+    """Return the type of sets, which are lists in JSON; order and repetition have no meaning."""
     return Type(
         f"set({inner})",
         lambda value: isinstance(value, _SETS) and all(map(inner.check, value)),
@@ -191,7 +192,7 @@ def SetOf(inner: Type) -> Type:
 
 
 def DictOf(key: Type, inner: Type) -> Type:
-    """A dictionary, each of whose keys and values fits."""
+    """Return the type of dictionaries with keys and values of these types."""
     return Type(
         f"dict({key},{inner})",
         lambda value: (
@@ -205,7 +206,7 @@ def DictOf(key: Type, inner: Type) -> Type:
 
 
 def ObjectOf(inner: Type) -> Type:
-    """A dictionary with any key (a string, in JSON), each of whose values fits."""
+    """Return the type of dictionaries with any keys whose values have the inner type."""
     return Type(
         f"object({inner})",
         lambda value: isinstance(value, dict) and all(map(inner.check, value.values())),
@@ -215,7 +216,7 @@ def ObjectOf(inner: Type) -> Type:
 
 
 def Tuple(*inner: Type) -> Type:
-    """A list of fixed length, each position with a word of its own."""
+    """Return the type of lists of fixed length with a type for each item."""
     return Type(
         f"tuple({','.join(map(str, inner))})",
         lambda value: (
@@ -233,7 +234,7 @@ def Shape(
     required: dict[str, Type],
     optional: dict[str, Type] | None = None,
 ) -> Type:
-    """A dictionary with exactly these keys; optional ones may be missing."""
+    """Return the type of dictionaries with exactly these keys; optional ones may be missing."""
     every = {**required, **(optional or {})}
 
     def check(value: typing.Any) -> bool:
@@ -247,17 +248,17 @@ def Shape(
 
 
 def Named(name: str, inner: Type) -> Type:
-    """The inner word under the name by which users know it."""
+    """Return the inner type under another name."""
     return Type(name, inner.check, inner.hidden, ("named", inner))
 
 
 def Private(inner: Type) -> Type:
-    """The inner word; values are kept out of logs and answers."""
+    """Return the inner type; its values are not written to logs and answers."""
     return Type(f"private({inner})", inner.check, "private", ("named", inner))
 
 
 def Secret(inner: Type) -> Type:
-    """As :func:`Private`, and values are never written to the job queue."""
+    """Return the inner type; its values are not written to logs, answers and the job queue."""
     return Type(f"secret({inner})", inner.check, "secret", ("named", inner))
 
 
@@ -266,7 +267,7 @@ def _most_hidden(inner: Sequence[Type]) -> str:
     return "secret" if "secret" in kinds else "private" if "private" in kinds else ""
 
 
-_IN_WORDS = {
+_DESCRIPTIONS = {
     "any": "anything",
     "none": "null",
     "bool": "true or false",
@@ -283,30 +284,30 @@ _RANGES = {"nonneg": "from 0 upwards", "pos": "above 0", "neg": "below 0"}
 _MOST_LISTED = 12
 
 
-def in_words(word: Type) -> str:
-    """What fits, for people: ``text that is not empty, or null``."""
-    if not word.made_of:
-        return _IN_WORDS.get(word.name, word.name)
-    form, *parts = word.made_of
+def describe(type_: Type) -> str:
+    """Return a description of a type for users: ``text that is not empty, or null``."""
+    if not type_.made_of:
+        return _DESCRIPTIONS.get(type_.name, type_.name)
+    form, *parts = type_.made_of
     if form in _RANGES:
-        return f"{in_words(parts[0])} {_RANGES[form]}"
+        return f"{describe(parts[0])} {_RANGES[form]}"
     if form in ("maybe", "or"):
-        return _choice(list(map(in_words, parts if form == "or" else (*parts, NoneType))))
+        return _choice(list(map(describe, parts if form == "or" else (*parts, NoneType))))
     if form == "list":
-        return f"a list, each item {in_words(parts[0])}"
+        return f"a list, each item {describe(parts[0])}"
     if form == "object":
-        return f"an object, each value {in_words(parts[-1])}"
+        return f"an object, each value {describe(parts[-1])}"
     if form == "tuple":
-        return f"a list of {len(parts)}: {'; '.join(map(in_words, parts))}"
+        return f"a list of {len(parts)}: {'; '.join(map(describe, parts))}"
     if form == "one-of" and len(parts) <= _MOST_LISTED:
         return _choice(list(map(str, parts)))
-    if form == "named" and word.hidden and word.name.startswith(word.hidden):
-        return in_words(parts[0])
-    return word.name
+    if form == "named" and type_.hidden and type_.name.startswith(type_.hidden):
+        return describe(parts[0])
+    return type_.name
 
 
 def _choice(words: Sequence[str]) -> str:
-    """``a``, ``a or b``, ``a, b or c``; with one more comma where a part has commas itself."""
+    """Join texts: ``a``, ``a or b``, ``a, b or c``; a further comma if a text has commas itself."""
     *most, last = words
     if not most:
         return last

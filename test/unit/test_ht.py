@@ -79,8 +79,8 @@ def test_text(word, text):
         (ht.JobId, "the number of a job"),
     ],
 )
-def test_in_words(word, text):
-    assert ht.in_words(word) == text
+def test_description(word, text):
+    assert ht.describe(word) == text
 
 
 def test_what_is_hidden_stays_hidden_in_larger_words():

@@ -203,7 +203,7 @@ class LuxiService:
             for (arg, shape), value in zip(method.args, given, strict=False):
                 if not shape.check(value):
                     request.refuse(
-                        f"{name}: argument '{arg}' must be {ht.in_words(shape)}, not {value!r:.200}"
+                        f"{name}: argument '{arg}' must be {ht.describe(shape)}, not {value!r:.200}"
                     )
                     return
             method.begin(request, *given)

@@ -1,11 +1,11 @@
-"""Objects of the cluster, and what travels between its daemons.
+"""Objects of the configuration, and objects which daemons send to each other.
 
-Frozen dataclasses: whoever reads one holds a fact which nobody changes below them. A change makes a
-new object (:func:`updated`) and goes through the configuration. Lists are tuples; dictionaries of
-parameters are plain dictionaries which nobody changes in place.
+All are frozen dataclasses, so no other thread changes an object which a caller has. A change makes
+a new object (:func:`updated`) and goes through the configuration. Lists are tuples; dictionaries of
+parameters are plain dictionaries, which no code changes in place.
 
-Names are imported from here (``from ganeti.objects import Instance``); the file behind a name is
-read when the name is first used, because commands which need one small class must not pay for all.
+Names are imported from here (``from ganeti.objects import Instance``); the module of a name is
+imported when the name is first used, because many commands need only one small class.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Arithmetic on the addresses of a network.
+"""The pool of addresses of a network.
 
-A network's object keeps two texts with a ``0`` or ``1`` for each of its addresses, in order:
-``reservations`` for what instances have, ``ext_reservations`` for what others have (routers,
-machines outside the cluster). The first and the last address of a network are never given away, and
-are reserved externally from the start, as is the gateway. An address is free when both say ``0``.
+The object of a network has two texts with a ``0`` or ``1`` for each of its addresses, in order:
+``reservations`` for addresses of instances, ``ext_reservations`` for others (routers, machines
+outside the cluster). The first and the last address of a network and the gateway are reserved
+externally from the start. An address is free when both texts have ``0``.
 
-Pure: a change makes a new :class:`~ganeti.objects.Network`.
+A change makes a new :class:`~ganeti.objects.Network`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from typing import Final
 from ganeti import errors
 from ganeti.objects.network import Network
 
-# The published bounds: from two usable addresses to 65,536 in all.
+# The published limits: from two usable addresses to 65,536 addresses in all.
 SMALLEST_PREFIX: Final = 30
 LARGEST_PREFIX: Final = 16
 
 
 def empty(network: Network) -> Network:
-    """A network with fresh pools: only its first, its last and its gateway's address are taken.
+    """Return a network with new pools, in which only first, last and gateway address are taken.
 
-    :raises AddressPoolError: not an IPv4 network, or too large or too small; a gateway elsewhere.
+    :raises AddressPoolError: it is no IPv4 network, or too large or too small, or the gateway is
+        not in it.
     """
     size = _parsed(network).num_addresses
     fresh = dataclasses.replace(
@@ -40,8 +41,8 @@ def empty(network: Network) -> Network:
 class AddressPool:
     """The addresses of a network. Methods take addresses as text.
 
-    :raises AddressPoolError: the network's object is not well made; all methods raise it for an
-        address which is none, or is outside of the network.
+    :raises AddressPoolError: the object of the network is damaged. All methods raise this error for
+        a text which is no address, or an address outside of the network.
     """
 
     def __init__(self, network: Network) -> None:
@@ -53,7 +54,7 @@ class AddressPool:
         for bits in (self._own, self._external):
             if len(bits) != self.size or not set(bits) <= {"0", "1"}:
                 raise errors.AddressPoolError(
-                    f"network {network.name}: a pool must be {self.size} times 0 or 1"
+                    f"network {network.name}: a pool must consist of {self.size} digits 0 or 1"
                 )
 
     def __contains__(self, address: str) -> bool:
@@ -64,36 +65,36 @@ class AddressPool:
         return True
 
     def address(self, place: int) -> str:
-        """The address at a place, counted from zero."""
+        """Return the address at an index, counted from zero."""
         return str(self._range.network_address + place)
 
     def is_taken(self, address: str, *, external: bool) -> bool:
-        """Whether an instance has it, or (external) somebody else."""
+        """Tell whether an instance, or (``external``) another machine, has an address."""
         return (self._external if external else self._own)[self._place(address)] == "1"
 
     def is_free(self, address: str) -> bool:
-        """Whether nobody has it."""
+        """Tell whether an address is free."""
         place = self._place(address)
         return self._own[place] == self._external[place] == "0"
 
     @property
     def taken_count(self) -> int:
-        """How many addresses somebody has."""
+        """Number of addresses which are not free."""
         return self.size - self.free_count
 
     @property
     def free_count(self) -> int:
-        """How many addresses nobody has."""
+        """Number of free addresses."""
         return sum(1 for _ in self.free_addresses())
 
     def free_addresses(self) -> Iterator[str]:
-        """Addresses which nobody has, in order."""
+        """Iterate over the free addresses in order."""
         for place, pair in enumerate(zip(self._own, self._external, strict=True)):
             if pair == ("0", "0"):
                 yield self.address(place)
 
     def taken_addresses(self, *, external: bool) -> list[str]:
-        """Addresses which instances have, or (external) others."""
+        """Return the addresses of instances, or (``external``) of other machines."""
         bits = self._external if external else self._own
         return [self.address(place) for place, bit in enumerate(bits) if bit == "1"]
 
@@ -106,19 +107,19 @@ class AddressPool:
         )
 
     def taken(self, addresses: Iterable[str], *, external: bool = False) -> Network:
-        """The network with these addresses taken."""
+        """Return the network with these addresses taken."""
         return self._marked(addresses, "1", external)
 
     def released(self, addresses: Collection[str], *, external: bool = False) -> Network:
-        """The network with these addresses free.
+        """Return the network with these addresses free.
 
-        :raises AddressPoolError: also for the first and the last, which stay with nobody.
+        :raises AddressPoolError: the first or the last address cannot become free.
         """
         if external:
             for address in addresses:
                 if self._place(address) in (0, self.size - 1):
                     raise errors.AddressPoolError(
-                        f"address {address} of network {self.network.name} cannot be given away"
+                        f"address {address} of network {self.network.name} cannot become free"
                     )
         return self._marked(addresses, "0", external)
 

@@ -1,8 +1,8 @@
-"""What all objects share: how they are declared and how a changed one is made.
+"""Base of all objects: declarations of fields, and how a changed object is made.
 
-How a field is stored follows from its declaration, and :mod:`ganeti.objects.codec` reads nothing
-else: a field without default must be present; a default None means the key is left out when there
-is no value; any other default is written always, unless the field was made with :func:`unstored`.
+The declaration of a field decides how it is stored; :mod:`ganeti.objects.codec` uses nothing else.
+A field without default must be present; a field with default None is left out when it has no value;
+a field with another default is always written, unless it was made with :func:`unstored`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ T = TypeVar("T")
 
 
 def unstored(default: Any) -> Any:
-    """A field whose key is left out while it has its default (an immutable one)."""
+    """Declare a field which is left out while it has its default, an immutable value."""
     return dataclasses.field(default=default, metadata={"unstored": True})
 
 
 def parameters(
     known: frozenset[str] | None = None, *, filled: bool = False, optional: bool = False
 ) -> Any:
-    """A field holding a dictionary of parameters.
+    """Declare a field which has a dictionary of parameters.
 
-    :param known: the names which may occur; None when others define them.
-    :param filled: every one of them must be present.
-    :param optional: the key may be missing and is then an empty dictionary.
+    :param known: the names which may occur; None for any names.
+    :param filled: all of them must be present.
+    :param optional: the field may be missing and is then an empty dictionary.
     """
     metadata = {"known": known, "filled": filled}
     if optional:
@@ -36,9 +36,9 @@ def parameters(
 
 
 def updated(obj: T, *, now: float | None = None, **changes: Any) -> T:
-    """A copy of `obj` with `changes`, the next serial number and a new time of change.
+    """Return a copy with changes, the next serial number and a new time of change.
 
-    :param now: seconds since the epoch; the present if not given.
+    :param now: time in seconds since 1970; the present time if not given.
     """
     fields = {field.name for field in dataclasses.fields(obj)}  # type: ignore[arg-type]
     if "serial_no" in fields:

@@ -1,4 +1,4 @@
-"""The cluster, the rules for jobs, and the root of the configuration."""
+"""The cluster object, filter rules, and the root of the configuration."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from ganeti.objects.node import Node, NodeGroup
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What holds for the whole cluster, with the defaults of all parameters.
+    """Parameters of the whole cluster, and the defaults of all other parameters.
 
-    `master_node` is a node's UUID; `candidate_certs` has the SHA1 digest (upper case, colons) of
-    the client certificate by UUID of each master candidate; `uid_pool` holds ``(first, last)``.
+    :ivar master_node: UUID of the master node.
+    :ivar candidate_certs: SHA1 digest (upper case, colons) of the client certificate of each master
+        candidate, by UUID of the node.
+    :ivar uid_pool: ranges of user IDs, each ``(first, last)``.
     """
 
     serial_no: int
@@ -83,51 +85,51 @@ class Cluster:
 
     @property
     def primary_hypervisor(self) -> str:
-        """The hypervisor which instances get when nobody says otherwise."""
+        """The default hypervisor of new instances."""
         return self.enabled_hypervisors[0]
 
     def fill_hv(self, instance: Instance, *, skip_globals: bool = False) -> dict[str, Any]:
-        """All hypervisor parameters of an instance."""
+        """Return all hypervisor parameters of an instance."""
         return fill.fill_hv(
             self, instance.hypervisor, instance.os, instance.hvparams, skip_globals=skip_globals
         )
 
     def fill_be(self, instance: Instance) -> dict[str, Any]:
-        """All backend parameters of an instance."""
+        """Return all backend parameters of an instance."""
         return fill.fill_be(self, instance.beparams)
 
     def fill_osparams(self, instance: Instance) -> dict[str, Any]:
-        """All OS parameters of an instance but the private ones."""
+        """Return all OS parameters of an instance except the private ones."""
         return fill.fill_osparams(self, instance.os, instance.osparams)
 
     def fill_osparams_private(self, instance: Instance) -> ht.PrivateDict:
-        """All private OS parameters of an instance."""
+        """Return all private OS parameters of an instance."""
         return fill.fill_osparams_private(self, instance.os, instance.osparams_private)
 
     def fill_nic(self, nicparams: dict[str, Any]) -> dict[str, Any]:
-        """All parameters of a NIC."""
+        """Return all parameters of a NIC."""
         return fill.fill_nic(self, nicparams)
 
     def fill_nd(self, node: Node, group: NodeGroup) -> dict[str, Any]:
-        """All parameters of a node."""
+        """Return all parameters of a node."""
         return fill.fill_nd(self, group, node)
 
     def fill_nd_group(self, group: NodeGroup) -> dict[str, Any]:
-        """All node parameters as a group sees them."""
+        """Return the node parameters which the nodes of a group inherit."""
         return fill.fill_nd(self, group)
 
     def fill_ipolicy(self, group: NodeGroup) -> dict[str, Any]:
-        """The whole instance policy of a group."""
+        """Return the whole instance policy of a group."""
         return fill.fill_ipolicy(self.ipolicy, group.ipolicy)
 
     def fill_diskparams(self, group: NodeGroup) -> dict[str, Any]:
-        """Parameters of all disk templates as a group sees them."""
+        """Return the parameters of all disk templates in a group."""
         return fill.fill_diskparams(self.diskparams, group.diskparams)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRule:
-    """A rule which jobs pass before they may run; applied in order of priority."""
+    """A filter rule for jobs; rules are applied in the order of their priority."""
 
     watermark: int
     priority: int
@@ -139,7 +141,7 @@ class FilterRule:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigData:
-    """Root of the configuration. All dictionaries go by UUID."""
+    """Root of the configuration. The keys of all dictionaries are UUIDs."""
 
     version: int
     cluster: Cluster

@@ -1,9 +1,9 @@
-"""What a parameter of the whole cluster may be, judged by itself.
+"""Checks of single parameters of the cluster.
 
-``gnt-cluster init`` asks before there is a configuration and ``gnt-cluster modify`` whenever one
-changes, so the rules are here. All functions return the value in its stored form or raise
-:class:`~ganeti.errors.ParameterError`, whose text names the parameter. What a value means for the
-objects that exist is judged by :mod:`ganeti.config.verify` and by the logical unit.
+``gnt-cluster init`` uses them before there is a configuration, ``gnt-cluster modify`` for each
+change. All functions return the value in its stored form or raise
+:class:`~ganeti.errors.ParameterError`, whose text names the parameter. :mod:`ganeti.config.verify`
+and the logical units check values against other objects.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ UidRange = tuple[int, int]
 
 
 def mac_prefix(given: str) -> str:
-    """The first three bytes of generated MAC addresses."""
+    """Check the prefix of generated MAC addresses: the first three bytes."""
     prefix = given.lower()
     if not _MAC_PREFIX.fullmatch(prefix):
         raise errors.ParameterError(f"'{given}' is not the first three bytes of a MAC address")
     if int(prefix[:2], 16) & 1:
         raise errors.ParameterError(
-            f"MAC addresses that begin with {prefix} are for groups and cannot be a machine's"
+            f"MAC addresses which begin with {prefix} are multicast addresses, not those of a NIC"
         )
     return prefix
 
 
 def master_netmask(bits: int, family: int) -> int:
-    """Length of the netmask of the master's address."""
+    """Check the netmask of the master address, a number of bits."""
     longest = 128 if family == net_c.IP6_FAMILY else 32
     if not 0 < bits <= longest:
         raise errors.ParameterError(
@@ -52,9 +52,9 @@ def master_netmask(bits: int, family: int) -> int:
 
 
 def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, ...]:
-    """Names that were asked for, in their order: at least one, each known, none twice.
+    """Check a list of names: at least one, each known, none twice.
 
-    :param what: a word for one of them.
+    :param what: the noun for a name in messages.
     """
     found = tuple(names)
     known = sorted(known)
@@ -71,7 +71,7 @@ def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, 
 
 
 def storage_dir(given: str, template: str) -> str:
-    """Directory for the disks of a template; empty for none."""
+    """Check the directory for the disks of a template; an empty text for none."""
     if given and not os.path.isabs(given):
         raise errors.ParameterError(
             f"the directory of disk template {template} is relative: {given}"
@@ -80,20 +80,20 @@ def storage_dir(given: str, template: str) -> str:
 
 
 def backend_params(filled: Mapping[str, Any]) -> None:
-    """Backend parameters which instances get when nobody says otherwise."""
+    """Check the default backend parameters."""
     low, high = filled[instance_c.BE_MINMEM], filled[instance_c.BE_MAXMEM]
     if low > high:
         raise errors.ParameterError(
-            f"the least memory of an instance ({low} MiB) is more than the most ({high} MiB)"
+            f"the minimum memory of an instance ({low} MiB) is above the maximum ({high} MiB)"
         )
     if low < 1 or filled[instance_c.BE_VCPUS] < 1:
         raise errors.ParameterError("an instance needs memory and at least one processor")
 
 
 def nic_params(filled: Mapping[str, Any], modes: Sequence[str]) -> None:
-    """Parameters which network interfaces get when nobody says otherwise.
+    """Check the default NIC parameters.
 
-    :param modes: the modes which they may have on these machines.
+    :param modes: the modes which NICs may have.
     """
     if filled["mode"] not in modes:
         raise errors.ParameterError(
@@ -104,7 +104,7 @@ def nic_params(filled: Mapping[str, Any], modes: Sequence[str]) -> None:
 
 
 def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Parameters of disk templates in their types; only those that were given."""
+    """Check parameters of disk templates; return them with the right types."""
     found: dict[str, dict[str, Any]] = {}
     for template, params in given.items():
         known = disk_c.TEMPLATE_DEFAULTS.get(template)
@@ -133,20 +133,20 @@ def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
 
 
 def policy_templates(policy: Mapping[str, Any], enabled: Sequence[str], whose: str) -> None:
-    """A policy lets instances have at least one of the enabled disk templates."""
+    """Check that a policy allows at least one of the enabled disk templates."""
     if not set(policy[ipolicy.DISK_TEMPLATES]) & set(enabled):
         raise errors.ParameterError(f"{whose} allows none of the enabled disk templates")
 
 
 def image(given: str, what: str) -> str:
-    """A disk image: an absolute path, a URL, or nothing."""
+    """Check a disk image: an absolute path, a URL, or an empty text."""
     if given and not os.path.isabs(given) and not is_url(given):
         raise errors.ParameterError(f"the {what} is neither an absolute path nor a URL: {given}")
     return given
 
 
 def compression_tools(given: Sequence[str]) -> tuple[str, ...]:
-    """Programs that may compress what is copied between nodes; ``none`` needs no mention."""
+    """Check the compression tools; ``none`` is always allowed and not listed."""
     for name in given:
         if not _TOOL.fullmatch(name):
             raise errors.ParameterError(f"'{name}' is not the name of a compression tool")
@@ -160,7 +160,7 @@ def compression_tools(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def volume_patterns(given: Sequence[str]) -> tuple[str, ...]:
-    """Regular expressions of logical volumes which are not ours."""
+    """Check the regular expressions of reserved logical volumes."""
     for pattern in given:
         try:
             re.compile(pattern)
@@ -172,13 +172,13 @@ def volume_patterns(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def uid_ranges(given: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
-    """Ranges of user ids in ascending order; they may touch, but not overlap."""
+    """Check ranges of user IDs, which must not overlap; return them in ascending order."""
     ranges: list[UidRange] = []
     for pair in given:
         first, last = pair
         if not 0 <= first <= last <= UID_MAX:
             raise errors.ParameterError(
-                f"uid pool: {uid_text((first, last))} is not a range of user ids between 0 and"
+                f"uid pool: {uid_text((first, last))} is not a range of user IDs between 0 and"
                 f" {UID_MAX}"
             )
         ranges.append((first, last))
@@ -190,17 +190,17 @@ def uid_ranges(given: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
 
 
 def uid_text(one: UidRange) -> str:
-    """As people write it."""
+    """Return a range of user IDs as text: ``FIRST-LAST``, or a single ID."""
     return str(one[0]) if one[0] == one[1] else f"{one[0]}-{one[1]}"
 
 
 def add_uids(pool: Iterable[UidRange], more: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
-    """A pool with further ranges; what it has already must not be among them."""
+    """Return a pool with further ranges, which must not overlap with present ones."""
     return uid_ranges([*pool, *uid_ranges(more)])
 
 
 def remove_uids(pool: Iterable[UidRange], less: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
-    """A pool without some ids, which must be in it; a range may be split by that."""
+    """Return a pool without some IDs, which must be in it; this may split a range."""
     left = list(pool)
     for first, last in uid_ranges(less):
         holder = next((one for one in left if one[0] <= first and last <= one[1]), None)
@@ -220,7 +220,11 @@ def data_collectors(
     active: Mapping[str, bool] | None,
     interval_us: Mapping[str, int] | None,
 ) -> dict[str, dict[str, Any]]:
-    """Data collectors with some switched on or off, or made to run more or less often."""
+    """Return the settings of the data collectors with changes.
+
+    :param active: whether collectors run, by name.
+    :param interval_us: microseconds between two runs, by name.
+    """
     found = {
         name: {
             "active": True,

@@ -1,4 +1,4 @@
-"""Disks: trees of block devices."""
+"""Disks, which are trees of block devices."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ganeti.objects.base import unstored
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A disk, or a device below one.
+    """A disk, or a device below one. Devices below a disk need no UUID of their own.
 
-    What `logical_id` holds depends on `dev_type`: plain ``(vg, lv)``; file, sharedfile and gluster
-    ``(driver, path)``; drbd ``(node uuid a, node uuid b, port, minor a, minor b, secret)``;
-    rbd ``("rbd", volume)``; ext ``(provider, volume)``; blockdev ``("manual", path)``.
-    `size` is in MiB. Devices below a disk need no UUID of their own.
+    :ivar logical_id: depends on ``dev_type``: plain ``(vg, lv)``; file, sharedfile and gluster
+        ``(driver, path)``; drbd ``(node uuid a, node uuid b, port, minor a, minor b, secret)``; rbd
+        ``("rbd", volume)``; ext ``(provider, volume)``; blockdev ``("manual", path)``.
+    :ivar size: in MiB.
     """
 
     dev_type: str
@@ -35,19 +35,19 @@ class Disk:
     ctime: float = 0
     mtime: float = 0
     forthcoming: bool | None = None
-    # Below: only on the way to a node or in the record of a running guest.
+    # The fields below occur only in node calls and in the record of a running guest.
     dynamic_params: dict[str, Any] | None = None
     pci: int | None = None
     hvinfo: dict[str, Any] | None = None
 
     def walk(self) -> Iterator[Disk]:
-        """This device and all below it, parents first."""
+        """Iterate over this device and all devices below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def all_node_uuids(self) -> tuple[str, ...]:
-        """Nodes which a mirrored disk lives on, primary first as recorded; else none."""
+        """Return the UUIDs of the two nodes of a mirrored disk; an empty tuple for other disks."""
         if self.dev_type == disk_c.DRBD8:
             return (self.logical_id[0], self.logical_id[1])
         for child in self.children:
@@ -57,5 +57,5 @@ class Disk:
         return ()
 
     def secondary_nodes(self, primary_node: str) -> tuple[str, ...]:
-        """Mirror partners of `primary_node` for this disk."""
+        """Return the UUIDs of the nodes with peer replicas, except ``primary_node``."""
         return tuple(uuid for uuid in self.all_node_uuids() if uuid != primary_node)

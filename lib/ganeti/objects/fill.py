@@ -1,4 +1,4 @@
-"""Inheritance of parameters: the cluster's defaults, then narrower and narrower circles.
+"""Inheritance of parameters: later owners in this table override earlier ones.
 
 ========== =======================================================================
 hvparams   cluster, operating system (``os_hvp``), instance
@@ -10,8 +10,8 @@ diskparams cluster, group, disk
 ipolicy    cluster, group
 ========== =======================================================================
 
-All functions are pure and return new dictionaries. The master fills everything before it asks a
-node, so nodes never need the cluster's defaults.
+All functions are pure and return new dictionaries. The master fills in all parameters before it
+calls a node, so nodes never need the defaults of the cluster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOTHING: dict[str, Any] = {}
 def fill_dict(
     defaults: Mapping[str, Any], custom: Mapping[str, Any] | None, skip: Collection[str] = ()
 ) -> dict[str, Any]:
-    """`defaults` overridden by `custom`, without the keys in `skip`."""
+    """Return ``defaults`` overridden by ``custom``, without the keys in ``skip``."""
     filled = {**defaults, **(custom or _NOTHING)}
     for key in skip:
         filled.pop(key, None)
@@ -51,9 +51,11 @@ def fill_hv(
     *,
     skip_globals: bool = False,
 ) -> dict[str, Any]:
-    """Hypervisor parameters of something running `os_name` under `hypervisor`.
+    """Return the hypervisor parameters of an instance.
 
-    :param skip_globals: leave out what only the cluster may set.
+    :param os_name: its operating system.
+    :param hvparams: its own parameters.
+    :param skip_globals: leave out parameters which only the cluster may set.
     """
     skip = hv.GLOBAL_PARAMS if skip_globals else frozenset()
     by_os = cluster.os_hvp.get(os_name, _NOTHING) if os_name is not None else _NOTHING
@@ -65,26 +67,26 @@ def fill_hv(
 
 
 def fill_be(cluster: Cluster, beparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Backend parameters."""
+    """Return the backend parameters of an instance."""
     return fill_dict(cluster.beparams.get("default", _NOTHING), beparams)
 
 
 def fill_nic(cluster: Cluster, nicparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Parameters of a NIC."""
+    """Return the parameters of a NIC."""
     return fill_dict(cluster.nicparams.get("default", _NOTHING), nicparams)
 
 
 def fill_osparams(
     cluster: Cluster, os_name: str, osparams: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Public OS parameters; those of the definition, then those of the variant."""
+    """Return the public OS parameters: of the OS, then of its variant, then of the instance."""
     return _by_os(cluster.osparams, os_name, osparams)
 
 
 def fill_osparams_private(
     cluster: Cluster, os_name: str, osparams: Mapping[str, Any] | None = None
 ) -> ht.PrivateDict:
-    """Private OS parameters."""
+    """Return the private OS parameters of an instance."""
     return ht.PrivateDict(_by_os(cluster.osparams_private_cluster, os_name, osparams))
 
 
@@ -104,7 +106,7 @@ def fill_nd(
     group: NodeGroup | None,
     node: Node | None = None,
 ) -> dict[str, Any]:
-    """Node parameters of a node, or as its group sees them when there is no node."""
+    """Return the node parameters of a node; without a node, those which its group defines."""
     filled = dict(cluster.ndparams)
     if group is not None:
         filled.update(group.ndparams)
@@ -114,7 +116,7 @@ def fill_nd(
 
 
 def fill_hv_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> dict[str, Any]:
-    """What was set by hand of a node's resources, by hypervisor."""
+    """Return the resources of a node which the administrator set, by hypervisor."""
     filled: dict[str, Any] = {}
     for owner in (cluster, group, node):
         for hypervisor, state in ((owner and owner.hv_state_static) or {}).items():
@@ -123,7 +125,7 @@ def fill_hv_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> dict
 
 
 def fill_disk_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> dict[str, Any]:
-    """What was set by hand of a node's storage, by disk template and the storage's name."""
+    """Return the storage of a node which the administrator set, by disk template and name."""
     filled: dict[str, Any] = {}
     for owner in (cluster, group, node):
         for template, named in ((owner and owner.disk_state_static) or {}).items():
@@ -137,7 +139,7 @@ def fill_ipolicy(
     defaults: Mapping[str, Any],
     custom: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Instance policy. `std` is inherited value by value, everything else as a whole."""
+    """Return an instance policy. Values in ``std`` are inherited singly, other keys as a whole."""
     filled = fill_dict(defaults, custom)
     if custom and "std" in custom:
         filled["std"] = fill_dict(defaults.get("std", _NOTHING), custom["std"])
@@ -148,7 +150,7 @@ def fill_diskparams(
     defaults: Mapping[str, Any],
     custom: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Parameters per disk template."""
+    """Return the parameters of each disk template."""
     custom = custom or _NOTHING
     return {
         template: fill_dict(
@@ -178,9 +180,9 @@ _DRBD_DEVICE_PARAMS = {
 
 
 def annotated_disk(disk: Disk, diskparams: Mapping[str, Any]) -> Disk:
-    """A disk as a node gets it: every device of the tree with all its parameters.
+    """Return a disk for node calls: every device of the tree has all its parameters.
 
-    :param diskparams: filled parameters of all templates, of the group of the disk's node.
+    :param diskparams: filled parameters of all templates in the node group of the disk.
     """
     wanted = diskparams.get(disk.dev_type, _NOTHING)
     if disk.dev_type == disk_c.DRBD8:
@@ -198,9 +200,9 @@ def annotated_disk(disk: Disk, diskparams: Mapping[str, Any]) -> Disk:
 
 
 def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
-    """A disk with what only one of its nodes needs: of a mirrored one, which half is there.
+    """Return a disk with the parameters for one node: which replica of a mirrored disk is local.
 
-    A disk without a half on that node comes back as it is.
+    A disk which has no replica on that node is returned unchanged.
     """
     children = tuple(for_node(child, node_uuid, config) for child in disk.children)
     disk = dataclasses.replace(disk, children=children)
@@ -222,7 +224,7 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
 
 
 def disk_template(disks: Collection[Disk]) -> str:
-    """The template of an instance with these disks: diskless without, mixed when they differ."""
+    """Return the template of these disks: ``diskless`` for none, ``mixed`` if they differ."""
     kinds = {disk.dev_type for disk in disks}
     if not kinds:
         return disk_c.DISKLESS
@@ -230,7 +232,7 @@ def disk_template(disks: Collection[Disk]) -> str:
 
 
 def instance_disks(config: ConfigData, instance: Instance) -> tuple[Disk, ...]:
-    """The disks of an instance, in order.
+    """Return the disks of an instance in order.
 
     :raises errors.ConfigurationError: the configuration lacks one of them.
     """
@@ -243,7 +245,7 @@ def instance_disks(config: ConfigData, instance: Instance) -> tuple[Disk, ...]:
 
 
 def secondary_nodes(instance: Instance, disks: Collection[Disk]) -> tuple[str, ...]:
-    """UUIDs of the mirror partners of the primary node, each once, in order of the disks."""
+    """Return the UUIDs of the secondary nodes, each once, in the order of the disks."""
     return tuple(
         dict.fromkeys(
             uuid for disk in disks for uuid in disk.secondary_nodes(instance.primary_node)
@@ -261,10 +263,11 @@ def filled_instance(
     osparams_private: Mapping[str, Any] | None = None,
     disks: Collection[Disk] | None = None,
 ) -> FilledInstance:
-    """An instance as a node gets it. The last three arguments override what is on record.
+    """Return an instance for node calls. Parameters given here override those of the instance.
 
-    :param disks: its disks, when they are not (or not yet) those of the configuration.
-    :raises errors.ConfigurationError: the configuration lacks a disk, node or network it names.
+    :param disks: its disks, if they are not (or not yet) those of the configuration.
+    :raises errors.ConfigurationError: a disk, node or network of the instance is not in the
+        configuration.
     """
     cluster = config.cluster
     if disks is None:

@@ -1,4 +1,4 @@
-"""Instances and their NICs, as stored and as a node gets them."""
+"""Instances and their NICs, in the form of the configuration and in the form of node calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def _private() -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
-    """A network card. `network` is the UUID of the network its address is from."""
+    """A NIC.
+
+    :ivar network: UUID of the network to which its address belongs, or None.
+    """
 
     mac: str
     ip: str | None = None
@@ -31,7 +34,7 @@ class Nic:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilledNic(Nic):
-    """A card as a node gets it: all parameters, and the network itself."""
+    """A NIC in node calls, with all parameters and the network object."""
 
     netinfo: Network | None = None
     pci: int | None = None
@@ -40,9 +43,10 @@ class FilledNic(Nic):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A guest. Parameters are its own values only; ``fill`` adds what it inherits.
+    """An instance. Parameters contain only its own values; ``fill`` adds inherited ones.
 
-    `primary_node` is a node's UUID, `disks` are UUIDs of disks, in order.
+    :ivar primary_node: UUID of the primary node.
+    :ivar disks: UUIDs of its disks, in order.
     """
 
     name: str
@@ -69,7 +73,7 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilledInstance(Instance):
-    """An instance as a node gets it: it knows nothing of cluster defaults, so all is filled in."""
+    """An instance in node calls: all parameters are filled in, because nodes have no defaults."""
 
     nics: tuple[FilledNic, ...] = ()
     disk_template: str = ""

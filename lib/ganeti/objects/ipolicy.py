@@ -1,4 +1,4 @@
-"""Instance policy: between which bounds an instance may be, and what it gets by default.
+"""Instance policies: limits and defaults for the size of instances.
 
 A policy is a dictionary with the published keys ``minmax`` (a list of alternatives, each with
 ``min`` and ``max``), ``std``, ``disk-templates``, ``vcpu-ratio`` and ``spindle-ratio``. A group's
@@ -33,7 +33,7 @@ KEYS = frozenset((MINMAX, STD, DISK_TEMPLATES, VCPU_RATIO, SPINDLE_RATIO))
 
 
 def defaults() -> dict[str, Any]:
-    """A new policy with the published defaults."""
+    """Return a new policy with the published defaults."""
     smallest = {
         CPU_COUNT: 1,
         DISK_COUNT: 1,
@@ -60,10 +60,11 @@ def defaults() -> dict[str, Any]:
 
 
 def check_syntax(policy: Mapping[str, Any], *, filled: bool) -> None:
-    """Check a policy in itself.
+    """Check the syntax of a policy.
 
-    :param filled: every key must be there (the cluster's), else any subset (a group's).
-    :raises errors.ConfigurationError: names the key.
+    :param filled: all keys must be present, as in the policy of the cluster; otherwise keys may be
+        missing, as in the policy of a group.
+    :raises errors.ConfigurationError: a key is wrong; the message names the key.
     """
     unknown = sorted(set(policy) - KEYS)
     if unknown:
@@ -136,7 +137,7 @@ def _check_std_inside(std: Mapping[str, int], alternatives: Iterable[Mapping[str
     for bounds in alternatives:
         if all(bounds[MIN][spec] <= std[spec] <= bounds[MAX][spec] for spec in SPECS):
             return
-    raise errors.ConfigurationError(f"instance policy: {STD} lies outside of every {MINMAX}")
+    raise errors.ConfigurationError(f"instance policy: {STD} is outside of every {MINMAX}")
 
 
 def check(
@@ -149,10 +150,10 @@ def check(
     spindle_use: int | None = None,
     disk_template: str | None = None,
 ) -> list[str]:
-    """What speaks against an instance under a filled policy; an empty list when nothing does.
+    """Return the violations of a filled policy by an instance, one text each.
 
-    What is None is not looked at, a disk's size among others, too. The alternative which the
-    instance violates least counts.
+    Arguments which are None are not checked, nor is a disk whose size is None. Of several
+    alternatives, the one with the fewest violations is used.
     """
     violations = []
     if disk_template is not None and disk_template not in policy[DISK_TEMPLATES]:
@@ -169,7 +170,7 @@ def check(
     ):
         if value is not None:
             wanted.append((spec, spec, value))
-    # A diskless instance has no disks by nature, so their number says nothing about it.
+    # The number of disks of a diskless instance is not checked.
     if disk_sizes_mib is not None and disk_template != disk.DISKLESS:
         sizes = list(disk_sizes_mib)
         wanted.append((DISK_COUNT, DISK_COUNT, len(sizes)))

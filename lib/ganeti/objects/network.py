@@ -1,4 +1,4 @@
-"""A network: an address pool which node groups connect to."""
+"""Networks: address pools to which node groups are connected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """`reservations` and `ext_reservations` hold a ``0`` or ``1`` for each address, in order."""
+    """A network.
+
+    ``reservations`` and ``ext_reservations`` have a ``0`` or ``1`` for each address, in order; see
+    :mod:`ganeti.objects.address_pool`.
+    """
 
     name: str
     network: str

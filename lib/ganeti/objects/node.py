@@ -15,7 +15,11 @@ _NIC = frozenset(net.NIC_PARAM_TYPES)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine. `group` is the UUID of its node group; `ndparams` are its own values only."""
+    """A node.
+
+    :ivar group: UUID of its node group.
+    :ivar ndparams: only its own values.
+    """
 
     name: str
     primary_ip: str
@@ -28,7 +32,7 @@ class Node:
     vm_capable: bool
     ndparams: dict[str, Any] = parameters(_ND)
     powered: bool
-    # Set by hand, for hypervisors and storage which report wrongly; no file holds them so far.
+    # Resources which the administrator set, in place of those which the node reports.
     hv_state_static: dict[str, Any] | None = None
     disk_state_static: dict[str, Any] | None = None
     ctime: float = 0
@@ -40,9 +44,9 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """Nodes which belong together. Who is a member stands in the nodes; `members` is an old key.
+    """A node group. The nodes name their group; ``members`` is an unused old field.
 
-    `networks` has the NIC parameters by UUID of each connected network.
+    :ivar networks: NIC parameters by UUID of each connected network.
     """
 
     name: str

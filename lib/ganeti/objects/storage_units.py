@@ -1,16 +1,18 @@
-"""Storage units: which pools of disk space a node has, and how full they are.
+"""Storage units of a node, and their free space.
 
-Seed 002 *HTools support for multiple storage units per node*. A unit is named by its kind, a key
-and extra arguments: ``["lvm-vg", "xenvg", [False]]`` is a volume group for plain disks, with the
-flag of exclusive storage; ``["drbd8", "xenvg", []]`` the same group for mirrored disks; then there
-are ``file``, ``sharedfile`` and ``gluster`` with their directory. What several templates take from
-one pool is listed once for each of them. Pure functions; sizes in MiB.
+A unit is described by its kind, a key and further arguments: ``["lvm-vg", "xenvg", [False]]`` is a
+volume group for plain disks, with the flag of exclusive storage; ``["drbd8", "xenvg", []]`` the
+same group for mirrored disks; ``file``, ``sharedfile`` and ``gluster`` have their directory as key.
+A pool which several templates use is listed once for each of them. All functions are pure; sizes
+are in MiB.
+
+Source: Ganeti storage units design, *HTools support for multiple storage units per node*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ganeti.constants import disk as disk_c
 
@@ -18,12 +20,23 @@ if TYPE_CHECKING:
     from ganeti.objects.cluster import Cluster
     from ganeti.objects.disk import Disk
 
-#: How the kind of mirrored volumes is called, which on a node is a volume group like any other.
+#: Kind of the units for mirrored disks; on the node they are volume groups.
 MIRRORED = "drbd8"
+
+#: ``[kind, key, arguments]``
+StorageUnit = list[Any]
+
+
+class UnitSpace(TypedDict):
+    """A storage unit with its space in MiB, as allocators get it."""
+
+    sunit: StorageUnit
+    free: int
+    total: int
 
 
 def volume_groups(cluster: Cluster, disks: Iterable[Disk]) -> list[str]:
-    """Volume groups which the cluster uses: its own, that of metadata, those of present disks."""
+    """Return the names of the volume groups of the cluster and of the given disks."""
     if not disk_c.LVM_BASED & set(cluster.enabled_disk_templates):
         return []
     found = {cluster.volume_group_name: None} if cluster.volume_group_name else {}
@@ -34,10 +47,10 @@ def volume_groups(cluster: Cluster, disks: Iterable[Disk]) -> list[str]:
     return [name for name in found if name]
 
 
-def units(cluster: Cluster, groups: Iterable[str], *, exclusive: bool) -> list[list[Any]]:
-    """The units of a node with these volume groups: ``[kind, key, arguments]`` each."""
+def units(cluster: Cluster, groups: Iterable[str], *, exclusive: bool) -> list[StorageUnit]:
+    """Return the storage units of a node with these volume groups."""
     enabled = set(cluster.enabled_disk_templates)
-    found: list[list[Any]] = []
+    found: list[StorageUnit] = []
     for group in groups:
         if disk_c.DRBD8 in enabled:
             found.append([MIRRORED, group, []])
@@ -53,9 +66,9 @@ def units(cluster: Cluster, groups: Iterable[str], *, exclusive: bool) -> list[l
     return found
 
 
-def questions(wanted: Iterable[list[Any]], *, exclusive: bool) -> list[list[Any]]:
-    """What to ask the node to learn about units: each pool once."""
-    asked: dict[tuple[str, str], list[Any]] = {}
+def questions(wanted: Iterable[StorageUnit], *, exclusive: bool) -> list[StorageUnit]:
+    """Return the pools of storage units, each once, as arguments of a node call."""
+    asked: dict[tuple[str, str], StorageUnit] = {}
     for kind, key, arguments in wanted:
         if kind == MIRRORED:
             kind, arguments = disk_c.ST_LVM_VG, [exclusive]
@@ -64,11 +77,14 @@ def questions(wanted: Iterable[list[Any]], *, exclusive: bool) -> list[list[Any]
 
 
 def described(
-    wanted: Iterable[list[Any]], answers: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Units with their space, as allocators are told; what the node does not know is left out."""
+    wanted: Iterable[StorageUnit], answers: Iterable[Mapping[str, Any]]
+) -> list[UnitSpace]:
+    """Return storage units with their space, for allocators; units without an answer are left out.
+
+    :param answers: the pools in the answer of the node.
+    """
     known = {(unit.get("type"), unit.get("name")): unit for unit in answers}
-    found = []
+    found: list[UnitSpace] = []
     for kind, key, arguments in wanted:
         pool = known.get((disk_c.ST_LVM_VG if kind == MIRRORED else kind, key), {})
         free, total = pool.get("storage_free"), pool.get("storage_size")

@@ -1,4 +1,4 @@
-"""What travels between daemons without being stored in the configuration."""
+"""Objects which daemons send to each other and which are not in the configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti import errors
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OS:
-    """An operating system definition found on a node."""
+    """An OS definition on a node."""
 
     name: str
     path: str
@@ -23,24 +23,24 @@ class OS:
     verify_script: str | None = None
     supported_variants: tuple[str, ...] | None = None
     supported_parameters: tuple[Any, ...] | None = None
-    # Seed 003 *OS version*, seed 001 *OS interface*.
+    # Ganeti design 2.2, *OS version*; Ganeti design 2.0, *OS interface*.
     os_version: str = ""
     hypervisors: tuple[str, ...] | None = None
 
     @staticmethod
     def base_name(name: str) -> str:
-        """The definition's name without a variant: ``debian+minimal`` -> ``debian``."""
+        """Return the name of the definition without variant: ``debian`` for ``debian+minimal``."""
         return name.split("+", 1)[0]
 
     @staticmethod
     def variant(name: str) -> str:
-        """The variant in a name, empty when there is none."""
+        """Return the variant in a name, or an empty text."""
         return name.split("+", 1)[1] if "+" in name else ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExtStorage:
-    """An external storage provider found on a node."""
+    """A provider of external storage on a node."""
 
     name: str
     path: str
@@ -59,9 +59,11 @@ class ExtStorage:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BlockDevStatus:
-    """State of a block device. `ldisk_status` is one of ``constants.disk.LDS_*``; unknown is None.
+    """State of a block device. Unknown values are None.
 
-    `sync_percent` counts to 100, `estimated_time` is in seconds.
+    :ivar sync_percent: how much is in sync, up to 100.
+    :ivar estimated_time: seconds until it is in sync.
+    :ivar ldisk_status: state of the local storage, one of ``constants.disk.LDS_*``.
     """
 
     dev_path: str
@@ -75,10 +77,10 @@ class BlockDevStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationStatus:
-    """How far a migration is; sizes in bytes, times in ms.
+    """Progress of a migration; sizes are in bytes, times in milliseconds.
 
-    The times come at the end: of the whole migration, and of the part in which the guest stood
-    still.
+    :ivar total_time: duration of the migration, after its end.
+    :ivar downtime: how long the guest was stopped, after the end of the migration.
     """
 
     status: str
@@ -109,9 +111,9 @@ class InstanceConsole:
     display: int | None = None
 
     def check(self) -> InstanceConsole:
-        """Return self when the facts fit the kind.
+        """Check that the values which the kind needs are present; return self.
 
-        :raises errors.ProgrammerError: they do not.
+        :raises errors.ProgrammerError: a value is missing.
         """
         needed = {
             CONSOLE_MESSAGE: ("message",),
@@ -131,7 +133,7 @@ class InstanceConsole:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MasterNetworkParameters:
-    """Where the address of the master belongs."""
+    """The address of the master, and where it is configured."""
 
     uuid: str
     ip: str
@@ -142,12 +144,14 @@ class MasterNetworkParameters:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MasterVote:
-    """What a node says when somebody wants to become master.
+    """Vote of a node about the master. Epochs are texts, ``NUMBER OWNER``.
 
-    ``master`` is the name of the master as it knows it; ``epoch`` the highest master epoch it has
-    seen. ``config_epoch``, ``config_serial`` and ``config_digest`` (of the content; empty where it
-    is gone) say which configuration it has, ``queue_epoch`` and ``last_job`` which job queue.
-    Epochs are texts, ``NUMBER OWNER``.
+    :ivar master: name of the node which it regards as master.
+    :ivar epoch: the highest master epoch which it knows.
+    :ivar config_epoch: epoch of its copy of the configuration; ``config_serial`` is the serial
+        number.
+    :ivar config_digest: digest of the content of that copy; empty if there is no copy.
+    :ivar queue_epoch: epoch of its copy of the job queue; ``last_job`` is the last job ID.
     """
 
     master: str
@@ -161,7 +165,7 @@ class MasterVote:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LvmPvInfo:
-    """A physical volume; sizes in MiB."""
+    """An LVM physical volume; sizes are in MiB."""
 
     name: str
     vg_name: str
@@ -173,7 +177,7 @@ class LvmPvInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ImportExportOptions:
-    """How the two ends of an export talk."""
+    """Options of the connection between both ends of an export."""
 
     key_name: str | None = None
     ca_pem: str | None = None
@@ -185,7 +189,7 @@ class ImportExportOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ImportExportStatus:
-    """How far an export or import is."""
+    """Progress of an export or import."""
 
     recent_output: tuple[str, ...] | None = None
     listen_port: int | None = None
@@ -202,7 +206,7 @@ class ImportExportStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConfdRequest:
-    """A question to the configuration daemon."""
+    """A request to the configuration daemon."""
 
     protocol: int
     type: int
@@ -212,7 +216,7 @@ class ConfdRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConfdReply:
-    """Its answer."""
+    """An answer of the configuration daemon."""
 
     protocol: int
     status: int

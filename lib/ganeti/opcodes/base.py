@@ -179,7 +179,7 @@ class OpCode:
                     continue
             shown = ht.REDACTED if wanted.hidden else _shorten(repr(value))
             raise errors.OpPrereqError(
-                f"{self.OP_ID}: parameter {name!r} must be {ht.in_words(wanted)}, not {shown}",
+                f"{self.OP_ID}: parameter {name!r} must be {ht.describe(wanted)}, not {shown}",
                 errors.ECODE_INVAL,
             )
         return self

@@ -123,7 +123,7 @@ class Call:
         if isinstance(fields, ht.Type):
             if not fields.check(self.body):
                 raise Refused(
-                    400, f"the body must be {ht.in_words(fields)}, not {_short(self.body)}"
+                    400, f"the body must be {ht.describe(fields)}, not {_short(self.body)}"
                 )
             assert job.build is not None
             return job.build(self, {})
@@ -196,7 +196,7 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
             if not field.type.check(body[name]):
                 raise Refused(
                     400,
-                    f"parameter '{name}' must be {ht.in_words(field.type)},"
+                    f"parameter '{name}' must be {ht.describe(field.type)},"
                     f" not {_short(body[name])}",
                 )
             found[name] = body[name]

@@ -149,7 +149,7 @@ def test_failed_start_is_undone(vc: Path, daemons: Daemons, which: str) -> None:
         ({"nicparams": {"mode": "tin can"}}, "no NIC mode"),
         ({"nicparams": {"mode": "bridged", "link": ""}}, "needs a link"),
         ({"nicparams": {"color": "red"}}, "color"),
-        ({"beparams": {"minmem": 512, "maxmem": 128}}, "least memory"),
+        ({"beparams": {"minmem": 512, "maxmem": 128}}, "minimum memory"),
         ({"hvparams": {"vmware": {}}}, "no hypervisor 'vmware'"),
         ({"hvparams": {"fake": {"migration_mode": "teleport"}}}, "migration_mode"),
         ({"diskparams": {"floppy": {}}}, "no disk template 'floppy'"),

@@ -125,7 +125,7 @@ def test_parameters_of_operating_systems_come_and_go() -> None:
     ("given", "fragment"),
     [
         ({"mac_prefix": "zz"}, "'zz' is not the first three bytes"),
-        ({"mac_prefix": "01:00:00"}, "are for groups"),
+        ({"mac_prefix": "01:00:00"}, "multicast addresses"),
         ({"master_netmask": 33}, "1 to 32 bits"),
         ({"master_netdev": ""}, "has no name"),
         ({"enabled_hypervisors": []}, "at least one hypervisor"),
@@ -137,7 +137,7 @@ def test_parameters_of_operating_systems_come_and_go() -> None:
             "needs a directory",
         ),
         ({"file_storage_dir": "relative"}, "is relative"),
-        ({"beparams": {"minmem": 1024}}, "more than the most"),
+        ({"beparams": {"minmem": 1024}}, "above the maximum"),
         ({"beparams": {"nosuch": 1}}, "nosuch"),
         ({"beparams": {"vcpus": "default"}}, "vcpus"),
         ({"nicparams": {"mode": "pool"}}, "NIC mode 'pool'"),

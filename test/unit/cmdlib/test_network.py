@@ -185,7 +185,7 @@ def test_what_instances_have_stays():
     [
         ({}, "no change"),
         ({"add_reserved_ips": ["203.0.113.5"], "remove_reserved_ips": ["203.0.113.5"]}, "both"),
-        ({"remove_reserved_ips": ["203.0.113.0"]}, "cannot be given away"),
+        ({"remove_reserved_ips": ["203.0.113.0"]}, "cannot become free"),
         ({"gateway": "192.0.2.1"}, "not in network"),
         ({"gateway6": "2001:db8::1"}, "IPv6 network"),
         ({"mac_prefix": "zz"}, "zz"),

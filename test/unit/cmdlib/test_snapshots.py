@@ -280,7 +280,7 @@ def test_external_storage_makes_them_and_no_more():
 def test_what_is_refused():
     Nodes().refused(take(), "has no disks", "wrong_input")
     Nodes(file_disk()).refused(take(disks=[3]), "has no disk 3", "wrong_input")
-    Nodes(file_disk()).refused(take(snapshot_name="a/b"), "is no name", "wrong_input")
+    Nodes(file_disk()).refused(take(snapshot_name="a/b"), "cannot be the name", "wrong_input")
     Nodes(file_disk(), kept=[(N1, file_disk().logical_id[1], "a")]).refused(
         take(),
         "already has a snapshot a .disk 0.*remove-snapshot web.example.com a",

@@ -237,11 +237,11 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             _with(networks={uuid_of("net1"): network_of(1, reservations="0")}),
-            "must be 4 times 0 or 1",
+            "must consist of 4 digits 0 or 1",
         ),
         (
             _with(networks={uuid_of("net1"): network_of(1, reservations="00x0")}),
-            "must be 4 times 0 or 1",
+            "must consist of 4 digits 0 or 1",
         ),
         (
             _with(networks={uuid_of("net1"): network_of(1, reservations="0100")}),

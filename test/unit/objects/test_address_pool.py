@@ -39,7 +39,7 @@ def test_taking_and_giving_back() -> None:
     assert outside.map == "XX.XX..X"
     assert outside.released(["192.0.2.4"], external=True) == made
     for address in ("192.0.2.0", "192.0.2.7"):
-        with pytest.raises(errors.AddressPoolError, match="cannot be given away"):
+        with pytest.raises(errors.AddressPoolError, match="cannot become free"):
             outside.released([address], external=True)
 
 
@@ -63,8 +63,8 @@ def test_addresses_from_elsewhere(address: str) -> None:
         (network("10.0.0.0/15"), "from /16 to /30"),
         (network("192.0.2.1/24"), "is not an IPv4 network"),
         (network("2001:db8::/64"), "is not an IPv4 network"),
-        (network(reservations="0"), "8 times 0 or 1"),
-        (network(ext_reservations="0000000x"), "8 times 0 or 1"),
+        (network(reservations="0"), "consist of 8 digits 0 or 1"),
+        (network(ext_reservations="0000000x"), "consist of 8 digits 0 or 1"),
     ],
 )
 def test_networks_which_are_none(made: Network, message: str) -> None:

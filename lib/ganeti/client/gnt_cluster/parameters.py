@@ -1,7 +1,7 @@
-"""From the options of ``gnt-cluster init`` to the parameters of a new cluster.
+"""Turn options into parameters of the cluster, for ``gnt-cluster init`` and ``gnt-cluster modify``.
 
-Texts get their types here, so that a slip is found before anything is written; what makes sense
-together is judged by :mod:`ganeti.bootstrap`.
+Texts are converted to their types here, so that mistakes are found before anything is changed.
+:mod:`ganeti.bootstrap` and the master check whether the parameters fit together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ganeti.bootstrap import InitParams
 
 
-# Option of one bound -> its name in a policy.
+# Destination of an option for one key of the policy, and the name of this key.
 _SPECS = (
     ("ispecs_mem_size", "memory-size"),
     ("ispecs_disk_size", "disk-size"),
@@ -33,10 +33,10 @@ _SPECS = (
 
 
 def init_params(values: Values, cluster_name: str) -> InitParams:
-    """Everything ``init`` was told.
+    """Return all parameters of ``init``.
 
-    :raises OpPrereqError: an option that contradicts another or names something unknown.
-    :raises TypeEnforcementError: a parameter of the wrong type.
+    :raises OpPrereqError: an option contradicts another one, or contains an unknown name.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     from ganeti.bootstrap import InitParams
     from ganeti.cli import node_params
@@ -46,11 +46,12 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
     if values.defaults:
         from ganeti.client.gnt_cluster import defaults_option
 
-        # Without a list it is the only one.
+        # Without --enabled-hypervisors only this hypervisor is enabled.
         defaults_option.apply(values, lambda: [values.defaults["hypervisor"]])
     if str(values.primary_ip_version) not in ("4", "6"):
         raise errors.OpPrereqError(
-            f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL
+            f"--primary-ip-version: '{values.primary_ip_version}' is neither 4 nor 6",
+            errors.ECODE_INVAL,
         )
     hv_types = {
         name: {key: parameter.type for key, parameter in table.items()}
@@ -101,7 +102,7 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
 
 
 def netmask(text: str | None) -> int | None:
-    """Bits of a netmask.
+    """Read the number of bits of a netmask; None stays None.
 
     :raises OpPrereqError: not a number.
     """
@@ -114,17 +115,19 @@ def netmask(text: str | None) -> int | None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """``a,b`` as a list; None stays None."""
+    """Return ``a,b`` as a list; None stays None."""
     return None if text is None else [name for name in text.split(",") if name]
 
 
 def typed_groups(
     given: Sequence[tuple[str, Any]], types: dict[str, dict[str, str]], what: str
 ) -> dict[str, dict[str, Any]]:
-    """``kvm:a=b`` options as a dictionary of dictionaries, values in their types.
+    """Turn options such as ``kvm:a=b`` into typed parameters by group (here ``kvm``).
 
-    :param types: group name -> parameter -> type.
-    :raises OpPrereqError: unknown group, or a removal.
+    :param types: group -> parameter -> type.
+    :param what: name of the kind of group, for error texts.
+    :raises OpPrereqError: unknown group, or all its parameters are removed.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     found: dict[str, dict[str, Any]] = {}
     for group, params in given:
@@ -142,7 +145,10 @@ def typed_groups(
 
 
 def backend_params(given: dict[str, Any]) -> dict[str, Any]:
-    """Backend parameters in their types; ``memory`` sets both bounds."""
+    """Return backend parameters in their types; ``memory`` (MiB) sets ``minmem`` and ``maxmem``.
+
+    :raises OpPrereqError: ``memory`` is given together with one of the others.
+    """
     params = value_types.typed_params(given, instance_const.BE_PARAM_TYPES_WITH_MEMORY)
     memory = params.pop(instance_const.BE_MEMORY, None)
     if memory is not None:
@@ -155,14 +161,14 @@ def backend_params(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def nic_params(given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of network interfaces in their types."""
+    """Return parameters of network interfaces in their types."""
     return value_types.typed_params(given, net_const.NIC_PARAM_TYPES)
 
 
 def uid_pool(text: str | None) -> list[tuple[int, int]]:
-    """``1000-1010,2000`` as ranges.
+    """Turn ``1000-1010,2000`` into ranges, as pairs of the lowest and the highest user id.
 
-    :raises OpPrereqError: not a range, or an empty one.
+    :raises OpPrereqError: a part is not a range, or is empty.
     """
     ranges: list[tuple[int, int]] = []
     for part in (text or "").split(","):
@@ -173,7 +179,7 @@ def uid_pool(text: str | None) -> list[tuple[int, int]]:
             first, last = int(low), int(high) if dash else int(low)
         except ValueError as err:
             raise errors.OpPrereqError(
-                f"uid pool: '{part}' is not a range of user ids", errors.ECODE_INVAL
+                f"uid pool: '{part}' is not a range of user IDs", errors.ECODE_INVAL
             ) from err
         if not 0 <= first <= last:
             raise errors.OpPrereqError(f"uid pool: range '{part}' is empty", errors.ECODE_INVAL)
@@ -182,9 +188,10 @@ def uid_pool(text: str | None) -> list[tuple[int, int]]:
 
 
 def policy(values: Values) -> dict[str, Any]:
-    """The parts of an instance policy that were given; the rest is the default.
+    """Return the given parts of an instance policy.
 
-    :raises OpPrereqError: both forms of bounds, or bounds that are neither min, max nor std.
+    :raises OpPrereqError: both forms of bounds are given, or wrong bounds.
+    :raises TypeEnforcementError: unknown key, or wrong type of a value.
     """
     found: dict[str, Any] = {}
     split = {name: values.get(dest) for dest, name in _SPECS if values.get(dest)}
@@ -212,9 +219,9 @@ def policy(values: Values) -> dict[str, Any]:
 
 
 def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """``--specs-mem-size min=1,max=2`` options, turned from per value to per bound.
+    """Turn options such as ``--specs-mem-size min=1,max=2`` into bounds, with defaults for others.
 
-    What is not given keeps its default.
+    :param split: key of the policy -> its bounds as texts.
     """
     from ganeti.objects import ipolicy
 

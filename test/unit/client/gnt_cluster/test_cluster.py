@@ -175,7 +175,7 @@ def test_init_single_bounds_keep_the_other_defaults(
         ("-B memory=1g,minmem=1g", "either memory, or minmem and maxmem"),
         ("-B vcpus=default", "Parameter Error"),
         ("--uid-pool 5-1", "range '5-1' is empty"),
-        ("--uid-pool x", "not a range of user ids"),
+        ("--uid-pool x", "not a range of user IDs"),
         ("--primary-ip-version 5", "neither 4 nor 6"),
         ("--master-netmask x", "netmask"),
         ("--ipolicy-bounds-specs min:cpu-count=1", "needs min:... and max:..."),

@@ -52,7 +52,7 @@ class DiskSnapshot:
     index: int
     disk: Disk
     node_uuid: str
-    found: snapshots.Found
+    found: snapshots.SnapshotInfo
 
 
 # -- finding snapshots -------------------------------------------------------------
@@ -104,7 +104,7 @@ def collect(
             continue
         for (instance, index, disk), rows in zip(asked[node_uuid], answer.data, strict=True):
             kept += [
-                DiskSnapshot(instance, index, disk, node_uuid, snapshots.Found(*row))
+                DiskSnapshot(instance, index, disk, node_uuid, snapshots.SnapshotInfo(*row))
                 for row in rows
             ]
     # The sort is stable, and the primary node of each disk was asked first.
