@@ -288,7 +288,7 @@ def test_diskless_minor_with_another_peer_is_not_ours(kernel):
     assert kernel.verbs() == ["down", *FRESH]
 
 
-def test_half_an_assembly_is_taken_down(kernel):
+def test_an_incomplete_assembly_is_taken_down(kernel):
     kernel.failing["connect"] = "Local address is in use"
     with pytest.raises(errors.BlockDeviceError, match="address is in use"):
         device.DrbdDevice(mirrored()).assemble()
@@ -328,7 +328,7 @@ def test_creation_on_both_nodes(kernel, monkeypatch):
     assert not kernel.primary and kernel.peer
 
 
-def test_no_half_on_this_node():
+def test_no_replica_on_this_node():
     with pytest.raises(errors.BlockDeviceError, match="no replica on this node"):
         device.DrbdDevice(mirrored(dynamic_params=None))
 
@@ -362,7 +362,7 @@ def test_two_writers_and_back(kernel):
     calls.disconnect_net([mirrored()])
     calls.attach_net([mirrored()], True)
     assert kernel.dual
-    # With two writers only the synchronous protocol is safe.
+    # A dual-primary device needs the synchronous protocol.
     connect = kernel.commands[-1]
     assert connect[connect.index("--protocol") + 1] == "C"
     calls.attach_net([mirrored()], True)

@@ -141,7 +141,7 @@ def test_volumes_of_an_instance_stay_together(tools):
     ]
 
 
-def test_they_spill_over_when_there_is_no_room(tools):
+def test_they_use_other_devices_without_free_space(tools):
     volume("u1.disk1_data").create(2048, owner="web1")
     assert tools.changes() == [
         "lvcreate -Wn -L2048m -nu1.disk1_data -i1 --addtag originstname+web1 xenvg /dev/sdb"
@@ -178,7 +178,7 @@ def test_stripes_down_to_what_is_there(tools):
     ]
 
 
-def test_no_room(tools):
+def test_no_free_space(tools):
     with pytest.raises(
         errors.BlockDeviceError, match="has 9216 MiB free, but 20000 MiB are needed"
     ):

@@ -277,12 +277,12 @@ def test_devices_that_may_not_be_adopted(logical_id):
 
 @pytest.fixture
 def shop(tmp_path):
-    """A provider whose volumes are files; every script notes what it was told."""
+    """A provider whose volumes are files; every script records its environment."""
     with paths.override(paths.Paths(str(tmp_path / "node1"))) as here:
         top = Path(here.extstorage_search_path[0]) / "shop"
         top.mkdir(parents=True)
-        told = 'env | grep -E "^(VOL|EXTP)_" | sort | tr "\\n" " "'
-        note = f'echo "${{0##*/}} $({told})" >>{top}/log; file=$EXTP_DIR/$VOL_NAME'
+        variables = 'env | grep -E "^(VOL|EXTP)_" | sort | tr "\\n" " "'
+        note = f'echo "${{0##*/}} $({variables})" >>{top}/log; file=$EXTP_DIR/$VOL_NAME'
         bodies = {
             "attach": f"{note}; [ -e $file ] || exit 1; echo $file; echo kvm:file:$VOL_NAME",
             "create": f"{note}; truncate -s ${{VOL_SIZE}}M $EXTP_DIR/$VOL_NAME",
@@ -320,13 +320,13 @@ def test_life_of_a_volume(shop):
     assert not one.exists()
     lines = [line.strip() for line in (shop / "log").read_text().splitlines()]
     base = f"EXTP_DIR={shop} VOL_CNAME=data"
-    told = "VOL_NAME=v1.ext.disk0"
+    named = "VOL_NAME=v1.ext.disk0"
     assert [line for line in lines if not line.startswith("attach")] == [
-        f"create {base} {told} VOL_SIZE=3 VOL_UUID=u1",
-        f"setinfo {base} VOL_METADATA=a_text {told} VOL_UUID=u1",
-        f"grow {base} {told} VOL_NEW_SIZE=102 VOL_SIZE=100 VOL_UUID=u1",
-        f"detach {base} {told} VOL_UUID=u1",
-        f"remove {base} {told} VOL_UUID=u1",
+        f"create {base} {named} VOL_SIZE=3 VOL_UUID=u1",
+        f"setinfo {base} VOL_METADATA=a_text {named} VOL_UUID=u1",
+        f"grow {base} {named} VOL_NEW_SIZE=102 VOL_SIZE=100 VOL_UUID=u1",
+        f"detach {base} {named} VOL_UUID=u1",
+        f"remove {base} {named} VOL_UUID=u1",
     ]
     # Once for each time its device was not known, not for each question.
     assert sum(line.startswith("attach") for line in lines) == 3
@@ -336,7 +336,7 @@ def test_life_of_a_volume(shop):
 
 
 @pytest.mark.programs
-def test_the_provider_is_told_how_its_snapshot_is_called(shop):
+def test_the_provider_gets_the_name_of_its_snapshot(shop):
     script = shop / "snapshot"
     script.write_text(
         f"#!/bin/sh\necho $VOL_NAME $VOL_SNAPSHOT_NAME $VOL_SNAPSHOT_SIZE >{shop}/took\n"

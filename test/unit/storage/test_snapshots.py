@@ -331,7 +331,7 @@ def test_an_inactive_volume_is_activated_first(
     assert changes == ["lvchange", "lvcreate"]
 
 
-def test_what_can_be_read_of_a_snapshot_is_not_the_room_it_has(tools: Tools) -> None:
+def test_the_content_of_a_snapshot_is_not_its_capacity(tools: Tools) -> None:
     assert volume("u1.disk0.snap.a").size_bytes() == 1 << 30
     assert volume("u1.disk0.snap.a").dimensions() == (1 << 30, 1)
     assert volume("u2.disk0").size_bytes() == 1 << 30
@@ -345,7 +345,7 @@ def test_a_volume_with_snapshots_does_not_grow(tools: Tools) -> None:
     assert all(words[0] == "lvs" for words in tools.commands)
 
 
-def test_removing_a_volume_is_told_not_to_ask_about_its_snapshots(tools: Tools) -> None:
+def test_removing_a_volume_does_not_ask_about_its_snapshots(tools: Tools) -> None:
     volume("u1.disk0").remove()
     assert tools.commands == [["lvremove", "-f", "xenvg/u1.disk0"]]
 

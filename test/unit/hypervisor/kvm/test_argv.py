@@ -101,13 +101,13 @@ def test_default_command_line() -> None:
 
 
 def test_full_command_line_keeps_the_published_order() -> None:
-    card = FilledNic(
+    nic = FilledNic(
         mac="aa:00:00:00:00:01", nicparams={"mode": "bridged", "link": "br0"}, uuid=UUID
     )
     bus = buses.Bus("pc", 12)
     record = runtime.Runtime(
         ("/usr/bin/qemu", "-usb"),
-        (runtime.device_dict(card, buses.nic_hvinfo(card, params(), bus)),),
+        (runtime.device_dict(nic, buses.nic_hvinfo(nic, params(), bus)),),
         params(),
         (attached(disk()),),
     )
@@ -384,18 +384,18 @@ def test_firmware_asks_for_its_disk(params_: dict[str, Any], name: str) -> None:
 
 
 def test_queues_of_a_nic() -> None:
-    card = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
+    nic = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
     hvp = params(virtio_net_queues=4, vhost_net=False)
-    info = buses.nic_hvinfo(card, hvp, buses.Bus("q35", 3))
-    words = devices.nic_argv(runtime.device_dict(card, info), hvp, "tap0", bootable=True)
+    info = buses.nic_hvinfo(nic, hvp, buses.Bus("q35", 3))
+    words = devices.nic_argv(runtime.device_dict(nic, info), hvp, "tap0", bootable=True)
     assert words[1].endswith("queues=4")
     assert "bus=pcie.0,addr=0x3" in words[3]
     assert words[3].endswith("mq=on,vectors=10,bootindex=1")
 
 
 def test_vhost_only_where_it_works() -> None:
-    card = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
-    record = runtime.device_dict(card, buses.nic_hvinfo(card, params(), buses.Bus("pc", 3)))
+    nic = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
+    record = runtime.device_dict(nic, buses.nic_hvinfo(nic, params(), buses.Bus("pc", 3)))
     for works in (True, False):
         words = devices.nic_argv(record, params(), "tap0", bootable=False, vhost_works=works)
         assert ("vhost=on" in words[1]) is works
@@ -492,7 +492,7 @@ def test_options_as_qmp_arguments() -> None:
         "cache": {"direct": True, "no-flush": False},
         "file": {"driver": "file", "filename": "/dev/fdset/1"},
     }
-    # The cache of a card is a word in QEMU, no switch.
+    # The cache of a device is a text in QEMU, and not a boolean.
     assert devices.qmp_arguments(
         [("write-cache", "on"), ("mq", "on"), ("scsi-id", 3)], flat=True
     ) == {"write-cache": "on", "mq": True, "scsi-id": 3}
