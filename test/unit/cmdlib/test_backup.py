@@ -65,7 +65,7 @@ class Nodes:
             return ImportExportStatus(listen_port=5000, connected=True, progress_mbytes=1.0)
         if error is None:
             return ImportExportStatus(listen_port=5000, connected=True, exit_status=0)
-        if error == "silent":
+        if error == "unresponsive":
             return None
         return ImportExportStatus(
             exit_status=1, error_message=error, recent_output=("line 1", "the cause")
@@ -248,7 +248,7 @@ def test_a_step_that_fails(call):
 
 def test_a_node_that_forgets_a_transfer(monkeypatch):
     master, nodes = exporting()
-    nodes.outcome["export"] = "silent"
+    nodes.outcome["export"] = "unresponsive"
     monkeypatch.setattr(disk_copy, "UNRESPONSIVE_S", 0.05)
     master.failed(export())
     assert master.job.said("does not know the transfer any more")

@@ -38,8 +38,8 @@ def test_volumes_are_there_inactive_or_missing() -> None:
     master.rpc.answers["lv_list"] = here(
         {NODE1: {"xenvg/good-lv": ["1024", False, True], "xenvg/asleep-lv": ["1024", True, False]}}
     )
-    silent, inactive, missing = verify(master)
-    assert silent == {}
+    unresponsive, inactive, missing = verify(master)
+    assert unresponsive == {}
     assert inactive == ["asleep.example.com"]
     assert missing == {"gone.example.com": [[NODE1, "xenvg/gone-lv"]]}
 

@@ -93,18 +93,18 @@ def test_migrations_that_are_refused(changes, ecode, fragment):
 
 
 @pytest.mark.parametrize(
-    "wish", [{"iallocator": "hail"}, {"iallocator": "."}, {"iallocator": None}]
+    "choice", [{"iallocator": "hail"}, {"iallocator": "."}, {"iallocator": None}]
 )
-def test_each_migration_asks_the_allocator(wish):
+def test_each_migration_asks_the_allocator(choice):
     """An instance with mirrored disks has its target already."""
     master = full_node("diskless", "drbd")
     commit(master.config).update_cluster(
         dataclasses.replace(master.config.cluster(), default_iallocator="hail")
     )
-    master.run(OpNodeMigrate(node_name="node2", **wish))
+    master.run(OpNodeMigrate(node_name="node2", **choice))
     found = [(op.instance_name, op.target_node, op.iallocator) for (op,) in master.job.submitted]
     assert found == [
-        ("web0.example.com", None, wish["iallocator"]),
+        ("web0.example.com", None, choice["iallocator"]),
         ("web1.example.com", None, None),
     ]
     assert master.rpc.of("iallocator_runner") == []

@@ -1,4 +1,4 @@
-"""The table of node roles: every pair, every wish, and what the unit makes of them."""
+"""The table of node roles: every pair, every requested flag, and what the unit makes of them."""
 
 from __future__ import annotations
 

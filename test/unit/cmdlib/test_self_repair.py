@@ -68,7 +68,7 @@ def look(master: Master) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("before", "lacking", "silent", "expected"),
+    ("before", "lacking", "unresponsive", "expected"),
     [
         (True, [], [], Decision(None)),
         (False, [], [], Decision(True)),
@@ -81,8 +81,8 @@ def look(master: Master) -> list[Any]:
         (False, [], ["b"], Decision(None)),
     ],
 )
-def test_the_table_of_the_design(before, lacking, silent, expected) -> None:
-    assert decide(before, lacking, silent) == expected
+def test_the_table_of_the_design(before, lacking, unresponsive, expected) -> None:
+    assert decide(before, lacking, unresponsive) == expected
 
 
 def test_it_is_off_by_default(root: Path) -> None:

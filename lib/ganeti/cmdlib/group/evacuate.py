@@ -49,8 +49,8 @@ class LUGroupEvacuate(RegroupingUnit[OpGroupEvacuate]):
 
     def hook_nodes(self, plan: list[list[OpCode]]) -> tuple[list[str], list[str]]:
         nodes = [node.uuid for node in self.config.group_nodes(self.group.uuid)]
-        everybody = [self.config.master_node().uuid, *nodes]
-        return everybody, everybody
+        all_nodes = [self.config.master_node().uuid, *nodes]
+        return all_nodes, all_nodes
 
     def check_prereq(self) -> list[list[OpCode]]:
         op = self.op

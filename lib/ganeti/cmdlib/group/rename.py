@@ -24,8 +24,8 @@ class LUGroupRename(LogicalUnit[OpGroupRename, NodeGroup]):
 
     def hook_nodes(self, plan: NodeGroup) -> tuple[list[str], list[str]]:
         nodes = [node.uuid for node in self.config.group_nodes(self.group.uuid)]
-        everybody = [self.config.master_node().uuid, *nodes]
-        return everybody, everybody
+        all_nodes = [self.config.master_node().uuid, *nodes]
+        return all_nodes, all_nodes
 
     def check_prereq(self) -> NodeGroup:
         require_new_name(self.config, self.op.new_name, "node group")

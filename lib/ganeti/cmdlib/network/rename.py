@@ -26,8 +26,8 @@ class LUNetworkRename(LogicalUnit[OpNetworkRename, Network]):
     def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
         groups = {g.uuid for g in self.config.groups() if self.network.uuid in g.networks}
         nodes = [node.uuid for node in self.config.nodes() if node.group in groups]
-        everybody = [self.config.master_node().uuid, *nodes]
-        return everybody, everybody
+        all_nodes = [self.config.master_node().uuid, *nodes]
+        return all_nodes, all_nodes
 
     def check_prereq(self) -> Network:
         require_new_name(self.config, self.op.new_name, "network")

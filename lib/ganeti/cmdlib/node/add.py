@@ -266,6 +266,6 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         if not plan.readd:
             ssh_keys.name_in_etc_hosts(self, node, add=True)
         # All nodes get a new /etc/hosts.
-        everybody = self.config.cluster().modify_etc_hosts and not plan.readd
-        distribute_files(self, None if everybody else [node.uuid])
+        to_all = self.config.cluster().modify_etc_hosts and not plan.readd
+        distribute_files(self, None if to_all else [node.uuid])
         ssh_keys.distribute(self)
