@@ -79,11 +79,11 @@ class Hooks:
         self.directory = directory
         self.object_type = object_type
 
-    def environment(self, unit: AnyUnit, plan: Any) -> dict[str, object]:
+    def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
         """All variables of the operation, without prefix."""
         return unit.hook_env(plan)
 
-    def nodes(self, unit: AnyUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+    def nodes(self, unit: AnyUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
         """UUIDs of the nodes of the pre and of the post phase."""
         return unit.hook_nodes(plan)
 
@@ -111,7 +111,7 @@ class InstanceHooks(Hooks):
     def __init__(self, directory: str) -> None:
         super().__init__(directory, "INSTANCE")
 
-    def environment(self, unit: AnyUnit, plan: Any) -> dict[str, object]:
+    def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
         instance = unit.hook_instance(plan)
         env: dict[str, object] = {}
         if instance is not None:
@@ -124,7 +124,7 @@ class InstanceHooks(Hooks):
         env.update(unit.hook_env(plan))
         return env
 
-    def nodes(self, unit: AnyUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+    def nodes(self, unit: AnyUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
         pre, post = unit.hook_nodes(plan)
         if pre or post:
             return pre, post
@@ -262,7 +262,7 @@ class HookRunner:
     before the operation.
     """
 
-    def __init__(self, unit: AnyUnit, plan: Any) -> None:
+    def __init__(self, unit: AnyUnit, plan: object) -> None:
         self._unit = unit
         self._plan = plan
         self._config = unit.config

@@ -33,6 +33,7 @@ class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
         return self.instance
 
     def exec(self, plan: Instance) -> dict[str, Any]:
+        """Describe the console; the result is a serialised ``InstanceConsole``."""
         if not prereq.is_running(prereq.running_info(self, plan)):
             raise errors.OpExecError(
                 f"instance {plan.name} is not running, it is marked {plan.admin_state!r}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -12,6 +12,77 @@ from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceQueryData
 from ganeti.wire.calls import BLOCKDEV_FIND
+
+if TYPE_CHECKING:
+    from ganeti.objects import FilledNic
+
+
+class MirrorDetails(TypedDict):
+    """The nodes of a mirrored disk, in the order of the configuration; the keys are published."""
+
+    primary_node: str
+    primary_node_uuid: str
+    primary_minor: int
+    secondary_node: str
+    secondary_node_uuid: str
+    secondary_minor: int
+    port: int
+
+
+DiskStatus: TypeAlias = list[Any]
+"""State of a device on a node: path, major and minor number, percentage of the synchronisation,
+seconds until its end, whether the device is degraded, state of its storage (``LDS_*``)."""
+
+NicDetails: TypeAlias = list[str | None]
+"""A NIC: name, UUID, IP, MAC, mode, link, VLAN, UUID and name of its network."""
+
+
+class DiskDetails(TypedDict):
+    """A device; the keys are published. ``size`` is in MiB."""
+
+    iv_name: str
+    dev_type: str
+    logical_id: list[Any]
+    drbd_info: MirrorDetails | None
+    pstatus: DiskStatus | None
+    sstatus: DiskStatus | None
+    children: list[DiskDetails]
+    mode: str
+    size: int
+    spindles: int | None
+    name: str | None
+    uuid: str
+
+
+class InstanceDetails(TypedDict):
+    """An instance; the keys are published. Parameters in ``*_actual`` are filled."""
+
+    name: str
+    config_state: str
+    run_state: str | None
+    pnode: str | None
+    pnode_group_uuid: str | None
+    pnode_group_name: str | None
+    snodes: list[str]
+    snodes_group_uuids: list[str]
+    snodes_group_names: list[str]
+    os: str
+    nics: list[NicDetails]
+    disk_template: str
+    disks: list[DiskDetails]
+    hypervisor: str
+    network_port: int | None
+    hv_instance: dict[str, Any]
+    hv_actual: dict[str, Any]
+    be_instance: dict[str, Any]
+    be_actual: dict[str, Any]
+    os_instance: dict[str, Any]
+    os_actual: dict[str, Any]
+    serial_no: int
+    mtime: float
+    ctime: float
+    uuid: str
+    forthcoming: NotRequired[bool]
 
 
 @executes(OpInstanceQueryData)
@@ -41,7 +112,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
     def check_prereq(self) -> list[Instance]:
         return self._instances()
 
-    def exec(self, plan: list[Instance]) -> dict[str, dict[str, Any]]:
+    def exec(self, plan: list[Instance]) -> dict[str, InstanceDetails]:
         return {instance.name: self._facts(instance) for instance in plan}
 
     def _run_state(self, instance: Instance) -> str | None:
@@ -62,7 +133,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             return prereq.ADMIN_DOWN
         return instance.admin_state
 
-    def _facts(self, instance: Instance) -> dict[str, Any]:
+    def _facts(self, instance: Instance) -> InstanceDetails:
         filled = self.config.filled(instance)
         nodes = self.config.snapshot().nodes
         # The node of a forthcoming instance may not be decided yet.
@@ -73,13 +144,13 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         )
         secondaries = [self.config.node(uuid) for uuid in self.config.secondary_nodes(instance)]
         groups = self.config.snapshot().nodegroups
-        return {
+        details: InstanceDetails = {
             "name": instance.name,
             "config_state": instance.admin_state,
             "run_state": self._run_state(instance),
-            "pnode": node and node.name,
-            "pnode_group_uuid": node and node.group,
-            "pnode_group_name": node and groups[node.group].name,
+            "pnode": None if node is None else node.name,
+            "pnode_group_uuid": None if node is None else node.group,
+            "pnode_group_name": None if node is None else groups[node.group].name,
             "snodes": [secondary.name for secondary in secondaries],
             "snodes_group_uuids": [secondary.group for secondary in secondaries],
             "snodes_group_names": [groups[secondary.group].name for secondary in secondaries],
@@ -100,10 +171,12 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "mtime": instance.mtime,
             "ctime": instance.ctime,
             "uuid": instance.uuid,
-            **({"forthcoming": True} if instance.forthcoming else {}),
         }
+        if instance.forthcoming:
+            details["forthcoming"] = True
+        return details
 
-    def _nic(self, nic: Any) -> list[Any]:
+    def _nic(self, nic: FilledNic) -> NicDetails:
         network = self.config.snapshot().networks.get(nic.network) if nic.network else None
         params = nic.nicparams
         return [
@@ -118,7 +191,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             None if network is None else network.name,
         ]
 
-    def _disk(self, instance: Instance, disk: Disk, secondary: str | None = None) -> dict[str, Any]:
+    def _disk(self, instance: Instance, disk: Disk, secondary: str | None = None) -> DiskDetails:
         """Describe a device and its children.
 
         :param secondary: UUID of the node with the other replica; set here for a mirrored disk.
@@ -131,7 +204,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "logical_id": _without_secret(disk),
             "drbd_info": self._mirror(disk),
             "pstatus": self._disk_status(instance, disk, instance.primary_node),
-            "sstatus": secondary and self._disk_status(instance, disk, secondary),
+            "sstatus": (None if not secondary else self._disk_status(instance, disk, secondary)),
             "children": [self._disk(instance, child, secondary) for child in disk.children],
             "mode": disk.mode,
             "size": disk.size,
@@ -140,7 +213,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "uuid": disk.uuid,
         }
 
-    def _mirror(self, disk: Disk) -> dict[str, Any] | None:
+    def _mirror(self, disk: Disk) -> MirrorDetails | None:
         """Describe the two replicas of a mirrored disk, in the order of the configuration."""
         if disk.dev_type != DRBD8:
             return None
@@ -155,7 +228,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "port": port,
         }
 
-    def _disk_status(self, instance: Instance, disk: Disk, node_uuid: str) -> list[Any] | None:
+    def _disk_status(self, instance: Instance, disk: Disk, node_uuid: str) -> DiskStatus | None:
         node = self.config.node(node_uuid)
         if self.op.static or node.offline or instance.forthcoming:
             return None

@@ -70,7 +70,8 @@ class ModifyPlan:
 class _ModifyHooks(InstanceHooks):
     """The variables have the new values in the pre phase, too."""
 
-    def environment(self, unit: AnyUnit, plan: ModifyPlan) -> dict[str, object]:
+    def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
+        assert isinstance(plan, ModifyPlan)
         env = super().environment(unit, plan)
         for key in [key for key in env if key.startswith("INSTANCE_NIC")]:
             del env[key]
@@ -377,6 +378,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         return steps
 
     def exec(self, plan: ModifyPlan) -> list[list[Any]]:
+        """Make the changes; the result has ``[what was changed, new value]`` for each."""
         instance = plan.instance
         if self.op.runtime_mem:
             self.rpc.call(

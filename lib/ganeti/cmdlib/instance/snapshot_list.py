@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.disks import snapshots
@@ -10,6 +10,19 @@ from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceSnapshotList
 
 _MIB = 1 << 20
+
+
+class SnapshotDetails(TypedDict):
+    """One snapshot of one disk; the keys are published. ``size`` is in MiB."""
+
+    instance: str
+    snapshot: str
+    disk: int
+    disk_uuid: str
+    node: str
+    size: int
+    ctime: float | None
+    usable: bool
 
 
 @executes(OpInstanceSnapshotList)
@@ -24,10 +37,10 @@ class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]
     def check_prereq(self) -> list[Instance]:
         return self.wanted
 
-    def dry_run_result(self, plan: list[Instance]) -> list[dict[str, Any]]:
+    def dry_run_result(self, plan: list[Instance]) -> list[SnapshotDetails]:
         return []
 
-    def exec(self, plan: list[Instance]) -> list[dict[str, Any]]:
+    def exec(self, plan: list[Instance]) -> list[SnapshotDetails]:
         kept, unresponsive = snapshots.collect(self, plan)
         for node_uuid, failure in unresponsive.items():
             self.warn(
