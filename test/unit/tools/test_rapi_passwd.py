@@ -79,7 +79,7 @@ def test_asking(
     [
         (["a b", "--stdin"], "cannot be the name"),
         (["#x", "--stdin"], "cannot be the name"),
-        (["jack", "--stdin", "--rights", "nonsense"], "'nonsense' is no right"),
+        (["jack", "--stdin", "--rights", "nonsense"], "'nonsense' is not a right"),
         (["jack", "--stdin", "--rights", "a b"], "is not a list of rights"),
         (["jack", "--delete"], "there is no user 'jack'"),
         (["jack", "--stdin"], "must not be empty"),
