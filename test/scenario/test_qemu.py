@@ -647,12 +647,12 @@ def test_each_guest_has_a_user_id_of_its_own(node: Node) -> None:
 # The accelerator
 
 
-def test_trial_guest_runs_under_emulation() -> None:
+def test_probe_guest_runs_under_emulation() -> None:
     """The code of the trial guest is right: emulation, which always works, gets to its end."""
     assert accelerator.probe(find_qemu(), accelerator.TCG, timeout_s=PATIENCE_S)
 
 
-def test_trial_guest_has_a_time_limit(tmp_path: Path) -> None:
+def test_probe_guest_has_a_time_limit(tmp_path: Path) -> None:
     sleeper = tmp_path / "qemu"
     sleeper.write_text("#!/bin/sh\nexec sleep 1000\n")
     sleeper.chmod(0o755)
