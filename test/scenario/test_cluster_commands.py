@@ -258,7 +258,7 @@ esac > /dev/null
     cluster.run(*ADD, "-n", NODE1, "stays").ok()
     cluster.run(*ADD, "-n", NODE2, "--no-start", "down").ok()
     gnt(cluster, "modify", f"--node-parameters=oob_program={program}").ok()
-    gnt(cluster, "epo").failed("name the nodes")
+    gnt(cluster, "epo").failed("give either names of nodes")
     gnt(cluster, "epo", NODE1).failed("is the master")
     gnt(cluster, "epo", NODE2).failed("terminal")
     pid = cluster.pid(NODE2, "ganeti-noded")

@@ -252,7 +252,7 @@ def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster) -> None:
     assert all_nodes_answer(cluster)
     (path / "in the way").unlink()
     path.rmdir()
-    assert "Going on with the renewal" in renew(cluster).ok().stdout
+    assert "Continuing the interrupted renewal" in renew(cluster).ok().stdout
     new = contents(cluster, "server.pem")
     assert len(new) == 1 and not new & old
     assert all_nodes_answer(cluster)

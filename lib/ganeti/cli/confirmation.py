@@ -12,6 +12,6 @@ def ask(question: str, option: str = "--force") -> int | None:
     :returns: None to continue, else the exit code: 1 without a terminal, 13 after a "no".
     """
     if not terminal.can_ask():
-        terminal.err(f"There is no terminal to ask on. Add {option} to go on.")
+        terminal.err(f"There is no terminal to ask on. Add {option} to continue.")
         return failures.EXIT_FAILURE
     return None if terminal.confirm(question) else failures.EXIT_CONFIRMATION

@@ -209,7 +209,7 @@ def run_list(
         ),
         extra_filter,
     )
-    # A large answer consists of half a million small lists without reference cycles. The garbage
+    # A large answer consists of 500,000 small lists without reference cycles. The garbage
     # collector would take as long as the parser.
     gc.disable()
     try:

@@ -1,13 +1,15 @@
-"""The ``gnt-*`` programs: a module each, with a table of commands and short functions.
+"""The ``gnt-*`` programs: a package for each of them.
 
-A function takes the option values and the arguments, sends opcodes or queries, writes, and returns
-the exit code. Everything they share is in :mod:`ganeti.cli`; what the cluster does is the master's
-matter. Each module has a ``PROGRAM``; tests, manual pages and the shell completion read it.
+The module ``program`` of a package holds ``PROGRAM``, the table of all its commands, which the
+tests and the shell completion read, too. The other modules hold one command each, or a family of
+commands, and are named after them. The function of a command takes the option values and the
+arguments, sends opcodes or queries to the master, prints the result, and returns the exit code. The
+parts which programs share are in :mod:`ganeti.cli`; a program imports no module of another one.
 """
 
 from __future__ import annotations
 
-#: Programs that exist, by module.
+#: Name of a program -> the module with its table of commands.
 PROGRAMS = {
     "gnt-backup": "ganeti.client.gnt_backup.program",
     "gnt-cluster": "ganeti.client.gnt_cluster.program",

@@ -1,1 +1,1 @@
-"""The program ``gnt-backup``: commands about exports of instances."""
+"""The program ``gnt-backup``: exports of instances, and instances made from them."""

@@ -1,4 +1,4 @@
-"""``gnt-backup``: exports of instances, and instances made from them."""
+"""The program ``gnt-backup``: exports of instances, and instances made from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIST_FIELDS = ("node", "export")
 
 
 def list_exports(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List the exports on the nodes (``list``)."""
     return listing.run_list(
         "export",
         LIST_FIELDS,
@@ -24,26 +24,28 @@ def list_exports(values: Values, arguments: list[str]) -> int:
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("export", values, arguments)
 
 
 def export(values: Values, arguments: list[str]) -> int:
-    """``export``."""
+    """Export an instance to a node (``export``)."""
     from ganeti.cli import confirmation
     from ganeti.constants import instance as const
     from ganeti.opcodes.backup import OpBackupExport
 
     if values.node is None:
         raise errors.OpPrereqError(
-            "no node is given to which to export. Write --node NODE.", errors.ECODE_INVAL
+            f"no target node is given for the export of instance {arguments[0]}. Write --node"
+            " NODE.",
+            errors.ECODE_INVAL,
         )
     name = arguments[0]
     client = jobs.connect()
     if values.remove_instance and not values.force:
-        # A wrong name is said before the question, not after it.
+        # A wrong name is reported before the question.
         client.query_instances([name], ["name"], False)
-        code = confirmation.ask(f"This removes instance {name} after its export. Go on?")
+        code = confirmation.ask(f"Instance {name} will be removed after its export. Continue?")
         if code is not None:
             return code
     result, disks = jobs.run_opcode(
@@ -65,14 +67,14 @@ def export(values: Values, arguments: list[str]) -> int:
         values,
         client=client,
     ) or (True, [])
-    lost = [str(index) for index, arrived in enumerate(disks) if not arrived]
+    lost = [str(index) for index, exported in enumerate(disks) if not exported]
     if lost:
-        terminal.err(f"These disks were not exported: {', '.join(lost)}")
+        terminal.err(f"These disks of instance {name} were not exported: {', '.join(lost)}")
     return failures.EXIT_SUCCESS if result and not lost else failures.EXIT_FAILURE
 
 
 def import_instance(values: Values, arguments: list[str]) -> int:
-    """``import``."""
+    """Create an instance from an export (``import``)."""
     from ganeti.constants import instance as const
 
     return instance_creation.create(
@@ -88,7 +90,7 @@ def import_instance(values: Values, arguments: list[str]) -> int:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """``remove``."""
+    """Remove the exports of an instance (``remove``)."""
     from ganeti.opcodes.backup import OpBackupRemove
 
     jobs.run_opcode(
@@ -124,7 +126,7 @@ PROGRAM = Program(
             [Argument("unknown")],
             [
                 _node(
-                    "only exports on this node; may be given several times",
+                    "list only the exports on this node; may be given several times",
                     "-n",
                     "--node",
                     action="append",
@@ -148,21 +150,23 @@ PROGRAM = Program(
             export,
             [Argument("instance", 1, 1)],
             [
-                _node("node which gets the export", "-n", "--node"),
+                _node("node which gets the export; required", "-n", "--node"),
                 opt.flag(
                     "--noshutdown",
                     dest="shutdown",
                     default=True,
                     value=False,
-                    help="leave the guest running",
+                    help="do not stop the guest; the exported disks may be inconsistent",
                 ),
                 opt.SHUTDOWN_TIMEOUT,
                 opt.flag(
-                    "--long-sleep", help="the instance may stay down until everything is exported"
+                    "--long-sleep",
+                    help="allow the instance to stay down until everything is exported",
                 ),
-                opt.flag("--remove-instance", help="remove the instance once it is exported"),
+                opt.flag("--remove-instance", help="remove the instance after the export"),
                 opt.flag(
-                    "--ignore-remove-failures", help="go on when parts of it cannot be removed"
+                    "--ignore-remove-failures",
+                    help="continue when parts of the instance cannot be removed",
                 ),
                 opt.FORCE,
                 Option(
@@ -170,20 +174,21 @@ PROGRAM = Program(
                     kind="string",
                     default="none",
                     metavar="TOOL",
-                    help="compress data on their way, with one of the cluster's tools",
+                    help="compress the data during the transfer with this tool of the"
+                    " cluster; none by default",
                 ),
-                opt.flag("--zero-free-space", help="overwrite free space inside the disks before"),
+                opt.flag("--zero-free-space", help="overwrite the free space in the disks first"),
                 Option(
                     "--zeroing-timeout-fixed",
                     kind="int",
                     metavar="SECONDS",
-                    help="how long overwriting may take in any case",
+                    help="fixed part of the time limit for overwriting; 300 by default",
                 ),
                 Option(
                     "--zeroing-timeout-per-mib",
                     kind="float",
                     metavar="SECONDS",
-                    help="how long it may take in addition, for each MiB",
+                    help="additional time for each MiB of the disks; 0.05 by default",
                 ),
                 opt.DRY_RUN,
                 *_JOB,
@@ -197,7 +202,7 @@ PROGRAM = Program(
             [
                 *instance_creation.OPTIONS,
                 _node(
-                    "node which has the export; where it is, if not given",
+                    "node with the export; by default all nodes are asked",
                     "--src-node",
                     dest="src_node",
                 ),
@@ -205,27 +210,29 @@ PROGRAM = Program(
                     "--src-dir",
                     kind="string",
                     metavar="<dir>",
-                    help="name of the export; the instance's, if not given",
+                    help="name of the export; the name of the instance by default",
                 ),
                 opt.flag(
-                    "--identify-defaults", help="what is the cluster's default anyway stays so"
+                    "--identify-defaults",
+                    help="use the default of the cluster for parameters with the same value",
                 ),
                 Option(
                     "--compress",
                     kind="string",
                     default="none",
                     metavar="TOOL",
-                    help="compress data on their way, with one of the cluster's tools",
+                    help="compress the data during the transfer with this tool of the"
+                    " cluster; none by default",
                 ),
             ],
-            "Make an instance from an export",
+            "Create an instance from an export",
         ),
         Command(
             "remove",
             remove,
             [Argument("unknown", 1, 1)],
             [opt.DRY_RUN, *_JOB],
-            "Remove the exports of an instance",
+            "Remove the exports of an instance from all nodes",
             usage="[<options>] <instance>",
         ),
     ],
@@ -233,5 +240,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

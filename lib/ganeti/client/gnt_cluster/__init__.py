@@ -1,1 +1,1 @@
-"""The program ``gnt-cluster``: commands about the cluster as a whole."""
+"""The program ``gnt-cluster``: commands for the cluster as a whole."""

@@ -1,4 +1,4 @@
-"""``gnt-cluster``: disks that are not usable, and their recorded sizes."""
+"""The commands ``gnt-cluster verify-disks`` and ``gnt-cluster repair-disk-sizes``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 
 def verify_disks(values: Values, arguments: list[str]) -> int:
-    """``verify-disks``: look, and activate what can be; a dry run looks, too, and then stops."""
+    """Check disks and activate those which are inactive (``verify-disks``).
+
+    A dry run also checks the disks, but shows the plans of the activations instead of activating.
+    """
     from ganeti.client.gnt_cluster import disk_check
 
     client = jobs.connect()
     common = jobs.common_params(values)
-    looking = {**common, "dry_run": False}
+    check_params = {**common, "dry_run": False}
 
     def run(opcode: OpCode) -> Any:
         return jobs.run_opcode(opcode, values, client=client)
@@ -31,10 +34,10 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
         return [outcome.result if outcome.success else None for outcome in job_set.wait()]
 
     report = disk_check.check(
-        run, await_jobs, group=values.nodegroup, strict=not values.no_strict, **looking
+        run, await_jobs, group=values.nodegroup, strict=not values.no_strict, **check_params
     )
     code = failures.EXIT_SUCCESS if not report.failed else failures.EXIT_FAILURE
-    for node, reason in sorted(report.silent.items()):
+    for node, reason in sorted(report.unresponsive.items()):
         code = failures.EXIT_FAILURE
         terminal.out(f"Error gathering data on node {node}: {reason}")
     if report.inactive:
@@ -52,15 +55,14 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
             terminal.out(f"  {node} {device}")
     if report.missing:
         terminal.out(
-            "Disks that are gone are made again with 'gnt-instance recreate-disks' or"
-            " 'gnt-instance replace-disks'; what was on them is lost or comes from their"
-            " other half."
+            "Create missing disks again: with 'gnt-instance replace-disks' their content is copied"
+            " from the other replica, with 'gnt-instance recreate-disks' it is lost."
         )
     return code
 
 
 def repair_disk_sizes(values: Values, arguments: list[str]) -> int:
-    """``repair-disk-sizes``."""
+    """Correct the recorded sizes of disks by the sizes on the nodes (``repair-disk-sizes``)."""
     from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
 
     jobs.run_opcode(
@@ -69,7 +71,7 @@ def repair_disk_sizes(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-#: Rows of the table of ``gnt-cluster``.
+#: The commands of this module.
 COMMANDS = (
     Command(
         "verify-disks",
@@ -77,17 +79,17 @@ COMMANDS = (
         [],
         [
             opt.NODE_GROUP,
-            opt.flag("--no-strict", help="leave nodes out that cannot be asked"),
+            opt.flag("--no-strict", help="skip nodes that do not answer, instead of failing"),
             opt.DRY_RUN,
             opt.PRIORITY,
         ],
-        "Activate the disks of instances that should be usable and are not",
+        "Look for disks which should be usable but are not, and activate them",
     ),
     Command(
         "repair-disk-sizes",
         repair_disk_sizes,
         [Argument("instance")],
         [opt.DRY_RUN, opt.PRIORITY],
-        "Correct the recorded sizes of disks by what the nodes have",
+        "Compare the recorded sizes of disks with the nodes, and correct the records",
     ),
 )

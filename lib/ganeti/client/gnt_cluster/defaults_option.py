@@ -1,7 +1,7 @@
-"""``--defaults`` of ``gnt-cluster init`` and ``gnt-cluster modify``: the spelling of Ganeti 2.0.
+"""The option ``--defaults`` of ``gnt-cluster init`` and ``gnt-cluster modify``.
 
-Each of its three words stands for an option of today, into which it is turned here, before anybody
-looks at those (seed 001 *Cluster defaults*).
+It is the spelling of Ganeti 2.0 (Ganeti design 2.0, *Cluster defaults*). Each of its three keys
+means a value of another option. :func:`apply` sets these values before the options are used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ KNOWN = ("bridge", "disksize", "hypervisor")
 
 
 def apply(values: Values, enabled: Callable[[], Sequence[str]]) -> None:
-    """Turn the words into options.
+    """Set the options which the keys of ``--defaults`` mean.
 
-    :param enabled: asked for the present hypervisors of the cluster when they are not given.
-    :raises OpPrereqError: an unknown word, or one that contradicts an option.
+    :param enabled: returns the present hypervisors of the cluster; called when no option gives
+        them.
+    :raises OpPrereqError: an unknown key, or a key that contradicts an option.
     """
     given = values.defaults
     unknown = sorted(set(given) - set(KNOWN))
@@ -49,7 +50,7 @@ def apply(values: Values, enabled: Callable[[], Sequence[str]]) -> None:
 
 
 def _hypervisor(values: Values, name: str, enabled: Callable[[], Sequence[str]]) -> None:
-    """The default one is the first of those that are enabled."""
+    """Make a hypervisor the first of the enabled ones, which is the default."""
     names = (
         enabled()
         if values.enabled_hypervisors is None
@@ -57,7 +58,7 @@ def _hypervisor(values: Values, name: str, enabled: Callable[[], Sequence[str]])
     )
     if name not in names:
         raise errors.OpPrereqError(
-            f"hypervisor {name} cannot be the default, enabled are {', '.join(names)}. See"
+            f"hypervisor {name} cannot be the default. Enabled are: {', '.join(names)}. See"
             " --enabled-hypervisors.",
             errors.ECODE_INVAL,
         )
@@ -66,7 +67,7 @@ def _hypervisor(values: Values, name: str, enabled: Callable[[], Sequence[str]])
 
 
 def _disk_size(values: Values, size: str) -> None:
-    """It is that of the standard instance."""
+    """Set the size of disks in the standard instance of the policy."""
     try:
         size_mib = value_types.parse_size(size)
     except errors.ParameterError as err:

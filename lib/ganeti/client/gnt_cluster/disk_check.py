@@ -1,7 +1,7 @@
-"""Which disks are not usable as they should be: the question, and what to do about the answer.
+"""Find disks which should be usable but are not, for ``gnt-cluster verify-disks``.
 
-For ``gnt-cluster verify-disks`` and for the watcher, which differ in what they say meanwhile: both
-give :func:`check` a way to run jobs, and print or log the :class:`DiskReport` themselves.
+:func:`check` runs the jobs through functions which the caller passes, and returns a
+:class:`DiskReport`. The caller prints it.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 
     from ganeti.opcodes.base import OpCode
 
-    #: Runs an opcode as a job; its result.
+    #: Runs an opcode as a job and returns its result.
     RunOne = Callable[[OpCode], Any]
-    #: Waits for jobs that a job has submitted (rows of ``[True, id]`` or ``[False, message]``); for
-    #: each the results of its opcodes, or None when it failed.
+    #: Waits for jobs that a job has submitted (rows ``[True, id]`` or ``[False, message]``).
+    #: Returns for each job the results of its opcodes, or None when it failed.
     AwaitJobs = Callable[[Sequence[Sequence[Any]]], Iterable[list[Any] | None]]
 
 
 class DiskReport:
-    """What the nodes of all groups said.
+    """The state of disks, as the nodes of all groups report it.
 
-    :ivar silent: node -> why it could not be asked.
-    :ivar inactive: instances whose disks have to be activated.
-    :ivar missing: instance -> devices which are gone, as [node, device].
-    :ivar failed: how many groups could not be looked at.
+    :ivar unresponsive: node -> reason why it gave no answer.
+    :ivar inactive: names of the instances whose disks have to be activated.
+    :ivar missing: instance -> missing devices, as [node, device].
+    :ivar failed: number of node groups which could not be checked.
     """
 
-    __slots__ = ("failed", "inactive", "missing", "silent")
+    __slots__ = ("failed", "inactive", "missing", "unresponsive")
 
     def __init__(self) -> None:
-        self.silent: dict[str, str] = {}
+        self.unresponsive: dict[str, str] = {}
         self.inactive: list[str] = []
         self.missing: dict[str, list[list[str]]] = {}
         self.failed = 0
 
     @property
     def clean(self) -> bool:
-        """Whether everything was looked at and nothing is wrong."""
-        return not (self.silent or self.inactive or self.missing or self.failed)
+        """Whether all groups were checked and all disks are usable."""
+        return not (self.unresponsive or self.inactive or self.missing or self.failed)
 
 
 def check(
@@ -52,11 +52,14 @@ def check(
     strict: bool = True,
     **common: Any,
 ) -> DiskReport:
-    """Ask about the disks of all groups, or of one.
+    """Check the disks of all node groups, or of one.
 
-    :param strict: whether a node that cannot be asked is told, or left out.
+    :param run: runs the opcode that submits a job for each group.
+    :param await_jobs: waits for these jobs.
+    :param group: name of the only group to check; None means all groups.
+    :param strict: whether nodes that do not answer are reported, or skipped.
     :param common: parameters of every opcode, such as ``priority`` and ``reason``.
-    :raises GenericError: the job that begins it failed.
+    :raises GenericError: the first job failed.
     """
     from ganeti.opcodes.cluster import OpClusterVerifyDisks
 
@@ -66,8 +69,8 @@ def check(
         if results is None:
             report.failed += 1
             continue
-        ((silent, inactive, missing),) = results
-        report.silent.update(silent)
+        ((unresponsive, inactive, missing),) = results
+        report.unresponsive.update(unresponsive)
         report.inactive += inactive
         for name, devices in missing.items():
             report.missing.setdefault(name, []).extend(devices)
@@ -75,7 +78,7 @@ def check(
 
 
 def activation(name: str, **common: Any) -> OpCode:
-    """The opcode that makes the disks of an instance usable again."""
+    """Return the opcode that activates the disks of an instance."""
     from ganeti.opcodes.instance import OpInstanceActivateDisks
 
     return OpInstanceActivateDisks(instance_name=name, **common)

@@ -1,12 +1,13 @@
-"""``gnt-cluster epo``: emergency power-off, and the way back.
+"""The command ``gnt-cluster epo``: emergency power-off, and switching on again.
 
-Off: the instances which need one of the nodes are stopped, the nodes are marked offline and
-switched off by their out-of-band helpers, and, when everything goes, the master's own machine comes
-last. On: the nodes are switched on, and as they answer again, taken back into service; then the
-instances which should run are started. What is already as it should be is passed over, so an
-interrupted run is finished by running it once more.
+Off: the command stops the instances which need one of the nodes, marks the nodes offline, and
+switches them off with their out-of-band helpers. If the whole cluster is switched off, the machine
+of the master is the last one. On: the command switches the nodes on, takes them into service as
+soon as they answer, and starts the instances which should run. It skips steps which are not
+necessary any more, so an interrupted run is completed by running the command again.
 
-:func:`plan` decides, from what the cluster says; the rest acts.
+:func:`make_plan` decides on the steps from the state of the cluster; the other functions execute
+    them.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ if TYPE_CHECKING:
 NODE_FIELDS = ("name", "master", "offline", "powered", "pip", "ndparams")
 INSTANCE_FIELDS = ("name", "pnode", "snodes", "admin_state", "oper_state")
 
-#: How long nodes may take to come back, and how often they are looked for.
+#: How long nodes may take until they answer, and how often they are asked.
 PATIENCE_S = 600.0
 _POLL_S = 2.0
 _PING_S = 2.0
 _sleep = time.sleep
 
 
-class Plan:
-    """What has to be done.
+class PowerPlan:
+    """The steps of switching nodes off or on.
 
-    :ivar switch: nodes to be switched, without the master.
-    :ivar master: the master's node, when it has to be switched off at the end; else None.
-    :ivar by_hand: nodes without a helper.
-    :ivar to_mark: of the nodes to be switched off those not marked offline; of those to be switched
-        on all which have to be taken into service.
-    :ivar instances: those to be stopped or started, with the names of the nodes they need.
+    :ivar switch: names of the nodes to switch, without the master.
+    :ivar master: name of the master if it has to be switched off at the end, else None.
+    :ivar by_hand: names of the nodes without a helper.
+    :ivar to_mark: off: nodes to switch which are not marked offline yet; on: nodes which have to be
+        taken into service.
+    :ivar instances: instance to stop or start -> names of the nodes which it needs.
     """
 
     __slots__ = ("by_hand", "instances", "master", "switch", "to_mark")
@@ -62,24 +63,26 @@ class Plan:
         return bool(self.switch or self.master or self.to_mark or self.instances)
 
 
-def plan(
+def make_plan(
     nodes: Sequence[Mapping[str, Any]],
     instances: Iterable[Mapping[str, Any]],
     *,
     on: bool,
     everything: bool,
-) -> Plan:
-    """Decide what to do with nodes.
+) -> PowerPlan:
+    """Decide on the steps for nodes.
 
-    :param nodes: those meant, with :data:`NODE_FIELDS`.
-    :param instances: all of the cluster, with :data:`INSTANCE_FIELDS`.
-    :raises OpPrereqError: the master is to be switched off, but not the whole cluster.
+    :param nodes: the nodes to switch, with :data:`NODE_FIELDS`.
+    :param instances: all instances of the cluster, with :data:`INSTANCE_FIELDS`.
+    :param on: whether to switch on.
+    :param everything: whether the nodes are the whole cluster.
+    :raises OpPrereqError: the master would be switched off, but not the whole cluster.
     """
-    found = Plan()
+    found = PowerPlan()
     for node in nodes:
         name = node["name"]
         if node["master"]:
-            # Whoever asks for something to be switched on runs on the master.
+            # The command runs on the master, so the master is on.
             if on:
                 continue
             if not everything:
@@ -97,7 +100,8 @@ def plan(
                 found.switch.append(name)
                 found.to_mark.append(name)
             elif node["offline"]:
-                # It was switched on, but the way back was interrupted there.
+                # The node was switched on, but the command was interrupted before the node
+                # answered.
                 found.to_mark.append(name)
         elif node["powered"]:
             found.switch.append(name)
@@ -108,19 +112,19 @@ def plan(
         needed = [instance["pnode"], *instance["snodes"]]
         if instance["admin_state"] != "up" or not concerned.intersection(needed):
             continue
-        # Whether an instance on a node that is off runs is not known (None).
+        # The state of an instance on a node that is off is unknown (None).
         if bool(instance["oper_state"]) != on:
             found.instances[instance["name"]] = needed
     return found
 
 
 def epo(values: Values, arguments: list[str]) -> int:
-    """``epo``."""
+    """Switch nodes off in an emergency, or on again (``epo``)."""
     from ganeti.cli import confirmation
 
     if bool(arguments) == bool(values.show_all):
         raise errors.OpPrereqError(
-            "name the nodes (or groups, with --groups), or give --all, not both", errors.ECODE_INVAL
+            "give either names of nodes (with --groups: of groups) or --all", errors.ECODE_INVAL
         )
     client = jobs.connect()
     names = _group_nodes(client, arguments) if values.groups else arguments
@@ -132,11 +136,11 @@ def epo(values: Values, arguments: list[str]) -> int:
         dict(zip(INSTANCE_FIELDS, row, strict=True))
         for row in client.query_instances([], list(INSTANCE_FIELDS), False)
     ]
-    todo = plan(nodes, instances, on=values.on, everything=values.show_all)
+    todo = make_plan(nodes, instances, on=values.on, everything=values.show_all)
     for name in todo.by_hand:
-        terminal.err(f"Node {name} has no out-of-band helper and has to be switched by hand.")
+        terminal.err(f"Node {name} has no out-of-band helper. Switch it by hand.")
     if not todo:
-        terminal.out("Nothing to do, everything is as it should be.")
+        terminal.out("Nothing to do: all nodes and instances are in the wanted state.")
         return failures.EXIT_SUCCESS
     if values.dry_run:
         terminal.out("\n".join(_announcement(todo, on=values.on)))
@@ -157,11 +161,13 @@ def _group_nodes(client: luxi.Client, groups: Sequence[str]) -> list[str]:
             terminal.err(f"Node group {name} has no nodes.")
         found += members
     if not found:
-        raise errors.OpPrereqError("there are no nodes in these groups", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"node groups {', '.join(groups)} have no nodes", errors.ECODE_INVAL
+        )
     return found
 
 
-def _announcement(todo: Plan, *, on: bool) -> list[str]:
+def _announcement(todo: PowerPlan, *, on: bool) -> list[str]:
     lines = [f"These nodes will be switched {'on' if on else 'off'}:"]
     lines += [f"  {name}" for name in (*todo.switch, *([todo.master] if todo.master else ()))]
     if todo.instances:
@@ -174,7 +180,7 @@ def _announcement(todo: Plan, *, on: bool) -> list[str]:
 
 
 def _switch_off(
-    client: luxi.Client, values: Values, todo: Plan, nodes: Mapping[str, Mapping[str, Any]]
+    client: luxi.Client, values: Values, todo: PowerPlan, nodes: Mapping[str, Mapping[str, Any]]
 ) -> int:
     from ganeti.opcodes.instance import OpInstanceShutdown
     from ganeti.opcodes.node import OpNodeSetParams
@@ -192,11 +198,11 @@ def _switch_off(
     ):
         terminal.err(
             "Not all instances could be stopped, so no node was switched off. Stop them"
-            " and try again."
+            " and run the command again."
         )
         return failures.EXIT_FAILURE
     if todo.switch:
-        # In one job, and before: nobody should wait for the answer of a node that is off.
+        # In the same job before the power-off, so that no request waits for a node that is off.
         marks: list[OpCode] = [
             OpNodeSetParams(node_name=name, offline=True, force=True, **common)
             for name in todo.to_mark
@@ -207,15 +213,18 @@ def _switch_off(
         return failures.EXIT_SUCCESS
     if todo.by_hand:
         terminal.err(
-            f"The master {todo.master} stays on until the nodes without a helper are off."
-            " Switch it off by hand then."
+            f"The master {todo.master} stays on, because nodes without a helper are on."
+            " Switch it off by hand after them."
         )
         return failures.EXIT_FAILURE
     return _master_off(values, nodes[todo.master])
 
 
 def _master_off(values: Values, master: Mapping[str, Any]) -> int:
-    """The machine this runs on; the helper is run from here, because no job would see its end."""
+    """Switch off the machine of this command.
+
+    The helper is run by the command itself, because no job would see its end.
+    """
     from ganeti.utils import process
 
     program = (master["ndparams"] or {}).get("oob_program")
@@ -240,7 +249,7 @@ def _power(
     names: Sequence[str],
     before: Sequence[OpCode] = (),
 ) -> bool:
-    """Let the helpers switch nodes; whether all of them did."""
+    """Switch nodes with their helpers; return whether all helpers succeeded."""
     from ganeti.constants import query as query_const
     from ganeti.opcodes.misc import OpOobCommand
 
@@ -266,7 +275,7 @@ def _power(
 
 
 def _for_instances(client: luxi.Client, values: Values, opcodes: Mapping[str, OpCode]) -> bool:
-    """A job for each instance, all at once; whether all succeeded."""
+    """Submit a job for each instance, all at once; return whether all succeeded."""
     job_set = jobs.JobSet(client, values, verbose=False)
     for name, opcode in opcodes.items():
         job_set.add(name, opcode)
@@ -277,7 +286,7 @@ def _for_instances(client: luxi.Client, values: Values, opcodes: Mapping[str, Op
 
 
 def _switch_on(
-    client: luxi.Client, values: Values, todo: Plan, nodes: Mapping[str, Mapping[str, Any]]
+    client: luxi.Client, values: Values, todo: PowerPlan, nodes: Mapping[str, Mapping[str, Any]]
 ) -> int:
     from ganeti.opcodes.instance import OpInstanceStartup
 
@@ -288,7 +297,7 @@ def _switch_on(
     back = _wait_for(client, values, {name: nodes[name]["pip"] for name in todo.to_mark})
     lost = set(todo.to_mark) - back
     for name in sorted(lost):
-        terminal.err(f"Node {name} did not come back.")
+        terminal.err(f"Node {name} does not answer.")
     ready, left = {}, []
     offline = {
         name for name, is_off in client.query_nodes([], ["name", "offline"], False) if is_off
@@ -299,19 +308,19 @@ def _switch_on(
         else:
             ready[name] = OpInstanceStartup(instance_name=name, no_remember=True, **common)
     if left:
-        terminal.err(f"Not started, because a node is missing: {', '.join(left)}")
+        terminal.err(f"Not started, because a node is offline: {', '.join(left)}")
     if not _for_instances(client, values, ready):
         good = False
     return failures.EXIT_SUCCESS if good and not lost and not left else failures.EXIT_FAILURE
 
 
 def _wait_for(client: luxi.Client, values: Values, addresses: Mapping[str, str]) -> set[str]:
-    """Take nodes into service as soon as they answer; returns those which did in time."""
+    """Take nodes into service as soon as they answer; return those which answered in time."""
     from ganeti.opcodes.node import OpNodeSetParams
 
     waiting, back = dict(addresses), set()
     deadline = time.monotonic() + PATIENCE_S
-    told = False
+    announced = False
     while waiting:
         for name in _listening(waiting, machine.current().noded_port()):
             job_set = jobs.JobSet(client, values, quiet=True)
@@ -324,9 +333,9 @@ def _wait_for(client: luxi.Client, values: Values, addresses: Mapping[str, str])
                 back.add(name)
         if not waiting or time.monotonic() > deadline:
             break
-        if not told:
+        if not announced:
             terminal.out(f"Waiting for nodes {', '.join(waiting)}")
-            told = True
+            announced = True
         _sleep(_POLL_S)
     return back
 
@@ -341,21 +350,20 @@ def _listening(addresses: Mapping[str, str], port: int) -> Collection[str]:
         return [name for name, answer in zip(addresses, answers, strict=True) if answer]
 
 
-#: The row of the table of ``gnt-cluster``.
 COMMAND = Command(
     "epo",
     epo,
     [Argument("unknown")],
     [
-        opt.flag("--all", dest="show_all", help="the whole cluster, the master last"),
+        opt.flag("--all", dest="show_all", help="switch all nodes of the cluster, the master last"),
         opt.flag("--groups", help="the arguments are node groups"),
-        opt.flag("--on", help="switch on again and start what should run"),
+        opt.flag("--on", help="switch on instead of off, and start the instances which should run"),
         opt.FORCE,
         opt.DRY_RUN,
         opt.SHUTDOWN_TIMEOUT,
         OOB_TIMEOUT,
         POWER_DELAY,
     ],
-    "Emergency power-off: stop instances, switch nodes off; or all of it on again",
+    "Stop instances and switch nodes off in an emergency, or on again",
     usage="[<options>] {--all|<node>...|--groups <group>...}",
 )

@@ -1,4 +1,4 @@
-"""``gnt-cluster history``: who changed the configuration, what, and how it was."""
+"""The command ``gnt-cluster history``: commits, differences and old states of the configuration."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    #: A serial number, or a list with a time (seconds since the epoch).
     Point = int | list[float]
 
 _KINDS = {
@@ -42,25 +43,28 @@ _TIME_FORMATS = (
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%dT%H:%M",
 )
-# So many changed objects are named in the table.
+# The table names at most this number of changed objects.
 _NAMED = 2
-# In the place of a value where there is none.
+# Stands for a missing value.
 _NOTHING = object()
 
 
 def history(values: Values, arguments: list[str]) -> int:
-    """``history``."""
+    """Show commits of the configuration, a difference, or an old state (``history``).
+
+    :raises OpPrereqError: wrong options or points.
+    """
     if values.diff and values.at is not None:
         raise errors.OpPrereqError("--diff and --at cannot be used together", errors.ECODE_INVAL)
     if values.diff:
         if len(arguments) != 2:
             raise errors.OpPrereqError(
-                "--diff needs two points: serial numbers, or times", errors.ECODE_INVAL
+                "--diff needs two points, which are serial numbers or times", errors.ECODE_INVAL
             )
         return _show_changes(values, *map(parse_point, arguments))
     if arguments:
         raise errors.OpPrereqError(
-            f"'{arguments[0]}' is too much. Points are given after --diff or --at.",
+            f"unexpected argument '{arguments[0]}'. Give points after --diff or --at.",
             errors.ECODE_INVAL,
         )
     if values.at is not None:
@@ -69,9 +73,9 @@ def history(values: Values, arguments: list[str]) -> int:
 
 
 def parse_point(text: str) -> Point:
-    """A serial number, or a local time as a list of the seconds since the epoch.
+    """Read a serial number, or a local time, which becomes a list of seconds since the epoch.
 
-    :raises OpPrereqError: neither.
+    :raises OpPrereqError: the text is neither.
     """
     if text.isdecimal() and text.isascii():
         return int(text)
@@ -121,7 +125,7 @@ def _summary(commit: dict[str, Any]) -> str:
         f"{_label(kind, name)} {what}{_attributes(names)}"
         for kind, name, what, names in commit["changes"]
     ]
-    # An instance comes with its disks; they are not what people look for.
+    # The disks of a changed instance come last, because they are less interesting.
     named.sort(key=lambda text: text.startswith("disk "))
     more = commit["count"] - _NAMED
     return ", ".join(named[:_NAMED]) + (f", and {more} more" if more > 0 else "") or "-"
@@ -154,9 +158,10 @@ def _show_changes(values: Values, first: Point, last: Point) -> int:
 
 
 def difference(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[str]:
-    """A line for each value that is not the same.
+    """Return a line for each different value.
 
-    Dictionaries are compared key by key; of lists of names, it is told what came and went.
+    Dictionaries are compared key by key. For lists of names, the line contains the added and
+    removed names.
     """
     if old is None or new is None:
         for path, value in _flat("", old or new or {}):
@@ -165,13 +170,13 @@ def difference(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterat
     before, after = dict(_flat("", old)), dict(_flat("", new))
     for path in sorted({*before, *after}):
         was, now = before.get(path, _NOTHING), after.get(path, _NOTHING)
-        # Of a dictionary that was or becomes empty the keys say it all.
+        # The lines of its keys show that a dictionary was or becomes empty.
         if was == now or {} in (was, now) and _NOTHING in (was, now):
             continue
         if _is_names(was) and _is_names(now) and sorted(was) != sorted(now):
-            went, came = sorted(set(was) - set(now)), sorted(set(now) - set(was))
+            removed, added = sorted(set(was) - set(now)), sorted(set(now) - set(was))
             yield f"{path}: " + ", ".join(
-                [f"+{_text(name)}" for name in came] + [f"-{_text(name)}" for name in went]
+                [f"+{_text(name)}" for name in added] + [f"-{_text(name)}" for name in removed]
             )
         else:
             yield f"{path}: {_text(was)} -> {_text(now)}"
@@ -196,7 +201,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _text(value: Any) -> str:
     if value is _NOTHING:
         return "(none)"
-    import json  # for reading, as in cli.output
+    import json  # the order of keys is not that of ganeti.wire.json
 
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
@@ -215,12 +220,16 @@ COMMAND = Command(
     history,
     [Argument("unknown", 0, 2)],
     [
-        opt.flag("--diff", help="show what is different between two points"),
+        opt.flag(
+            "--diff",
+            help="show the differences between two points (serial numbers or times), the"
+            " older one first",
+        ),
         Option(
             "--at",
             kind="string",
             metavar="POINT",
-            help="show the whole configuration as it was, secrets included",
+            help="show the whole configuration as it was at this point, with its secrets",
         ),
         Option(
             "-n",
@@ -228,12 +237,12 @@ COMMAND = Command(
             kind="int",
             default=50,
             metavar="N",
-            help="show at most so many commits; 0 shows all",
+            help="show at most N commits; 50 by default, 0 for all",
         ),
         opt.NO_HEADERS,
         opt.SEPARATOR,
         opt.OUTPUT_FORMAT,
     ],
-    "Show who changed the configuration, and what",
+    "Show the commits of the configuration, the newest first",
     usage="[--diff <point> <point> | --at=<point>]",
 )

@@ -1,6 +1,6 @@
-"""What ``gnt-cluster info`` shows, from the result of ``QueryClusterInfo``.
+"""The output of ``gnt-cluster info``, made from the result of ``QueryClusterInfo``.
 
-Keys, their order and the shape of the values are published.
+The keys, their order and the form of the values are published.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def describe(info: Mapping[str, Any], number: Number) -> Pairs:
-    """The cluster.
+    """Return the properties of the cluster as keys and values.
 
-    :param number: how whole numbers are written.
+    :param info: result of ``QueryClusterInfo``.
+    :param number: function which formats whole numbers.
     """
     enabled = info["enabled_hypervisors"]
     return [
@@ -58,7 +59,7 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
 
 
 def _states(info: Mapping[str, Any], number: Number) -> Pairs:
-    """Resources of nodes which were set by hand; hardly any cluster has some."""
+    """Return the assumed sizes of nodes, if the cluster has such defaults."""
     pairs: Pairs = []
     if info.get("hv_state"):
         pairs.append(("Default hypervisor state", _groups(info["hv_state"], number)))
@@ -84,7 +85,7 @@ def _or_none(names: list[str]) -> str:
 
 
 def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
-    # As all nodes name them; in a virtual cluster each has them below its own root.
+    # The paths without the root directory of a node of a virtual cluster.
     everywhere = paths.Paths()
     return [
         ("candidate pool size", number(info["candidate_pool_size"])),
@@ -142,7 +143,7 @@ def _groups(groups: Mapping[str, Mapping[str, Any]], number: Number) -> dict[str
 
 def _policy(policy: Mapping[str, Any], number: Number) -> Pairs:
     bounds = [
-        # "min" before "max", as people say it; others in the order they come.
+        # "min" comes before "max"; both orders occur in the configuration.
         [
             (f"{kind}/{index}", _params(bound[kind], number))
             for kind in sorted(bound, key=("min", "max").index)

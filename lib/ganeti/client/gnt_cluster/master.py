@@ -1,7 +1,7 @@
-"""``gnt-cluster``: the master's role and what belongs to it.
+"""The commands of ``gnt-cluster`` for the role of the master.
 
-Moving the role, asking whether the master answers, its address, the drain flag of the job queue,
-and the pause of the watcher.
+``master-failover`` moves the role to this node, ``master-ping`` checks whether the master answers,
+``activate-master-ip`` and ``deactivate-master-ip`` set up and remove its address.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ganeti.bootstrap.failover import Survey
 
 _NO_VOTING_QUESTION = """\
-The role of the master will be moved to this node without asking the other nodes. If another node
-has newer data than this one, what was acknowledged there is lost. Do this only when the others are
-lost for good. Continue?"""
+This node will become the master without a vote of the other nodes. Data which only the other nodes
+have are lost, even if they were acknowledged. Do this only when the other nodes are lost for ever.
+Continue?"""
 
 
 def master_failover(values: Values, arguments: list[str]) -> int:
-    """``master-failover``: runs without a master, on the node that becomes one."""
+    """Make this node the master (``master-failover``); this needs no master daemon."""
     from ganeti.bootstrap import failover
 
     ignore_offline = _ignore_offline(values)
@@ -31,7 +31,9 @@ def master_failover(values: Values, arguments: list[str]) -> int:
         return _show_vote(failover.survey(ignore_offline=ignore_offline))
     if values.no_voting and not values.yes_do_it:
         if not terminal.confirm(_NO_VOTING_QUESTION):
-            terminal.err("Nothing was done. --yes-do-it confirms --no-voting without a question.")
+            terminal.err(
+                "Nothing was changed. Use --yes-do-it to confirm --no-voting without a question."
+            )
             return failures.EXIT_CONFIRMATION
     warnings = failover.failover(
         no_voting=values.no_voting, ignore_offline=ignore_offline, say=terminal.out
@@ -52,7 +54,7 @@ def _ignore_offline(values: Values) -> bool:
 
 
 def _show_vote(found: Survey) -> int:
-    """Print what every node says, and what that means."""
+    """Print the answers of all nodes and the result of the vote; return the exit code."""
     from ganeti.cli.table import Column, format_table
 
     rows = []
@@ -87,7 +89,8 @@ def _show_vote(found: Survey) -> int:
         terminal.out(line)
     if found.old.name.lower() == found.me:
         terminal.out(
-            f"{found.me} is the master already; its daemon does not run and would be started."
+            f"{found.me} is already the master; its master daemon does not run and would be"
+            " started."
         )
         return failures.EXIT_SUCCESS
     if found.verdict.won:
@@ -104,7 +107,7 @@ def _by_name(name: str) -> list[object]:
 
 
 def master_ping(values: Values, arguments: list[str]) -> int:
-    """``master-ping``: the exit code says whether the master works."""
+    """Check whether the master answers (``master-ping``); the exit code is 0 when it does."""
     try:
         jobs.connect().query_cluster_info()
     except errors.GenericError as err:
@@ -116,7 +119,7 @@ def master_ping(values: Values, arguments: list[str]) -> int:
 
 
 def activate_master_ip(values: Values, arguments: list[str]) -> int:
-    """``activate-master-ip``."""
+    """Set up the address of the cluster on the master (``activate-master-ip``)."""
     from ganeti.opcodes.cluster import OpClusterActivateMasterIp
 
     jobs.run_opcode(OpClusterActivateMasterIp(**jobs.common_params(values)), values)
@@ -124,15 +127,16 @@ def activate_master_ip(values: Values, arguments: list[str]) -> int:
 
 
 def deactivate_master_ip(values: Values, arguments: list[str]) -> int:
-    """``deactivate-master-ip``."""
+    """Remove the address of the cluster from the master (``deactivate-master-ip``)."""
     if (
         not values.confirm
         and not values.dry_run
         and not terminal.confirm(
-            "Programs which use the address of the cluster will not reach it any more. Continue?"
+            "Programs that use the address of the cluster will not reach the master any more."
+            " Continue?"
         )
     ):
-        terminal.err("Nothing was done. --yes confirms without a question.")
+        terminal.err("Nothing was changed. Use --yes to confirm without a question.")
         return failures.EXIT_CONFIRMATION
     from ganeti.opcodes.cluster import OpClusterDeactivateMasterIp
 
@@ -142,7 +146,7 @@ def deactivate_master_ip(values: Values, arguments: list[str]) -> int:
 
 _YES_DO_IT = opt.flag("--yes-do-it", dest="yes_do_it", help="do not ask for confirmation")
 
-#: Rows of the table of ``gnt-cluster``.
+#: The commands of this module.
 COMMANDS = (
     Command(
         "master-failover",
@@ -152,7 +156,7 @@ COMMANDS = (
             opt.flag(
                 "--no-voting",
                 dest="no_voting",
-                help="do not ask the other nodes; what only they have is lost",
+                help="do not count votes; data which only the other nodes have are lost",
             ),
             Option(
                 "--ignore-offline-nodes",
@@ -160,9 +164,14 @@ COMMANDS = (
                 dest="ignore_offline_nodes",
                 default=True,
                 metavar="yes|no",
-                help="nodes marked offline do not count in the vote (default: yes)",
+                help="whether nodes that are marked offline are left out of the vote; yes by"
+                " default",
             ),
-            opt.flag("--dry-run", dest="dry_run", help="only show the vote and what it means"),
+            opt.flag(
+                "--dry-run",
+                dest="dry_run",
+                help="only show the answers of the nodes and the result of the vote",
+            ),
             _YES_DO_IT,
         ],
         "Make this node the master",
@@ -173,13 +182,13 @@ COMMANDS = (
         activate_master_ip,
         [],
         [opt.DRY_RUN],
-        "Bring the address of the master up",
+        "Set up the address of the cluster on the master",
     ),
     Command(
         "deactivate-master-ip",
         deactivate_master_ip,
         [],
         [opt.flag("--yes", dest="confirm", help="do not ask for confirmation"), opt.DRY_RUN],
-        "Take the address of the master down",
+        "Remove the address of the cluster from the master",
     ),
 )

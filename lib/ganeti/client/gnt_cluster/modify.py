@@ -1,4 +1,4 @@
-"""``gnt-cluster modify`` and ``show-ispecs-cmd``."""
+"""The commands ``gnt-cluster modify`` and ``gnt-cluster show-ispecs-cmd``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _NO_CHANGE = "Please give at least one of the parameters."
 
-# Options that go to the master as they are.
+# Options whose values are opcode parameters without a conversion.
 _PLAIN = (
     "vg_name",
     "drbd_helper",
@@ -40,7 +40,7 @@ _UID_POOLS = ("uid_pool", "add_uids", "remove_uids")
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """``modify``."""
+    """Change parameters of the cluster (``modify``)."""
     from ganeti.opcodes.cluster import OpClusterSetParams
 
     params = modify_params(values)
@@ -62,10 +62,10 @@ def modify(values: Values, arguments: list[str]) -> int:
 
 
 def modify_params(values: Values) -> dict[str, Any]:
-    """The opcode's parameters, only those which were given.
+    """Return the given parameters of the opcode.
 
-    :raises OpPrereqError: an option that contradicts another or names something unknown.
-    :raises TypeEnforcementError: a parameter of the wrong type.
+    :raises OpPrereqError: an option contradicts another one, or contains an unknown name.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     from ganeti.cli import node_params
     from ganeti.client.gnt_cluster import parameters
@@ -136,7 +136,10 @@ def modify_params(values: Values) -> dict[str, Any]:
 
 
 def _require_known(params: dict[str, Any]) -> None:
-    """Catch a slip here; the master knows opcodes by their types only."""
+    """Check names of hypervisors and disk templates, so that the error lists the known ones.
+
+    :raises OpPrereqError: unknown hypervisor or disk template.
+    """
     from ganeti.constants import disk, hv
 
     for name, what, known in (
@@ -163,7 +166,7 @@ def _default_ratios(values: Values) -> dict[str, str]:
 
 
 def _switch(name: str, value: object) -> bool:
-    """``NAME`` and ``no_NAME``, or a word; other programs also write 0 and 1."""
+    """Read whether a data collector is enabled: ``NAME``, ``no_NAME``, or yes, no, 0 or 1."""
     if isinstance(value, bool):
         return value
     word = str(value)
@@ -181,7 +184,7 @@ def _microseconds(name: str, value: object) -> int:
 
 
 def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
-    """``show-ispecs-cmd``: the policy as options of the command that would make it again."""
+    """Print the command that creates a cluster with the same policy (``show-ispecs-cmd``)."""
     from ganeti.cli import policy_options
     from ganeti.utils import text
 
@@ -199,14 +202,14 @@ def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-#: Rows of the table of ``gnt-cluster``.
+#: The commands of this module.
 COMMANDS = (
-    Command("modify", modify, [], options.MODIFY, "Change the parameters of the cluster"),
+    Command("modify", modify, [], options.MODIFY, "Change parameters of the cluster"),
     Command(
         "show-ispecs-cmd",
         show_ispecs_cmd,
         [],
         [],
-        "Show the command that makes a cluster with the sizes of this policy",
+        "Print the command that creates a cluster with the sizes of this instance policy",
     ),
 )

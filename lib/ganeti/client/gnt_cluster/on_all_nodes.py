@@ -1,4 +1,4 @@
-"""``gnt-cluster``: a file or a command on all nodes."""
+"""The commands ``gnt-cluster copyfile`` and ``gnt-cluster command``: work on all nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULER = "-" * 48
 
 
 def _nodes(values: Values, field: str = "pip") -> tuple[list[RemoteNode], list[RemoteNode]]:
-    """The nodes chosen by the options that are not offline: the others, and the master."""
+    """Return the selected online nodes: a list without the master, and a list with the master."""
     from ganeti.cli import online_nodes
     from ganeti.cli.remote import RemoteNode
 
@@ -29,7 +29,7 @@ def _nodes(values: Values, field: str = "pip") -> tuple[list[RemoteNode], list[R
 
 
 def copyfile(values: Values, arguments: list[str]) -> int:
-    """``copyfile``: from this node to the others."""
+    """Copy a file of this node to the other nodes (``copyfile``)."""
     from ganeti.cli import remote
 
     path = remote.local_file(arguments[0])
@@ -53,7 +53,7 @@ def copyfile(values: Values, arguments: list[str]) -> int:
 
 
 def command(values: Values, arguments: list[str]) -> int:
-    """``command``: the master comes last, it may be a command that hurts."""
+    """Run a command on all nodes (``command``); on the master last, in case it stops the node."""
     from ganeti.cli import remote
 
     line = " ".join(arguments)
@@ -84,7 +84,7 @@ def _show(name: str, done: Completed | str, values: Values) -> None:
         terminal.out(f"node: {name}")
         terminal.out(text)
     if not isinstance(done, str):
-        # As a shell counts a program which a signal ended.
+        # The exit code of a shell for a program that was ended by a signal.
         code = done.exit_code if done.signal is None else 128 + done.signal
         terminal.out(f"return code = {code}")
 
@@ -97,10 +97,10 @@ _NODES = Option(
     dest="nodes",
     metavar="<node>",
     completion="node",
-    help="only this node; may be given several times",
+    help="use only this node; may be given several times",
 )
 
-#: Rows of the table of ``gnt-cluster``.
+#: The commands of this module.
 COMMANDS = (
     Command(
         "copyfile",
@@ -111,10 +111,10 @@ COMMANDS = (
             opt.NODE_GROUP,
             opt.flag(
                 "--use-replication-network",
-                help="send it over the secondary addresses of the nodes",
+                help="send the file over the secondary addresses of the nodes",
             ),
         ],
-        "Copy a file of this node to the other nodes",
+        "Copy a file of this node to the same path on the other nodes",
     ),
     Command(
         "command",
@@ -126,9 +126,9 @@ COMMANDS = (
             opt.flag(
                 "-M", "--show-machine-names", help="put the name of the node before each line"
             ),
-            opt.flag("--failure-only", help="show only the nodes where it failed"),
+            opt.flag("--failure-only", help="show only the nodes on which the command failed"),
         ],
-        "Run a command on all nodes",
+        "Run a shell command on all nodes as root",
         usage="[<options>] <command>...",
     ),
 )

@@ -13,7 +13,7 @@ def _specs(name: str, what: str, dest: str) -> Option:
         dest=dest,
         default={},
         metavar="min=N,max=N,std=N",
-        help=f"bounds and standard of the {what} of an instance",
+        help=f"bounds and standard value of the {what} of an instance",
     )
 
 
@@ -22,32 +22,32 @@ _COMMON = (
         "--master-netdev",
         kind="string",
         metavar="NETDEV",
-        help="interface that carries the cluster's address",
+        help="interface of the address of the cluster",
     ),
     Option(
         "--master-netmask",
         kind="string",
         metavar="NETMASK",
-        help="bits of the netmask of the cluster's address",
+        help="number of bits of the netmask of the address of the cluster",
     ),
     Option(
         "--use-external-mip-script",
         kind="bool",
         metavar="yes|no",
-        help="set up the cluster's address with a script of the administrator",
+        help="whether a script of the administrator sets up the address of the cluster",
     ),
     Option(
         "-m",
         "--mac-prefix",
         kind="string",
         metavar="PREFIX",
-        help="first three bytes of generated MAC addresses",
+        help="first three bytes of the MAC addresses which are generated for instances",
     ),
     Option(
         "--enabled-hypervisors",
         kind="string",
         metavar="NAME,...",
-        help="hypervisors to use, the default one first",
+        help="hypervisors to use; the first one is the default",
     ),
     Option(
         "-H",
@@ -56,7 +56,7 @@ _COMMON = (
         action="append",
         dest="hvparams",
         metavar="HYPERVISOR:KEY=VALUE,...",
-        help="defaults of a hypervisor's parameters",
+        help="defaults of the parameters of a hypervisor; may be given several times",
     ),
     Option(
         "--hypervisor-defaults",
@@ -71,7 +71,7 @@ _COMMON = (
         kind="keyval",
         default={},
         metavar="KEY=VALUE,...",
-        help="older spelling of some defaults: hypervisor, disksize, bridge",
+        help="some defaults in the spelling of Ganeti 2.0: hypervisor, disksize, bridge",
     ),
     Option(
         "-B",
@@ -80,7 +80,7 @@ _COMMON = (
         dest="beparams",
         default={},
         metavar="KEY=VALUE,...",
-        help="defaults of memory, vcpus and others",
+        help="defaults of memory (MiB, or with a unit), vcpus and others",
     ),
     Option(
         "-N",
@@ -99,7 +99,7 @@ _COMMON = (
         action="append",
         dest="diskparams",
         metavar="TEMPLATE:KEY=VALUE,...",
-        help="defaults of a disk template's parameters",
+        help="defaults of the parameters of a disk template; may be given several times",
     ),
     opt.HV_STATE,
     opt.DISK_STATE,
@@ -110,40 +110,43 @@ _COMMON = (
         help="disk templates that may be used",
     ),
     Option(
-        "--file-storage-dir", kind="string", metavar="DIR", help="where disks of template file are"
+        "--file-storage-dir",
+        kind="string",
+        metavar="DIR",
+        help="directory for disks of template file",
     ),
     Option(
         "--shared-file-storage-dir",
         kind="string",
         metavar="SHAREDDIR",
-        help="where disks of template sharedfile are, on all nodes",
+        help="directory for disks of template sharedfile",
     ),
-    Option("--vg-name", kind="string", metavar="VG", help="volume group for plain and drbd"),
+    Option("--vg-name", kind="string", metavar="VG", help="LVM volume group for plain and drbd"),
     Option(
         "--drbd-usermode-helper",
         kind="string",
         dest="drbd_helper",
         metavar="PROGRAM",
-        help="helper the DRBD module must have",
+        help="usermode helper with which the DRBD module must be loaded",
     ),
     Option(
         "--prealloc-wipe-disks",
         kind="bool",
         metavar="yes|no",
-        help="overwrite new disks before use",
+        help="whether new disks are overwritten before a guest gets them",
     ),
     Option(
         "-C",
         "--candidate-pool-size",
         kind="int",
         metavar="N",
-        help="how many nodes keep a copy of the configuration",
+        help="number of nodes that keep a copy of the configuration",
     ),
     Option(
         "--maintain-node-health",
         kind="bool",
         metavar="yes|no",
-        help="let the watcher stop what should not run",
+        help="whether the watcher stops instances on nodes which are marked offline",
     ),
     Option(
         "-I",
@@ -151,7 +154,7 @@ _COMMON = (
         kind="string",
         metavar="<NAME>",
         completion="iallocator",
-        help="allocator used when none is named",
+        help="allocator which is used when neither a node nor an allocator is named",
     ),
     Option(
         "--default-iallocator-params",
@@ -169,23 +172,31 @@ _COMMON = (
         "--ipolicy-bounds-specs",
         kind="multilistidentkeyval",
         metavar="min:KEY=N,.../max:KEY=N,...",
-        help="bounds of instances, // between choices",
+        help="lower and upper bounds of instances; // separates alternatives",
     ),
-    Option("--ipolicy-std-specs", kind="keyval", metavar="KEY=N,...", help="the standard instance"),
+    Option(
+        "--ipolicy-std-specs",
+        kind="keyval",
+        metavar="KEY=N,...",
+        help="sizes of the standard instance",
+    ),
     Option(
         "--ipolicy-disk-templates",
         kind="list",
         metavar="NAME,...",
-        help="disk templates the policy allows",
+        help="disk templates which instances may have",
     ),
     Option(
-        "--ipolicy-spindle-ratio", kind="maybefloat", metavar="N", help="instances for each spindle"
+        "--ipolicy-spindle-ratio",
+        kind="maybefloat",
+        metavar="N",
+        help="number of instances per spindle",
     ),
     Option(
         "--ipolicy-vcpu-ratio",
         kind="maybefloat",
         metavar="N",
-        help="virtual processors for each real one",
+        help="number of virtual processors per real one",
     ),
     Option(
         "--compression-tools",
@@ -197,7 +208,7 @@ _COMMON = (
         "--install-image",
         kind="string",
         metavar="FILE|URL",
-        help="image for installations in a helper guest",
+        help="image of the helper guest that installs untrusted operating systems",
     ),
     Option(
         "--zeroing-image",
@@ -210,11 +221,11 @@ _COMMON = (
         kind="bool",
         dest="enabled_user_shutdown",
         metavar="yes|no",
-        help="take a shutdown from inside a guest as wanted",
+        help="whether a shutdown from inside a guest is accepted",
     ),
 )
 
-#: Of ``init``.
+#: Options of ``init``.
 INIT = (
     *_COMMON,
     Option(
@@ -229,14 +240,14 @@ INIT = (
         kind="string",
         default=4,
         metavar="4|6",
-        help="address family of the cluster",
+        help="address family of the cluster; 4 by default",
     ),
     Option(
         "--gluster-storage-dir",
         kind="string",
         default="/var/run/ganeti/gluster",
         metavar="GLUSTERDIR",
-        help="where Gluster is mounted",
+        help="directory where Gluster is mounted; /var/run/ganeti/gluster by default",
     ),
     _specs("--specs-cpu-count", "number of processors", "ispecs_cpu_count"),
     _specs("--specs-disk-count", "number of disks", "ispecs_disk_count"),
@@ -248,61 +259,73 @@ INIT = (
         dest="modify_etc_hosts",
         default=True,
         value=False,
-        help="leave /etc/hosts of the nodes alone",
+        help="do not change /etc/hosts of the nodes",
     ),
     opt.flag(
         "--no-ssh-init",
         dest="modify_ssh_setup",
         default=True,
         value=False,
-        help="leave SSH keys of the nodes alone",
+        help="do not change the SSH files of the nodes",
     ),
-    Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="kind of SSH keys"),
-    Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of SSH keys"),
+    Option(
+        "--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="type of SSH keys; rsa by default"
+    ),
+    Option(
+        "--ssh-key-bits", kind="int", metavar="BITS", help="length of SSH keys; 2048 by default"
+    ),
 )
 
-#: Of ``modify``.
+#: Options of ``modify``.
 MODIFY = (
     *_COMMON,
     opt.FORCE,
     opt.DRY_RUN,
     opt.PRIORITY,
     *opt.SUBMIT_OPTIONS,
-    Option("--add-uids", kind="string", metavar="LOW-HIGH,...", help="add user ids to the pool"),
+    Option("--add-uids", kind="string", metavar="LOW-HIGH,...", help="user ids to add to the pool"),
     Option(
-        "--remove-uids", kind="string", metavar="LOW-HIGH,...", help="take user ids out of the pool"
+        "--remove-uids",
+        kind="string",
+        metavar="LOW-HIGH,...",
+        help="user ids to remove from the pool",
     ),
-    Option("--max-running-jobs", kind="int", metavar="N", help="how many jobs may run at once"),
+    Option(
+        "--max-running-jobs",
+        kind="int",
+        metavar="N",
+        help="number of jobs that may run at the same time",
+    ),
     Option(
         "--max-tracked-jobs",
         kind="int",
         metavar="N",
-        help="how many jobs are watched for changes at once",
+        help="number of jobs that are watched at the same time; no effect",
     ),
     Option(
         "--reserved-lvs",
         kind="string",
         metavar="PATTERN,...",
-        help="logical volumes that are not the cluster's, as regular expressions of VG/LV",
+        help="logical volumes that do not belong to the cluster, as regular expressions of VG/LV",
     ),
     Option(
         "--modify-etc-hosts",
         kind="bool",
         metavar="yes|no",
-        help="write nodes to /etc/hosts of the nodes",
+        help="whether the nodes are written to /etc/hosts of the nodes",
     ),
     Option(
         "--instance-communication-network",
         kind="string",
         metavar="NETWORK",
-        help="network over which guests reach their node; made when missing",
+        help="network over which guests reach their node; created if it does not exist",
     ),
     Option(
         "--enabled-data-collectors",
         kind="keyval",
         default={},
         metavar="NAME=yes|no,...",
-        help="data collectors that run",
+        help="whether data collectors run on the nodes",
     ),
     Option(
         "--data-collector-interval",

@@ -1,4 +1,4 @@
-"""``gnt-cluster``: make and destroy the cluster, look at it, check it."""
+"""The program ``gnt-cluster``: create, change, check and destroy a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ganeti.constants import verify as verify_const
 
 
 def init(values: Values, arguments: list[str]) -> int:
-    """``init``: write the first configuration and start the daemons; then the master takes over."""
+    """Create a cluster on this machine, then let the master run the first job (``init``)."""
     from ganeti import bootstrap
     from ganeti.client.gnt_cluster import parameters
     from ganeti.opcodes.cluster import OpClusterPostInit
@@ -38,7 +38,7 @@ def init(values: Values, arguments: list[str]) -> int:
 
 
 def destroy(values: Values, arguments: list[str]) -> int:
-    """``destroy``."""
+    """Destroy the cluster (``destroy``)."""
     if not values.yes_do_it and not values.dry_run:
         terminal.err(
             "Destroying a cluster is irreversible. If you really want destroy this"
@@ -51,13 +51,13 @@ def destroy(values: Values, arguments: list[str]) -> int:
     jobs.run_opcode(OpClusterDestroy(**jobs.common_params(values)), values)
     if values.dry_run:
         return failures.EXIT_SUCCESS
-    # From here on there is no configuration any more; this node is taken apart locally.
+    # The cluster has no configuration any more; this node removes its own files.
     bootstrap.finalize_destroy()
     return failures.EXIT_SUCCESS
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show the parameters of the cluster (``info``)."""
     from ganeti.cli import output
 
     info = jobs.connect().query_cluster_info()
@@ -83,7 +83,7 @@ _VERSIONS = (
 
 
 def show_version(values: Values, arguments: list[str]) -> int:
-    """``version``."""
+    """Show the versions of the software and its formats (``version``)."""
     info = jobs.connect().query_cluster_info()
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
@@ -96,7 +96,11 @@ def show_version(values: Values, arguments: list[str]) -> int:
 
 
 def get_master(values: Values, arguments: list[str]) -> int:
-    """``getmaster``: what this node believes; needs no daemon and works on every node."""
+    """Show the master which this node knows (``getmaster``); this needs no daemon.
+
+    :raises NotClusterError: this machine is not a node of a cluster.
+    :raises ConfigurationError: the file with the name cannot be read.
+    """
     from ganeti.platform import paths
     from ganeti.utils import fs
 
@@ -104,7 +108,9 @@ def get_master(values: Values, arguments: list[str]) -> int:
     try:
         name = fs.read_file(path).strip()
     except FileNotFoundError:
-        raise failures.NotClusterError("no cluster here: this node does not know of any") from None
+        raise failures.NotClusterError(
+            "no cluster here: this machine is not a node of a cluster"
+        ) from None
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
     if values.output_format in opt.DATA_FORMATS:
@@ -117,7 +123,7 @@ def get_master(values: Values, arguments: list[str]) -> int:
 
 
 def verify(values: Values, arguments: list[str]) -> int:
-    """``verify``: a job that makes jobs, one for the configuration and one for each group."""
+    """Check the configuration and each node group, with a job for each (``verify``)."""
     from ganeti.opcodes.cluster import OpClusterVerify
 
     skip = []
@@ -141,7 +147,7 @@ def verify(values: Values, arguments: list[str]) -> int:
         client=client,
     )
     if result is None:
-        # --dry-run: nothing was looked at.
+        # --dry-run: nothing was checked.
         return failures.EXIT_SUCCESS
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
@@ -155,14 +161,14 @@ def verify(values: Values, arguments: list[str]) -> int:
 
 PROGRAM = Program(
     "gnt-cluster",
-    "Make and destroy the cluster, look at it, check it.",
+    "Create, change, check and destroy a cluster.",
     [
         Command(
             "init",
             init,
             [Argument("host", 1, 1)],
             options.INIT,
-            "Make a cluster with this machine as its first node",
+            "Create a cluster with this machine as its first node and its master",
             usage="[<options>] <cluster-name>",
         ),
         Command(
@@ -170,7 +176,7 @@ PROGRAM = Program(
             destroy,
             [],
             [opt.YES_DO_IT, opt.DRY_RUN],
-            "Destroy the cluster; it must be empty",
+            "Destroy the cluster, which must have no instances and no other nodes",
             usage="{--yes-do-it|--dry-run}",
         ),
         Command(
@@ -185,7 +191,7 @@ PROGRAM = Program(
             show_version,
             [],
             [opt.OUTPUT_FORMAT],
-            "Show versions of the software and its formats",
+            "Show the versions of the software and its formats",
         ),
         Command("getmaster", get_master, [], [opt.OUTPUT_FORMAT], "Show which node is the master"),
         Command(
@@ -194,11 +200,14 @@ PROGRAM = Program(
             [],
             [
                 opt.VERBOSE,
-                opt.flag("--error-codes", help="put a code before each finding, for programs"),
+                opt.flag(
+                    "--error-codes",
+                    help="write findings as ERROR:CODE:kind:name:text, for programs",
+                ),
                 opt.flag(
                     "--debug-simulate-errors",
                     dest="simulate_errors",
-                    help="report every check as failed, to test what reads the output",
+                    help="report every check as failed, to test programs which read the output",
                 ),
                 Option(
                     "-I",
@@ -206,17 +215,17 @@ PROGRAM = Program(
                     action="append",
                     choices=sorted(verify_const.ALL_CODES),
                     metavar="CODE",
-                    help="count this finding as a warning; may be given several times",
+                    help="count findings with this code as warnings; may be given several times",
                 ),
                 opt.flag(
                     "--no-nplus1-mem",
                     dest="skip_nplusone_mem",
-                    help="do not check whether memory suffices when a node fails",
+                    help="do not check whether the memory suffices when a node fails",
                 ),
                 opt.flag(
                     "--no-hv-param-assessment",
                     dest="skip_hvparam_assessment",
-                    help="do not judge hypervisor parameters",
+                    help="do not assess hypervisor parameters",
                 ),
                 opt.NODE_GROUP,
                 opt.flag(
@@ -227,7 +236,7 @@ PROGRAM = Program(
                 opt.DRY_RUN,
                 opt.PRIORITY,
             ],
-            "Check configuration, nodes and instances",
+            "Check the configuration, the nodes and the instances",
         ),
         *modify.COMMANDS,
         rename.RENAME,
@@ -249,5 +258,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

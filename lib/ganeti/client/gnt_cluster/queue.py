@@ -1,4 +1,4 @@
-"""``gnt-cluster queue``: the drain flag of the job queue."""
+"""The command ``gnt-cluster queue``: the drain flag of the job queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ganeti.cli.command import Argument, Command, Values
 
 
 def queue(values: Values, arguments: list[str]) -> int:
-    """``queue``: whether new jobs are taken."""
+    """Set, reset or show the drain flag of the job queue (``queue``).
+
+    :raises OpPrereqError: unknown argument.
+    """
     command = _one_of(arguments[0], ("drain", "undrain", "info"))
     client = jobs.connect()
     if command == "info":
@@ -36,6 +39,6 @@ QUEUE = Command(
     queue,
     [Argument("choice", 1, 1, ("drain", "info", "undrain"))],
     [opt.OUTPUT_FORMAT],
-    "Let the job queue take new jobs or not",
+    "Make the job queue refuse new jobs (drain) or accept them again (undrain), or show its state",
     usage="{drain|undrain|[<options>] info}",
 )

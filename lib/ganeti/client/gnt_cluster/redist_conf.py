@@ -1,4 +1,4 @@
-"""``gnt-cluster redist-conf``: send the configuration to the nodes again."""
+"""The command ``gnt-cluster redist-conf``: send the configuration to the nodes again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ganeti.cli.command import Command, Values
 
 
 def redist_conf(values: Values, arguments: list[str]) -> int:
-    """``redist-conf``."""
+    """Send configuration and common files to all nodes again (``redist-conf``)."""
     from ganeti.opcodes.cluster import OpClusterRedistConf
 
     jobs.run_opcode(OpClusterRedistConf(**jobs.common_params(values)), values)
@@ -25,5 +25,5 @@ REDIST_CONF = Command(
         opt.flag("--yes-do-it", dest="yes_do_it", help="do not ask for confirmation"),
         *opt.SUBMIT_OPTIONS,
     ],
-    "Send configuration and common files to all nodes again",
+    "Send the configuration and the common files to all nodes again",
 )

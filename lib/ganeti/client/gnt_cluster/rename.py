@@ -1,4 +1,4 @@
-"""``gnt-cluster rename``: give the cluster another name and address."""
+"""The command ``gnt-cluster rename``: give the cluster another name and address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ganeti.cli.command import Argument, Command, Values
 
 
 def rename(values: Values, arguments: list[str]) -> int:
-    """``rename``."""
+    """Give the cluster another name and the address to which it resolves (``rename``)."""
     from ganeti.cli import confirmation
     from ganeti.opcodes.cluster import OpClusterRename
 
@@ -16,8 +16,8 @@ def rename(values: Values, arguments: list[str]) -> int:
     (old,) = client.query_config_values(["cluster_name"])
     if not values.force and not values.dry_run:
         code = confirmation.ask(
-            f"The cluster {old} gets the name {arguments[0]} and the address behind it. Programs"
-            f" which use the old address will not reach it any more. Continue?"
+            f"Cluster {old} will get the name {arguments[0]}, and the address to which this name"
+            f" resolves. Programs that use the old address will not reach it any more. Continue?"
         )
         if code is not None:
             return code
@@ -34,6 +34,6 @@ RENAME = Command(
     rename,
     [Argument("host", 1, 1)],
     [opt.FORCE, opt.DRY_RUN],
-    "Give the cluster another name and the address behind it",
+    "Give the cluster another name, and the address to which it resolves",
     usage="[<options>] <new-name>",
 )

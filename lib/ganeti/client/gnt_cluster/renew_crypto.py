@@ -1,4 +1,4 @@
-"""``gnt-cluster renew-crypto``: new keys and certificates, while the cluster works."""
+"""The command ``gnt-cluster renew-crypto``: replace keys and certificates of the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _RAPI = "ganeti-rapi"
 
-# Each pair says the same thing in two ways.
+# Pairs of options that exclude each other.
 _EITHER = (
     ("new_rapi_cert", "rapi_cert", "--new-rapi-certificate", "--rapi-certificate"),
     ("new_spice_cert", "spice_cert", "--new-spice-certificate", "--spice-certificate"),
@@ -29,9 +29,9 @@ _EITHER = (
 
 
 def check_options(values: Values) -> None:
-    """Refuse what contradicts itself.
+    """Check that the options do not contradict each other.
 
-    :raises OpPrereqError: names the options.
+    :raises OpPrereqError: they do; the text names the options.
     """
     for new, given, new_option, given_option in _EITHER:
         if getattr(values, new) and getattr(values, given):
@@ -50,9 +50,9 @@ def check_options(values: Values) -> None:
 
 
 def new_content(values: Values) -> dict[str, str]:
-    """What was asked for, as content of files.
+    """Return the requested keys and certificates, as name and content of files.
 
-    :raises OpPrereqError: a file that was named cannot be used.
+    :raises OpPrereqError: a named file cannot be used.
     """
     from ganeti.bootstrap import renewal
     from ganeti.utils import x509
@@ -79,25 +79,26 @@ def new_content(values: Values) -> dict[str, str]:
 
 
 def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
-    """``renew-crypto``."""
+    """Replace keys and certificates of the cluster (``renew-crypto``)."""
     from ganeti.bootstrap import local, renewal
     from ganeti.opcodes.cluster import OpClusterRenewCrypto
     from ganeti.platform import paths
 
     check_options(values)
     client = jobs.connect()
-    # Before anything is written: without a master there is nobody to go on.
+    # Checks that the master answers before anything is written.
     client.query_config_values(["cluster_name"])
     here = paths.current()
     waiting = renewal.pending(here)
     if waiting:
-        terminal.out(f"Going on with the renewal that was interrupted: {', '.join(waiting)}")
+        terminal.out(f"Continuing the interrupted renewal of: {', '.join(waiting)}")
     new = new_content(values)
     if not (
         new or waiting or values.new_node_cert or values.new_ssh_keys or local.renewal_traces(here)
     ):
         raise errors.OpPrereqError(
-            "nothing to renew. Say what with options such as --new-cluster-certificate.",
+            "nothing to renew. Select keys or certificates with options such as"
+            " --new-cluster-certificate.",
             errors.ECODE_INVAL,
         )
     opcode = OpClusterRenewCrypto(
@@ -112,14 +113,14 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
     if values.dry_run:
         if new:
             terminal.out(f"New content would be prepared for {renewal.describe(new)}.")
-        # The nodes' certificates follow the cluster's; where that is not there yet, the master
-        # would not know.
+        # A new certificate of the cluster also needs new certificates of the nodes. It does not
+        # exist yet, so the master would not include them in the plan.
         opcode.node_certificates = opcode.node_certificates or renewal.SERVER in new
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     if not values.force and not terminal.confirm(
-        "Keys and certificates are replaced on all nodes; jobs have to wait meanwhile. Is that"
-        " wanted?"
+        "Keys and certificates will be replaced on all nodes; jobs have to wait during this time."
+        " Continue?"
     ):
         return failures.EXIT_CONFIRMATION
     renewal.prepare(new, here)
@@ -142,12 +143,12 @@ COMMAND = Command(
         opt.flag(
             "--new-cluster-certificate",
             dest="new_cluster_cert",
-            help="make a new certificate of the cluster, and all nodes' certificates anew",
+            help="make a new certificate of the cluster, and new client certificates of all nodes",
         ),
         opt.flag(
             "--new-node-certificates",
             dest="new_node_cert",
-            help="make the nodes' client certificates anew",
+            help="make new client certificates of the nodes",
         ),
         opt.flag(
             "--new-rapi-certificate",
@@ -160,58 +161,62 @@ COMMAND = Command(
             kind="string",
             dest="rapi_cert",
             metavar="FILE",
-            help="take the certificate of the REST daemon from a file",
+            help="take the certificate of the REST daemon from a file with key and certificate",
         ),
         opt.flag(
             "--new-spice-certificate",
             dest="new_spice_cert",
             default=None,
-            help="make a new certificate for SPICE, with its authority",
+            help="make a new certificate for SPICE, and the authority that signs it",
         ),
         Option(
             "--spice-certificate",
             kind="string",
             dest="spice_cert",
             metavar="FILE",
-            help="take the certificate for SPICE from a file",
+            help="take the certificate for SPICE from a file with key and certificate",
         ),
         Option(
             "--spice-ca-certificate",
             kind="string",
             dest="spice_cacert",
             metavar="FILE",
-            help="take the certificate of its authority from a file",
+            help="take the certificate of the authority for SPICE from a file",
         ),
         opt.flag(
             "--new-confd-hmac-key",
             dest="new_confd_hmac_key",
-            help="make a new key for the configuration query daemons",
+            help="make a new key for the configuration query daemons (ganeti-confd)",
         ),
         opt.flag(
             "--new-cluster-domain-secret",
             dest="new_cluster_domain_secret",
-            help="make a new secret for moves between clusters",
+            help="make a new secret for moving instances between clusters",
         ),
         Option(
             "--cluster-domain-secret",
             kind="string",
             dest="cluster_domain_secret",
             metavar="FILE",
-            help="take the secret for moves between clusters from a file",
+            help="take the secret for moving instances between clusters from a file",
         ),
-        opt.flag("--new-ssh-keys", dest="new_ssh_keys", help="make the nodes' SSH keys anew"),
-        Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="kind of the new SSH keys"),
+        opt.flag(
+            "--new-ssh-keys",
+            dest="new_ssh_keys",
+            help="make new SSH keys of the nodes, if the cluster manages them",
+        ),
+        Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="type of the new SSH keys"),
         Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
         opt.flag(
             "--no-ssh-key-check",
             dest="ssh_key_check",
             default=True,
             value=False,
-            help="accept an SSH host key that is not known",
+            help="no effect: keys are replaced without SSH",
         ),
         opt.FORCE,
         opt.DRY_RUN,
         opt.VERBOSE,
     ],
-    "Replace keys and certificates of the cluster",
+    "Replace keys and certificates on all nodes while the cluster works",
 )

@@ -1,4 +1,4 @@
-"""``gnt-cluster search-tags``: find tags of any object."""
+"""The command ``gnt-cluster search-tags``: find tags of all objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ganeti.cli.command import Argument, Command, Values
 
 
 def search_tags(values: Values, arguments: list[str]) -> int:
-    """``search-tags``: the exit code says whether anything was found."""
+    """Find tags by a regular expression (``search-tags``); the exit code is 1 when none matches."""
     from ganeti.opcodes.tags import OpTagsSearch
 
     found = jobs.run_opcode(
@@ -30,6 +30,6 @@ SEARCH_TAGS = Command(
     search_tags,
     [Argument("unknown", 1, 1)],
     [opt.PRIORITY, opt.OUTPUT_FORMAT],
-    "Find tags of any object by a regular expression",
+    "Find the tags of all objects which match a regular expression",
     usage="[<options>] <expression>",
 )

@@ -1,4 +1,4 @@
-"""``gnt-cluster upgrade``: check whether the cluster has a version."""
+"""The command ``gnt-cluster upgrade``: check whether the cluster has a version."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from ganeti.cli.command import Command, Values
 from ganeti.cli.options import Option
 
 _HOW_TO = """\
-Install version {wanted} on all nodes, as this one was installed, and restart the daemons ('make
-install' or your package manager do both). The master brings the configuration to the new form when
-it starts; 'tools/cfgupgrade --dry-run' shows before whether it can."""
+Install version {wanted} on all nodes and restart the daemons ('make install' and packages do both).
+The master converts the configuration when it starts; 'tools/cfgupgrade --dry-run' shows whether
+this is possible."""
 
 
 def upgrade(values: Values, arguments: list[str]) -> int:
-    """``upgrade``: to the version which is installed, so all it does is look whether that is so."""
+    """Check whether the cluster has a version (``upgrade``).
+
+    Several versions cannot be installed in parallel, so there is nothing to switch.
+
+    :raises OpPrereqError: not exactly one of ``--to`` and ``--resume``, or not a version.
+    """
     from ganeti.constants import cluster as const
 
     if (values.to is None) == (not values.resume):
@@ -28,7 +33,7 @@ def upgrade(values: Values, arguments: list[str]) -> int:
     if wanted != present:
         terminal.err(
             f"This is version {const.RELEASE_VERSION}; several versions cannot be"
-            " installed side by side, so there is nothing to switch to. "
+            " installed in parallel, so this command cannot switch. "
             + _HOW_TO.format(wanted=values.to)
         )
         return failures.EXIT_FAILURE
@@ -40,7 +45,7 @@ def upgrade(values: Values, arguments: list[str]) -> int:
         )
         return failures.EXIT_FAILURE
     terminal.out(
-        f"The cluster has version {info['software_version']} already. 'gnt-cluster verify'"
+        f"The master already has version {info['software_version']}. 'gnt-cluster verify'"
         " shows whether all nodes have it."
     )
     return failures.EXIT_SUCCESS
@@ -58,8 +63,8 @@ UPGRADE = Command(
     upgrade,
     [],
     [
-        Option("--to", kind="string", metavar="VERSION", help="version to change to"),
-        opt.flag("--resume", help="go on with an upgrade that was interrupted"),
+        Option("--to", kind="string", metavar="VERSION", help="wanted version, such as 3.1"),
+        opt.flag("--resume", help="continue an interrupted upgrade"),
     ],
-    "Look whether the cluster has a version",
+    "Check whether the cluster has a version",
 )

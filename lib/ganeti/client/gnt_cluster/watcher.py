@@ -1,4 +1,4 @@
-"""``gnt-cluster watcher``: the pause of the watcher."""
+"""The command ``gnt-cluster watcher``: the pause of the watcher."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from ganeti.cli.command import Argument, Command, Values
 
 
 def watcher(values: Values, arguments: list[str]) -> int:
-    """``watcher``: whether and until when it does nothing."""
+    """Pause the watcher, end its pause, or show the end of the pause (``watcher``).
+
+    :raises OpPrereqError: unknown argument, or wrong time span.
+    """
     command = _one_of(arguments[0], ("continue", "info", "pause"))
     if (command == "pause") != (len(arguments) == 2):
         raise errors.OpPrereqError(
-            "'watcher pause' needs how long, such as 30m or 4h; the others need nothing",
+            "'watcher pause' needs a time span, such as 30m or 4h; 'watcher continue' and"
+            " 'watcher info'"
+            " take no time span",
             errors.ECODE_INVAL,
         )
     if command == "info":
@@ -58,6 +63,6 @@ WATCHER = Command(
         Argument("suggest", 0, 1, ("1h", "30m", "4h")),
     ],
     [opt.OUTPUT_FORMAT],
-    "Let the watcher pause, for a time, or go on",
+    "Pause the watcher for a time, end the pause, or show its end",
     usage="{pause <timespec>|continue|[<options>] info}",
 )

@@ -1,1 +1,1 @@
-"""The program ``gnt-debug``: commands about tools for developers and for bug reports."""
+"""The program ``gnt-debug``: tools for developers and for bug reports."""

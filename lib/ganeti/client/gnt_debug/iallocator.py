@@ -1,4 +1,4 @@
-"""``gnt-debug iallocator``: see what an allocator is told, and what it answers."""
+"""The command ``gnt-debug iallocator``: show the request to an allocator, or its answer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-# Modes about several instances that exist.
+# Modes which accept several existing instances.
 _SEVERAL = ("change-group", "node-evacuate")
 _NIC_FORM = ("mac", "ip", "bridge")
 
 
 def try_allocator(values: Values, arguments: list[str]) -> int:
-    """``iallocator``."""
+    """Show the request to an allocator, or run it and show its answer (``iallocator``)."""
     from ganeti.opcodes.test import OpTestAllocator
 
     if len(arguments) > 1 and values.mode not in _SEVERAL:
         raise errors.OpPrereqError(
-            f"mode {values.mode} is about one name, not {len(arguments)}", errors.ECODE_INVAL
+            f"mode {values.mode} takes one name, not {len(arguments)}", errors.ECODE_INVAL
         )
     result = jobs.run_opcode(
         OpTestAllocator(
@@ -55,9 +55,9 @@ def try_allocator(values: Values, arguments: list[str]) -> int:
 
 
 def disk_sizes(text: str) -> list[dict[str, Any]]:
-    """Disks from ``4096,1g``.
+    """Read disks from ``4096,1g`` (MiB, or with a unit).
 
-    :raises OpPrereqError: one is no size.
+    :raises OpPrereqError: a part is not a size.
     """
     from ganeti.utils.text import parse_unit
 
@@ -71,9 +71,9 @@ def disk_sizes(text: str) -> list[dict[str, Any]]:
 
 
 def interfaces(text: str) -> list[dict[str, Any]]:
-    """Network interfaces from ``MAC[/IP[/BRIDGE]],...``.
+    """Read network interfaces from ``MAC[/IP[/BRIDGE]],...``.
 
-    :raises OpPrereqError: one has more parts.
+    :raises OpPrereqError: an interface has more parts.
     """
     nics = []
     for item in filter(None, text.split(",")):
@@ -99,17 +99,21 @@ COMMAND = Command(
             dest="direction",
             choices=const.IALLOCATOR_DIRECTIONS,
             default="in",
-            help="in: show what the allocator is told; out: run it and show its answer",
+            help="in: show the request (the default); out: run the allocator and show its answer",
         ),
         Option(
             "-m",
             "--mode",
             choices=const.IALLOCATOR_MODES,
             default="relocate",
-            help="kind of request",
+            help="mode of the request; relocate by default",
         ),
         Option(
-            "--memory", kind="unit", default=128, metavar="SIZE", help="memory of the new instance"
+            "--memory",
+            kind="unit",
+            default=128,
+            metavar="SIZE",
+            help="memory of the new instance; 128 MiB by default",
         ),
         Option(
             "-p",
@@ -117,28 +121,28 @@ COMMAND = Command(
             kind="int",
             default=1,
             metavar="N",
-            help="processors of the new instance",
+            help="virtual processors of the new instance; 1 by default",
         ),
         Option(
             "--disks",
             kind="string",
             default="4096,4096",
             metavar="SIZE,...",
-            help="disks of the new instance",
+            help="sizes of the disks of the new instance; two of 4 GiB by default",
         ),
         Option(
             "-t",
             "--disk-template",
             choices=disk_const.TEMPLATES,
             metavar="TEMPL",
-            help="kind of its disks",
+            help="disk template of the new instance",
         ),
         Option(
             "--nics",
             kind="string",
             default="00:11:22:33:44:55",
             metavar="MAC[/IP[/BRIDGE]],...",
-            help="its network interfaces",
+            help="network interfaces of the new instance",
         ),
         Option(
             "-o",
@@ -147,37 +151,37 @@ COMMAND = Command(
             dest="os",
             metavar="<os>",
             completion="os",
-            help="its operating system",
+            help="operating system of the new instance",
         ),
-        Option("--tags", kind="string", metavar="TAG,...", help="its tags"),
+        Option("--tags", kind="string", metavar="TAG,...", help="tags of the new instance"),
         Option(
             "--spindle-use",
             kind="int",
             default=1,
             metavar="N",
-            help="for how many spindles it counts",
+            help="spindles which the new instance uses; 1 by default",
         ),
         Option(
             "--count",
             kind="int",
             default=2,
             metavar="N",
-            help="how many instances, in mode multi-allocate",
+            help="number of instances, for multi-allocate; 2 by default",
         ),
         Option(
             "--evac-mode",
             choices=EVAC_MODES,
             default="all",
-            help="what has to leave, in mode node-evacuate",
+            help="which instances leave the node, for node-evacuate; all by default",
         ),
         Option(
             "--target-groups",
             kind="string",
             action="append",
             metavar="GROUP",
-            help="where to, in mode change-group; may be given several times",
+            help="target node group, for change-group; may be given several times",
         ),
     ],
-    "Show what an instance allocator is told, or answers",
+    "Show the request which an allocator would get, or its answer",
     usage="[<options>] <instance>...",
 )

@@ -1,7 +1,7 @@
-"""``gnt-debug``: the job queue under test, secret parameters, and who holds which lock.
+"""The commands ``gnt-debug test-jobqueue`` and ``gnt-debug test-osparams``.
 
-``test-jobqueue`` runs jobs that stop at known points and looks at each whether the queue says what
-it should. It changes nothing in the cluster, and any running master can be tested with it.
+``test-jobqueue`` runs jobs that stop at known points and checks at each point whether the queue
+shows the right state. It changes nothing in the cluster and can be used with any running master.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def _require(condition: object, text: str) -> None:
 
 
 def test_jobqueue(values: Values, arguments: list[str]) -> int:
-    """``test-jobqueue``; a dry run shows the plans of its two kinds of jobs."""
+    """Test the job queue (``test-jobqueue``); a dry run shows the plans of the two types of jobs.
+
+    :raises OpExecError: a check failed; the text names it.
+    """
     client = jobs.connect()
     if values.dry_run:
         from ganeti.opcodes.test import OpTestDelay, OpTestJqueue
@@ -69,7 +72,7 @@ def test_jobqueue(values: Values, arguments: list[str]) -> int:
         ("partial job failure", [False, False, True, False]),
     ):
         terminal.out(f"Testing {title}")
-        _Walk(client, values, failing).run()
+        _TestJob(client, values, failing).run()
     _test_cancel(client, values)
     terminal.out("Job queue test successful")
     return failures.EXIT_SUCCESS
@@ -89,8 +92,8 @@ def _test_submission(client: luxi.Client) -> None:
         ([good, {**good, "nosuch": 1}], False),
     ]
     rows = client.call("SubmitManyJobs", [ops for ops, _ in wanted])
-    for (ops, taken), (success, answer) in zip(wanted, rows, strict=True):
-        _require(success is taken, f"{ops} was {'taken' if success else 'refused'}: {answer}")
+    for (ops, accepted), (success, answer) in zip(wanted, rows, strict=True):
+        _require(success is accepted, f"{ops} was {'accepted' if success else 'refused'}: {answer}")
     terminal.out("Job submission tests were successful")
 
 
@@ -98,7 +101,7 @@ def _test_dependencies(client: luxi.Client, values: Values) -> None:
     from ganeti.opcodes.test import OpTestDelay
 
     terminal.out("Testing job dependencies")
-    # Counted backwards in the same submission, with the states in which the other may end.
+    # Relative numbers of jobs in the same submission, and the states in which these may end.
     depends: tuple[list[list[Any]], ...] = (
         [],
         [[-1, []]],
@@ -130,7 +133,10 @@ def _without_dry_run(values: Values) -> dict[str, Any]:
 
 
 def _visit(path: str) -> None:
-    """Let the job go on: connect, and go away again."""
+    """Make the job continue: connect to its socket and disconnect.
+
+    :raises OpExecError: the connection failed.
+    """
     from ganeti.utils import net
 
     try:
@@ -139,10 +145,10 @@ def _visit(path: str) -> None:
         raise errors.OpExecError(f"cannot connect to the job's socket {path}: {err}") from err
 
 
-class _Walk:
-    """One job from submission to its end, looked at wherever it stops.
+class _TestJob:
+    """One test job, which is checked at each of its stops and at its end.
 
-    :param failing: for each opcode, whether it is to fail.
+    :param failing: for each opcode, whether it has to fail.
     """
 
     def __init__(self, client: luxi.Client, values: Values, failing: Sequence[bool]) -> None:
@@ -166,9 +172,9 @@ class _Walk:
         self._expected = 0
 
     def run(self) -> None:
-        """Follow the job.
+        """Follow the job to its end.
 
-        :raises OpExecError: something is not as it should be; says what.
+        :raises OpExecError: a check failed; the text names it.
         """
         info: list[Any] | None = None
         serial: int | None = None
@@ -204,7 +210,7 @@ class _Walk:
         current = self._stops.count("expandnames") - 1
         wanted = _STATUS_AT.get(where)
         _require(wanted is not None, f"the job stopped at an unknown point, {where}")
-        # A state is told when the other candidates have it, a log line at once.
+        # A state is published after the other candidates have it, a log line at once.
         deadline = time.monotonic() + _SETTLE_S
         while True:
             ((status, states),) = self._client.query_jobs([self._job_id], ["status", "opstatus"])
@@ -225,7 +231,7 @@ class _Walk:
             self._expected += argument
         elif where == "logmsg":
             seen = len(self._messages) - current * len(_MESSAGES)
-            _require(seen == argument, f"{argument} messages were sent, {seen} have arrived")
+            _require(seen == argument, f"{argument} messages were sent, {seen} were received")
 
     def _check_end(self, status: str) -> None:
         run = next(
@@ -247,14 +253,14 @@ class _Walk:
         try:
             jobs.job_result(self._client, self._job_id)
         except errors.OpExecError as err:
-            _require(_REQUESTED in str(err), f"the job failed otherwise: {err}")
+            _require(_REQUESTED in str(err), f"the job failed with another error: {err}")
             terminal.out(f"Ignoring error for 'job fail' test: {_REQUESTED}")
         else:
             _require(False, "a failed job has results")
 
 
 def _test_cancel(client: luxi.Client, values: Values) -> None:
-    """A job that waits can be canceled; it does not execute."""
+    """Check that a waiting job can be canceled and is not executed."""
     from ganeti.opcodes.test import OpTestJqueue
 
     terminal.out("Testing job cancellation")
@@ -272,7 +278,7 @@ def _test_cancel(client: luxi.Client, values: Values) -> None:
         for entry_serial, _timestamp, kind, _message in entries:
             serial = entry_serial
             if kind == const.LOG_JQUEUE_TEST:
-                _require(not canceled, "a canceled job went on")
+                _require(not canceled, "a canceled job continued")
                 success, text = client.cancel_job(job_id)
                 _require(success, f"job {job_id} could not be canceled: {text}")
                 canceled = True
@@ -282,7 +288,7 @@ def _test_cancel(client: luxi.Client, values: Values) -> None:
 
 
 def test_osparams(values: Values, arguments: list[str]) -> int:
-    """``test-osparams``."""
+    """Send secret OS parameters to the master (``test-osparams``)."""
     from ganeti.opcodes.test import OpTestOsParams
 
     jobs.run_opcode(
@@ -294,14 +300,14 @@ def test_osparams(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-#: Rows of the table of ``gnt-debug``.
+#: The commands of this module.
 COMMANDS = (
     Command(
         "test-jobqueue",
         test_jobqueue,
         [],
         [opt.DRY_RUN, opt.PRIORITY],
-        "Run jobs which show whether the job queue works",
+        "Test the job queue with jobs that stop at known points",
     ),
     Command(
         "test-osparams",
@@ -314,11 +320,11 @@ COMMANDS = (
                 dest="osparams_secret",
                 default={},
                 metavar="KEY=VALUE,...",
-                help="OS parameters kept out of logs and never stored",
+                help="secret OS parameters, which do not appear in logs and are never stored",
             ),
             opt.DRY_RUN,
             *opt.SUBMIT_OPTIONS,
         ],
-        "See whether secret parameters arrive",
+        "Send secret OS parameters to the master",
     ),
 )

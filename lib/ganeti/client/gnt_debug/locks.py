@@ -1,4 +1,4 @@
-"""``gnt-debug locks``: show which job holds which lock."""
+"""The command ``gnt-debug locks``: show which job holds which lock."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ LOCK_FIELDS = ("name", "mode", "owner", "pending")
 
 
 def list_locks(values: Values, arguments: list[str]) -> int:
-    """``locks``: who holds what and who waits; again and again until the user has seen enough."""
+    """Show the locks with their owners and the waiting jobs (``locks``).
+
+    With ``--interval`` this is repeated until the user interrupts the command.
+    """
     if values.interval is not None and values.interval < 0:
         raise errors.OpPrereqError(
-            f"interval must be 0 or more seconds, not {values.interval}", errors.ECODE_INVAL
+            f"--interval must be 0 or more seconds, not {values.interval}", errors.ECODE_INVAL
         )
     client = jobs.connect()
     formatters: dict[str, listing.Formatter] = {
@@ -33,12 +36,12 @@ def list_locks(values: Values, arguments: list[str]) -> int:
         "owner": _owners,
         "pending": _pending,
     }
-    # Programs get the names of locks as they are published; a uuid tells people nothing.
+    # Programs get the published names of locks; users get names of objects instead of UUIDs.
     if values.separator is None and terminal.is_terminal(sys.stdout):
-        formatters["name"] = _Names(client).label
+        formatters["name"] = _LockNames(client).label
 
     def show() -> int:
-        # A name of a lock has a slash, which would make it look like an expression.
+        # The slash in the name of a lock would make the argument a filter expression.
         names = None if values.force_filter else listing.simple_filter("name", arguments)
         return listing.run_list(
             "lock",
@@ -62,8 +65,8 @@ def list_locks(values: Values, arguments: list[str]) -> int:
     return code
 
 
-class _Names:
-    """Names of the things that locks are called after by uuid, asked for when first needed."""
+class _LockNames:
+    """Names of the objects of locks, whose names contain UUIDs; queried when first needed."""
 
     _KINDS = {
         "instance": "instance",
@@ -78,13 +81,13 @@ class _Names:
         self._tables: dict[str, dict[str, str]] = {}
 
     def label(self, lock: str) -> str:
-        """``node/node1.example.com`` for ``node/<uuid>``."""
+        """Return ``node/node1.example.com`` for ``node/<uuid>``."""
         level, _, key = lock.partition("/")
         kind = self._KINDS.get(level)
         if kind is None or key.startswith("["):
             return lock
         if key not in self._tables.get(kind, ()):
-            # Also when the thing is younger than the last answer; gone ones keep their uuid.
+            # The object may be newer than the last answer. A removed object is shown with its UUID.
             found = self._client.query(kind, ["uuid", "name"])["data"]
             self._tables[kind] = {key: key, **{row[0][1]: row[1][1] for row in found}}
         return f"{level}/{self._tables[kind][key]}"
@@ -110,8 +113,13 @@ LOCKS = Command(
     [Argument("unknown")],
     [
         *opt.LIST_OPTIONS,
-        Option("--interval", kind="int", metavar="SECONDS", help="show again every SECONDS"),
+        Option(
+            "--interval",
+            kind="int",
+            metavar="SECONDS",
+            help="show the locks again every SECONDS; by default once",
+        ),
     ],
-    "Show who holds which lock and who waits for it",
+    "Show which job holds which lock, and which jobs wait for it",
     usage="[<options>] [<lock>...|<filter>]",
 )

@@ -1,4 +1,4 @@
-"""``gnt-debug metad``: what the metadata daemon of this node knows and hears."""
+"""The command ``gnt-debug metad``: send a request to the metadata daemon of this node."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _USAGE = "echo <text>|list|report <instance>|forget <instance>"
 
 
 def metad(values: Values, arguments: list[str]) -> int:
-    """One request to the daemon."""
+    """Send one request to the metadata daemon of this node (``metad``).
+
+    :raises OpPrereqError: unknown request, or the daemon does not run.
+    """
     verb, *rest = arguments
     if verb not in _VERBS:
         raise errors.OpPrereqError(
-            f"'{verb}' is nothing that can be asked. There are {', '.join(_VERBS)}.",
+            f"'{verb}' is not a request to ganeti-metad. Known are: {', '.join(_VERBS)}.",
             errors.ECODE_INVAL,
         )
     count, function = _VERBS[verb]
@@ -35,7 +38,7 @@ def metad(values: Values, arguments: list[str]) -> int:
         return function(rest)
     except client.NotRunning as err:
         raise errors.OpPrereqError(
-            f"{err}. It is started with the first guest that can ask it.", errors.ECODE_STATE
+            f"{err}. It starts together with the first guest that can use it.", errors.ECODE_STATE
         ) from err
 
 
@@ -61,7 +64,7 @@ def _report(rest: list[str]) -> int:
     exit_code = report["exit_code"]
     terminal.out(f"started: {'yes' if report['started'] else 'no'}")
     terminal.out(f"exit code: {'-' if exit_code is None else exit_code}")
-    # The words of a guest must not do anything to the terminal.
+    # The output of a guest must not contain control sequences for the terminal.
     for line in str(report["log"]).splitlines():
         terminal.out("  " + "".join(char if char.isprintable() else "?" for char in line))
     return failures.EXIT_SUCCESS
@@ -82,7 +85,7 @@ def _forget(rest: list[str]) -> int:
     from ganeti.metad import client
 
     if not client.remove(rest[0]):
-        print(f"guest '{rest[0]}' was not known", file=sys.stderr)
+        print(f"ganeti-metad of this node does not know a guest '{rest[0]}'", file=sys.stderr)
     return failures.EXIT_SUCCESS
 
 
@@ -98,6 +101,6 @@ COMMAND = Command(
     metad,
     [Argument("unknown", 1)],
     [],
-    "Ask the metadata daemon of this node",
+    "Send a request to the metadata daemon of this node",
     usage=_USAGE,
 )

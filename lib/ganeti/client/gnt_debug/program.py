@@ -1,4 +1,4 @@
-"""``gnt-debug``: tools for developers and for bug reports."""
+"""The program ``gnt-debug``: tools for developers and for bug reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganeti.client.gnt_debug import iallocator, jobqueue_test, locks, metad, sub
 
 
 def delay(values: Values, arguments: list[str]) -> int:
-    """``delay``: a job that only takes time."""
+    """Run a job that only waits (``delay``)."""
     from ganeti.cli import value_types
     from ganeti.opcodes.test import OpTestDelay
 
@@ -44,8 +44,12 @@ PROGRAM = Program(
             [Argument("unknown", 1, 1)],
             [
                 opt.DRY_RUN,
-                opt.flag("-i", "--interruptible", help="let the delay be ended early"),
-                opt.flag("-l", "--no-locks", help="hold no node lock meanwhile"),
+                opt.flag(
+                    "-i",
+                    "--interruptible",
+                    help="make it possible to end the delay early through a socket",
+                ),
+                opt.flag("-l", "--no-locks", help="hold no node lock during the delay"),
                 opt.flag(
                     "--no-master",
                     dest="on_master",
@@ -62,11 +66,11 @@ PROGRAM = Program(
                     completion="node",
                     help="wait on this node; may be given several times",
                 ),
-                Option("-r", "--repeat", kind="int", default=0, help="wait so many times"),
+                Option("-r", "--repeat", kind="int", default=0, help="wait this number of times"),
                 opt.PRIORITY,
                 *opt.SUBMIT_OPTIONS,
             ],
-            "Run a job that only takes time",
+            "Run a job that only waits for some seconds",
             usage="[<options>] <duration>",
         ),
         locks.LOCKS,
@@ -81,5 +85,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

@@ -1,4 +1,4 @@
-"""``gnt-debug submit-job``: submit jobs which JSON files describe."""
+"""The command ``gnt-debug submit-job``: submit jobs which JSON files describe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def submit_job(values: Values, arguments: list[str]) -> int:
-    """``submit-job``: opcodes from files, each with one JSON list of opcodes."""
+    """Submit a job for each file and wait for all of them (``submit-job``)."""
     from ganeti import opcodes
 
     started = time.monotonic()
@@ -53,9 +53,9 @@ def submit_job(values: Values, arguments: list[str]) -> int:
 
 
 def _read_opcodes(name: str) -> list[Any]:
-    """The opcodes in a file; ``-`` is standard input.
+    """Read the opcodes in a file, a JSON list; ``-`` means standard input.
 
-    :raises OpPrereqError: it cannot be read or is no list of opcodes.
+    :raises OpPrereqError: the file cannot be read, or does not contain a list.
     """
     from ganeti.utils import fs
     from ganeti.wire import json
@@ -69,7 +69,9 @@ def _read_opcodes(name: str) -> list[Any]:
     except errors.ParseError as err:
         raise errors.OpPrereqError(f"file '{name}': {err}", errors.ECODE_INVAL) from err
     if not isinstance(operations, list):
-        raise errors.OpPrereqError(f"file '{name}' holds no list of opcodes", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"file '{name}' does not contain a list of opcodes", errors.ECODE_INVAL
+        )
     return operations
 
 
@@ -96,14 +98,14 @@ SUBMIT_JOB = Command(
         opt.DRY_RUN,
         opt.PRIORITY,
         opt.VERBOSE,
-        opt.flag("--each", help="a job for each opcode"),
+        opt.flag("--each", help="submit one job for each opcode"),
         Option(
             "--job-repeat",
             kind="int",
             dest="rep_job",
             default=1,
             metavar="N",
-            help="submit each job N times",
+            help="submit each job N times; 1 by default",
         ),
         Option(
             "--op-repeat",
@@ -111,9 +113,9 @@ SUBMIT_JOB = Command(
             dest="rep_op",
             default=1,
             metavar="N",
-            help="put the opcodes into each job N times",
+            help="put the opcodes into each job N times; 1 by default",
         ),
-        opt.flag("--timing-stats", help="show how long the steps took"),
+        opt.flag("--timing-stats", help="show how long preparation, submission and execution took"),
     ],
-    "Submit jobs written as JSON files",
+    "Submit a job for each JSON file of opcodes, and wait for all of them",
 )

@@ -1,4 +1,4 @@
-"""``gnt-debug wconfd``: answer requests to the configuration daemon of other versions."""
+"""The command ``gnt-debug wconfd``: requests to the configuration daemon of other versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def wconfd(values: Values, arguments: list[str]) -> int:
-    """``wconfd``: what programs ask the configuration daemon of other versions."""
+    """Answer a request to the configuration daemon of other versions (``wconfd``).
+
+    :raises OpPrereqError: unknown request.
+    """
     command, rest = arguments[0], arguments[1:]
     known = {
         "echo": _echo,
@@ -29,14 +32,15 @@ def wconfd(values: Values, arguments: list[str]) -> int:
     run = known.get(command)
     if run is None:
         raise errors.OpPrereqError(
-            f"'{command}' is none of {', '.join(sorted(known))}", errors.ECODE_INVAL
+            f"'{command}' is not a request. Known are: {', '.join(sorted(known))}.",
+            errors.ECODE_INVAL,
         )
     run(jobs.connect(), rest)
     return failures.EXIT_SUCCESS
 
 
 def _locks(client: luxi.Client) -> list[list[Any]]:
-    """Name, mode, owners and who waits, of all locks that somebody holds or waits for."""
+    """Return name, mode, owners and waiting jobs of all locks that jobs hold or wait for."""
     rows = client.query("lock", ["name", "mode", "owner", "pending"])["data"]
     plain = [[cell[1] for cell in row] for row in rows]
     return [row for row in plain if row[2] or row[3]]
@@ -78,8 +82,7 @@ def _list_waiting(client: luxi.Client, words: Sequence[str]) -> None:
 def _nothing_to_do(client: luxi.Client, words: Sequence[str]) -> None:
     client.query_config_values(["cluster_name"])
     terminal.out(
-        "Locks end with their jobs and every change is on disk when it is made; there is"
-        " nothing to do."
+        "Nothing to do: locks end with their jobs, and every change is written to disk at once."
     )
 
 
@@ -88,6 +91,6 @@ WCONFD = Command(
     wconfd,
     [Argument("unknown", 1)],
     [],
-    "Ask for locks as the configuration daemon of other versions is asked",
+    "Answer requests to the configuration daemon of other versions",
     usage="<command> [<argument>...]",
 )

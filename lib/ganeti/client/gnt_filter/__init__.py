@@ -1,1 +1,1 @@
-"""The program ``gnt-filter``: commands about rules that decide which jobs may run."""
+"""The program ``gnt-filter``: rules that decide which jobs may run."""

@@ -1,4 +1,4 @@
-"""``gnt-filter``: rules that decide which jobs may run."""
+"""The program ``gnt-filter``: rules that decide which jobs may run."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TITLES = ("UUID", "Watermark", "Priority", "Predicates", "Action", "Reason trai
 
 
 def add(values: Values, arguments: list[str]) -> int:
-    """``add``: a new rule; its UUID on standard output."""
+    """Add a rule and print its UUID (``add``)."""
     terminal.out(_store(None, values))
     return failures.EXIT_SUCCESS
 
 
 def replace(values: Values, arguments: list[str]) -> int:
-    """``replace``: another rule under the same UUID, also when there is none yet."""
+    """Replace the rule with a UUID, or add it when there is none (``replace``)."""
     _store(arguments[0], values)
     return failures.EXIT_SUCCESS
 
@@ -40,17 +40,17 @@ def _store(uuid: str | None, values: Values) -> str:
 
 
 def list_filters(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List the rules in their order (``list``)."""
     return listing.run_list("filter", LIST_FIELDS, values, arguments, name_field="uuid")
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("filter", values, arguments)
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show all properties of rules (``info``)."""
     rows = jobs.connect().query_filters(arguments, LIST_FIELDS)
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
@@ -66,7 +66,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 
 def delete(values: Values, arguments: list[str]) -> int:
-    """``delete``."""
+    """Delete a rule (``delete``)."""
     jobs.connect().delete_filter(arguments[0])
     return failures.EXIT_SUCCESS
 
@@ -77,23 +77,25 @@ _RULE_OPTIONS = (
         kind="filteraction",
         default=const.FILTER_CONTINUE,
         metavar="ACTION",
-        help="what happens to the jobs: ACCEPT, PAUSE, REJECT, CONTINUE (with the next rule) or"
-        " 'RATE_LIMIT n'",
+        help="action for these jobs: ACCEPT, PAUSE, REJECT, CONTINUE (apply the next rule;"
+        " the default)"
+        " or 'RATE_LIMIT n'",
     ),
     Option(
         "--predicates",
         kind="json",
         default=[],
         metavar="JSON",
-        help="which jobs: a list of [kind, filter], kind being jobid, opcode or reason; all of"
-        " them must hold",
+        help="jobs to which the rule applies, as a list of pairs [type, filter] with the"
+        " types jobid,"
+        " opcode and reason, all of which must hold; all jobs by default",
     ),
     Option(
         "--priority",
         kind="int",
         default=0,
         metavar="NUMBER",
-        help="rules with lower numbers come first",
+        help="rules with lower numbers are applied first; 0 by default",
     ),
 )
 
@@ -101,7 +103,7 @@ PROGRAM = Program(
     "gnt-filter",
     "Rules that decide which jobs may run.",
     [
-        Command("add", add, [], _RULE_OPTIONS, "Add a rule; prints its UUID"),
+        Command("add", add, [], _RULE_OPTIONS, "Add a rule and print its UUID"),
         Command(
             "list",
             list_filters,
@@ -122,14 +124,14 @@ PROGRAM = Program(
             show_info,
             [Argument("filter")],
             [opt.OUTPUT_FORMAT],
-            "Show everything about rules",
+            "Show all properties of rules",
         ),
         Command(
             "replace",
             replace,
             [Argument("filter", 1, 1)],
             _RULE_OPTIONS,
-            "Replace a rule, or make one with this UUID",
+            "Replace the rule with this UUID, or add it",
         ),
         Command("delete", delete, [Argument("filter", 1, 1)], [], "Delete a rule"),
     ],
@@ -137,5 +139,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

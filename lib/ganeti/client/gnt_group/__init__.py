@@ -1,1 +1,1 @@
-"""The program ``gnt-group``: commands about node groups."""
+"""The program ``gnt-group``: node groups."""

@@ -1,4 +1,4 @@
-"""``gnt-group``: sets of nodes with parameters and a policy of their own."""
+"""The program ``gnt-group``: sets of nodes with parameters and a policy of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_CHANGE = "Please give at least one of the parameters."
 def _params_text(params: Mapping[str, Any]) -> str:
     from ganeti.constants import node as const
 
-    # In the order in which the parameters came into being, as lists have always shown them.
+    # The published order of node parameters in lists.
     order = (
         "oob_program",
         "spindle_count",
@@ -46,12 +46,12 @@ _FORMATTERS = {
 
 
 def list_groups(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List node groups (``list``)."""
     return listing.run_list("group", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("group", values, arguments)
 
 
@@ -74,7 +74,7 @@ def _groups(arguments: list[str], fields: tuple[str, ...]) -> list[dict[str, Any
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show parameters and policy of node groups (``info``)."""
     from ganeti.cli import output
 
     groups = _groups(arguments, _INFO_FIELDS)
@@ -140,7 +140,7 @@ def _policy(own: Mapping[str, Any], whole: Mapping[str, Any]) -> Pairs:
 
 
 def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
-    """``show-ispecs-cmd``: the command which would give a new group these bounds."""
+    """Print the commands that add groups with the same bounds (``show-ispecs-cmd``)."""
     import shlex
 
     field = "ipolicy" if values.include_defaults else "custom_ipolicy"
@@ -156,7 +156,7 @@ def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
 
 
 def _parameters(values: Values) -> dict[str, Any]:
-    """Parameters of a group as opcodes take them; None where nothing was said."""
+    """Return the parameters of a group as opcodes take them; None for those not given."""
     from ganeti.cli import node_params
 
     return {
@@ -170,7 +170,7 @@ def _parameters(values: Values) -> dict[str, Any]:
 
 
 def add(values: Values, arguments: list[str]) -> int:
-    """``add``."""
+    """Add a node group (``add``)."""
     from ganeti.opcodes.group import OpGroupAdd
 
     client = jobs.connect()
@@ -181,7 +181,7 @@ def add(values: Values, arguments: list[str]) -> int:
     )
     if not result:
         return failures.EXIT_SUCCESS
-    # The group was connected to the network over which guests talk to their host.
+    # These jobs connect the group to the network over which guests reach their node.
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
     ok = all(outcome.success for outcome in job_set.wait())
@@ -189,7 +189,7 @@ def add(values: Values, arguments: list[str]) -> int:
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """``modify``."""
+    """Change parameters and policy of a group (``modify``)."""
     from ganeti.opcodes.group import OpGroupSetParams
 
     parameters = _parameters(values)
@@ -208,7 +208,7 @@ def modify(values: Values, arguments: list[str]) -> int:
 
 
 def assign_nodes(values: Values, arguments: list[str]) -> int:
-    """``assign-nodes``."""
+    """Move nodes to a group (``assign-nodes``)."""
     from ganeti.opcodes.group import OpGroupAssignNodes
 
     jobs.run_opcode(
@@ -224,7 +224,7 @@ def assign_nodes(values: Values, arguments: list[str]) -> int:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """``remove``."""
+    """Remove a group without nodes (``remove``)."""
     from ganeti.opcodes.group import OpGroupRemove
 
     jobs.run_opcode(OpGroupRemove(group_name=arguments[0], **jobs.common_params(values)), values)
@@ -232,7 +232,7 @@ def remove(values: Values, arguments: list[str]) -> int:
 
 
 def rename(values: Values, arguments: list[str]) -> int:
-    """``rename``."""
+    """Give a group another name (``rename``)."""
     from ganeti.opcodes.group import OpGroupRename
 
     jobs.run_opcode(
@@ -243,7 +243,7 @@ def rename(values: Values, arguments: list[str]) -> int:
 
 
 def evacuate(values: Values, arguments: list[str]) -> int:
-    """``evacuate``: a job that makes jobs, all of which are waited for."""
+    """Move all instances of a group to other groups, and wait for these jobs (``evacuate``)."""
     from ganeti.opcodes.group import OpGroupEvacuate
 
     client = jobs.connect()
@@ -273,7 +273,8 @@ ALLOC_POLICY = Option(
     "--alloc-policy",
     kind="string",
     metavar="POLICY",
-    help="whether instances may be placed here: preferred, last_resort or unallocable",
+    help="whether allocators may place instances in the group: preferred, last_resort (if no"
+    " preferred group has enough free capacity) or unallocable",
 )
 _PARAMETERS = (
     ALLOC_POLICY,
@@ -297,12 +298,14 @@ PROGRAM = Program(
             [_GROUP, Argument("node")],
             [
                 opt.flag(
-                    "-f", "--force", help="even when instances are split between two groups then"
+                    "-f",
+                    "--force",
+                    help="move the nodes even if this splits instances between two groups",
                 ),
                 opt.DRY_RUN,
                 *_JOB,
             ],
-            "Move nodes to a group",
+            "Move nodes from their groups to this group",
             usage="[<options>] <group> <node>...",
         ),
         Command(
@@ -326,16 +329,24 @@ PROGRAM = Program(
             show_info,
             [Argument("group")],
             [opt.OUTPUT_FORMAT],
-            "Show parameters and policy of groups",
+            "Show the parameters and the policy of groups",
         ),
-        Command("modify", modify, [_GROUP], _PARAMETERS, "Change parameters and policy of a group"),
-        Command("remove", remove, [_GROUP], [opt.DRY_RUN, *_JOB], "Remove an empty group"),
+        Command(
+            "modify",
+            modify,
+            [_GROUP],
+            _PARAMETERS,
+            "Change the parameters and the policy of a group",
+        ),
+        Command(
+            "remove", remove, [_GROUP], [opt.DRY_RUN, *_JOB], "Remove a group that has no nodes"
+        ),
         Command(
             "rename",
             rename,
             [Argument("group", 2, 2)],
             [opt.DRY_RUN, *_JOB],
-            "Rename a group",
+            "Give a group another name",
             usage="[<options>] <group> <new name>",
         ),
         Command(
@@ -346,9 +357,10 @@ PROGRAM = Program(
                 opt.IALLOCATOR,
                 change_group.TO_GROUP,
                 change_group.EARLY_RELEASE,
-                opt.flag("--sequential", help="one instance after the other"),
+                opt.flag("--sequential", help="move one instance after the other"),
                 opt.flag(
-                    "--force-failover", help="stop and start instances where they could be migrated"
+                    "--force-failover",
+                    help="stop and start instances even if they could be migrated",
                 ),
                 opt.DRY_RUN,
                 *opt.SUBMIT_OPTIONS,
@@ -359,8 +371,13 @@ PROGRAM = Program(
             "show-ispecs-cmd",
             show_ispecs_cmd,
             [Argument("group")],
-            [opt.flag("--include-defaults", help="also what a group has from the cluster")],
-            "Print the commands that set the bounds of groups",
+            [
+                opt.flag(
+                    "--include-defaults",
+                    help="include bounds that the group inherits from the cluster",
+                )
+            ],
+            "Print, for each group, the command that adds a group with the same bounds",
         ),
         *tags.commands("nodegroup", "group", "a node group"),
     ],
@@ -369,5 +386,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

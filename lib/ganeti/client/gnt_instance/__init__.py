@@ -1,1 +1,1 @@
-"""The program ``gnt-instance``: commands about instances."""
+"""The program ``gnt-instance``: virtual machines."""

@@ -10,7 +10,7 @@ from ganeti.constants import instance as const
 
 
 def add(values: Values, arguments: list[str]) -> int:
-    """``add``."""
+    """Create an instance (``add``)."""
     return create(
         values,
         arguments[0],
@@ -34,12 +34,16 @@ _OPTIONS = (
         dest="os",
         metavar="<os>",
         completion="os",
-        help="operating system to install, with its variant: debian+minimal",
+        help="OS definition to install, with its variant: debian+minimal",
     ),
-    opt.flag("--force-variant", help="accept a variant the operating system does not list"),
-    opt.flag("--no-install", help="make the disks, install nothing"),
+    opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
+    opt.flag("--no-install", help="create the disks, but install nothing"),
     opt.flag(
-        "--no-start", dest="start", default=True, value=False, help="do not start it afterwards"
+        "--no-start",
+        dest="start",
+        default=True,
+        value=False,
+        help="do not start the instance afterwards",
     ),
     Option(
         "--hypervisor",
@@ -48,11 +52,13 @@ _OPTIONS = (
         metavar="HYPERVISOR[:KEY=VALUE,...]",
         help="older spelling of --hypervisor-parameters",
     ),
-    opt.flag("--forthcoming", help="only reserve its name, place and resources"),
+    opt.flag(
+        "--forthcoming", help="only reserve the name, the nodes, the capacity and the addresses"
+    ),
     opt.flag(
         "--commit",
-        help="make the instance that was reserved with --forthcoming; what is"
-        " not said is as reserved",
+        help="create the instance that was reserved with --forthcoming; settings"
+        " without an option are taken from the reservation",
     ),
     Option(
         "-c",
@@ -60,7 +66,7 @@ _OPTIONS = (
         kind="bool",
         dest="instance_communication",
         metavar="yes|no",
-        help="give it an interface to talk to its node",
+        help="whether the instance gets an interface for communication with its node",
     ),
 )
 
@@ -70,6 +76,6 @@ ADD = Command(
     add,
     [Argument("host", 1, 1)],
     _OPTIONS,
-    "Make an instance and install an operating system on it",
+    "Create an instance and install an operating system on it",
     usage="[<options>] -t <template> -o <os> <instance>",
 )

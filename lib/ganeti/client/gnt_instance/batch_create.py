@@ -1,4 +1,4 @@
-"""``gnt-instance batch-create``: several instances from one file, placed together."""
+"""The command ``gnt-instance batch-create``: create the instances which a file describes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def read(path: str) -> list[OpInstanceCreate]:
-    """The instances which a file describes: a JSON list of dictionaries.
+    """Read the instances which a file describes, a JSON list of objects.
 
-    Keys are those of the opcode which creates an instance; ``name`` may stand for
-    ``instance_name``, and ``mode`` may be left out.
+    The keys are the parameters of the opcode which creates an instance. ``name`` is accepted for
+    ``instance_name``; ``mode``, ``nics`` and ``disks`` are optional.
 
-    :raises OpPrereqError: no such file, not such a list, or an instance is described wrongly.
+    :raises OpPrereqError: the file cannot be read, is not such a list, or an object is wrong.
     """
     from ganeti.opcodes.instance import OpInstanceCreate
     from ganeti.utils import fs
@@ -65,7 +65,7 @@ def read(path: str) -> list[OpInstanceCreate]:
 
 
 def _sizes(disks: Any) -> Any:
-    """Disks with their sizes in MiB; what is not a list of disks is left to the opcode's check."""
+    """Return disks with their sizes in MiB; other values are refused by the check of the opcode."""
     from ganeti.cli import instance_options
 
     if not isinstance(disks, list):
@@ -79,7 +79,7 @@ def _sizes(disks: Any) -> Any:
 
 
 def batch_create(values: Values, arguments: list[str]) -> int:
-    """``batch-create``."""
+    """Create the instances of a file, and wait for all jobs (``batch-create``)."""
     from ganeti.opcodes.instance import OpInstanceMultiAlloc
 
     instances = read(arguments[0])
@@ -99,7 +99,7 @@ def batch_create(values: Values, arguments: list[str]) -> int:
     job_set.add_submitted(result["jobs"])
     failed = sum(not outcome.success for outcome in job_set.wait())
     for name in result.get("failed", ()):
-        terminal.err(f"No place was found for instance {name}")
+        terminal.err(f"The allocator found no node for instance {name}")
         failed += 1
     if failed:
         terminal.out(f"There were {failed} errors during the creation.")
@@ -113,5 +113,5 @@ BATCH_CREATE = Command(
     batch_create,
     [Argument("file", 1, 1)],
     [opt.DRY_RUN, opt.PRIORITY, opt.IALLOCATOR, *opt.SUBMIT_OPTIONS],
-    "Make the instances which a JSON file describes",
+    "Create the instances which a JSON file describes",
 )

@@ -1,9 +1,9 @@
-"""Opening the console of an instance, as the master describes it.
+"""Open the console of an instance, for ``gnt-instance console``.
 
-The description is an ``InstanceConsole``: of kind ``msg`` (a text), ``ssh`` (a command on a node),
-``vnc`` or ``spice`` (a place a viewer can connect to). A command replaces this process, so that the
-console has the terminal for itself. In a virtual cluster all nodes are on this machine and there is
-no SSH: the command is run as it is.
+The master describes the console with an ``InstanceConsole`` of kind ``msg`` (a text), ``ssh`` (a
+command on a node), ``vnc`` or ``spice`` (the address for a viewer). A command replaces this
+process, so that only the console uses the terminal. In a virtual cluster all nodes are on this
+machine, and the command is run without SSH.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_command: bool) -> int:
     """Show or open a console.
 
-    :param client: asked for the cluster's name, under which SSH knows the nodes' keys.
-    :returns: the exit code, unless this process became the console.
-    :raises OpExecError: of a kind this program does not know, or the command cannot be run.
+    :param console: the ``InstanceConsole`` as a dictionary.
+    :param client: used for the name of the cluster, under which SSH knows the keys of the nodes.
+    :param show_command: only print the command instead of running it.
+    :returns: the exit code, unless the console replaces this process.
+    :raises OpExecError: unknown kind of console, or the command cannot be run.
     """
     kind = console.get("kind")
     if kind == "msg":
@@ -55,12 +57,14 @@ def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_comman
         else:
             _become(argv, str(console["instance"]))
     else:
-        raise errors.OpExecError(f"cannot open a console of kind '{kind}'")
+        raise errors.OpExecError(
+            f"cannot open the console of instance {console.get('instance')}: unknown kind '{kind}'"
+        )
     return failures.EXIT_SUCCESS
 
 
 def console_argv(console: Mapping[str, Any], client: luxi.Client) -> list[str]:
-    """The command that opens a console of kind ``ssh``."""
+    """Return the command that opens a console of kind ``ssh``."""
     command = console["command"]
     if not machine.current().has_ssh:
         return list(command) if isinstance(command, list) else ["/bin/sh", "-c", command]
@@ -88,9 +92,9 @@ def console_argv(console: Mapping[str, Any], client: luxi.Client) -> list[str]:
 
 
 def _become(argv: Sequence[str], instance: str) -> None:
-    """Replace this process.
+    """Replace this process by the program of the console.
 
-    :raises OpExecError: there is no such program.
+    :raises OpExecError: the program cannot be run.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""``gnt-instance``: the commands about disks, and moving an instance with its disks."""
+"""The commands of ``gnt-instance`` about disks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def activate(values: Values, arguments: list[str]) -> int:
-    """``activate-disks``: prints node, disk and device of each."""
+    """Activate the disks of an instance and print node, disk and device (``activate-disks``)."""
     from ganeti.opcodes.instance import OpInstanceActivateDisks
 
     rows = jobs.run_opcode(
@@ -33,7 +33,7 @@ def activate(values: Values, arguments: list[str]) -> int:
 
 
 def deactivate(values: Values, arguments: list[str]) -> int:
-    """``deactivate-disks``."""
+    """Deactivate the disks of a stopped instance (``deactivate-disks``)."""
     from ganeti.opcodes.instance import OpInstanceDeactivateDisks
 
     jobs.run_opcode(
@@ -52,7 +52,7 @@ def _disk_number(text: str) -> int:
 
 
 def grow(values: Values, arguments: list[str]) -> int:
-    """``grow-disk``."""
+    """Make a disk larger (``grow-disk``)."""
     from ganeti.opcodes.instance import OpInstanceGrowDisk
 
     name, number, amount = arguments
@@ -76,7 +76,7 @@ def grow(values: Values, arguments: list[str]) -> int:
 
 
 def recreate(values: Values, arguments: list[str]) -> int:
-    """``recreate-disks``."""
+    """Create lost disks of a stopped instance again (``recreate-disks``)."""
     from ganeti.opcodes.instance import OpInstanceRecreateDisks
 
     disks: list[Any] = []
@@ -101,7 +101,7 @@ def recreate(values: Values, arguments: list[str]) -> int:
 
 
 def replace(values: Values, arguments: list[str]) -> int:
-    """``replace-disks``."""
+    """Replace the volumes of mirrored disks (``replace-disks``)."""
     from ganeti.opcodes.instance import OpInstanceReplaceDisks
 
     modes = {
@@ -152,7 +152,9 @@ COMMANDS = (
         activate,
         [Argument("instance", 1, 1)],
         [
-            opt.flag("--ignore-size", help="do not compare sizes with the recorded ones"),
+            opt.flag(
+                "--ignore-size", help="do not compare the sizes of disks with the recorded ones"
+            ),
             opt.flag("--wait-for-sync", help="wait until mirrored disks are in sync"),
             opt.DRY_RUN,
             opt.PRIORITY,
@@ -164,20 +166,25 @@ COMMANDS = (
         "deactivate-disks",
         deactivate,
         [Argument("instance", 1, 1)],
-        [opt.flag("-f", "--force", help="also when the instance seems to run"), *_JOB],
-        "Take the disks of a stopped instance down",
+        [
+            opt.flag(
+                "-f", "--force", help="deactivate the disks even if the instance seems to run"
+            ),
+            *_JOB,
+        ],
+        "Deactivate the disks of a stopped instance",
     ),
     Command(
         "grow-disk",
         grow,
         [Argument("instance", 1, 1), Argument("unknown", 1, 1), Argument("unknown", 1, 1)],
         [
-            opt.flag("--absolute", help="the amount is the new size, not what is added"),
+            opt.flag("--absolute", help="the amount is the new size of the disk"),
             opt.IGNORE_IPOLICY,
             _NO_WAIT,
             *_JOB,
         ],
-        "Make a disk larger",
+        "Make a disk larger by an amount (MiB, or with a unit)",
         usage="[<options>] <instance> <disk> <amount>",
     ),
     Command(
@@ -191,7 +198,9 @@ COMMANDS = (
                 action="append",
                 dest="disks",
                 metavar="N[:size=SIZE,...]",
-                help="only this disk, perhaps with another size, mode or number of spindles",
+                help="create only this disk; size, mode and spindles may be changed; may be"
+                " given several"
+                " times",
             ),
             Option(
                 "-n",
@@ -199,20 +208,20 @@ COMMANDS = (
                 kind="string",
                 metavar="<pnode>[:<snode>]",
                 completion="pnode:snode",
-                help="make all disks on these nodes, to which the instance goes",
+                help="create all disks on these nodes, which become the nodes of the instance",
             ),
             opt.IALLOCATOR,
             *_JOB,
         ],
-        "Make lost disks of a stopped instance again, empty",
+        "Create lost disks of a stopped instance again, without content",
     ),
     Command(
         "replace-disks",
         replace,
         [Argument("instance", 1, 1)],
         [
-            opt.flag("-p", "--on-primary", help="replace the disks on the primary node"),
-            opt.flag("-s", "--on-secondary", help="replace the disks on the secondary node"),
+            opt.flag("-p", "--on-primary", help="create new volumes on the primary node"),
+            opt.flag("-s", "--on-secondary", help="create new volumes on the secondary node"),
             Option(
                 "-n",
                 "--new-secondary",
@@ -220,15 +229,20 @@ COMMANDS = (
                 dest="dst_node",
                 metavar="NODE",
                 completion="node",
-                help="mirror to this node instead",
+                help="make this node the secondary node instead of the present one",
             ),
             opt.IALLOCATOR,
-            opt.flag("-a", "--auto", help="replace the disks which are broken"),
-            Option("--disks", kind="string", metavar="N,...", help="only these disks"),
+            opt.flag("-a", "--auto", help="replace damaged volumes"),
+            Option(
+                "--disks",
+                kind="string",
+                metavar="N,...",
+                help="replace only the disks with these numbers",
+            ),
             change_group.EARLY_RELEASE,
             opt.IGNORE_IPOLICY,
             *_JOB,
         ],
-        "Replace the volumes of mirrored disks",
+        "Replace the volumes of mirrored disks without stopping the instance",
     ),
 )

@@ -1,8 +1,7 @@
-"""What ``gnt-instance info`` shows of an instance.
+"""The output of ``gnt-instance info``, made from the result of ``OP_INSTANCE_QUERY_DATA``.
 
-Input is one value of the result of ``OP_INSTANCE_QUERY_DATA``, output the ordered keys and values
-that
-:func:`ganeti.cli.output.format_info` writes. Keys and their order are published.
+The functions return ordered keys and values for :func:`ganeti.cli.output.format_info`. The keys and
+their order are published.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ _VNC_BASE_PORT = 5900
 
 
 def describe(info: Mapping[str, Any], number: Number) -> Pairs:
-    """One instance.
+    """Return the properties of one instance as keys and values.
 
-    :param number: how whole numbers are written.
+    :param info: the value for the instance in the result of the opcode.
+    :param number: function which formats whole numbers.
     """
     state = f"configured to be {info['config_state']}"
     if info.get("forthcoming"):
@@ -33,7 +33,7 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
     elif info.get("run_state") is not None:
         state += f", actual state is {info['run_state']}"
     backend = dict(info["be_actual"])
-    # The older parameter which sets both bounds is still shown.
+    # The older parameter, which sets both bounds, is published, too.
     backend["memory"] = backend.get("maxmem")
     pairs: Pairs = [
         ("Instance name", info["name"]),
@@ -84,7 +84,7 @@ def _nodes(info: Mapping[str, Any]) -> list[Pairs]:
 
 
 def _vnc(info: Mapping[str, Any]) -> str:
-    """Where a VNC viewer connects to; empty without VNC."""
+    """Return the address for a VNC viewer; empty without VNC."""
     port = info["network_port"]
     address = info["hv_actual"].get("vnc_bind_address")
     if not address or port is None:
@@ -113,7 +113,7 @@ def _nic(index: int, nic: Sequence[Any]) -> Pairs:
 
 
 def _disk(index: int | None, disk: Mapping[str, Any], number: Number) -> Pairs:
-    """One disk with the devices below it."""
+    """Return one disk, with the devices below it."""
     from ganeti.utils import text
 
     size = text.format_unit(disk["size"]) if isinstance(disk["size"], int) else str(disk["size"])
@@ -150,7 +150,7 @@ def _disk(index: int | None, disk: Mapping[str, Any], number: Number) -> Pairs:
 
 
 def _logical_id(logical_id: Any) -> str:
-    # Two names of a logical volume are written as LVM does.
+    # A volume group and a logical volume are written as VG/LV.
     if (
         isinstance(logical_id, (list, tuple))
         and len(logical_id) == 2
@@ -161,7 +161,7 @@ def _logical_id(logical_id: Any) -> str:
 
 
 def _device(status: Sequence[Any], dev_type: str, number: Number) -> str:
-    """The state of a block device on a node."""
+    """Return the state of a block device on a node."""
     path, major, minor, percent, eta_s, degraded, local = (*status, *[None] * 7)[:7]
     text = (
         f"{path} ({'N/A' if major is None else number(major)}:"

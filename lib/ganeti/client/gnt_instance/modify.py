@@ -1,4 +1,4 @@
-"""``gnt-instance modify``."""
+"""The command ``gnt-instance modify``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
 from ganeti.constants import disk as disk_const
 
-#: Changes which a running guest may get only later.
+#: Prefixes of changes which may take effect only at the next start.
 _LATER = ("be/", "disk", "hv/", "nic")
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """``modify``."""
+    """Change an instance (``modify``)."""
     from ganeti.opcodes.instance import OpInstanceSetParams
 
     if values.offline_inst and values.online_inst:
@@ -39,7 +39,8 @@ def modify(values: Values, arguments: list[str]) -> int:
         return failures.EXIT_FAILURE
     if values.disk_template in disk_const.INT_MIRRORED and not (values.node or values.iallocator):
         raise errors.OpPrereqError(
-            f"disks of kind {values.disk_template} need a secondary node. Name one with --node, or"
+            f"disks of template {values.disk_template} need a secondary node. Name one with"
+            " --node, or"
             " an allocator with --iallocator.",
             errors.ECODE_INVAL,
         )
@@ -80,14 +81,14 @@ def modify(values: Values, arguments: list[str]) -> int:
             terminal.out(f" - {what} -> {value}")
         if any(what.lower().startswith(_LATER) for what, _value in result):
             terminal.out(
-                "What a running guest was not given at once takes effect with its next"
+                "Changes that the running guest did not get at once take effect at its next"
                 " start by the cluster; a restart from inside is not enough."
             )
     return failures.EXIT_SUCCESS
 
 
 def _hotplug_is_default(values: Values, text: str) -> None:
-    """An option which asks for what is done anyway."""
+    """Ignore an option which requests the default."""
 
 
 MODIFY = Command(
@@ -103,7 +104,7 @@ MODIFY = Command(
             dest="hvparams",
             default={},
             metavar="KEY=VALUE,...",
-            help="hypervisor parameters; the value default goes back to the cluster's",
+            help="hypervisor parameters; the value default means the value of the cluster",
         ),
         Option(
             "--hypervisor",
@@ -120,7 +121,7 @@ MODIFY = Command(
             dest="osparams",
             default={},
             metavar="KEY=VALUE,...",
-            help="parameters of the operating system",
+            help="parameters of the operating system, for the next installation",
         ),
         Option(
             "--os-parameters-private",
@@ -128,7 +129,7 @@ MODIFY = Command(
             dest="osparams_private",
             default={},
             metavar="KEY=VALUE,...",
-            help="parameters kept out of logs and listings",
+            help="parameters of the operating system which do not appear in logs and listings",
         ),
         Option(
             "-o",
@@ -137,9 +138,9 @@ MODIFY = Command(
             dest="os",
             metavar="<os>",
             completion="os",
-            help="operating system on record; nothing is installed",
+            help="recorded operating system; nothing is installed",
         ),
-        opt.flag("--force-variant", help="accept a variant the operating system does not list"),
+        opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
         Option(
             "--disk",
             kind="identkeyval",
@@ -162,28 +163,28 @@ MODIFY = Command(
             dest="hotplug",
             default=True,
             value=False,
-            help="leave the devices of the running guest alone",
+            help="do not change the devices of the running guest before its next start",
         ),
         Option(
             "--hotplug",
             action="call",
             callback=_hotplug_is_default,
             dest="_hotplug",
-            help="as it is without; kept for old scripts",
+            help="no effect, this is the default; for old scripts",
         ),
         Option(
             "--hotplug-if-possible",
             action="call",
             callback=_hotplug_is_default,
             dest="_hotplug",
-            help="as it is without; kept for old scripts",
+            help="no effect, this is the default; for old scripts",
         ),
         Option(
             "-t",
             "--disk-template",
             choices=sorted(disk_const.TEMPLATES),
             metavar="TEMPL",
-            help="convert the disks of the stopped instance to this kind",
+            help="convert all disks of the stopped instance to this template",
         ),
         Option(
             "-n",
@@ -201,7 +202,7 @@ MODIFY = Command(
             dest="ext_params",
             default={},
             metavar="KEY=VALUE,...",
-            help="parameters of an external storage provider",
+            help="provider and parameters of external storage",
         ),
         Option(
             "--file-driver",
@@ -213,7 +214,7 @@ MODIFY = Command(
             "--file-storage-dir",
             kind="string",
             metavar="<DIR>",
-            help="directory below the cluster's for file disks",
+            help="directory for file disks, below the file storage directory of the cluster",
         ),
         opt.flag(
             "--no-wait-for-sync",
@@ -228,7 +229,7 @@ MODIFY = Command(
             dest="new_primary_node",
             metavar="<node>",
             completion="node",
-            help="the stopped instance belongs to this node from now on; nothing is moved there",
+            help="make this node the primary node of the stopped instance; nothing is moved",
         ),
         Option(
             "-m",
@@ -236,29 +237,31 @@ MODIFY = Command(
             kind="unit",
             dest="runtime_mem",
             metavar="<size>",
-            help="memory the running guest shall have now",
+            help="memory of the running guest from now on (MiB, or with a unit)",
         ),
         opt.flag(
-            "--offline", dest="offline_inst", help="mark the stopped instance as not to be started"
+            "--offline",
+            dest="offline_inst",
+            help="mark the stopped instance so that it cannot be started",
         ),
-        opt.flag("--online", dest="online_inst", help="take that mark back"),
+        opt.flag("--online", dest="online_inst", help="remove the mark of --offline"),
         Option(
             "-c",
             "--communication",
             kind="bool",
             dest="instance_communication",
             metavar="yes|no",
-            help="give it an interface to talk to its node, or take it away",
+            help="whether the instance has an interface for communication with its node",
         ),
         opt.flag(
             "--no-conflicts-check",
             dest="conflicts_check",
             default=True,
             value=False,
-            help="accept addresses that a network manages",
+            help="accept addresses of a network even if the interface is not in it",
         ),
         opt.IGNORE_IPOLICY,
-        opt.flag("-f", "--force", help="go on although a check speaks against it"),
+        opt.flag("-f", "--force", help="continue although a check fails"),
         opt.DRY_RUN,
         opt.PRIORITY,
         *opt.SUBMIT_OPTIONS,

@@ -1,4 +1,4 @@
-"""``gnt-instance migrate``, ``failover`` and ``move``: bring an instance to another node."""
+"""The commands ``gnt-instance migrate``, ``failover`` and ``move``: change the node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ganeti.constants import instance as const
 
 
 def migrate(values: Values, arguments: list[str]) -> int:
-    """``migrate``."""
+    """Migrate an instance (``migrate``)."""
     from ganeti.opcodes.instance import OpInstanceMigrate
 
     name = arguments[0]
@@ -20,11 +20,11 @@ def migrate(values: Values, arguments: list[str]) -> int:
         raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
     client = jobs.connect()
     what = (
-        f"This cleans up after a failed migration of instance {name}"
+        f"The failed migration of instance {name} will be cleaned up"
         if values.cleanup
         else f"Instance {name} will be migrated to another node"
     )
-    code = selection.confirmed(values, name, f"{what}. Go on?", client)
+    code = selection.confirmed(values, name, f"{what}. Continue?", client)
     if code is not None:
         return code
     jobs.run_opcode(
@@ -47,13 +47,16 @@ def migrate(values: Values, arguments: list[str]) -> int:
 
 
 def failover(values: Values, arguments: list[str]) -> int:
-    """``failover``."""
+    """Stop an instance and start it on another node (``failover``)."""
     from ganeti.opcodes.instance import OpInstanceFailover
 
     name = arguments[0]
     client = jobs.connect()
     code = selection.confirmed(
-        values, name, f"Instance {name} will be stopped and started on another node. Go on?", client
+        values,
+        name,
+        f"Instance {name} will be stopped and started on another node. Continue?",
+        client,
     )
     if code is not None:
         return code
@@ -75,17 +78,19 @@ def failover(values: Values, arguments: list[str]) -> int:
 
 
 def move(values: Values, arguments: list[str]) -> int:
-    """``move``."""
+    """Copy an instance to another node (``move``)."""
     from ganeti.opcodes.instance import OpInstanceMove
 
     name = arguments[0]
     if not values.node:
-        raise errors.OpPrereqError("no node is given. Name it with --node.", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"no target node is given for instance {name}. Write --node NODE.", errors.ECODE_INVAL
+        )
     client = jobs.connect()
     code = selection.confirmed(
         values,
         name,
-        f"Instance {name} will be stopped, and copied to node {values.node}. Go on?",
+        f"Instance {name} will be stopped and copied to node {values.node}. Continue?",
         client,
     )
     if code is not None:
@@ -106,7 +111,7 @@ def move(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-_CLEANUP = opt.flag("--cleanup", help="only clean up after a move that was broken off")
+_CLEANUP = opt.flag("--cleanup", help="only clean up after an interrupted migration or failover")
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
@@ -126,23 +131,26 @@ MIGRATE = Command(
             dest="live",
             default=True,
             value=False,
-            help="freeze the guest while it moves",
+            help="pause the guest during the migration",
         ),
         Option(
             "--migration-mode",
             choices=("live", "non-live"),
             default=None,
-            help="let the guest run while it moves, or freeze it",
+            help="let the guest run during the migration (live), or pause it (non-live)",
         ),
-        opt.flag("--allow-failover", help="fail over when it cannot be migrated"),
+        opt.flag("--allow-failover", help="fail over when the instance cannot be migrated"),
         opt.flag(
             "--no-runtime-changes",
             dest="allow_runtime_chgs",
             default=True,
             value=False,
-            help="do not shrink its memory to make it fit",
+            help="do not reduce the memory of the guest to fit the target node",
         ),
-        opt.flag("--ignore-hvversions", help="go on when the hypervisors differ"),
+        opt.flag(
+            "--ignore-hvversions",
+            help="continue when the hypervisors of the nodes have different versions",
+        ),
         _CLEANUP,
         *_JOB,
     ],
@@ -161,7 +169,7 @@ FAILOVER = Command(
         opt.IGNORE_IPOLICY,
         opt.flag(
             "--ignore-consistency",
-            help="go on when the disks are not in sync, or the primary node cannot be asked",
+            help="continue when the disks are not in sync, or the primary node does not answer",
         ),
         opt.SHUTDOWN_TIMEOUT,
         _CLEANUP,
@@ -178,22 +186,28 @@ MOVE = Command(
     [
         opt.FORCE,
         Option(
-            "-n", "--node", kind="string", metavar="<node>", completion="node", help="node to go to"
+            "-n",
+            "--node",
+            kind="string",
+            metavar="<node>",
+            completion="node",
+            help="target node; required",
         ),
         opt.SHUTDOWN_TIMEOUT,
         opt.IGNORE_IPOLICY,
         opt.flag(
             "--ignore-consistency",
-            help="go on when the instance cannot be stopped, or its disks not be deactivated",
+            help="continue when the instance cannot be stopped, or its disks cannot be deactivated",
         ),
         Option(
             "--compress",
             kind="string",
             default=const.COMPRESS_NONE,
             metavar="TOOL",
-            help="how to compress what is sent: none, or a tool such as gzip",
+            help="compress the data during the transfer with this tool of the cluster; none"
+            " by default",
         ),
         *_JOB,
     ],
-    "Copy a stopped instance to another node, and leave the old one",
+    "Stop an instance and copy it to another node, with disks on one node only",
 )

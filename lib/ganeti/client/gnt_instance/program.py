@@ -1,4 +1,4 @@
-"""``gnt-instance``: make, remove, start, stop, move and look at virtual machines."""
+"""The program ``gnt-instance``: create, remove, start, stop, move and show virtual machines."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _FORMATTERS = {
 }
 
 
-# -- looking --------------------------------------------------------------------------------------
+# -- showing --------------------------------------------------------------------------------------
 
 
 def list_instances(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List instances (``list``)."""
     return listing.run_list("instance", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("instance", values, arguments)
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show all properties of instances (``info``)."""
     if not arguments and not values.show_all:
         terminal.err(
             "No instance selected. Please pass in --all if you want to query all"
@@ -60,7 +60,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
         )
         return failures.EXIT_FAILURE
     if arguments and values.show_all:
-        raise errors.OpPrereqError("give either names or --all", errors.ECODE_INVAL)
+        raise errors.OpPrereqError("give either names of instances or --all", errors.ECODE_INVAL)
     from ganeti.cli import output
     from ganeti.opcodes.instance import OpInstanceQueryData
 
@@ -87,13 +87,16 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """``remove``."""
+    """Stop an instance and destroy it with its disks (``remove``)."""
     from ganeti.opcodes.instance import OpInstanceRemove
 
     name = arguments[0]
     client = jobs.connect()
     code = selection.confirmed(
-        values, name, f"This removes instance {name} and destroys its disks. Go on?", client
+        values,
+        name,
+        f"Instance {name} will be removed and its disks will be destroyed. Continue?",
+        client,
     )
     if code is not None:
         return code
@@ -114,7 +117,7 @@ def remove(values: Values, arguments: list[str]) -> int:
 
 
 def console(values: Values, arguments: list[str]) -> int:
-    """``console``."""
+    """Open the console of an instance (``console``)."""
     from ganeti.client.gnt_instance import console as instance_console
     from ganeti.opcodes.instance import OpInstanceConsole
 
@@ -132,7 +135,7 @@ def console(values: Values, arguments: list[str]) -> int:
 
 PROGRAM = Program(
     "gnt-instance",
-    "Make, remove, start, stop, move and look at virtual machines.",
+    "Create, remove, start, stop, move and show virtual machines.",
     [
         add.ADD,
         batch_create.BATCH_CREATE,
@@ -142,13 +145,16 @@ PROGRAM = Program(
             [Argument("instance", 1, 1)],
             [
                 opt.FORCE,
-                opt.flag("--ignore-failures", help="forget the instance even if its disks remain"),
+                opt.flag(
+                    "--ignore-failures",
+                    help="remove the instance from the configuration even if its disks remain",
+                ),
                 opt.SHUTDOWN_TIMEOUT,
                 opt.DRY_RUN,
                 opt.PRIORITY,
                 *opt.SUBMIT_OPTIONS,
             ],
-            "Stop an instance and destroy it with its disks",
+            "Stop an instance, destroy its disks and remove it",
         ),
         Command(
             "list",
@@ -171,13 +177,17 @@ PROGRAM = Program(
             show_info,
             [Argument("instance")],
             [
-                opt.flag("--all", dest="show_all", help="all instances"),
-                opt.flag("-s", "--static", help="only what the configuration knows; asks no node"),
+                opt.flag("--all", dest="show_all", help="show all instances"),
+                opt.flag(
+                    "-s",
+                    "--static",
+                    help="show only the data of the configuration; no node is asked",
+                ),
                 opt.ROMAN,
                 opt.PRIORITY,
                 opt.OUTPUT_FORMAT,
             ],
-            "Show everything about instances",
+            "Show all properties of instances",
         ),
         *start_stop.COMMANDS,
         Command(
@@ -211,5 +221,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

@@ -1,4 +1,4 @@
-"""``gnt-instance reinstall`` and ``rename``: what an instance is called and what is installed."""
+"""The command ``gnt-instance reinstall``: install the operating system again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _choose_os(client: luxi.Client) -> str:
     """Let the user choose one of the operating systems which all nodes have.
 
-    :raises OpPrereqError: there is none, or nothing was chosen.
+    :raises OpPrereqError: there is none, there is no terminal, or the user chose nothing.
     """
     from ganeti.opcodes.os import OpOsDiagnose
 
@@ -36,21 +36,23 @@ def _choose_os(client: luxi.Client) -> str:
     terminal.out("Available operating systems:")
     for number, name in enumerate(names):
         terminal.out(f"{number:3d}: {name}")
-    answer = terminal.ask_line("Number of the operating system (nothing to give up): ")
+    answer = terminal.ask_line("Number of the operating system (empty to cancel): ")
     if answer is None:
         raise errors.OpPrereqError(
-            "there is no terminal to choose on. Name the operating system with --os-type.",
+            "there is no terminal to choose the operating system. Name it with --os-type.",
             errors.ECODE_INVAL,
         )
     if not answer:
-        raise errors.OpPrereqError("nothing was chosen", errors.ECODE_INVAL)
+        raise errors.OpPrereqError("no operating system was chosen", errors.ECODE_INVAL)
     if not (answer.isdecimal() and int(answer) < len(names)):
-        raise errors.OpPrereqError(f"{answer!r} is not one of the numbers", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"{answer!r} is not the number of an operating system in the list", errors.ECODE_INVAL
+        )
     return names[int(answer)]
 
 
 def reinstall(values: Values, arguments: list[str]) -> int:
-    """``reinstall``."""
+    """Install the operating system of stopped instances again (``reinstall``)."""
     from ganeti.opcodes.instance import OpInstanceReinstall
 
     client = jobs.connect()
@@ -65,7 +67,9 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     what = "these instances" if several else f"instance {names[0]}"
     option = "--force-multiple" if several else "--force"
     if not (values.force_multi if several else values.force):
-        code = confirmation.ask(f"This destroys what is on the disks of {what}. Go on?", option)
+        code = confirmation.ask(
+            f"The content of the disks of {what} will be destroyed. Continue?", option
+        )
         if code is not None:
             return code
     job_set = jobs.JobSet(client, values, verbose=several)
@@ -97,12 +101,12 @@ REINSTALL = Command(
             dest="os",
             metavar="<os>",
             completion="os",
-            help="install this operating system from now on",
+            help="install this operating system and record it for the instance",
         ),
         opt.flag("--select-os", help="choose the operating system from a list"),
         opt.FORCE,
         *selection.SELECTION,
-        opt.flag("--force-variant", help="accept a variant the operating system does not list"),
+        opt.flag("--force-variant", help="accept a variant which the OS definition does not list"),
         Option(
             "-O",
             "--os-parameters",
@@ -110,7 +114,7 @@ REINSTALL = Command(
             dest="osparams",
             default={},
             metavar="KEY=VALUE,...",
-            help="parameters for this installation only",
+            help="parameters for this installation; they are not stored",
         ),
         Option(
             "--os-parameters-private",
@@ -118,7 +122,7 @@ REINSTALL = Command(
             dest="osparams_private",
             default={},
             metavar="KEY=VALUE,...",
-            help="the same, kept out of logs",
+            help="parameters for this installation which do not appear in logs",
         ),
         Option(
             "--os-parameters-secret",
@@ -126,7 +130,7 @@ REINSTALL = Command(
             dest="osparams_secret",
             default={},
             metavar="KEY=VALUE,...",
-            help="the same, kept out of logs",
+            help="parameters for this installation which do not appear in logs",
         ),
         opt.DRY_RUN,
         opt.PRIORITY,

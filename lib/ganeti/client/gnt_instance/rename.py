@@ -1,4 +1,4 @@
-"""``gnt-instance rename``: give an instance another name."""
+"""The command ``gnt-instance rename``: give an instance another name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ganeti.cli.command import Argument, Command, Values
 
 
 def rename(values: Values, arguments: list[str]) -> int:
-    """``rename``."""
+    """Give a stopped instance another name (``rename``)."""
     from ganeti.opcodes.instance import OpInstanceRename
 
     old, wanted = arguments
@@ -37,9 +37,10 @@ RENAME = Command(
     rename,
     [Argument("instance", 1, 1), Argument("host", 1, 1)],
     [
-        opt.flag("--name-check", help="the new name must resolve"),
+        opt.flag("--name-check", help="require that the new name resolves"),
         opt.flag(
-            "--ip-check", help="nobody may answer on the new name's address (needs --name-check)"
+            "--ip-check",
+            help="require that no machine answers on the new address; needs --name-check",
         ),
         *_JOB,
     ],

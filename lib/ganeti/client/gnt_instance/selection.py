@@ -1,4 +1,4 @@
-"""Which instances a command is about, and asking before something happens to them."""
+"""Select the instances for a command, and ask for confirmation before it changes them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 def confirmed(values: Values, name: str, question: str, client: luxi.Client) -> int | None:
-    """Ask before something happens to an instance.
+    """Ask for confirmation before a command changes an instance, unless ``--force`` is given.
 
-    :returns: None to go on, or the exit code.
+    :returns: None to continue, else the exit code.
+    :raises OpPrereqError: unknown instance.
     """
     if values.force:
         return None
-    # A wrong name is said before the question, not after it.
+    # A wrong name is reported before the question.
     client.query_instances([name], ["name"], False)
     return confirmation.ask(question)
 
@@ -33,12 +34,12 @@ BY_CLUSTER = "cluster"
 
 
 def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> list[str]:
-    """Names of the instances meant by the arguments.
+    """Return the names of the instances which the arguments select.
 
-    What is only reserved (forthcoming) is meant when it is named, but not as one of many.
+    A forthcoming instance is selected only by its name.
 
-    :param mode: what the arguments name: instances, nodes, tags ...
-    :raises OpPrereqError: nothing named, or nothing found.
+    :param mode: the kind of the arguments: a value of one of the options :data:`SELECTION`.
+    :raises OpPrereqError: there are no arguments, or no instance is selected.
     """
     if mode == BY_CLUSTER:
         if names:
@@ -47,7 +48,7 @@ def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> li
         found = [name for name, forthcoming in rows if not forthcoming]
     elif not names:
         raise errors.OpPrereqError(
-            "no instance given. Name some, or use --all.", errors.ECODE_INVAL
+            "no instance is given. Name instances, or use --all.", errors.ECODE_INVAL
         )
     elif mode == BY_INSTANCES:
         return [row[0] for row in client.query_instances(names, ["name"], False)]
@@ -59,7 +60,9 @@ def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> li
     else:
         found = _instances_of_nodes(mode, names, client)
     if not found:
-        raise errors.OpPrereqError("no instance is selected by this", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"no instance is selected by {', '.join(names) or '--all'}", errors.ECODE_INVAL
+        )
     return found
 
 
@@ -67,7 +70,7 @@ def _instances_of_nodes(mode: str, names: Sequence[str], client: luxi.Client) ->
     by_tags = mode.endswith("-by-tags")
     fields = ["name", "pinst_list", "sinst_list", *(["tags"] if by_tags else [])]
     rows = client.query_nodes([] if by_tags else names, fields, False)
-    found: dict[str, None] = {}  # keeps the order, once each
+    found: dict[str, None] = {}  # an ordered set
     for row in rows:
         if by_tags and not set(names) & set(row[3]):
             continue
@@ -84,7 +87,11 @@ def _instances_of_nodes(mode: str, names: Sequence[str], client: luxi.Client) ->
 def for_each(
     verb: str, make: Callable[[str, Values], OpCode]
 ) -> Callable[[Values, list[str]], int]:
-    """A command that does the same to every selected instance, a job for each."""
+    """Return the function of a command that submits a job for each selected instance.
+
+    :param verb: name of the command.
+    :param make: returns the opcode for an instance.
+    """
 
     def run(values: Values, arguments: list[str]) -> int:
         client = jobs.connect()
@@ -95,7 +102,7 @@ def for_each(
             terminal.out(f"{verb} will be done to {len(names)} instances:")
             for name in names:
                 terminal.out(f"  {name}")
-            code = confirmation.ask(f"Go on with {verb}?", "--force-multiple")
+            code = confirmation.ask(f"Continue with {verb}?", "--force-multiple")
             if code is not None:
                 return code
         job_set = jobs.JobSet(client, values, verbose=several)
@@ -111,26 +118,46 @@ def _mode(name: str, mode: str, help_text: str) -> Option:
 
 
 SELECTION = (
-    _mode("--all", BY_CLUSTER, "all instances of the cluster"),
+    _mode("--all", BY_CLUSTER, "select all instances of the cluster"),
     _mode("--instance", BY_INSTANCES, "the arguments are instances (the default)"),
     _mode(
         "--node",
         "nodes",
-        "the arguments are nodes: instances which have them as primary or secondary",
+        "the arguments are nodes; select instances whose primary or secondary node is one of them",
     ),
     _mode(
-        "--primary", "nodes-pri", "the arguments are nodes: instances which have them as primary"
+        "--primary",
+        "nodes-pri",
+        "the arguments are nodes; select instances whose primary node is one of them",
     ),
     _mode(
         "--secondary",
         "nodes-sec",
-        "the arguments are nodes: instances which have them as secondary",
+        "the arguments are nodes; select instances whose secondary node is one of them",
     ),
-    _mode("--tags", "instances-by-tags", "the arguments are tags of instances"),
-    _mode("--node-tags", "nodes-by-tags", "the arguments are tags of nodes, as --node"),
-    _mode("--pri-node-tags", "nodes-pri-by-tags", "the arguments are tags of nodes, as --primary"),
     _mode(
-        "--sec-node-tags", "nodes-sec-by-tags", "the arguments are tags of nodes, as --secondary"
+        "--tags",
+        "instances-by-tags",
+        "the arguments are tags of instances, which select instances with one of them",
     ),
-    opt.flag("--force-multiple", dest="force_multi", help="do not ask when there are several"),
+    _mode(
+        "--node-tags",
+        "nodes-by-tags",
+        "the arguments are tags of nodes, which select instances as with --node",
+    ),
+    _mode(
+        "--pri-node-tags",
+        "nodes-pri-by-tags",
+        "the arguments are tags of nodes, which select instances as with --primary",
+    ),
+    _mode(
+        "--sec-node-tags",
+        "nodes-sec-by-tags",
+        "the arguments are tags of nodes, which select instances as with --secondary",
+    ),
+    opt.flag(
+        "--force-multiple",
+        dest="force_multi",
+        help="do not ask for confirmation when there are several instances",
+    ),
 )

@@ -1,4 +1,4 @@
-"""``gnt-instance``: the commands about snapshots."""
+"""The commands of ``gnt-instance`` about snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-#: Field -> title, kind.
+#: Field -> title and kind of the column.
 FIELDS = {
     "instance": ("Instance", query_const.KIND_TEXT),
     "snapshot": ("Snapshot", query_const.KIND_TEXT),
@@ -38,7 +38,7 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def take(values: Values, arguments: list[str]) -> int:
-    """``snapshot``: prints the name."""
+    """Make a snapshot of disks and print its name (``snapshot``)."""
     from ganeti.opcodes.instance import OpInstanceSnapshot
 
     name = jobs.run_opcode(
@@ -58,7 +58,7 @@ def take(values: Values, arguments: list[str]) -> int:
 
 
 def list_snapshots(values: Values, arguments: list[str]) -> int:
-    """``list-snapshots``."""
+    """List the snapshots of instances (``list-snapshots``)."""
     from ganeti.opcodes.instance import OpInstanceSnapshotList
 
     fields = listing.selected_fields(values.output, LIST_FIELDS)
@@ -69,9 +69,9 @@ def list_snapshots(values: Values, arguments: list[str]) -> int:
         from ganeti.utils import suggest
 
         raise errors.OpPrereqError(
-            f"there is no field {', '.join(unknown)}."
+            f"unknown fields: {', '.join(unknown)}."
             f"{suggest.did_you_mean(unknown[0], list(FIELDS))}"
-            f" Known are {', '.join(sorted(FIELDS))}.",
+            f" Known are: {', '.join(sorted(FIELDS))}.",
             errors.ECODE_INVAL,
         )
     rows: list[Mapping[str, Any]] = jobs.run_opcode(
@@ -91,12 +91,12 @@ def list_snapshots(values: Values, arguments: list[str]) -> int:
 
 
 def _cell(value: Any) -> tuple[int, Any]:
-    # Not every kind of storage tells everything.
+    # Not every type of storage reports every value.
     return (query_const.RS_UNAVAIL if value is None else query_const.RS_NORMAL), value
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """``remove-snapshot``."""
+    """Remove a snapshot (``remove-snapshot``)."""
     from ganeti.opcodes.instance import OpInstanceSnapshotRemove
 
     instance, name = arguments
@@ -110,7 +110,7 @@ def remove(values: Values, arguments: list[str]) -> int:
 
 
 def restore(values: Values, arguments: list[str]) -> int:
-    """``restore-snapshot``."""
+    """Overwrite disks with their content in a snapshot (``restore-snapshot``)."""
     from ganeti.opcodes.instance import OpInstanceSnapshotRestore
 
     instance, name = arguments
@@ -118,8 +118,8 @@ def restore(values: Values, arguments: list[str]) -> int:
     code = selection.confirmed(
         values,
         instance,
-        f"This overwrites disks of instance {instance} with what they had when"
-        f" snapshot {name} was made. Go on?",
+        f"Disks of instance {instance} will be overwritten with their content at the"
+        f" time of snapshot {name}. Continue?",
         client,
     )
     if code is not None:
@@ -142,18 +142,23 @@ COMMANDS = (
         take,
         [Argument("instance", 1, 1)],
         [
-            Option("--disks", kind="string", metavar="N,...", help="only these disks"),
+            Option(
+                "--disks",
+                kind="string",
+                metavar="N,...",
+                help="make a snapshot of the disks with these numbers only",
+            ),
             Option(
                 "--snapshot-name",
                 kind="string",
                 metavar="NAME",
-                help="its name; the time (UTC) if not given, such as 20261121-101500",
+                help="name of the snapshot; by default the time (UTC), such as 20261121-101500",
             ),
-            opt.flag("--shutdown", help="stop the instance meanwhile, and start it again"),
+            opt.flag("--shutdown", help="stop the instance during the snapshot and start it again"),
             opt.SHUTDOWN_TIMEOUT,
             *_JOB,
         ],
-        "Keep the present content of an instance's disks",
+        "Keep the present content of disks of an instance under a name",
     ),
     Command(
         "list-snapshots",
@@ -175,7 +180,7 @@ COMMANDS = (
         restore,
         [Argument("instance", 1, 1), Argument("unknown", 1, 1)],
         [opt.FORCE, *_JOB],
-        "Let the disks of a stopped instance be as they were",
+        "Overwrite the disks of a stopped instance with their content in a snapshot",
         usage="[<options>] <instance> <snapshot>",
     ),
 )

@@ -1,4 +1,4 @@
-"""``gnt-instance startup``, ``shutdown`` and ``reboot``."""
+"""The commands ``gnt-instance startup``, ``shutdown`` and ``reboot``."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ reboot = selection.for_each("reboot", _reboot_opcode)
 
 
 _IGNORE_OFFLINE = opt.flag(
-    "--ignore-offline", help="only note the state when the primary node is offline"
+    "--ignore-offline", help="if the primary node is offline, only record the wanted state"
 )
 
 
-_NO_REMEMBER = opt.flag("--no-remember", help="do not keep this as the wanted state")
+_NO_REMEMBER = opt.flag("--no-remember", help="do not change the wanted state")
 
 
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
@@ -89,12 +89,14 @@ COMMANDS = (
                 dest="hvparams",
                 default={},
                 metavar="KEY=VALUE,...",
-                help="hypervisor parameters for this run only",
+                help="hypervisor parameters for this start only",
             ),
             opt.BACKEND,
             _IGNORE_OFFLINE,
             _NO_REMEMBER,
-            opt.flag("--paused", dest="startup_paused", help="leave the guest paused"),
+            opt.flag(
+                "--paused", dest="startup_paused", help="leave the guest paused, for a debugger"
+            ),
             *_JOB,
         ],
         "Start instances",
@@ -111,7 +113,8 @@ COMMANDS = (
                 kind="int",
                 default=const.SHUTDOWN_TIMEOUT_S,
                 metavar="SECONDS",
-                help="how long the guest may take to stop by itself",
+                help="how long a guest may take to stop by itself;"
+                f" {const.SHUTDOWN_TIMEOUT_S} by default",
             ),
             _IGNORE_OFFLINE,
             _NO_REMEMBER,
@@ -131,11 +134,15 @@ COMMANDS = (
                 choices=("soft", "hard", "full"),
                 default="hard",
                 metavar="<REBOOT>",
-                help="soft: let the guest do it; hard: stop and start the guest; full: also"
-                " its disks",
+                help="soft: the guest reboots itself; hard (the default): stop and start the"
+                " guest; full: also"
+                " deactivate and activate its disks",
             ),
             *selection.SELECTION,
-            opt.flag("--ignore-secondaries", help="go on when a secondary node fails"),
+            opt.flag(
+                "--ignore-secondaries",
+                help="continue when disks cannot be activated on a secondary node",
+            ),
             opt.SHUTDOWN_TIMEOUT,
             *_JOB,
         ],

@@ -1,1 +1,1 @@
-"""The program ``gnt-job``: commands about jobs."""
+"""The program ``gnt-job``: jobs."""

@@ -1,6 +1,7 @@
-"""What ``gnt-job explain`` and ``gnt-job top`` say about a job, as text.
+"""The texts with which ``gnt-job explain`` and ``gnt-job top`` describe a job.
 
-The facts and the reasons come from the master (``ExplainJob``); here is only how they are written.
+The master reports the facts and the reasons (request ``ExplainJob``); this module writes them as
+text.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def describe(found: Mapping[str, Any], now: float) -> list[str]:
-    """An explanation as lines of text.
+    """Return an explanation as lines of text.
 
-    :param found: the master's answer for one job.
+    :param found: the answer of the master for one job.
     :param now: seconds since the epoch.
     """
     job = found["job"]
@@ -42,14 +43,14 @@ def describe(found: Mapping[str, Any], now: float) -> list[str]:
 
 
 def nothing(job: Mapping[str, Any]) -> str:
-    """What a job without a reason to wait does."""
+    """Return the line for a job that waits for nothing."""
     return "It waits for nothing: it " + (
         "has ended." if job["status"] in _FINAL else "is at work."
     )
 
 
 def headline(job: Mapping[str, Any], now: float) -> str:
-    """State, since when, and what it is: ``waiting for 12 s, INSTANCE_STARTUP(web1)``."""
+    """Return state, time and opcode of a job: ``waiting for 12 s, INSTANCE_STARTUP(web1)``."""
     state = str(job["status"])
     if job["since"] is not None:
         span = format_span(now - job["since"])
@@ -58,7 +59,7 @@ def headline(job: Mapping[str, Any], now: float) -> str:
 
 
 def work(job: Mapping[str, Any]) -> str:
-    """The opcode it has got to, with its place when there are several."""
+    """Return the present opcode of a job, with its number if there are several."""
     if job["opcode"] is None:
         return ",".join(job["summary"])
     place = f" ({job['opcode_number']} of {job['opcodes']})" if job["opcodes"] > 1 else ""
@@ -66,14 +67,14 @@ def work(job: Mapping[str, Any]) -> str:
 
 
 def brief(entry: Mapping[str, Any]) -> str:
-    """In one line: the first reason to wait, or the last that the job said."""
+    """Return the first reason why a job waits, or the last line of its log."""
     if entry["reasons"]:
         return str(entry["reasons"][0]["text"])
     return str(entry["job"]["message"] or "")
 
 
 def format_span(seconds: float) -> str:
-    """A time span in one unit: ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
+    """Return a time span in one unit: ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
     for size, name in _UNITS:
         if seconds >= 2 * size:
             return f"{int(seconds // size)} {name}"
@@ -81,7 +82,7 @@ def format_span(seconds: float) -> str:
 
 
 def _is_wait(reasons: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the texts name things (a lock, a job's end, a worker) and are no sentences."""
+    """Whether the texts name objects (a lock, the end of a job, a worker) and are not sentences."""
     return all(reason["kind"] in ("lock", "dependency", "worker") for reason in reasons)
 
 
@@ -106,7 +107,7 @@ def _entry(entry: Mapping[str, Any], now: float) -> list[str]:
 
 
 def _said(job: Mapping[str, Any], now: float, indent: str) -> list[str]:
-    """The job's progress in its own words."""
+    """Return the line with the last entry of the log of a job."""
     if job["message"] is None:
         return []
     ago = "" if job["message_time"] is None else f" {format_span(now - job['message_time'])} ago"

@@ -1,4 +1,4 @@
-"""``gnt-job``: look at jobs, wait for them, stop them, put them away."""
+"""The program ``gnt-job``: show jobs, wait for them, cancel them, archive them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _INFO_FIELDS = (
 
 
 def _format_lists(value: Any) -> str:
-    """Per-opcode values; times inside are shown as they are, for programs."""
+    """Write a list with a value for each opcode; times in the values are not converted."""
     return listing.join_list(value) if isinstance(value, list) else str(value)
 
 
@@ -56,7 +56,7 @@ _FORMATTERS = {
 
 
 def list_jobs(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List jobs (``list``)."""
     states = listing.simple_filter("status", values.status_filter or ())
     return listing.run_list(
         "job",
@@ -72,12 +72,12 @@ def list_jobs(values: Values, arguments: list[str]) -> int:
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("job", values, arguments)
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show all properties of jobs (``info``)."""
     client = jobs.connect()
     wanted = [listing.job_id(text) for text in arguments]
     response = client.query("job", list(_INFO_FIELDS), listing.simple_filter("id", wanted))
@@ -98,8 +98,8 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 
 def _describe(row: Sequence[Any]) -> list[tuple[str, Any]]:
-    """One job as indented text."""
-    # An archived or damaged job may lack a field; it counts as empty.
+    """Return the properties of one job as keys and values."""
+    # An archived or damaged job may lack a field, which is then treated as empty.
     value = {name: cell[1] for name, cell in zip(_INFO_FIELDS, row, strict=True)}
     received, start, end = value["received_ts"], value["start_ts"], value["end_ts"]
     total = f"{_seconds_between(received, end):.6f} seconds" if received and end else "N/A"
@@ -172,7 +172,7 @@ def _seconds_between(before: Sequence[int], after: Sequence[int]) -> float:
 
 
 def explain(values: Values, arguments: list[str]) -> int:
-    """``explain``: what jobs wait for, and what is behind it."""
+    """Show the reasons why jobs wait (``explain``)."""
     client = jobs.connect()
     wanted = [listing.job_id(text) for text in arguments]
     found = [client.explain_job(job_id) for job_id in wanted]
@@ -192,17 +192,17 @@ def explain(values: Values, arguments: list[str]) -> int:
 
 
 def top(values: Values, arguments: list[str]) -> int:
-    """``top``: what the queue does, again and again."""
+    """Show the jobs that have not ended, and update this (``top``)."""
     from ganeti.client.gnt_job import top as job_top
 
     return job_top.run(values, arguments)
 
 
 def watch(values: Values, arguments: list[str]) -> int:
-    """``watch``: the output of a job, from its start to its end."""
+    """Show the log of a job until the job ends (``watch``)."""
     job_id = listing.job_id(arguments[0])
     client = jobs.connect()
-    # Asked first, so that a wrong id gives an error and no title.
+    # Queried first, so that a wrong number gives an error and no title.
     if client.query_jobs([job_id], ["status"])[0] is None:
         raise errors.JobLost(f"job {job_id} does not exist")
     title = f"Output from job {job_id} follows"
@@ -211,7 +211,7 @@ def watch(values: Values, arguments: list[str]) -> int:
 
 
 def wait(values: Values, arguments: list[str]) -> int:
-    """``wait``: nothing but the exit code."""
+    """Wait until a job ends (``wait``); the exit code shows whether it succeeded."""
     return _await(jobs.connect(), listing.job_id(arguments[0]), lambda text: None)
 
 
@@ -232,10 +232,10 @@ def _await(client: luxi.Client, job_id: int, show: Any) -> int:
 
 
 def cancel(values: Values, arguments: list[str]) -> int:
-    """``cancel``."""
+    """Cancel jobs (``cancel``)."""
     if values.kill and not values.yes_do_it:
         raise errors.OpPrereqError(
-            "killing a running job leaves its work half done. If that is meant, add --yes-do-it.",
+            "--kill leaves the work of a running job incomplete. Add --yes-do-it to confirm.",
             errors.ECODE_INVAL,
         )
 
@@ -247,11 +247,11 @@ def cancel(values: Values, arguments: list[str]) -> int:
 
 
 def change_priority(values: Values, arguments: list[str]) -> int:
-    """``change-priority``."""
+    """Change the priority of jobs (``change-priority``)."""
     priority = values.priority
     if priority is None:
         raise errors.OpPrereqError(
-            "no priority given. Add --priority low, normal or high.", errors.ECODE_INVAL
+            "no priority is given. Add --priority low, normal or high.", errors.ECODE_INVAL
         )
 
     def change(client: luxi.Client, job_id: int) -> Sequence[Any]:
@@ -264,7 +264,12 @@ def change_priority(values: Values, arguments: list[str]) -> int:
 def _act_on_jobs(
     values: Values, arguments: Sequence[str], act: Any, question: str, done: str
 ) -> int:
-    """Do something to the jobs given by id or by state."""
+    """Call a function for the jobs which are given by number or by state.
+
+    :param act: returns whether it succeeded, and the answer of the master.
+    :param question: asks for confirmation when the jobs are selected by state.
+    :param done: text after a success; empty means the answer of the master.
+    """
     if bool(arguments) == bool(values.status_filter):
         raise errors.OpPrereqError(
             "give either job ids, or one of --pending, --queued and --waiting", errors.ECODE_INVAL
@@ -292,7 +297,7 @@ def _act_on_jobs(
     code = failures.EXIT_SUCCESS
     for job_id in job_ids:
         success, message = act(client, job_id)
-        # The master's own words may be wide of what the user asked (signals, processes).
+        # The answers of some masters describe signals and processes; `done` replaces them.
         terminal.out((done or str(message)) if success else str(message))
         if not success:
             code = failures.EXIT_FAILURE
@@ -300,21 +305,21 @@ def _act_on_jobs(
 
 
 def archive(values: Values, arguments: list[str]) -> int:
-    """``archive``."""
+    """Move finished jobs to the archive (``archive``)."""
     client = jobs.connect()
     code = failures.EXIT_SUCCESS
     for job_id in [listing.job_id(text) for text in arguments]:
         if not client.archive_job(job_id):
             terminal.err(
-                f"Failed to archive job with ID '{job_id}'. It has not ended, or there is"
-                " no such job in the queue."
+                f"Failed to archive job with ID '{job_id}'. The job has not ended, or is not"
+                " in the queue."
             )
             code = failures.EXIT_FAILURE
     return code
 
 
 def auto_archive(values: Values, arguments: list[str]) -> int:
-    """``autoarchive``."""
+    """Move finished jobs of some age to the archive (``autoarchive``)."""
     if arguments[0] == "all":
         age_s = -1
     else:
@@ -335,18 +340,22 @@ def _states(name: str, states: Sequence[str], help_text: str) -> Option:
     )
 
 
-_PENDING = _states("--pending", sorted(const.PENDING), "jobs that have not begun")
-_QUEUED = _states("--queued", [const.STATUS_QUEUED], "jobs nobody has taken from the queue")
-_WAITING = _states("--waiting", [const.STATUS_WAITING], "jobs that wait for locks")
-_RUNNING = _states("--running", [const.STATUS_RUNNING], "jobs that are at work")
-_ERROR = _states("--error", [const.STATUS_ERROR], "jobs that failed")
-_FINISHED = _states("--finished", sorted(const.FINALIZED), "jobs that have ended")
-_ARCHIVED = opt.flag("--archived", help="also show whether a job is archived, and those that are")
-_KILL = opt.flag("--kill", help="kill the job if it runs already; its work is left half done")
+_PENDING = _states("--pending", sorted(const.PENDING), "select jobs that have not begun")
+_QUEUED = _states("--queued", [const.STATUS_QUEUED], "select jobs that are still queued")
+_WAITING = _states("--waiting", [const.STATUS_WAITING], "select jobs that wait for locks")
+_RUNNING = _states("--running", [const.STATUS_RUNNING], "select jobs that are running")
+_ERROR = _states("--error", [const.STATUS_ERROR], "select jobs that failed")
+_FINISHED = _states(
+    "--finished", sorted(const.FINALIZED), "select jobs that have ended, with success or not"
+)
+_ARCHIVED = opt.flag("--archived", help="also list archived jobs, and show which jobs are archived")
+_KILL = opt.flag(
+    "--kill", help="kill a running job, whose work may stay incomplete; needs --yes-do-it"
+)
 
 PROGRAM = Program(
     "gnt-job",
-    "Look at jobs, wait for them, stop them, put them away.",
+    "Show jobs, wait for them, cancel them, archive them.",
     [
         Command(
             "list",
@@ -368,74 +377,82 @@ PROGRAM = Program(
             show_info,
             [Argument("jobid", 1)],
             [opt.OUTPUT_FORMAT],
-            "Show everything about jobs",
+            "Show all properties of jobs",
         ),
         Command(
             "explain",
             explain,
             [Argument("jobid", 1)],
             [opt.OUTPUT_FORMAT],
-            "Show what jobs wait for, why, and what is behind it",
+            "Show the reasons why jobs wait, and the jobs which hold them back",
         ),
         Command(
             "top",
             top,
             [],
             [
-                opt.flag("--once", help="show once and end, as without a terminal"),
+                opt.flag("--once", help="show the list once and exit, as without a terminal"),
                 Option(
                     "--interval",
                     kind="int",
                     default=2,
                     metavar="SECONDS",
-                    help="show again every SECONDS",
+                    help="update the list every SECONDS; 2 by default",
                 ),
                 Option(
-                    "-n", "--number", kind="int", metavar="NUMBER", help="show at most so many jobs"
+                    "-n",
+                    "--number",
+                    kind="int",
+                    metavar="NUMBER",
+                    help="show at most NUMBER jobs; by default as many as fit on the terminal",
                 ),
                 opt.NO_HEADERS,
                 opt.SEPARATOR,
                 opt.OUTPUT_FORMAT,
             ],
-            "Show what the queue does, again and again; q ends it",
+            "Show the jobs that have not ended, and update this until the user presses q",
         ),
         Command(
             "watch",
             watch,
             [Argument("jobid", 1, 1)],
             [],
-            "Follow the output of a job until it ends",
+            "Show the log of a job until the job ends",
         ),
         Command(
             "wait",
             wait,
             [Argument("jobid", 1, 1)],
             [],
-            "Wait until a job ends; the exit code says how",
+            "Wait until a job ends; the exit code shows whether it succeeded",
         ),
         Command(
             "cancel",
             cancel,
             [Argument("jobid")],
             [opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
-            "Cancel jobs that have not begun",
+            "Cancel jobs",
         ),
         Command(
             "change-priority",
             change_priority,
             [Argument("jobid")],
             [opt.PRIORITY, opt.FORCE, _PENDING, _QUEUED, _WAITING],
-            "Change how early jobs are taken from the queue",
+            "Change the priority of jobs in the queue",
         ),
         Command(
-            "archive", archive, [Argument("jobid", 1)], [], "Move finished jobs out of the queue"
+            "archive",
+            archive,
+            [Argument("jobid", 1)],
+            [],
+            "Move jobs that have ended from the queue to the archive",
         ),
         Command(
             "autoarchive",
             auto_archive,
             [Argument("suggest", 1, 1, choices=("1d", "1w", "4w", "all"))],
             [],
-            "Move finished jobs of some age out of the queue",
+            "Archive jobs that ended at least some time ago, such as 7d",
             usage="{<age>|all}",
         ),
     ],
@@ -444,5 +461,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

@@ -1,9 +1,10 @@
-"""``gnt-job top``: what the queue does, again and again.
+"""The command ``gnt-job top``: show the jobs that have not ended, and update this.
 
-A look (:func:`look`) is three requests: which jobs have not ended, the queue as a whole, and, for
-the jobs that will be seen, what each waits for. It is written as a table (:func:`lines`), on a
-terminal over the last one. Only three control sequences are used (home, clear line, clear rest),
-and none where ``TERM`` says that the terminal is dumb; keys are read without waiting for a line.
+A snapshot of the queue (:func:`take_snapshot`) needs three requests: the jobs that have not ended,
+the reasons why the shown jobs wait, and the state of the whole queue. It is written as a table
+(:func:`job_table`), on a terminal over the last one. Only three control sequences are used (home,
+clear line, clear rest), and none if the terminal does not support them (``TERM=dumb``). Keys are
+read one by one.
 """
 
 from __future__ import annotations
@@ -27,26 +28,28 @@ if TYPE_CHECKING:
 
     from ganeti.cli.command import Values
 
-# In this order they are shown; inside a state by priority, then by id.
+# States of jobs in the order of the table; jobs with the same state are ordered by priority and id.
 _STATES = ("running", "canceling", "waiting", "queued")
 _TITLES = ("ID", "Status", "Since", "Prio", "Job", "Why it waits, or what it says")
 _COLUMNS = [table.Column(title, title in ("ID", "Since", "Prio")) for title in _TITLES]
 
-# Ctrl-C in the moment before a wait begins is only noticed when that ends.
+# A Ctrl-C just before a wait begins is noticed at the end of the wait, so waits are short.
 _WAIT_S = 0.5
 
-# Without a terminal nobody knows how much fits.
+# Number of jobs when the size of the terminal is unknown.
 _DEFAULT_ROWS = 20
 _HEAD_LINES = 2
 
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\033[H", "\033[K", "\033[J"
 
 
-class Look:
-    """What was seen at one moment.
+class QueueSnapshot:
+    """The jobs that have not ended, at one moment.
 
-    :ivar counts: number of jobs by state.
-    :ivar entries: the first of them, each with the ``job`` and its ``reasons``.
+    :ivar queue: state of the queue as ``ExplainQueue`` returns it.
+    :ivar counts: state -> number of jobs.
+    :ivar entries: the first jobs, each with the members ``job`` and ``reasons``.
+    :ivar now: time of the snapshot, in seconds since the epoch.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class Look:
         self.now = now
 
     def data(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the snapshot for programs."""
         return {
             "queue": dict(self.queue),
             "counts": dict(self.counts),
@@ -70,10 +73,10 @@ class Look:
         }
 
 
-def look(client: luxi.Client, rows: int | None) -> Look:
-    """Ask the master.
+def take_snapshot(client: luxi.Client, rows: int | None) -> QueueSnapshot:
+    """Ask the master for a snapshot.
 
-    :param rows: of how many jobs to tell what they wait for; None for all.
+    :param rows: number of jobs whose reasons are queried; None means all.
     """
     found = client.query(
         "job", ["id", "status", "priority"], listing.simple_filter("status", _STATES)
@@ -84,17 +87,18 @@ def look(client: luxi.Client, rows: int | None) -> Look:
         counts[status] += 1
     known.sort(key=lambda job: (_STATES.index(job[1]), job[2], job[0]))
     ids = [job_id for job_id, _, _ in known][:rows]
-    # What ended since the first request is left out; the next look has it right.
+    # Jobs that ended after the first request are left out; their counts are right in the next
+    # snapshot.
     entries = [
         entry
         for entry in client.explain_jobs(ids)
         if entry is not None and entry["job"]["status"] in _STATES
     ]
-    return Look(client.explain_queue(), counts, entries, time.time())
+    return QueueSnapshot(client.explain_queue(), counts, entries, time.time())
 
 
-def head(seen: Look) -> str:
-    """The queue in one line."""
+def queue_line(seen: QueueSnapshot) -> str:
+    """Return the line about the whole queue."""
     queue = seen.queue
     parts = [
         f"{seen.counts[state]} {state}"
@@ -111,10 +115,10 @@ def head(seen: Look) -> str:
     return text + ("; THE MASTER DAEMON IS ENDING" if queue["ending"] else "")
 
 
-def lines(
-    seen: Look, *, header: bool = True, separator: str | None = None, colour: bool = False
+def job_table(
+    seen: QueueSnapshot, *, header: bool = True, separator: str | None = None, colour: bool = False
 ) -> list[str]:
-    """The jobs as a table; times are whole seconds where a separator is given."""
+    """Return the jobs as lines of a table; with a separator, times are whole seconds."""
     rows = []
     for entry in seen.entries:
         job = entry["job"]
@@ -153,41 +157,45 @@ def _paint(row: int | None, column: int, text: str) -> str:
 
 
 def run(values: Values, arguments: list[str]) -> int:
-    """``top``."""
+    """Execute ``gnt-job top``.
+
+    :returns: the exit code.
+    :raises OpPrereqError: wrong interval or number.
+    """
     if values.interval < 1:
         raise errors.OpPrereqError(
-            f"interval must be at least 1 second, not {values.interval}", errors.ECODE_INVAL
+            f"--interval must be at least 1 second, not {values.interval}", errors.ECODE_INVAL
         )
     if values.number is not None and values.number < 0:
         raise errors.OpPrereqError(
-            f"number of jobs must be 0 or more, not {values.number}", errors.ECODE_INVAL
+            f"--number must be 0 or more, not {values.number}", errors.ECODE_INVAL
         )
     client = jobs.connect()
     for_programs = values.output_format in opt.DATA_FORMATS or values.separator is not None
     if values.once or for_programs or not terminal.is_terminal(sys.stdout):
-        _show_once(look(client, values.number), values)
+        _show_once(take_snapshot(client, values.number), values)
     else:
         _show_live(client, values)
     return failures.EXIT_SUCCESS
 
 
-def _show_once(seen: Look, values: Values) -> None:
+def _show_once(seen: QueueSnapshot, values: Values) -> None:
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
 
         output.write_data(seen.data(), values.output_format)
         return
-    # A program that splits lines wants jobs and nothing else.
+    # With a separator the output is for a program, which needs only the jobs.
     if values.separator is None and not values.no_headers:
-        terminal.out(head(seen))
-    for line in lines(seen, header=not values.no_headers, separator=values.separator):
+        terminal.out(queue_line(seen))
+    for line in job_table(seen, header=not values.no_headers, separator=values.separator):
         terminal.out(line)
 
 
 def _show_live(client: luxi.Client, values: Values) -> None:
-    """Until the user has seen enough."""
-    # A master that cannot be asked at the beginning is an error; one that goes away comes back.
-    seen = look(client, _rows(values))
+    """Show the jobs until the user ends the command."""
+    # If the master does not answer at the beginning, the command fails; later it tries again.
+    seen = take_snapshot(client, _rows(values))
     trouble = ""
     with _keys() as pressed:
         try:
@@ -196,7 +204,7 @@ def _show_live(client: luxi.Client, values: Values) -> None:
                 if pressed(values.interval):
                     return
                 try:
-                    seen, trouble = look(client, _rows(values)), ""
+                    seen, trouble = take_snapshot(client, _rows(values)), ""
                 except errors.LuxiError as err:
                     trouble = f"no news since {listing.format_time(seen.now)}: {err}"
         except KeyboardInterrupt:
@@ -219,14 +227,14 @@ def _size() -> os.terminal_size | None:
     return size if size.columns > 0 and size.lines > 0 else None
 
 
-def _write(seen: Look, values: Values, trouble: str) -> None:
+def _write(seen: QueueSnapshot, values: Values, trouble: str) -> None:
     size = _size()
     width = 0 if size is None else size.columns
-    shown = lines(seen, header=not values.no_headers)
+    shown = job_table(seen, header=not values.no_headers)
     hidden = sum(seen.counts.values()) - len(seen.entries)
     if hidden > 0:
         shown.append(f"... and {hidden} more")
-    text = [head(seen), trouble, *shown]
+    text = [queue_line(seen), trouble, *shown]
     if width:
         text = [line[: width - 1] for line in text]
     if terminal.wants_colour(sys.stdout):
@@ -239,7 +247,7 @@ def _write(seen: Look, values: Values, trouble: str) -> None:
 
 
 def _coloured(line: str) -> str:
-    """Paint the state in a line that was cut to the width already."""
+    """Colour the state in a line that is already cut to the width of the terminal."""
     words = line.split(None, 2)
     if len(words) > 1 and words[0].isdigit() and words[1] in _STATES:
         return line.replace(words[1], _paint(0, 1, words[1]), 1)
@@ -248,7 +256,10 @@ def _coloured(line: str) -> str:
 
 @contextmanager
 def _keys() -> Iterator[Any]:
-    """Read single keys meanwhile; yields a function that waits and tells whether to leave."""
+    """Read single keys.
+
+    Yields a function that waits some seconds or until a key, and returns whether to exit.
+    """
     if not terminal.is_terminal(sys.stdin):
 
         def sleep(seconds: float) -> bool:
@@ -271,7 +282,7 @@ def _keys() -> Iterator[Any]:
             if not select.select([descriptor], [], [], min(left, _WAIT_S))[0]:
                 continue
             key = os.read(descriptor, 1)
-            # Nothing to read: the terminal is gone.
+            # An empty read means that the terminal was closed.
             if key in (b"q", b"Q", b""):
                 return True
             if key in (b" ", b"\n", b"\r"):
@@ -279,7 +290,7 @@ def _keys() -> Iterator[Any]:
         return False
 
     try:
-        # Line by line off, but Ctrl-C and output processing stay.
+        # Keys are read without Enter; Ctrl-C and output processing stay enabled.
         tty.setcbreak(descriptor)
         yield wait
     finally:

@@ -1,1 +1,1 @@
-"""The program ``gnt-network``: commands about networks."""
+"""The program ``gnt-network``: networks, the pools of addresses for instances."""

@@ -1,4 +1,4 @@
-"""``gnt-network``: pools of addresses which node groups connect to."""
+"""The program ``gnt-network``: pools of addresses which node groups connect to."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _FORMATTERS = {
 
 
 def list_networks(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List networks (``list``)."""
     return listing.run_list("network", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("network", values, arguments)
 
 
@@ -62,7 +62,7 @@ _MAP_WIDTH = 64
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show all properties of networks (``info``)."""
     client = jobs.connect()
     rows = client.query_networks(arguments, list(_INFO_FIELDS), False)
     networks = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
@@ -79,7 +79,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 
 def _addresses(network: Mapping[str, Any], client: luxi.Client) -> dict[str, list[str]]:
-    """Number and address of the interfaces in a network, by instance."""
+    """Return ``NUMBER:ADDRESS`` of the interfaces in a network, by name of instance."""
     rows = client.query_instances(network["inst_list"], ["name", "nic.ips", "nic.networks"], False)
     return {
         name: [
@@ -137,12 +137,13 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def add(values: Values, arguments: list[str]) -> int:
-    """``add``."""
+    """Add a network (``add``)."""
     from ganeti.opcodes.network import OpNetworkAdd
 
     if values.network is None:
         raise errors.OpPrereqError(
-            "no addresses are given for the network. Write --network ADDRESS/BITS.",
+            f"no range of addresses is given for network {arguments[0]}. Write --network"
+            " ADDRESS/BITS.",
             errors.ECODE_INVAL,
         )
     jobs.run_opcode(
@@ -164,7 +165,7 @@ def add(values: Values, arguments: list[str]) -> int:
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """``modify``."""
+    """Change a network (``modify``)."""
     from ganeti.opcodes.network import OpNetworkSetParams
 
     parameters = {
@@ -186,7 +187,7 @@ def modify(values: Values, arguments: list[str]) -> int:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """``remove``."""
+    """Remove a network (``remove``)."""
     from ganeti.opcodes.network import OpNetworkRemove
 
     jobs.run_opcode(
@@ -199,7 +200,7 @@ def remove(values: Values, arguments: list[str]) -> int:
 
 
 def rename(values: Values, arguments: list[str]) -> int:
-    """``rename``."""
+    """Give a network another name (``rename``)."""
     from ganeti.opcodes.network import OpNetworkRename
 
     jobs.run_opcode(
@@ -212,12 +213,12 @@ def rename(values: Values, arguments: list[str]) -> int:
 
 
 def _groups(names: list[str], client: luxi.Client) -> list[str]:
-    """The groups which were named; all of them when none was."""
+    """Return the named groups; all groups when none is named."""
     return names or [row[0] for row in client.query_groups([], ["name"], False)]
 
 
 def connect(values: Values, arguments: list[str]) -> int:
-    """``connect``: a job for each group."""
+    """Connect a network to node groups, with a job for each group (``connect``)."""
     from ganeti.cli import value_types
     from ganeti.constants import net
     from ganeti.opcodes.network import OpNetworkConnect
@@ -228,8 +229,8 @@ def connect(values: Values, arguments: list[str]) -> int:
         given = {**client.query_cluster_info()["nicparams"]["default"], **given}
         if given["mode"] not in net.NIC_MODES and "mode" not in values.nicparams:
             raise errors.OpPrereqError(
-                f"a network cannot be connected in mode {given['mode']}, which is the cluster's"
-                " default. Write -N mode=bridged,link=BRIDGE.",
+                f"network {arguments[0]} cannot be connected in mode {given['mode']}, which is the"
+                " default of the cluster. Write -N mode=bridged,link=BRIDGE.",
                 errors.ECODE_INVAL,
             )
     for group in _groups(arguments[1:], client):
@@ -250,7 +251,7 @@ def connect(values: Values, arguments: list[str]) -> int:
 
 
 def disconnect(values: Values, arguments: list[str]) -> int:
-    """``disconnect``: a job for each group."""
+    """Disconnect a network from node groups, with a job for each group (``disconnect``)."""
     from ganeti.opcodes.network import OpNetworkDisconnect
 
     client = jobs.connect()
@@ -281,16 +282,16 @@ NO_CONFLICTS_CHECK = opt.flag(
     dest="conflicts_check",
     default=True,
     value=False,
-    help="do not look whether addresses belong to somebody else",
+    help="do not check whether nodes or other instances use addresses of the network",
 )
 _SETTABLE = (
-    _text("--gateway", "ADDRESS", "gateway for IPv4"),
-    _text("--network6", "ADDRESS/BITS", "network for IPv6"),
-    _text("--gateway6", "ADDRESS", "gateway for IPv6"),
+    _text("--gateway", "ADDRESS", "IPv4 gateway"),
+    _text("--network6", "ADDRESS/BITS", "IPv6 network"),
+    _text("--gateway6", "ADDRESS", "IPv6 gateway"),
     _text(
         "--mac-prefix",
         "PREFIX",
-        "first three bytes of MAC addresses generated in this network, such as aa:00:01",
+        "first three bytes of MAC addresses which are generated in this network, such as aa:00:01",
         "-m",
     ),
     _text("--add-reserved-ips", "ADDRESS,...", "addresses that are not given to instances"),
@@ -305,7 +306,11 @@ PROGRAM = Program(
             add,
             [_NETWORK],
             [
-                _text("--network", "ADDRESS/BITS", "the addresses, such as 192.0.2.0/24"),
+                _text(
+                    "--network",
+                    "ADDRESS/BITS",
+                    "range of IPv4 addresses, such as 192.0.2.0/24; required",
+                ),
                 *_SETTABLE,
                 NO_CONFLICTS_CHECK,
                 _text("--tags", "TAG,...", "tags of the network"),
@@ -326,14 +331,14 @@ PROGRAM = Program(
                     dest="nicparams",
                     default={},
                     metavar="KEY=VALUE,...",
-                    help="how instances of the group are attached:"
-                    " mode, link and vlan; what is not given is the cluster's",
+                    help="how interfaces are attached: mode, link, vlan; by default the"
+                    " parameters of the cluster",
                 ),
                 NO_CONFLICTS_CHECK,
                 opt.DRY_RUN,
                 opt.PRIORITY,
             ],
-            "Connect a network to node groups",
+            "Connect a network to node groups; to all groups when none is named",
             usage="[<options>] <network> [<group>...]",
         ),
         Command(
@@ -341,7 +346,7 @@ PROGRAM = Program(
             disconnect,
             [_NETWORK, Argument("group")],
             [opt.DRY_RUN, opt.PRIORITY],
-            "Disconnect a network from node groups",
+            "Disconnect a network from node groups; from all groups when none is named",
             usage="[<options>] <network> [<group>...]",
         ),
         Command(
@@ -365,7 +370,7 @@ PROGRAM = Program(
             show_info,
             [Argument("network")],
             [opt.OUTPUT_FORMAT],
-            "Show everything about networks",
+            "Show all properties of networks",
         ),
         Command(
             "modify",
@@ -388,18 +393,22 @@ PROGRAM = Program(
             remove,
             [_NETWORK],
             [
-                opt.flag("-f", "--force", help="even when node groups are still connected"),
+                opt.flag(
+                    "-f",
+                    "--force",
+                    help="remove the network even if it is connected to node groups",
+                ),
                 opt.DRY_RUN,
                 *_JOB,
             ],
-            "Remove a network",
+            "Remove a network that no instance uses",
         ),
         Command(
             "rename",
             rename,
             [Argument("group", 2, 2)],
             [opt.DRY_RUN, *_JOB],
-            "Rename a network",
+            "Give a network another name",
             usage="[<options>] <network> <new name>",
         ),
         *tags.commands("network", "network", "a network"),
@@ -408,5 +417,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

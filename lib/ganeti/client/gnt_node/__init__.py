@@ -1,1 +1,1 @@
-"""The program ``gnt-node``: commands about nodes."""
+"""The program ``gnt-node``: the nodes of the cluster."""

@@ -1,4 +1,4 @@
-"""``gnt-node add --token``: wait for a machine that makes itself a node with a one-time token."""
+"""The command ``gnt-node add --token``: wait for a machine which joins with a token."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ if TYPE_CHECKING:
     from ganeti.opcodes.node import OpNodeAdd
 
 _INSTRUCTIONS = """\
-On {name} run 'ganeti-join' and give it this token when it asks.
-It is good once, for this machine only, and until {expires}.
-Whoever has it can get the cluster's credentials.
+Run 'ganeti-join' on {name} and enter this token when it asks.
+The token is valid once, for this machine only, until {expires}.
+It gives access to the credentials of the cluster; keep it secret.
 
 {token}
 
-Waiting. Interrupt to take the token back."""
+Waiting. Interrupt this command to revoke the token."""
 
 
 def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Client) -> int:
-    """Print a token, wait for its bearer, then let the master take the machine in.
+    """Print a token, wait for the machine, and let the master add the node.
 
-    :raises OpPrereqError: nobody came in time, or the machine could not be prepared.
+    :returns: the exit code.
+    :raises OpPrereqError: no machine joined in time, or it could not be prepared.
     """
     from ganeti.bootstrap import join
     from ganeti.platform import paths
@@ -33,7 +34,8 @@ def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Cl
 
     if values.token_lifetime <= 0:
         raise errors.OpPrereqError(
-            f"a token cannot be good for {values.token_lifetime} seconds", errors.ECODE_INVAL
+            f"--token-lifetime must be more than 0 seconds, not {values.token_lifetime}",
+            errors.ECODE_INVAL,
         )
     with join.JoinOffer(
         host, join.master_address(), lifetime_s=values.token_lifetime, on_refused=terminal.err
@@ -47,11 +49,11 @@ def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Cl
         )
         machine = offer.wait()
     try:
-        terminal.out(f"{host.name} proved that it has the token, sending it the credentials")
+        terminal.out(f"{host.name} has the token; sending the credentials")
         machine.equip(paths.current())
         jobs.run_opcode(opcode, values, client=client)
     except (jobs.WaitInterrupted, errors.LuxiError):
-        # The job may go on and needs the machine as it is; this is not for us to say.
+        # The job may continue and needs the prepared machine.
         machine.close()
         raise
     except errors.GenericError as err:

@@ -1,4 +1,4 @@
-"""``gnt-node modify``: change the role and the parameters of a node."""
+"""The command ``gnt-node modify``: change the role and the parameters of a node."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ NO_CHANGE = "Please give at least one of the parameters."
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """``modify``."""
+    """Change the role and the parameters of a node (``modify``)."""
     from ganeti.cli import node_params
     from ganeti.opcodes.node import OpNodeSetParams
 
     hv_state = node_params.hv_state(values.hv_state)
     disk_state = node_params.disk_state(values.disk_state)
-    wishes = (
+    changes_wanted = (
         values.master_candidate,
         values.drained,
         values.offline,
@@ -27,7 +27,7 @@ def modify(values: Values, arguments: list[str]) -> int:
         values.ndparams,
         values.node_powered,
     )
-    if all(wish is None for wish in wishes) and not hv_state and not disk_state:
+    if all(value is None for value in changes_wanted) and not hv_state and not disk_state:
         terminal.err(NO_CHANGE)
         return failures.EXIT_FAILURE
     changes = jobs.run_opcode(
@@ -67,13 +67,17 @@ MODIFY = Command(
         yes_no(
             "-C",
             "--master-candidate",
-            help="whether it keeps a copy of the configuration and can take over",
+            help="whether the node is a master candidate: it keeps a copy of the"
+            " configuration and can"
+            " become the master",
         ),
-        yes_no("-D", "--drained", help="whether its instances have to leave"),
-        yes_no("-O", "--offline", help="whether it is out of reach"),
-        yes_no("--master-capable", help="whether it may become the master"),
-        yes_no("--vm-capable", help="whether it may have instances"),
-        yes_no("--node-powered", help="whether it is switched on"),
+        yes_no("-D", "--drained", help="whether the instances have to leave the node"),
+        yes_no("-O", "--offline", help="whether the node is marked offline"),
+        yes_no("--master-capable", help="whether the node may become the master"),
+        yes_no("--vm-capable", help="whether the node may have instances"),
+        yes_no(
+            "--node-powered", help="whether the node is switched on, when it was switched by hand"
+        ),
         opt.SECONDARY_IP,
         opt.NODE_PARAMETERS,
         opt.HV_STATE,

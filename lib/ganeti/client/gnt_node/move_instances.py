@@ -1,4 +1,4 @@
-"""``gnt-node``: emptying a node, by evacuation, migration or failover of all its instances."""
+"""The commands ``gnt-node evacuate``, ``migrate`` and ``failover``, for all its instances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def evacuate(values: Values, arguments: list[str]) -> int:
-    """``evacuate``."""
+    """Move instances away from a node, each in a job of its own (``evacuate``)."""
     from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodeEvacuate
 
@@ -67,7 +67,7 @@ def evacuate(values: Values, arguments: list[str]) -> int:
 
 
 def migrate(values: Values, arguments: list[str]) -> int:
-    """``migrate``."""
+    """Migrate all primary instances of a node (``migrate``)."""
     from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodeMigrate
 
@@ -106,7 +106,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
 
 
 def failover(values: Values, arguments: list[str]) -> int:
-    """``failover``."""
+    """Stop all primary instances of a node and start them on other nodes (``failover``)."""
     from ganeti.cli import confirmation
     from ganeti.constants.disk import EXT_MIRRORED
     from ganeti.opcodes.instance import OpInstanceFailover
@@ -121,10 +121,10 @@ def failover(values: Values, arguments: list[str]) -> int:
         if code is not None:
             return code
     rows = client.query_instances(pinst, ["name", "disk_template", "forthcoming"], False)
-    # What is only reserved has nothing that could be started elsewhere.
+    # A forthcoming instance cannot be started.
     pinst = [instance for instance, _template, forthcoming in rows if not forthcoming]
-    # An allocator is for disks which several nodes see; others have only one node to go to.
-    free = {instance for instance, template, _forthcoming in rows if template in EXT_MIRRORED}
+    # Only instances with shared disks need an allocator; others have only one possible node.
+    shared = {instance for instance, template, _forthcoming in rows if template in EXT_MIRRORED}
     job_set = jobs.JobSet(client, values)
     for instance in sorted(pinst):
         job_set.add(
@@ -132,7 +132,7 @@ def failover(values: Values, arguments: list[str]) -> int:
             OpInstanceFailover(
                 instance_name=instance,
                 ignore_consistency=values.ignore_consistency,
-                iallocator=values.iallocator if instance in free else None,
+                iallocator=values.iallocator if instance in shared else None,
                 **jobs.common_params(values),
             ),
         )
@@ -144,12 +144,12 @@ def failover(values: Values, arguments: list[str]) -> int:
         )
     elif not values.dry_run:
         terminal.out(f"All {len(pinst)} instance(s) failed over successfully.")
-    # Published: the text says what happened, the exit code only that all was tried.
+    # The exit code is published: it is 0 even if instances failed.
     return failures.EXIT_SUCCESS
 
 
 def _wait(client: luxi.Client, values: Values, result: Any) -> int:
-    """Wait for the jobs which a job has made; how many failed."""
+    """Wait for the jobs which a job has submitted; return how many failed."""
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
     return sum(not outcome.success for outcome in job_set.wait())
@@ -172,15 +172,25 @@ COMMANDS = [
                 dest="dst_node",
                 metavar="NODE",
                 completion="node",
-                help="node to go to",
+                help="target node",
             ),
-            opt.flag("-p", "--primary-only", help="only instances whose primary node it is"),
-            opt.flag("-s", "--secondary-only", help="only instances whose secondary node it is"),
-            opt.flag("--early-release", help="give up locks as soon as the new disks are in step"),
-            opt.flag("--ignore-soft-errors", help="go on where an allocator only warns"),
+            opt.flag(
+                "-p", "--primary-only", help="move only the instances whose primary node it is"
+            ),
+            opt.flag(
+                "-s", "--secondary-only", help="move only the instances whose secondary node it is"
+            ),
+            opt.flag(
+                "--early-release",
+                help="remove the old replica of mirrored disks before the new one is in sync",
+            ),
+            opt.flag(
+                "--ignore-soft-errors",
+                help="allow the allocator to violate its soft rules when there is no other node",
+            ),
             *_JOB,
         ],
-        "Move all instances away from a node",
+        "Move all instances away from a node, each in a job of its own",
     ),
     Command(
         "migrate",
@@ -196,19 +206,20 @@ COMMANDS = [
                 dest="live",
                 default=True,
                 value=False,
-                help="freeze each instance while it is sent",
+                help="pause each instance during the migration",
             ),
             Option(
                 "--migration-mode",
                 choices=("live", "non-live"),
-                help="whether instances go on running while they are sent",
+                help="whether instances run during the migration (live) or are paused (non-live)",
             ),
             opt.flag(
                 "--no-runtime-changes",
                 dest="allow_runtime_chgs",
                 default=True,
                 value=False,
-                help="do not take memory from instances that are too large for the target",
+                help="do not reduce the memory of an instance that is too large for the"
+                " target node",
             ),
             *_JOB,
         ],
@@ -221,10 +232,10 @@ COMMANDS = [
         [
             opt.FORCE,
             opt.IALLOCATOR,
-            opt.flag("--ignore-consistency", help="go on although the disks are not in order"),
+            opt.flag("--ignore-consistency", help="continue although the disks are not in order"),
             opt.DRY_RUN,
             opt.PRIORITY,
         ],
-        "Stop all primary instances of a node and start them elsewhere",
+        "Stop all primary instances of a node and start them on other nodes",
     ),
 ]

@@ -1,4 +1,8 @@
-"""``gnt-node power``, ``health`` and ``powercycle``: switch nodes and ask for their state."""
+"""The commands ``gnt-node power``, ``health`` and ``powercycle``.
+
+The first two run the out-of-band helper, the program which the node parameter ``oob_program``
+names.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _POWER_ASK = ("cycle", "off")
 
 
 def power(values: Values, arguments: list[str]) -> int:
-    """``power``: let the out-of-band helper switch nodes, or ask it."""
+    """Switch nodes, or show whether they are on, with their out-of-band helpers (``power``)."""
     from ganeti.cli import confirmation
     from ganeti.opcodes.misc import OpOobCommand
     from ganeti.opcodes.node import OpNodeSetParams
@@ -33,7 +37,7 @@ def power(values: Values, arguments: list[str]) -> int:
     command, names = arguments[0], arguments[1:]
     if command not in _POWER_COMMANDS:
         terminal.err(
-            f"power subcommand '{command}' not supported. There are: {', '.join(_POWER_COMMANDS)}."
+            f"power subcommand '{command}' not supported. Known are: {', '.join(_POWER_COMMANDS)}."
         )
         return failures.EXIT_FAILURE
     if command in _POWER_ASK:
@@ -48,7 +52,7 @@ def power(values: Values, arguments: list[str]) -> int:
     opcodes: list[OpCode] = []
     if command == "off" and not values.ignore_status:
         _require_helpers(names)
-        # One job: what is switched off is marked offline first.
+        # In the same job, the nodes are marked offline before they are switched off.
         opcodes += [
             OpNodeSetParams(
                 node_name=name, offline=True, auto_promote=values.auto_promote, **common
@@ -81,15 +85,15 @@ def power(values: Values, arguments: list[str]) -> int:
 
 
 def _require_helpers(names: Sequence[str]) -> None:
-    """Refuse before a node is marked offline which cannot be switched off then.
+    """Check that nodes have helpers before they are marked offline.
 
-    :raises OpPrereqError: a node has no helper program, or is not known.
+    :raises OpPrereqError: a node has no helper, or is unknown.
     """
     rows = jobs.connect().query_nodes(list(names), ["name", "powered"], False)
     without = [name for name, powered in rows if powered is None]
     if without:
         raise errors.OpPrereqError(
-            f"nodes {', '.join(without)} have no out-of-band helper program. Set the node parameter"
+            f"nodes {', '.join(without)} have no out-of-band helper. Set the node parameter"
             " oob_program.",
             errors.ECODE_STATE,
         )
@@ -100,7 +104,7 @@ def _power_text(data: Mapping[str, Any]) -> str:
 
 
 def health(values: Values, arguments: list[str]) -> int:
-    """``health``: what the out-of-band helper says of nodes."""
+    """Show the report of the out-of-band helpers about the hardware of nodes (``health``)."""
     from ganeti.opcodes.misc import OpOobCommand
 
     result = jobs.run_opcode(
@@ -128,7 +132,13 @@ _MARKS = {
 
 
 def _write_answers(result: Any, values: Values, member: str, read: Callable[[Any], Any]) -> int:
-    """The answers for programs, null where there is none; failure when it is missing for one."""
+    """Print the answers for programs, with null for a missing one; return the exit code.
+
+    :param result: rows of name and answer, each as a pair of status and value.
+    :param member: key of the answer in the output.
+    :param read: converts an answer.
+    :returns: 1 when a node has no answer, else 0.
+    """
     from ganeti.cli import output
 
     output.write_data(
@@ -143,7 +153,11 @@ def _write_answers(result: Any, values: Values, member: str, read: Callable[[Any
 
 
 def _show_answers(result: Any, values: Values, texts: Any) -> int:
-    """A table of nodes with what the helper answered; failure when it did not for one."""
+    """Print a table of nodes and answers of their helpers; return the exit code.
+
+    :param texts: returns the lines of an answer.
+    :returns: 1 when a node has no answer, else 0.
+    """
     rows: list[list[str]] = []
     failed = False
     for (_, name), (status, data) in result:
@@ -163,7 +177,7 @@ def _write_table(
     header = not values.no_headers
     lines = table.format_table(columns, rows, header=header, separator=values.separator)
     if header and values.separator is None and not columns[-1].right:
-        # The titles of these tables are published with the blanks behind the last one.
+        # The published titles of these tables end with blanks.
         width = max([len(columns[-1].title), *(len(row[-1]) for row in rows)])
         lines[0] += " " * (width - len(columns[-1].title))
     for line in lines:
@@ -171,12 +185,14 @@ def _write_table(
 
 
 def powercycle(values: Values, arguments: list[str]) -> int:
-    """``powercycle``: reset a node."""
+    """Make a node reset itself (``powercycle``)."""
     from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodePowercycle
 
     if not values.confirm:
-        code = confirmation.ask(f"Reset node {arguments[0]} the hard way?", "--yes")
+        code = confirmation.ask(
+            f"Reset node {arguments[0]} without stopping its programs and guests?", "--yes"
+        )
         if code is not None:
             return code
     text = jobs.run_opcode(
@@ -211,7 +227,7 @@ COMMANDS = (
             opt.DRY_RUN,
             *_JOB,
         ],
-        "Switch nodes, or show whether they are on",
+        "Switch nodes with their out-of-band helpers, or show whether they are on",
         usage="[<options>] on|off|cycle|status [<node>...]",
     ),
     Command(
@@ -219,18 +235,18 @@ COMMANDS = (
         health,
         [Argument("node")],
         [OOB_TIMEOUT, opt.NO_HEADERS, opt.SEPARATOR, opt.PRIORITY, opt.OUTPUT_FORMAT],
-        "Show what the hardware of nodes says of itself",
+        "Show the report of the out-of-band helpers about the hardware of nodes",
     ),
     Command(
         "powercycle",
         powercycle,
         [Argument("node", 1, 1)],
         [
-            opt.flag("--yes", dest="confirm", help="do not ask"),
-            opt.flag("-f", "--force", help="even when it is the master"),
+            opt.flag("--yes", dest="confirm", help="do not ask for confirmation"),
+            opt.flag("-f", "--force", help="reset the node even if it is the master"),
             opt.DRY_RUN,
             *_JOB,
         ],
-        "Reset a node the hard way",
+        "Make a node reset itself, without stopping programs and guests",
     ),
 )

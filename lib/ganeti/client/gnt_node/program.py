@@ -1,4 +1,4 @@
-"""``gnt-node``: add, remove and look at the machines of the cluster."""
+"""The program ``gnt-node``: add, remove and show the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _INFO_FIELDS = (
 
 
 def list_nodes(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """List nodes (``list``)."""
     return listing.run_list("node", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("node", values, arguments)
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show addresses, marks, instances and parameters of nodes (``info``)."""
     from ganeti.cli import output
 
     rows = jobs.connect().query_nodes(arguments, list(_INFO_FIELDS), False)
@@ -95,7 +95,7 @@ def _describe(node: Mapping[str, Any]) -> Pairs:
 
 
 def add(values: Values, arguments: list[str]) -> int:
-    """``add``: prepare the machine, then let the master take it in."""
+    """Prepare a machine, then let the master add it as a node (``add``)."""
     from ganeti.cli import node_params
     from ganeti.opcodes.node import OpNodeAdd
 
@@ -127,7 +127,7 @@ def add(values: Values, arguments: list[str]) -> int:
         **jobs.common_params(values),
     )
     if values.dry_run:
-        # The machine is left as it is: the master says what it would need.
+        # The machine is not changed; the master shows the plan.
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     if values.token:
@@ -144,18 +144,18 @@ def add(values: Values, arguments: list[str]) -> int:
     access = remote.SshAccess(
         int(port), check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
     )
-    # What was prepared on the machine is undone when the master does not take it in.
+    # The preparation is undone when the master does not add the node.
     with bootstrap.node_setup(host, access, force_join=values.force_join) as keep:
         try:
             jobs.run_opcode(opcode, values, client=client)
         except (jobs.WaitInterrupted, errors.LuxiError):
-            keep()  # the job may go on, and needs it
+            keep()  # the job may continue and needs the preparation
             raise
     return failures.EXIT_SUCCESS
 
 
 def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
-    """Name, secondary address and mastership of a node of the cluster; None for another machine."""
+    """Return name, secondary address and whether it is the master; None for an unknown machine."""
     try:
         rows = client.query_nodes([name], ["name", "sip", "master"], False)
     except errors.OpPrereqError as err:
@@ -167,7 +167,7 @@ def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
 
 
 def remove(values: Values, arguments: list[str]) -> int:
-    """``remove``."""
+    """Remove a node from the cluster (``remove``)."""
     from ganeti.opcodes.node import OpNodeRemove
 
     jobs.run_opcode(OpNodeRemove(node_name=arguments[0], **jobs.common_params(values)), values)
@@ -176,7 +176,7 @@ def remove(values: Values, arguments: list[str]) -> int:
 
 PROGRAM = Program(
     "gnt-node",
-    "Add, remove and look at the machines of the cluster.",
+    "Add, remove and show the nodes of a cluster.",
     [
         Command(
             "add",
@@ -184,19 +184,19 @@ PROGRAM = Program(
             [Argument("host", 1, 1)],
             [
                 opt.SECONDARY_IP,
-                opt.flag("--readd", help="take a machine in again that is still listed"),
+                opt.flag("--readd", help="add a machine again that is still in the configuration"),
                 opt.NODE_GROUP,
                 Option(
                     "--master-capable",
                     kind="bool",
                     metavar="yes|no",
-                    help="whether it may become the master",
+                    help="whether the node may become the master",
                 ),
                 Option(
                     "--vm-capable",
                     kind="bool",
                     metavar="yes|no",
-                    help="whether it may have instances",
+                    help="whether the node may have instances",
                 ),
                 opt.NODE_PARAMETERS,
                 opt.HV_STATE,
@@ -206,29 +206,30 @@ PROGRAM = Program(
                     dest="node_setup",
                     default=True,
                     value=False,
-                    help="the machine was prepared already; only take it in",
+                    help="only add the machine, which was prepared already",
                 ),
                 opt.flag(
                     "--no-ssh-key-check",
                     dest="ssh_key_check",
                     default=True,
                     value=False,
-                    help="accept an SSH host key that is not known",
+                    help="accept an unknown SSH host key without a question",
                 ),
                 opt.flag(
-                    "--force-join", help="go on when the machine seems to be in another cluster"
+                    "--force-join",
+                    help="if the machine belongs to another cluster, remove it from there first",
                 ),
                 opt.flag(
                     "--token",
-                    help="print a token with which the machine joins by itself, and"
-                    " wait for it; SSH is not used",
+                    help="print a token and wait until ganeti-join runs on the machine with"
+                    " this token; SSH is not used",
                 ),
                 Option(
                     "--token-lifetime",
                     kind="int",
                     default=3600,
                     metavar="SECONDS",
-                    help="how long the token is good",
+                    help="how long the token is valid; 3600 by default",
                 ),
                 opt.DRY_RUN,
                 opt.PRIORITY,
@@ -257,14 +258,14 @@ PROGRAM = Program(
             show_info,
             [Argument("node")],
             [opt.OUTPUT_FORMAT],
-            "Show everything about nodes",
+            "Show addresses, marks, instances and parameters of nodes",
         ),
         Command(
             "remove",
             remove,
             [Argument("node", 1, 1)],
             [opt.DRY_RUN, opt.PRIORITY],
-            "Take a node out of the cluster",
+            "Remove a node from the cluster",
         ),
         modify.MODIFY,
         *power.COMMANDS,
@@ -279,5 +280,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

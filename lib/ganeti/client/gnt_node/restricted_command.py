@@ -1,4 +1,4 @@
-"""``gnt-node restricted-command``: run a program which the administrator prepared on nodes."""
+"""The command ``gnt-node restricted-command``: run a prepared program on nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RULER = "-" * 48
 
 
 def restricted_command(values: Values, arguments: list[str]) -> int:
-    """``restricted-command``: run a prepared command on nodes."""
+    """Run a program which the administrator has prepared on nodes (``restricted-command``)."""
     from ganeti.cli import online_nodes
     from ganeti.opcodes.misc import OpRestrictedCommand
 
@@ -21,7 +21,7 @@ def restricted_command(values: Values, arguments: list[str]) -> int:
     ]
     if not names:
         raise errors.OpPrereqError(
-            "there is no online node to run the command on", errors.ECODE_INVAL
+            f"there is no online node for command '{arguments[0]}'", errors.ECODE_INVAL
         )
     result = jobs.run_opcode(
         OpRestrictedCommand(
@@ -65,10 +65,12 @@ RESTRICTED_COMMAND = Command(
     [
         opt.NODE_GROUP,
         SHOW_NAMES,
-        opt.flag("--sync", dest="do_locking", help="hold the nodes while it runs"),
+        opt.flag(
+            "--sync", dest="do_locking", help="hold the locks of the nodes while the program runs"
+        ),
         opt.DRY_RUN,
         *_JOB,
     ],
-    "Run a command prepared by the administrator on nodes",
+    "Run a program which the administrator has prepared on nodes",
     usage="[<options>] <command> [<node>...]",
 )

@@ -1,4 +1,4 @@
-"""``gnt-node``: the commands about storage units, logical volumes and DRBD minors of nodes."""
+"""The commands of ``gnt-node`` about storage units, logical volumes and DRBD minors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ USER_STORAGE_TYPES = (
 
 
 def list_storage(values: Values, arguments: list[str]) -> int:
-    """``list-storage``."""
+    """List storage units of nodes (``list-storage``)."""
     from ganeti.opcodes.node import OpNodeQueryStorage
 
     fields = _fields(values, STORAGE_FIELDS)
@@ -67,7 +67,7 @@ def list_storage(values: Values, arguments: list[str]) -> int:
 
 
 def list_volumes(values: Values, arguments: list[str]) -> int:
-    """``volumes``."""
+    """List logical volumes of nodes (``volumes``)."""
     from ganeti.opcodes.node import OpNodeQueryvols
 
     fields = _fields(values, VOLUME_FIELDS)
@@ -79,7 +79,7 @@ def list_volumes(values: Values, arguments: list[str]) -> int:
 
 
 def _fields(values: Values, known: Sequence[str]) -> list[str]:
-    """The chosen columns; these lists show all there are by default."""
+    """Return the selected columns; by default all."""
     fields = listing.selected_fields(values.output, known)
     return list(known) if fields == [listing.ALL_FIELDS] else fields
 
@@ -114,7 +114,7 @@ def _show_storage(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: 
 
 
 def modify_storage(values: Values, arguments: list[str]) -> int:
-    """``modify-storage``."""
+    """Change a physical volume of a node (``modify-storage``)."""
     from ganeti.opcodes.node import OpNodeModifyStorage
 
     node, storage_type, name = arguments
@@ -136,7 +136,7 @@ def modify_storage(values: Values, arguments: list[str]) -> int:
 
 
 def repair_storage(values: Values, arguments: list[str]) -> int:
-    """``repair-storage``."""
+    """Remove lost devices from a volume group of a node (``repair-storage``)."""
     from ganeti.opcodes.node import OpRepairNodeStorage
 
     node, storage_type, name = arguments
@@ -157,14 +157,17 @@ def repair_storage(values: Values, arguments: list[str]) -> int:
 def _require_type(given: str, possible: Sequence[str]) -> None:
     if given not in possible:
         raise errors.OpPrereqError(
-            f"storage of type '{given}' cannot be handled by this command, only"
+            f"this command does not work with storage of type '{given}', only with"
             f" {', '.join(possible)}",
             errors.ECODE_INVAL,
         )
 
 
 def list_drbd(values: Values, arguments: list[str]) -> int:
-    """``list-drbd``: minors of a node, by the configuration daemons; needs no master daemon."""
+    """List the DRBD minors of a node (``list-drbd``).
+
+    The configuration daemons answer, so the command works without a master daemon.
+    """
     from ganeti.confd.client import Client
     from ganeti.constants import confd
 
@@ -211,7 +214,7 @@ COMMANDS = (
                 dest="user_storage_type",
                 choices=USER_STORAGE_TYPES,
                 metavar="TYPE",
-                help="kind of storage; that of the default disk template if not given",
+                help="type of storage; by default that of the first enabled disk template on nodes",
             ),
             opt.NO_HEADERS,
             opt.SEPARATOR,
@@ -219,7 +222,7 @@ COMMANDS = (
             opt.OUTPUT,
             opt.PRIORITY,
         ],
-        "List storage units of nodes",
+        "List the storage units of nodes",
     ),
     Command(
         "modify-storage",
@@ -230,11 +233,14 @@ COMMANDS = (
             Argument("file", 1, 1),
         ],
         [
-            yes_no("--allocatable", help="whether new volumes may be put on it"),
+            yes_no(
+                "--allocatable",
+                help="whether new logical volumes may be put on the physical volume",
+            ),
             opt.DRY_RUN,
             *_JOB,
         ],
-        "Change a storage unit of a node",
+        "Change a physical volume of a node",
         usage="[<options>] <node> lvm-pv <name>",
     ),
     Command(
@@ -247,12 +253,13 @@ COMMANDS = (
         ],
         [
             opt.flag(
-                "--ignore-consistency", help="even when other copies of disks are not in order"
+                "--ignore-consistency",
+                help="continue even if the replicas on other nodes are not in order",
             ),
             opt.DRY_RUN,
             *_JOB,
         ],
-        "Repair a storage unit of a node",
+        "Remove lost devices from a volume group of a node",
         usage="[<options>] <node> lvm-vg <name>",
     ),
     Command(
@@ -260,7 +267,7 @@ COMMANDS = (
         list_volumes,
         [Argument("node")],
         [opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
-        "List logical volumes of nodes",
+        "List the logical volumes of nodes",
     ),
     Command(
         "list-drbd",

@@ -1,1 +1,1 @@
-"""The program ``gnt-os``: commands about OS definitions."""
+"""The program ``gnt-os``: operating systems which the nodes can install."""

@@ -1,4 +1,4 @@
-"""``gnt-os``: which operating systems the nodes can install."""
+"""The program ``gnt-os``: operating systems which the nodes can install."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def _diagnose(
     values: Values, fields: Sequence[str], client: luxi.Client | None = None
 ) -> list[list[Any]]:
-    """What the nodes have: the fields of each OS definition."""
+    """Ask the nodes for these fields of each OS definition.
+
+    :raises OpExecError: the job returned no list.
+    """
     from ganeti.opcodes.os import OpOsDiagnose
 
     rows = jobs.run_opcode(
@@ -34,12 +37,12 @@ def _diagnose(
 
 
 def os_names(name: str, variants: Sequence[str] | None) -> list[str]:
-    """The names under which an OS can be installed: one per variant, or its own."""
+    """Return the names for the installation of an OS: one for each variant, or its own name."""
     return [f"{name}+{variant}" for variant in variants] if variants else [name]
 
 
 def _format_pairs(value: Any) -> str:
-    """Parameters with their meaning: only the names."""
+    """Write a list of parameters and their descriptions as the names of the parameters."""
     return listing.join_list(pair[0] for pair in value)
 
 
@@ -52,7 +55,10 @@ _FORMATTERS: dict[str, listing.Formatter] = {
 
 
 def list_os(values: Values, arguments: list[str]) -> int:
-    """``list``: what can be installed; with fields or a filter, the definitions behind it."""
+    """List the operating systems that can be installed (``list``).
+
+    With names, a filter or ``-o FIELDS``, list the definitions instead of the variants.
+    """
     if values.output is not None or arguments or values.force_filter:
         return listing.run_list("os", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
     rows = _diagnose(values, ("name", "variants"))
@@ -68,7 +74,7 @@ def list_os(values: Values, arguments: list[str]) -> int:
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
-    """``list-fields``."""
+    """List the fields that ``list`` can show (``list-fields``)."""
     return listing.run_list_fields("os", values, arguments)
 
 
@@ -87,7 +93,7 @@ _INFO_FIELDS = (
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``."""
+    """Show variants and parameters of OS definitions (``info``)."""
     from ganeti.cli import output
 
     found = {
@@ -106,7 +112,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 
 def _describe(name: str, info: dict[str, Any] | None) -> str:
-    """One OS as text; its shape is older than that of the other info commands."""
+    """Return one OS definition as text, in its published form."""
     if info is None:
         return f"{name}: \n"
     lines = [f"{name}:"]
@@ -126,7 +132,7 @@ def _describe(name: str, info: dict[str, Any] | None) -> str:
 
 
 def _versions(versions: Sequence[str]) -> str:
-    """The version, or what nodes disagree about."""
+    """Return the version, or the different versions of the nodes."""
     if len(versions) == 1:
         return versions[0]
     return "differs between nodes: " + ", ".join(version or "none" for version in versions)
@@ -144,7 +150,7 @@ _DIAGNOSE_FIELDS = (
 
 
 def diagnose(values: Values, arguments: list[str]) -> int:
-    """``diagnose``: each OS on each node, with what is wrong."""
+    """Show each OS definition on each node with its errors (``diagnose``)."""
     client = jobs.connect()
     rows = [
         dict(zip(_DIAGNOSE_FIELDS, row, strict=True))
@@ -156,7 +162,7 @@ def diagnose(values: Values, arguments: list[str]) -> int:
 
         output.write_data(rows, values.output_format)
     else:
-        # The master answers with UUIDs; people know their nodes by name.
+        # The answer contains UUIDs; users need the names of nodes.
         names = {uuid: name for uuid, name in client.query_nodes([], ["uuid", "name"], False)}
         for row in rows:
             terminal.out("\n".join([*_diagnosis(row, names), ""]))
@@ -180,7 +186,7 @@ def _diagnosis(row: dict[str, Any], names: dict[str, str]) -> list[str]:
             continue
         for number, place in enumerate(places):
             line = _node_line(*place)
-            # A definition found further down the search path is never used.
+            # Only the first definition with a name in the search path is used.
             lines.append(f"  Node: {node}, {line}" if not number else f"    [hidden] {line}")
     return lines
 
@@ -215,7 +221,7 @@ NO_CHANGE = "Please give at least one of the parameters."
 
 
 def modify(values: Values, arguments: list[str]) -> int:
-    """``modify``: parameters of the cluster that are about one OS."""
+    """Change the settings of the cluster for one OS (``modify``)."""
     from ganeti.opcodes.cluster import OpClusterSetParams
 
     name = arguments[0]
@@ -237,9 +243,10 @@ def modify(values: Values, arguments: list[str]) -> int:
 
 
 def _by_hypervisor(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
-    """``kvm:acpi=no`` options by hypervisor, values in their types.
+    """Turn options such as ``kvm:acpi=no`` into typed parameters by hypervisor.
 
-    :raises OpPrereqError: an unknown hypervisor, or a removal.
+    :raises OpPrereqError: unknown hypervisor, or all its parameters are removed.
+    :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     from ganeti.cli import value_types
     from ganeti.objects import hvparams
@@ -265,20 +272,20 @@ def _by_hypervisor(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]
     return found
 
 
-def _list_change(wish: bool | None, name: str) -> list[list[str]] | None:
-    return None if wish is None else [["add" if wish else "remove", name]]
+def _list_change(wanted: bool | None, name: str) -> list[list[str]] | None:
+    return None if wanted is None else [["add" if wanted else "remove", name]]
 
 
 PROGRAM = Program(
     "gnt-os",
-    "See which operating systems the nodes can install.",
+    "Show the operating systems which the nodes can install.",
     [
         Command(
             "list",
             list_os,
             [Argument("os")],
             [*opt.LIST_OPTIONS, opt.PRIORITY],
-            "List what can be installed on all nodes",
+            "List the operating systems that can be installed on all nodes",
         ),
         Command(
             "list-fields",
@@ -300,7 +307,7 @@ PROGRAM = Program(
             diagnose,
             [],
             [opt.PRIORITY, opt.OUTPUT_FORMAT],
-            "Show the OS definitions of each node and what is wrong with them",
+            "Show each OS definition on each node with its errors",
         ),
         Command(
             "modify",
@@ -314,7 +321,9 @@ PROGRAM = Program(
                     action="append",
                     dest="hvparams",
                     metavar="HYPERVISOR:KEY=VALUE,...",
-                    help="hypervisor parameters of instances with this OS",
+                    help="hypervisor parameters of instances with this OS; the value default"
+                    " removes a value; may"
+                    " be given several times",
                 ),
                 Option(
                     "-O",
@@ -323,7 +332,7 @@ PROGRAM = Program(
                     dest="osparams",
                     default={},
                     metavar="KEY=VALUE,...",
-                    help="parameters of this OS; -KEY gives one back to the definition",
+                    help="parameters of this OS; -KEY removes a parameter",
                 ),
                 Option(
                     "--os-parameters-private",
@@ -331,22 +340,22 @@ PROGRAM = Program(
                     dest="osparams_private",
                     default={},
                     metavar="KEY=VALUE,...",
-                    help="the same, kept out of logs",
+                    help="parameters of this OS which do not appear in logs and job files",
                 ),
                 Option(
-                    "--hidden", kind="bool", metavar="yes|no", help="whether lists leave it out"
+                    "--hidden", kind="bool", metavar="yes|no", help="whether list leaves the OS out"
                 ),
                 Option(
                     "--blacklisted",
                     kind="bool",
                     metavar="yes|no",
-                    help="whether no new instance may have it",
+                    help="whether list leaves the OS out and no new instance can have it",
                 ),
                 opt.DRY_RUN,
                 *opt.SUBMIT_OPTIONS,
                 opt.PRIORITY,
             ],
-            "Change the parameters of an OS, hide or forbid it",
+            "Change the settings of the cluster for an OS",
         ),
     ],
     aliases={"show": "info"},
@@ -354,5 +363,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

@@ -1,1 +1,1 @@
-"""The program ``gnt-storage``: commands about providers of external storage."""
+"""The program ``gnt-storage``: providers of external storage on the nodes."""

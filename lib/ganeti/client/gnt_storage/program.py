@@ -1,4 +1,4 @@
-"""``gnt-storage``: which providers of external storage the nodes have."""
+"""The program ``gnt-storage``: providers of external storage on the nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _none_found() -> int:
 
 
 def diagnose(values: Values, arguments: list[str]) -> int:
-    """``diagnose``: each provider on each node, with what is wrong."""
+    """Show each provider on each node with its errors (``diagnose``)."""
     providers = _providers(values)
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
@@ -54,7 +54,7 @@ def _diagnosis(provider: dict[str, Any]) -> list[str]:
             lines.append(f"  Node: {node}, status: not found")
         for number, place in enumerate(places):
             line = _place(*place)
-            # A provider found further down the search path is never used.
+            # Only the first provider with a name in the search path is used.
             lines.append(f"    [hidden] {line}" if number else f"  Node: {node}, {line}")
     return lines
 
@@ -67,7 +67,7 @@ def _place(path: str, valid: bool, message: str, parameters: Sequence[Sequence[s
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """``info``: what providers take."""
+    """Show node groups and parameters of providers (``info``)."""
     providers = _providers(values)
     found = {provider["name"]: provider for provider in providers}
     wanted = arguments or list(found)
@@ -99,21 +99,21 @@ def _describe(provider: dict[str, Any]) -> list[str]:
 
 PROGRAM = Program(
     "gnt-storage",
-    "See which providers of external storage the nodes have.",
+    "Show the providers of external storage on the nodes.",
     [
         Command(
             "diagnose",
             diagnose,
             [],
             [opt.PRIORITY, opt.OUTPUT_FORMAT],
-            "Show the providers of each node and what is wrong with them",
+            "Show each provider on each node with its errors",
         ),
         Command(
             "info",
             show_info,
             [Argument("os")],
             [opt.PRIORITY, opt.OUTPUT_FORMAT],
-            "Show the parameters of providers",
+            "Show in which node groups providers can be used, and their parameters",
             usage="[<options>] [<provider>...]",
         ),
     ],
@@ -121,5 +121,5 @@ PROGRAM = Program(
 
 
 def run() -> int:
-    """Entry point of the script."""
+    """Run the program; return the exit code."""
     return main.run(PROGRAM)

@@ -52,7 +52,7 @@ def test_export(gnt: Gnt, master: FakeMaster) -> None:
     ) == ("web1", "node2", "local", False, True, 7, "gzip", False)
     master.results["OP_BACKUP_EXPORT"] = [True, [True, False]]
     done = gnt("backup export -n node2 web1")
-    assert (done.code, done.err) == (1, "These disks were not exported: 1\n")
+    assert (done.code, done.err) == (1, "These disks of instance web1 were not exported: 1\n")
     assert "--node NODE" in gnt("backup export web1").err
 
 

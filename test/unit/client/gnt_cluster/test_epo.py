@@ -46,8 +46,8 @@ def plan(
     instances: list[dict[str, Any]],
     on: bool = False,
     everything: bool = False,
-) -> epo.Plan:
-    return epo.plan(nodes, instances, on=on, everything=everything)
+) -> epo.PowerPlan:
+    return epo.make_plan(nodes, instances, on=on, everything=everything)
 
 
 def test_off() -> None:
@@ -196,8 +196,8 @@ def test_the_way_back(gnt: Gnt, cluster: FakeMaster, monkeypatch: pytest.MonkeyP
     ended = gnt("cluster epo --on -f --all")
     assert ended.code == 1
     assert f"Node {NODE2} is back" in ended.out
-    assert f"Node {NODE3} did not come back" in ended.err
-    assert "Not started, because a node is missing: lost" in ended.err
+    assert f"Node {NODE3} does not answer" in ended.err
+    assert "Not started, because a node is offline: lost" in ended.err
     assert done(cluster) == [
         ("OP_OOB_COMMAND", [NODE2, NODE3]),
         ("OP_NODE_SET_PARAMS", NODE2),
@@ -207,8 +207,8 @@ def test_the_way_back(gnt: Gnt, cluster: FakeMaster, monkeypatch: pytest.MonkeyP
 
 
 def test_arguments(gnt: Gnt, cluster: FakeMaster) -> None:
-    assert "name the nodes" in gnt("cluster epo").err
-    assert "not both" in gnt(f"cluster epo --all {NODE2}").err
+    assert "give either names of nodes" in gnt("cluster epo").err
+    assert "give either" in gnt(f"cluster epo --all {NODE2}").err
     assert gnt(f"cluster epo {NODE2}").code == 1
     cluster.answers["QueryGroups"] = lambda names, fields, locking: [["default", []]]
     ended = gnt("cluster epo --groups default")

@@ -78,7 +78,7 @@ def test_no_voting_is_confirmed(
 
     monkeypatch.setattr(terminal, "confirm", refuse)
     assert gnt("cluster master-failover --no-voting").code == 13
-    assert "without asking the other nodes" in questions[0]
+    assert "without a vote of the other nodes" in questions[0]
     assert moved == []
 
 

@@ -171,7 +171,7 @@ def test_spelling_of_the_first_version(
         ("--defaults bridge=br0 -N link=br1", "either with --defaults or with --nic-parameters"),
         ("--defaults disksize=big", "default disksize"),
         ("--defaults disksize=1g --ipolicy-std-specs disk-size=1", "--ipolicy-std-specs"),
-        ("--defaults hypervisor=xen-pvm", "enabled are fake, kvm"),
+        ("--defaults hypervisor=xen-pvm", "Enabled are: fake, kvm"),
     ],
 )
 def test_slips_in_it(gnt: Gnt, master: FakeMaster, line: str, fragment: str) -> None:

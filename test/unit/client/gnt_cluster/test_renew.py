@@ -63,7 +63,7 @@ def test_a_pending_server_certificate_is_kept(
     gnt("cluster renew-crypto -f --new-cluster-certificate --new-confd-hmac-key")
     first = {name: waiting(here, name).read_text() for name in ("server.pem", "hmac.key")}
     ended = gnt("cluster renew-crypto -f --new-cluster-certificate --new-confd-hmac-key")
-    assert "Going on with the renewal that was interrupted: server.pem, hmac.key" in ended.out
+    assert "Continuing the interrupted renewal of: server.pem, hmac.key" in ended.out
     assert waiting(here, "server.pem").read_text() == first["server.pem"]
     assert waiting(here, "hmac.key").read_text() != first["hmac.key"]
 

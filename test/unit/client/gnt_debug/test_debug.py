@@ -188,7 +188,7 @@ def test_submit_job_from_standard_input(
     ("content", "text"),
     [
         ("{", "invalid JSON"),
-        ("{}", "holds no list of opcodes"),
+        ("{}", "does not contain a list of opcodes"),
         ('[{"OP_ID": "OP_NOSUCH"}]', "OP_NOSUCH"),
         ('[{"duration": 1}]', "OP_ID"),
         ('[{"OP_ID": "OP_TEST_DELAY", "nosuch": 1}]', "nosuch"),

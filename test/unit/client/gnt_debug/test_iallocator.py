@@ -53,7 +53,7 @@ def test_options(gnt: Gnt, master: FakeMaster, line: str, fields: dict[str, obje
 @pytest.mark.parametrize(
     ("line", "code", "text"),
     [
-        ("a b", 1, "mode relocate is about one name, not 2"),
+        ("a b", 1, "mode relocate takes one name, not 2"),
         ("--disks big a", 1, "--disks: cannot read 'big'"),
         ("--nics a/b/c/d a", 1, "'a/b/c/d' is not of the form"),
         ("-m everything a", 2, "everything"),

@@ -121,7 +121,7 @@ class Queue(FakeMaster):
     ("fault", "fragment"),
     [
         ("", ""),
-        ("takes everything", "was taken"),
+        ("takes everything", "was accepted"),
         ("ignores dependencies", "began before"),
         ("says queued", "is queued"),
         ("loses a message", "messages were sent"),
@@ -187,6 +187,6 @@ def test_wconfd(gnt: Gnt, locks: FakeMaster, words: str, out: str) -> None:
 
 
 def test_wconfd_with_nothing_to_do(gnt: Gnt, locks: FakeMaster) -> None:
-    assert "nothing to do" in gnt("debug wconfd flushconfig").out
-    assert "'nosuch' is none of" in gnt("debug wconfd nosuch").err
+    assert "Nothing to do" in gnt("debug wconfd flushconfig").out
+    assert "'nosuch' is not a request" in gnt("debug wconfd nosuch").err
     assert "number of a job" in gnt("debug wconfd listlocks x").err

@@ -49,14 +49,18 @@ def test_report(gnt: Gnt) -> None:
 
 def test_forget(gnt: Gnt) -> None:
     assert gnt("debug metad forget web1") == (0, "", "")
-    assert gnt("debug metad forget web1") == (0, "", "guest 'web1' was not known\n")
+    assert gnt("debug metad forget web1") == (
+        0,
+        "",
+        "ganeti-metad of this node does not know a guest 'web1'\n",
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [
         ("", "at least 1 argument"),
-        ("dance", "'dance' is nothing that can be asked"),
+        ("dance", "'dance' is not a request to ganeti-metad"),
         ("echo", "'echo' takes 1 argument, not 0"),
         ("list x", "'list' takes 0 arguments, not 1"),
     ],

@@ -66,4 +66,4 @@ def test_who_found_no_place_is_named(gnt: Gnt, master: FakeMaster, file: Path) -
     file.write_text(json.dumps([WEB]))
     master.results["OP_INSTANCE_MULTI_ALLOC"] = {"jobs": [], "failed": ["web1"]}
     ended = gnt(f"instance batch-create {file}")
-    assert ended.code == 1 and ended.err == "No place was found for instance web1\n"
+    assert ended.code == 1 and ended.err == "The allocator found no node for instance web1\n"

@@ -111,4 +111,4 @@ def test_a_kind_nobody_knows(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_INSTANCE_CONSOLE"] = console(kind="hologram")
     ended = gnt("instance console web1")
     assert ended.code == 1
-    assert "console of kind 'hologram'" in ended.err
+    assert "unknown kind 'hologram'" in ended.err

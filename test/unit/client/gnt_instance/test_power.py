@@ -131,7 +131,7 @@ def test_selections(selection: str, names: list[str], gnt: Gnt, master: FakeMast
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("startup", "no instance given"),
+        ("startup", "no instance is given"),
         ("startup --all web1", "--all takes no names"),
         ("startup --tags nosuch", "no instance is selected"),
         ("startup nosuch", "'nosuch' not known"),

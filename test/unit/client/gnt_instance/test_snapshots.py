@@ -130,7 +130,7 @@ def test_for_programs(gnt: Gnt) -> None:
 
 def test_a_field_that_does_not_exist(gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt("instance list-snapshots -o nodes")
-    assert ended.code == 1 and "there is no field nodes" in ended.err and "node" in ended.err
+    assert ended.code == 1 and "unknown fields: nodes" in ended.err and "node" in ended.err
     assert master.requests == []
 
 

@@ -281,7 +281,7 @@ def test_change_priority(gnt: Gnt, master: FakeMaster) -> None:
     assert master.requests == [("ChangeJobPriority", [1, -10]), ("ChangeJobPriority", [2, -10])]
     ended = gnt("job change-priority 1")
     assert ended.code == 1
-    assert "no priority given" in ended.err
+    assert "no priority is given" in ended.err
 
 
 # -- archive and autoarchive ----------------------------------------------------------------------

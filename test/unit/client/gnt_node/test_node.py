@@ -420,7 +420,7 @@ def bearer(monkeypatch: pytest.MonkeyPatch) -> Bearer:
 def test_add_by_token(gnt: Gnt, master: FakeMaster, setup: Setup, bearer: Bearer) -> None:
     ended = gnt("node add --token -g rack2 node2")
     assert ended.code == 0
-    assert "gntjoin1-" in ended.out and "On node2.example.com run 'ganeti-join'" in ended.out
+    assert "gntjoin1-" in ended.out and "Run 'ganeti-join' on node2.example.com" in ended.out
     assert bearer.events == [
         "offer node2.example.com at 127.0.9.1 for 3600 s",
         "withdrawn",
@@ -449,5 +449,5 @@ def test_add_by_token_when_the_job_fails(gnt: Gnt, master: FakeMaster, bearer: B
 
 def test_a_token_needs_a_lifetime(gnt: Gnt, bearer: Bearer) -> None:
     ended = gnt("node add --token --token-lifetime 0 node2")
-    assert ended.code == 1 and "good for 0 seconds" in ended.err
+    assert ended.code == 1 and "more than 0 seconds, not 0" in ended.err
     assert bearer.events == []
