@@ -1,15 +1,15 @@
-"""Queries: which fields every kind of object has, the filter language, and how rows are made.
+"""Queries: the fields of every kind of object, the filter language, and the rows of the answer.
 
-Everything here is pure: it works on a snapshot of the configuration and on live data which somebody
-else collected (``cmdlib.query`` on the master). The same tables answer ``Query`` and
-``QueryFields`` on the master's socket, feed the ``gnt-* list`` commands and the REST interface, and
-are what the documentation lists.
+The functions of this package are pure: they work on a snapshot of the configuration and on live
+data which the caller collected. The same tables of fields answer ``Query`` and ``QueryFields`` in
+LUXI, are used by the ``gnt-* list`` commands and the REST interface, and are listed in the
+documentation.
 
 =============== =================================================================
-``field``       what a field is, and the marks for values which are not there
-``view``        a snapshot with the look-ups that fields need, made once per query
+``field``       the class of fields, and the marks for missing values
+``view``        a snapshot with the look-ups which fields need, made once per query
 ``filter``      the filter language: JSON form, text form, evaluation
-``engine``      a query from request to answer
+``engine``      answers a query
 ``resources/``  the fields, a file per kind of object
 =============== =================================================================
 """

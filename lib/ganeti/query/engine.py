@@ -1,8 +1,8 @@
-"""A query from request to answer, without asking anybody by itself.
+"""Answer queries.
 
-:func:`run` goes in passes: the filter is first tried on the configuration alone; only for what is
-left, and only when a wanted field or the filter needs it, is live data collected, all at once, by
-the `source` handed in; then the filter is tried again with everything known, and rows are made.
+:func:`run` works in passes: first the filter is applied to the configuration alone. If a requested
+field or the filter needs live data, the ``source`` collects it for the remaining objects, all at
+the same time; then the filter is applied again with all data, and the rows are made.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti.query import filter as filter_room
+from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
 from ganeti.utils.text import natural_key
 
 
 def definitions(resource: Resource, names: Sequence[str] | None) -> dict[str, Any]:
-    """Answer to ``QueryFields``: the fields asked, or all of them sorted by name."""
+    """Return the answer to ``QueryFields``: the named fields, or all fields sorted by name."""
     wanted = names or sorted(resource.fields, key=natural_key)
     return {"fields": [_definition(resource, name) for name in wanted]}
 
@@ -27,7 +27,7 @@ def _definition(resource: Resource, name: str) -> dict[str, str]:
 
 
 def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
-    """Which live data the fields need."""
+    """Return the names of the live data which fields need."""
     fields = resource.fields
     return frozenset(fields[name].live for name in names if name in fields and fields[name].live)
 
@@ -35,13 +35,15 @@ def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
 def run(
     resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
 ) -> dict[str, Any]:
-    """Answer to ``Query``.
+    """Return the answer to ``Query``.
 
-    :param names: fields wanted; one that does not exist gives unknown cells, no error.
-    :param qfilter: the JSON form of a filter, or None for everything.
-    :returns: ``{"fields": definitions, "data": rows}``; a row has ``[status, value]`` per field.
+    :param names: the requested fields; for a field which does not exist, all values are unknown.
+    :param qfilter: the JSON form of a filter, or None for all objects.
+    :param source: collects live data.
+    :returns: ``{"fields": definitions, "data": rows}``; a row has ``[status, value]`` for each
+        field.
     :raises errors.ParameterError: the filter is malformed, names an unknown field, or compares
-        what cannot be compared.
+        values of different types.
     """
     items, columns = select(resource, view, names, qfilter, source)
     getters = [column.get if column is not None else _unknown for column in columns]
@@ -58,11 +60,11 @@ def run(
 def select(
     resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
 ) -> tuple[list[Any], list[Field | None]]:
-    """The objects which pass the filter, with the live data for `names` collected.
+    """Return the objects which match the filter; collect the live data for ``names``.
 
-    :raises errors.ParameterError: see :func:`run`.
+    :raises errors.ParameterError: as for :func:`run`.
     """
-    compiled = filter_room.compile_filter(qfilter, resource)
+    compiled = query_filter.compile_filter(qfilter, resource)
     columns = [resource.fields.get(name) for name in names]
     items = _candidates(resource, view, qfilter)
     if compiled is not None:
@@ -77,8 +79,8 @@ def select(
 
 
 def _candidates(resource: Resource, view: Any, qfilter: Any) -> list[Any]:
-    """All objects, or the few which a filter can be about."""
-    wanted = filter_room.pinned(qfilter, resource) if resource.table else None
+    """Return all objects, or the few which can match the filter."""
+    wanted = query_filter.pinned(qfilter, resource) if resource.table else None
     if wanted is None:
         return resource.items(view)
     name, values = wanted

@@ -1,12 +1,12 @@
-"""What a field is.
+"""Fields of queries, and the kinds of objects which have them.
 
-A field has the published name, title and kind, a line of documentation, and a function which reads
-it from an object. Where there is no value, that function returns one of three marks, which become
-the status beside a null in the answer:
+A field has a published name, title and kind, a line of documentation, and a function which reads it
+from an object. If there is no value, that function returns one of three marks, which become the
+status of the value in the answer:
 
-* :data:`UNAVAIL`: this object has no such thing (the fourth disk of an instance with two);
-* :data:`NODATA`: it should have, but nobody could be asked, or the answer lacked it;
-* :data:`OFFLINE`: the node which would know is marked offline.
+* :data:`UNAVAIL`: the object has no such value (the fourth disk of an instance with two disks);
+* :data:`NODATA`: the value could not be collected, because a node failed or its answer lacks it;
+* :data:`OFFLINE`: the node which has the value is marked as offline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ganeti.constants import query as query_c
 
 
 class Mark:
-    """Stands for a value which is not there."""
+    """Stands for a missing value."""
 
     __slots__ = ("cell", "status")
 
@@ -35,20 +35,22 @@ NODATA = Mark(query_c.RS_NODATA)
 OFFLINE = Mark(query_c.RS_OFFLINE)
 UNKNOWN = Mark(query_c.RS_UNKNOWN)
 
-# How a filter compares a field's values.
+# How filters compare the values of a field.
 PLAIN = ""
 HOSTNAME = "hostname"  # "web1" stands for "web1.example.com"
 TIMESTAMP = "timestamp"  # [seconds, microseconds] against seconds
 JOB_ID = "job id"  # 12 or "12"
-STRICT = "strict"  # a regular expression searches text and no lists (rules of the queue)
+STRICT = "strict"  # a regular expression searches in text, not in lists (filter rules for jobs)
 
 Getter = Callable[[Any, Any], Any]
 
 
 class Field:
-    """One field. `get(view, object)` returns a value or a :class:`Mark`.
+    """One field.
 
-    :ivar live: name of the live data which the field needs; empty when the configuration is enough.
+    :ivar get: called with a view and an object; returns the value or a :class:`Mark`.
+    :ivar live: name of the live data which the field needs; empty if it needs none.
+    :ivar compare: how filters compare its values.
     """
 
     __slots__ = ("compare", "doc", "get", "kind", "live", "name", "title")
@@ -73,7 +75,7 @@ class Field:
         self.compare = compare
 
     def definition(self) -> dict[str, str]:
-        """As clients get it."""
+        """Return the definition which clients get."""
         return {"name": self.name, "title": self.title, "kind": self.kind, "doc": self.doc}
 
     def __repr__(self) -> str:
@@ -81,7 +83,7 @@ class Field:
 
 
 def unknown_definition(name: str) -> dict[str, str]:
-    """What clients get for a field which does not exist."""
+    """Return the definition which clients get for a field which does not exist."""
     return {
         "name": name,
         "title": name,
@@ -91,12 +93,12 @@ def unknown_definition(name: str) -> dict[str, str]:
 
 
 class Resource:
-    """A kind of object: its fields and where its objects come from.
+    """A kind of object: its fields, and how to find its objects.
 
-    :ivar items: all objects, in the order of the answer, from a view.
-    :ivar name_field: the field by which objects are named.
-    :ivar table: name of the configuration's table which holds the objects; empty when they come
-        from elsewhere.
+    :ivar items: returns all objects of a view, in the order of the answer.
+    :ivar name_field: the field with the name of an object.
+    :ivar table: name of the table of the configuration which has the objects; empty if they are not
+        in the configuration.
     """
 
     __slots__ = ("fields", "items", "name", "name_field", "table")
@@ -117,14 +119,14 @@ class Resource:
 
 
 class Source(Protocol):
-    """Who collects live data for a query."""
+    """Collects live data for a query."""
 
     def collect(self, view: Any, kinds: frozenset[str], items: list[Any]) -> None:
-        """Put the live data of `kinds` for `items` into `view.live`."""
+        """Collect live data of these kinds for these objects and store it in ``view.live``."""
 
 
 def attribute(name: str) -> Getter:
-    """Read an attribute; None is unavailable."""
+    """Return a function which reads an attribute; None becomes :data:`UNAVAIL`."""
 
     def get(view: Any, item: Any) -> Any:
         value = getattr(item, name)
@@ -134,38 +136,38 @@ def attribute(name: str) -> Getter:
 
 
 def maybe(value: Any) -> Any:
-    """`value`, or :data:`UNAVAIL` for None."""
+    """Return the value, or :data:`UNAVAIL` for None."""
     return UNAVAIL if value is None else value
 
 
 def tags(view: Any, item: Any) -> list[str]:
-    """Tags as clients get them."""
+    """Return the sorted tags of an object."""
     return sorted(item.tags)
 
 
 def common_fields(what: str) -> list[Field]:
-    """The fields which every stored object has."""
+    """Return the fields which every object of the configuration has."""
     return [
         Field("uuid", "UUID", query_c.KIND_TEXT, f"UUID of the {what}", attribute("uuid")),
         Field(
             "serial_no",
             "SerialNo",
             query_c.KIND_NUMBER,
-            f"Serial number of the {what}, one higher with each change",
+            f"Serial number of the {what}, which increases with each change",
             attribute("serial_no"),
         ),
         Field(
             "ctime",
             "CTime",
             query_c.KIND_TIMESTAMP,
-            f"When the {what} was created",
+            f"Time when the {what} was created",
             attribute("ctime"),
         ),
         Field(
             "mtime",
             "MTime",
             query_c.KIND_TIMESTAMP,
-            f"When the {what} was changed last",
+            f"Time of the last change of the {what}",
             attribute("mtime"),
         ),
         Field("tags", "Tags", query_c.KIND_OTHER, f"Tags of the {what}", tags),

@@ -1,17 +1,17 @@
 """The filter language of queries.
 
-Two forms mean the same. Programs send lists (the JSON form)::
+A filter has two equivalent forms. Programs send lists (the JSON form)::
 
     ["&", ["?", "admin_up"], [">", "be/maxmem", 64]]
 
-and people write text, which :func:`parse` turns into that form::
+and users write text, which :func:`parse` converts to the JSON form::
 
     admin_up and be/maxmem > 64 and not name =* "web*"
 
-:func:`compile_filter` checks a JSON form against the fields of a resource and makes it ready to be
-tried on objects. Rules (seed 003 *Query*, *Filters*): a field without a value accepts the object;
-fields which need live data are not looked at while there is none; host names compare by
-components, so ``web1`` stands for ``web1.example.com``; comparing a number with text is an error.
+:func:`compile_filter` checks a JSON form against the fields of a resource and compiles it for use
+on objects. Rules (Ganeti design 2.2, *Query*, *Filters*): an object matches if the field has no
+value; fields which need live data are not evaluated while there is none; host names are compared by
+components, so ``web1`` matches ``web1.example.com``; to compare a number with text is an error.
 
 pyparsing is slow to import and only the text form needs it, so it is imported when the first text
 is parsed.
@@ -47,11 +47,11 @@ OP_GE = ">="
 OP_REGEXP = "=~"
 OP_CONTAINS = "=[]"
 
-# A single argument holding one of these is a filter, not a name.
+# A single argument which contains one of these is a filter, not a name.
 FILTER_CHARS = frozenset("\t\n\v\f\r !\"'()/<=>\\~")
 GLOB_CHARS = frozenset("*?")
 
-# Deeper nesting is nobody's honest filter, and would exhaust the interpreter's stack.
+# Deeper nesting would exhaust the stack of the interpreter.
 MAX_DEPTH = 100
 
 
@@ -73,22 +73,22 @@ class Condition:
         self.field_names = field_names
 
     def may_match(self, view: Any, item: Any) -> bool:
-        """False when the object is out whatever its live data will say."""
+        """Return False if the object does not match with any live data."""
         return self._judge(view, item, False) is not False
 
     def matches(self, view: Any, item: Any) -> bool:
-        """Whether the object passes, with all live data there."""
+        """Tell whether the object matches; all live data must be present."""
         return self._judge(view, item, True) is True
 
 
-# Judges return None where the answer depends on live data that is not there yet.
+# Judges return None if the result depends on live data which is not collected yet.
 _Judge = Callable[[Any, Any, bool], "bool | None"]
 
 
 def compile_filter(qfilter: Any, resource: Resource) -> Condition | None:
-    """Check a filter and make it ready; None (no filter) gives None.
+    """Check and compile a filter; without a filter (None), return None.
 
-    :raises errors.ParameterError: malformed, or with an unknown field.
+    :raises errors.ParameterError: the filter is malformed, or names an unknown field.
     """
     if qfilter is None:
         return None
@@ -206,14 +206,14 @@ def _leaf(field: Field, test: Callable[[Any], bool]) -> _Judge:
         if live and not complete:
             return None
         value = get(view, item)
-        # What has no value is let through, so that nothing is hidden for lack of data.
+        # An object without a value matches, so that nothing is hidden because data is missing.
         return True if value.__class__ is Mark else test(value)
 
     return judge
 
 
 def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Judge | None:
-    """Many names in one *or* (a command with many arguments) become one look-up."""
+    """Compile many names in one *or* (a command with many arguments) to one look-up."""
     if len(args) < 4:
         return None
     wanted = set()
@@ -243,13 +243,13 @@ def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Jud
 def _is_true(value: Any) -> bool:
     if not isinstance(value, bool):
         raise errors.ParameterError(
-            f"filter operator '?' wants a field of true or false, not {_shorten(value)}"
+            f"filter operator '?' needs a field which is true or false, not {_shorten(value)}"
         )
     return value
 
 
 def _comparable(field: Field, value: Any, wanted: str | int) -> Any:
-    """The field's value in the form in which it compares with `wanted`."""
+    """Return the value of a field in the form for the comparison with ``wanted``."""
     if field.compare == TIMESTAMP and isinstance(value, (list, tuple)) and len(value) == 2:
         value = value[0] + value[1] / 1e6
     both_text = isinstance(value, str) and isinstance(wanted, str)
@@ -305,7 +305,7 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
         ) from err
 
     def test(value: Any) -> bool:
-        # Of a list (a job's summary, tags) one member is enough. Version 3.1 refuses lists here.
+        # In a list (summary of a job, tags), one item has to match. Version 3.1 refuses lists here.
         if (
             isinstance(value, (list, tuple))
             and field.compare != STRICT
@@ -344,9 +344,9 @@ _OPERATORS: dict[str, Callable[[Field, Any], Callable[[Any], bool]]] = {
 
 
 def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
-    """The names when a filter is nothing but a choice of names; else None.
+    """Return the names if a filter only selects objects by name, else None.
 
-    Lets a query for a few jobs read those few only.
+    A query for a few jobs then reads only those jobs.
     """
     if not isinstance(qfilter, (list, tuple)) or not qfilter:
         return None
@@ -357,7 +357,7 @@ def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
         return None
     names: list[str | int] = []
     for part in qfilter[1:]:
-        # No recursion: a choice of choices is not what commands send.
+        # No recursion: commands send no nested selections.
         if not (
             isinstance(part, (list, tuple))
             and len(part) == 3
@@ -371,10 +371,12 @@ def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
 
 
 def pinned(qfilter: Any, resource: Resource) -> tuple[str, frozenset[str]] | None:
-    """Names or UUIDs outside which no object can pass this (valid) filter.
+    """Return the names or UUIDs to which a (valid) filter restricts the result.
 
-    :returns: the field (the resource's name field, or ``uuid``) and its values; None when the
-        filter leaves it open. Lets a query for a few objects look at those few only.
+    A query for a few objects then evaluates only those objects.
+
+    :returns: the field (the name field of the resource, or ``uuid``) and its values; None if the
+        filter has no such restriction.
     """
     if not isinstance(qfilter, (list, tuple)) or not qfilter:
         return None
@@ -400,7 +402,7 @@ def pinned(qfilter: Any, resource: Resource) -> tuple[str, frozenset[str]] | Non
 
 
 def names_filter(names: Iterable[str | int], name_field: str) -> list[Any] | None:
-    """The filter for objects of these names; None for no names, which means everything."""
+    """Return the filter for objects with these names; None for no names, which selects all."""
     parts = [[OP_EQUAL, name_field, name] for name in names]
     return [OP_OR, *parts] if parts else None
 
@@ -409,9 +411,9 @@ def names_filter(names: Iterable[str | int], name_field: str) -> list[Any] | Non
 
 
 def glob_to_regex(pattern: str) -> str:
-    """Regular expression for a shell pattern on host names.
+    """Return the regular expression for a shell pattern on host names.
 
-    A star stands for anything within one component, and further components may follow:
+    A star matches any text within one component, and further components may follow:
     ``node1*.example.com`` -> ``^node1[^.]*\\.example\\.com(\\..*)?$``.
     """
     out = []
@@ -429,9 +431,9 @@ def glob_to_regex(pattern: str) -> str:
 
 
 def parse(text: str) -> list[Any]:
-    """Turn a filter written as text into its JSON form.
+    """Convert the text form of a filter to its JSON form.
 
-    :raises errors.QueryFilterParseError: with the column where reading stopped.
+    :raises errors.QueryFilterParseError: the text is no filter; the error has the column.
     """
     import pyparsing
 
@@ -441,7 +443,7 @@ def parse(text: str) -> list[Any]:
         column = err.loc + 1
         rest = text[err.loc :].strip()
         where = f"from {_shorten(rest)}" if rest else "since it ends too early"
-        # Behind an operator there is but one thing that could follow, and pyparsing names it.
+        # After an operator only one kind of token can follow, which pyparsing names.
         wanted = (
             f": {err.msg[:1].lower()}{err.msg[1:]}"
             if isinstance(err, pyparsing.ParseSyntaxException)
@@ -468,8 +470,8 @@ def _grammar() -> pyparsing.ParserElement:
     )
     value = (quoted | integer).set_name("text in quotes or integer")
 
-    # A minus instead of a plus: from here on nothing else can be meant, so an error behind it is
-    # reported where it is, and not where the expression began.
+    # A minus instead of a plus: no other rule can match from here on, so a later error is reported
+    # at its own place, and not at the beginning of the expression.
     def binary(operator: str, result: str) -> pp.ParserElement:
         rule = field + pp.Suppress(pp.Literal(operator)) - value
         rule.set_parse_action(lambda tokens: [[result, tokens[0], tokens[1]]])
@@ -508,7 +510,7 @@ def _grammar() -> pyparsing.ParserElement:
         def action(tokens: pp.ParseResults) -> list[Any]:
             name, literal, *flag = tokens
             mark = literal[0]
-            # The mark needs its backslash no longer; all others belong to the expression.
+            # The mark does not need its backslash any more; all others belong to the expression.
             pattern = literal[1:-1].replace("\\" + mark, mark)
             if flag:
                 pattern = f"(?{''.join(sorted(set(flag[0])))}){pattern}"
@@ -549,5 +551,5 @@ def _grammar() -> pyparsing.ParserElement:
     either = both + pp.ZeroOrMore(pp.Suppress(keyword("or")) - both)
     either.set_parse_action(lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_OR, *tokens]])
     whole <<= either
-    # Columns are those of the text as it was given.
+    # Columns are those of the original text.
     return whole.parse_with_tabs()

@@ -1,23 +1,23 @@
-"""What a filter rule of the job queue may say, and which jobs its predicates mean.
+"""Filter rules of the job queue: their syntax, and which jobs their predicates match.
 
 A rule has a list of predicates, each a pair of a kind and a filter of the query language in its
-list form (:mod:`ganeti.query.filter`). A rule means a job for which *all* predicates hold:
+list form (:mod:`ganeti.query.filter`). A rule applies to a job if *all* predicates match:
 
 =========== ======================================================================================
-``jobid``   field ``id``; the value ``"watermark"`` stands for the highest job id when the rule was
+``jobid``   field ``id``; the value ``"watermark"`` stands for the highest job ID when the rule was
             made
-``opcode``  parameters of an opcode by name, ``OP_ID`` among them; ``a.b`` is ``b`` inside ``a``;
-            holds when it holds for one opcode of the job
-``reason``  ``source``, ``reason`` and ``timestamp`` (nanoseconds); holds when it holds for one
+``opcode``  parameters of an opcode by name, including ``OP_ID``; ``a.b`` is ``b`` inside ``a``;
+            matches if it matches one opcode of the job
+``reason``  ``source``, ``reason`` and ``timestamp`` (nanoseconds); matches if it matches one
             entry of the reason trails
 =========== ======================================================================================
 
-A query lets objects through of which it knows too little, so that nothing is hidden. A rule must
-not hold up jobs it does not mean: a comparison with a parameter which the opcode does not have, or
-whose value is of another type, is neither true nor false, and what depends on it does not hold
-(``["!=", "instance_name", "web1"]`` is not about jobs without an instance).
+In a query, an object whose value is missing matches, so that nothing is hidden. A rule must not
+delay other jobs: a comparison with a parameter which the opcode does not have, or whose value has
+another type, is neither true nor false, and a filter whose result depends on it does not match
+(``["!=", "instance_name", "web1"]`` does not match jobs without an instance).
 
-The configuration checks rules with :func:`check_rule`; the job queue tries them on jobs
+The configuration checks rules with :func:`check_rule`; the job queue applies them to jobs
 (:mod:`ganeti.jqueue.filters`).
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.constants.query import KIND_OTHER
-from ganeti.query import filter as filter_room
+from ganeti.query import filter as query_filter
 from ganeti.query.field import JOB_ID, STRICT, UNAVAIL, Field, Resource
 
 JOBID = "jobid"
@@ -40,17 +40,18 @@ WATERMARK = "watermark"
 
 _REASON_FIELDS = ("source", "reason", "timestamp")
 
-#: Whether a rule means the job with this id and these opcodes (their parameters with ``OP_ID``).
-Meant = Callable[[int, Sequence[Mapping[str, Any]]], bool]
+#: Tells whether a rule applies to the job with this ID and these opcodes (parameters and
+#: ``OP_ID``).
+Matches = Callable[[int, Sequence[Mapping[str, Any]]], bool]
 
-# What of a job one predicate looks at; None where the answer cannot be known.
+# Tests the part of a job to which a predicate refers; None if the result is unknown.
 _Judge = Callable[[Any], "bool | None"]
 
 
 def check_action(action: Any) -> None:
-    """Refuse what is no action.
+    """Check the action of a rule.
 
-    :raises errors.ParameterError: says what is wrong.
+    :raises errors.ParameterError: it is no action.
     """
     if isinstance(action, str) and action in const.FILTER_ACTIONS:
         return
@@ -71,13 +72,13 @@ def check_action(action: Any) -> None:
 
 
 def check_rule(priority: Any, predicates: Any, action: Any, reason: Any) -> None:
-    """Refuse a rule which could not be applied.
+    """Check all parts of a rule.
 
-    :raises errors.ParameterError: says what is wrong.
+    :raises errors.ParameterError: a part is wrong; the message names it.
     """
     if isinstance(priority, bool) or not isinstance(priority, int) or priority < 0:
         raise errors.ParameterError(
-            f"priority of a filter rule must be a number from 0 up, not {priority!r}"
+            f"the priority of a filter rule must be a number from 0 upwards, not {priority!r}"
         )
     check_action(action)
     compile_predicates(predicates, 0)
@@ -96,23 +97,24 @@ def check_rule(priority: Any, predicates: Any, action: Any, reason: Any) -> None
 
 
 def normalised(predicates: Sequence[Any]) -> list[Any]:
-    """Checked predicates with ``==`` for the older ``=``, as they are stored and shown."""
+    """Return checked predicates as they are stored, with ``==`` for the older ``=``."""
     return [[kind, _normalised(node)] for kind, node in predicates]
 
 
 def _normalised(node: Sequence[Any]) -> list[Any]:
     op, *args = node
-    if op in (filter_room.OP_AND, filter_room.OP_OR, filter_room.OP_NOT):
+    if op in (query_filter.OP_AND, query_filter.OP_OR, query_filter.OP_NOT):
         return [op, *map(_normalised, args)]
-    return [filter_room.OP_EQUAL if op == filter_room.OP_EQUAL_LEGACY else op, *args]
+    return [query_filter.OP_EQUAL if op == query_filter.OP_EQUAL_LEGACY else op, *args]
 
 
-def compile_predicates(predicates: Any, watermark: int) -> Meant:
-    """Check predicates and make them ready; no predicates mean every job.
+def compile_predicates(predicates: Any, watermark: int) -> Matches:
+    """Check and compile predicates; an empty list matches every job.
 
-    :raises errors.ParameterError: names the offending part.
+    :param watermark: the highest job ID when the rule was made.
+    :raises errors.ParameterError: a predicate is wrong; the message names the part.
     """
-    judges: list[Meant] = []
+    judges: list[Matches] = []
     for predicate in _listed(predicates, "predicates"):
         if not isinstance(predicate, (list, tuple)) or len(predicate) != 2:
             raise errors.ParameterError(
@@ -134,7 +136,7 @@ def _listed(value: Any, what: str) -> Sequence[Any]:
     return value
 
 
-def _about_id(node: Any, watermark: int) -> Meant:
+def _about_id(node: Any, watermark: int) -> Matches:
     def field(name: str) -> Field | None:
         return (
             Field(name, name, KIND_OTHER, "", lambda view, job_id: job_id, compare=JOB_ID)
@@ -146,7 +148,7 @@ def _about_id(node: Any, watermark: int) -> Meant:
     return lambda job_id, ops: judge(job_id) is True
 
 
-def _about_opcodes(node: Any, watermark: int) -> Meant:
+def _about_opcodes(node: Any, watermark: int) -> Matches:
     def field(name: str) -> Field:
         path = name.split(".")
 
@@ -164,7 +166,7 @@ def _about_opcodes(node: Any, watermark: int) -> Meant:
     return lambda job_id, ops: any(judge(op) is True for op in ops)
 
 
-def _about_reasons(node: Any, watermark: int) -> Meant:
+def _about_reasons(node: Any, watermark: int) -> Matches:
     def field(name: str) -> Field | None:
         if name not in _REASON_FIELDS:
             return None
@@ -175,7 +177,7 @@ def _about_reasons(node: Any, watermark: int) -> Meant:
     return lambda job_id, ops: any(judge(entry) is True for entry in _reasons(ops))
 
 
-_KINDS: dict[str, Callable[[Any, int], Meant]] = {
+_KINDS: dict[str, Callable[[Any, int], Matches]] = {
     JOBID: _about_id,
     OPCODE: _about_opcodes,
     REASON: _about_reasons,
@@ -183,7 +185,7 @@ _KINDS: dict[str, Callable[[Any, int], Meant]] = {
 
 
 def _reasons(ops: Iterable[Mapping[str, Any]]) -> Iterable[Sequence[Any]]:
-    """Entries of the reason trails; what another program wrote into a job file may be no trail."""
+    """Iterate over the entries of reason trails; other programs may have written other values."""
     for op in ops:
         trail = op.get("reason")
         if isinstance(trail, (list, tuple)):
@@ -199,22 +201,22 @@ def _as_it_is(value: Any) -> Any:
 def _compile(
     node: Any, field: Callable[[str], Field | None], depth: int, value_of: Callable[[Any], Any]
 ) -> _Judge:
-    """One filter; single comparisons are those of queries."""
+    """Compile one filter; comparisons are those of queries."""
     if isinstance(node, (list, tuple)) and node and isinstance(node[0], str):
         op, *args = node
-        if op in (filter_room.OP_AND, filter_room.OP_OR, filter_room.OP_NOT):
-            if depth >= filter_room.MAX_DEPTH:
+        if op in (query_filter.OP_AND, query_filter.OP_OR, query_filter.OP_NOT):
+            if depth >= query_filter.MAX_DEPTH:
                 raise errors.ParameterError(
-                    f"filter is nested more than {filter_room.MAX_DEPTH} deep"
+                    f"filter is nested more than {query_filter.MAX_DEPTH} deep"
                 )
-            if op == filter_room.OP_NOT and len(args) != 1:
+            if op == query_filter.OP_NOT and len(args) != 1:
                 raise errors.ParameterError(
                     f"filter operator '!' takes 1 argument, not {len(args)}"
                 )
             parts = [_compile(arg, field, depth + 1, value_of) for arg in args]
-            if op == filter_room.OP_NOT:
+            if op == query_filter.OP_NOT:
                 return _not(parts[0])
-            return _join(parts, decisive=op == filter_room.OP_OR)
+            return _join(parts, decisive=op == query_filter.OP_OR)
         if len(args) == 2:
             node = [op, args[0], value_of(args[1])]
         return _comparison(node, field)
@@ -226,10 +228,10 @@ def _compile(
 def _comparison(node: Sequence[Any], field: Callable[[str], Field | None]) -> _Judge:
     name = node[1] if len(node) > 1 else None
     found = field(name) if isinstance(name, str) and name else None
-    condition = filter_room.compile_filter(
+    condition = query_filter.compile_filter(
         node, Resource("job", [] if found is None else [found], lambda view: [])
     )
-    # A field that does not exist was refused just now.
+    # compile_filter() has refused a field which does not exist.
     assert found is not None and condition is not None
     get = found.get
 
@@ -253,7 +255,7 @@ def _not(part: _Judge) -> _Judge:
 
 
 def _join(parts: Sequence[_Judge], *, decisive: bool) -> _Judge:
-    """*or* is decided by a true part, *and* by a false one; an unknown part leaves it open."""
+    """Join parts: a true part decides *or*, a false one *and*; otherwise one may be unknown."""
 
     def judge(item: Any) -> bool | None:
         result: bool | None = not decisive

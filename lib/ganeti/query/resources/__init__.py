@@ -1,4 +1,4 @@
-"""The fields of every kind of object, a file per kind; :func:`lookup` finds them by name."""
+"""The fields of every kind of object, a module for each; :func:`lookup` finds them by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.constants import query as query_c
 from ganeti.query.field import Resource
 
-# "filter" and "os" would be confused with other modules of that name.
+# Modules called "filter" and "os" could be confused with others of that name.
 _MODULES = {
     query_c.CLUSTER: "cluster",
     query_c.EXPORT: "export",
@@ -25,7 +25,7 @@ _MODULES = {
 
 
 def lookup(what: str) -> Resource:
-    """The resource of this name.
+    """Return the resource with this name.
 
     :raises errors.OpPrereqError: there is none.
     """

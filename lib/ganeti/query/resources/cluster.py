@@ -1,5 +1,8 @@
-"""Fields of the cluster. Facts from outside: ``drain_flag``, ``watcher_pause`` (seconds or None)
-and ``architecture``."""
+"""Fields of the cluster.
+
+Three values are not in the configuration: ``drain_flag``, ``watcher_pause`` (seconds since 1970, or
+None) and ``architecture``.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ RESOURCE = Resource(
             "master_node",
             "Master",
             KIND_TEXT,
-            "Master node",
+            "Name of the master node",
             lambda view, cluster: view.node_name(cluster.master_node),
             compare=HOSTNAME,
         ),
@@ -49,26 +52,32 @@ RESOURCE = Resource(
             attribute("volume_group_name"),
         ),
         Field("tags", "Tags", KIND_OTHER, "Tags of the cluster", tags),
-        Field("ctime", "CTime", KIND_TIMESTAMP, "When the cluster was created", attribute("ctime")),
+        Field(
+            "ctime",
+            "CTime",
+            KIND_TIMESTAMP,
+            "Time when the cluster was created",
+            attribute("ctime"),
+        ),
         Field(
             "mtime",
             "MTime",
             KIND_TIMESTAMP,
-            "When the cluster was changed last",
+            "Time of the last change of the cluster",
             attribute("mtime"),
         ),
         Field(
             "drain_flag",
             "QueueDrained",
             KIND_BOOL,
-            "Whether the queue refuses new jobs",
+            "Whether the job queue refuses new jobs",
             lambda view, cluster: view.facts["drain_flag"],
         ),
         Field(
             "watcher_pause",
             "WatcherPause",
             KIND_TIMESTAMP,
-            "Until when the watcher pauses",
+            "Time until which the watcher pauses",
             lambda view, cluster: maybe(view.facts["watcher_pause"]),
         ),
         Field(
@@ -89,14 +98,14 @@ RESOURCE = Resource(
             "vcs_version",
             "VCSVersion",
             KIND_TEXT,
-            "Revision of the source",
+            "Revision of the source code",
             lambda view, cluster: cluster_c.RELEASE_VERSION,
         ),
         Field(
             "protocol_version",
             "ProtocolVersion",
             KIND_NUMBER,
-            "Version of the protocols",
+            "Version of LUXI and the node calls",
             lambda view, cluster: cluster_c.PROTOCOL_VERSION,
         ),
         Field(
@@ -117,7 +126,7 @@ RESOURCE = Resource(
             "export_version",
             "ExportVersion",
             KIND_NUMBER,
-            "Version of backups",
+            "Version of the format of backups",
             lambda view, cluster: cluster_c.EXPORT_VERSION,
         ),
     ],

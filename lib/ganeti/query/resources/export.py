@@ -1,4 +1,4 @@
-"""Fields of instance backups on the nodes; a node which did not answer gives a row with marks."""
+"""Fields of backups on the nodes; a node which did not answer has a row with marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.query.resources.rows import null_field, row_field, rows
 RESOURCE = Resource(
     query_c.EXPORT,
     [
-        row_field("node", "Node", KIND_TEXT, "Node which holds the backup", compare=HOSTNAME),
+        row_field("node", "Node", KIND_TEXT, "Node which has the backup", compare=HOSTNAME),
         null_field("export", "Export", KIND_TEXT, "Name of the backup"),
     ],
     rows,

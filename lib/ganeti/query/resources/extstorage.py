@@ -1,4 +1,4 @@
-"""Fields of external storage providers; rows come from the nodes."""
+"""Fields of providers of external storage; the rows come from the nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RESOURCE = Resource(
             "nodegroup_status",
             "NodegroupStatus",
             KIND_OTHER,
-            "Whether all nodes of each group have it",
+            "For each node group, whether all nodes have the provider",
         ),
-        row_field("parameters", "Parameters", KIND_OTHER, "Parameters which it takes"),
+        row_field("parameters", "Parameters", KIND_OTHER, "Parameters of the provider"),
     ],
     rows,
 )

@@ -1,4 +1,4 @@
-"""Fields of the rules which jobs pass before they run."""
+"""Fields of filter rules for jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.query.view import View
 
 
 def _rules(view: View) -> list[FilterRule]:
-    """In the order in which they are applied."""
+    """Return all rules in the order in which they are applied."""
     return sorted(
         view.config.filters.values(), key=lambda rule: (rule.priority, rule.watermark, rule.uuid)
     )
@@ -24,29 +24,29 @@ RESOURCE = Resource(
             "watermark",
             "Watermark",
             KIND_OTHER,
-            "Highest job number when the rule was made",
+            "Highest job ID when the rule was made",
             attribute("watermark"),
         ),
         Field(
             "priority",
             "Priority",
             KIND_OTHER,
-            "Rules with lower numbers come first",
+            "Priority: rules with lower numbers are applied first",
             attribute("priority"),
         ),
         Field(
             "predicates",
             "Predicates",
             KIND_OTHER,
-            "Which jobs the rule is about",
+            "Predicates which select the jobs",
             lambda view, rule: list(rule.predicates),
         ),
-        Field("action", "Action", KIND_OTHER, "What happens to them", attribute("action")),
+        Field("action", "Action", KIND_OTHER, "Action for the selected jobs", attribute("action")),
         Field(
             "reason_trail",
             "ReasonTrail",
             KIND_OTHER,
-            "Who made the rule and why",
+            "Reason trail of the rule",
             lambda view, rule: list(rule.reason_trail),
         ),
     ],

@@ -34,7 +34,7 @@ _FIELDS = [
         "alloc_policy",
         "AllocPolicy",
         KIND_TEXT,
-        "Whether instances may be placed here",
+        "Allocation policy: whether allocators place new instances in the group",
         attribute("alloc_policy"),
     ),
     Field(
@@ -44,19 +44,19 @@ _FIELDS = [
         "Number of nodes",
         lambda view, group: len(view.nodes_of_group.get(group.uuid, ())),
     ),
-    Field("node_list", "NodeList", KIND_OTHER, "Nodes", _node_names),
+    Field("node_list", "NodeList", KIND_OTHER, "Names of the nodes", _node_names),
     Field(
         "pinst_cnt",
         "Instances",
         KIND_NUMBER,
-        "Number of instances with primary node here",
+        "Number of instances whose primary node is in the group",
         lambda view, group: len(_instances(view, group)),
     ),
     Field(
         "pinst_list",
         "InstanceList",
         KIND_OTHER,
-        "Instances with primary node here",
+        "Names of the instances whose primary node is in the group",
         lambda view, group: [instance.name for instance in _instances(view, group)],
     ),
     Field("ndparams", "NDParams", KIND_OTHER, "All node parameters", _ndparams),
@@ -64,7 +64,7 @@ _FIELDS = [
         "custom_ndparams",
         "CustomNDParams",
         KIND_OTHER,
-        "Node parameters of the group's own",
+        "Node parameters which the group overrides",
         attribute("ndparams"),
     ),
     Field(
@@ -78,7 +78,7 @@ _FIELDS = [
         "custom_diskparams",
         "CustomDiskParameters",
         KIND_OTHER,
-        "Disk parameters of the group's own",
+        "Disk parameters which the group overrides",
         attribute("diskparams"),
     ),
     Field(
@@ -92,7 +92,7 @@ _FIELDS = [
         "custom_ipolicy",
         "CustomInstancePolicy",
         KIND_OTHER,
-        "Instance policy of the group's own",
+        "Keys of the instance policy which the group overrides",
         attribute("ipolicy"),
     ),
 ]

@@ -1,7 +1,7 @@
 """Fields of instances.
 
-Live data ``instances``: instance UUID -> :class:`LiveInstance`; ``consoles``: instance UUID -> how
-to reach the console (worked out by the master, so it comes in like live data).
+Live data ``instances``: UUID of the instance -> :class:`LiveInstance`; ``consoles``: UUID of the
+instance -> how to open the console.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ganeti.constants.query import (
     KIND_UNIT,
 )
 from ganeti.objects import Instance, hypervisors
-from ganeti.objects import fill as fill_room
+from ganeti.objects import fill as object_fill
 from ganeti.objects.hvparams import TYPES as HV_TYPES
 from ganeti.query.field import (
     HOSTNAME,
@@ -42,13 +42,13 @@ CONSOLES = "consoles"
 
 
 class LiveInstance(NamedTuple):
-    """What the nodes say about an instance.
+    """The state of a guest, as the nodes report it.
 
-    :ivar info: ``memory`` (MiB), ``state`` (see ``constants.hv.STATE_*``), ``vcpus``, ``time``;
-        None when no node that was asked has it.
-    :ivar wrong_node: it was found elsewhere than on its primary node.
-    :ivar offline: the primary node is marked offline.
-    :ivar failed: the primary node could not be asked.
+    :ivar info: ``memory`` (MiB), ``state`` (see ``constants.hv.STATE_*``), ``vcpus``, ``time``
+        (seconds); None if no node has the guest.
+    :ivar wrong_node: the guest is not on its primary node.
+    :ivar offline: the primary node is marked as offline.
+    :ivar failed: the primary node did not answer.
     """
 
     info: dict[str, Any] | None = None
@@ -58,7 +58,7 @@ class LiveInstance(NamedTuple):
 
 
 def status(view: View, instance: Instance) -> str:
-    """What an instance is doing, set against what it should do; the first rule that fits."""
+    """Return the status of an instance, from its wanted and its real state."""
     live = _live(view, instance)
     user_shutdown = view.cluster.enabled_user_shutdown
     wanted = instance.admin_state
@@ -76,7 +76,7 @@ def status(view: View, instance: Instance) -> str:
                 else instance_c.STATUS_ERRORUP
             )
         if wanted == instance_c.ADMIN_UP:
-            # Where there is such a parameter, it decides.
+            # If the hypervisor has this parameter, it decides.
             by_user = user_shutdown and (
                 "user_shutdown" not in hypervisors.of(instance.hypervisor).parameters
                 or view.filled_hv(instance).get("user_shutdown", False)
@@ -137,7 +137,7 @@ def _indexed(
     doc: str,
     values: Callable[[View, Instance], list[Any]],
 ) -> list[Field]:
-    """``prefix/0``, ``prefix/1``, ...; empty values and missing parts are unavailable."""
+    """Return fields ``prefix/0``, ``prefix/1``, ...; without a value they are unavailable."""
 
     def reader(place: int) -> Callable[[View, Instance], Any]:
         def get(view: View, instance: Instance) -> Any:
@@ -153,7 +153,7 @@ def _indexed(
 
 
 def _alias(name: str, fields: list[Field]) -> Field:
-    """An older name for the first of some fields."""
+    """Return a field which is an older name of the first of some fields."""
     first = fields[0]
     return Field(
         name, first.title, first.kind, f"{first.doc} (older name of {first.name})", first.get
@@ -291,7 +291,7 @@ def _disk_fields() -> list[Field]:
 
 
 def _disk_usage(view: View, instance: Instance) -> int:
-    """MiB which the disks take on one node, with what mirroring adds."""
+    """Return the space in MiB which the disks use on one node, including metadata."""
     total = 0
     for disk in view.disks(instance):
         if disk.dev_type == disk_c.DRBD8:
@@ -359,7 +359,7 @@ def _parameter_fields() -> list[Field]:
             "be/memory",
             "ConfigMaxMem",
             KIND_UNIT,
-            "Largest memory of the instance (older name of be/maxmem)",
+            "Maximum memory of the instance (older name of be/maxmem)",
             _be_param("maxmem"),
         ),
         Field(
@@ -380,42 +380,42 @@ def _parameter_fields() -> list[Field]:
             "hvparams",
             "HypervisorParameters",
             KIND_OTHER,
-            "All hypervisor parameters but those of the whole cluster",
+            "All hypervisor parameters except those of the whole cluster",
             lambda view, instance: view.filled_hv(instance),
         ),
         Field(
             "osparams",
             "OpSysParameters",
             KIND_OTHER,
-            "All OS parameters but the private ones",
+            "All OS parameters except the private ones",
             lambda view, instance: view.cluster.fill_osparams(instance),
         ),
         Field(
             "custom_beparams",
             "CustomBackendParameters",
             KIND_OTHER,
-            "Backend parameters of the instance's own",
+            "Backend parameters which the instance overrides",
             attribute("beparams"),
         ),
         Field(
             "custom_hvparams",
             "CustomHypervisorParameters",
             KIND_OTHER,
-            "Hypervisor parameters of the instance's own",
+            "Hypervisor parameters which the instance overrides",
             attribute("hvparams"),
         ),
         Field(
             "custom_osparams",
             "CustomOpSysParameters",
             KIND_OTHER,
-            "OS parameters of the instance's own",
+            "OS parameters which the instance overrides",
             attribute("osparams"),
         ),
         Field(
             "custom_nicparams",
             "CustomNicParameters",
             KIND_OTHER,
-            "NIC parameters of each NIC's own",
+            "NIC parameters which each NIC overrides",
             lambda view, instance: [nic.nicparams for nic in instance.nics],
         ),
     ]
@@ -462,28 +462,28 @@ _FIELDS = [
         "disk_template",
         "Disk_template",
         KIND_TEXT,
-        "Kind of disks",
-        lambda view, instance: fill_room.disk_template(view.disks(instance)),
+        "Disk template",
+        lambda view, instance: object_fill.disk_template(view.disks(instance)),
     ),
     Field(
         "disks_active",
         "DisksActive",
         KIND_BOOL,
-        "Whether the disks are kept in use",
+        "Whether the disks are kept active",
         attribute("disks_active"),
     ),
     Field(
         "disk_usage",
         "DiskUsage",
         KIND_UNIT,
-        "Space the disks take on each of their nodes",
+        "Space which the disks use on each of their nodes",
         _disk_usage,
     ),
     Field(
         "forthcoming",
         "Forthcoming",
         KIND_BOOL,
-        "Whether the instance is only reserved so far",
+        "Whether the instance is a forthcoming one",
         lambda view, instance: bool(instance.forthcoming),
     ),
     Field(
@@ -497,7 +497,7 @@ _FIELDS = [
         "admin_state_source",
         "InstanceStateSource",
         KIND_TEXT,
-        "Who wanted that state last: admin or user",
+        "Source of the wanted state: admin or user",
         attribute("admin_state_source"),
     ),
     Field(
@@ -511,7 +511,7 @@ _FIELDS = [
         "pnode",
         "Primary_node",
         KIND_TEXT,
-        "Primary node",
+        "Name of the primary node",
         lambda view, instance: view.node_name(instance.primary_node),
         compare=HOSTNAME,
     ),
@@ -519,29 +519,29 @@ _FIELDS = [
         "pnode.group",
         "PrimaryNodeGroup",
         KIND_TEXT,
-        "Group of the primary node",
+        "Node group of the primary node",
         _pnode_group("name"),
     ),
     Field(
         "pnode.group.uuid",
         "PrimaryNodeGroupUUID",
         KIND_TEXT,
-        "UUID of the group of the primary node",
+        "UUID of the node group of the primary node",
         _pnode_group("uuid"),
     ),
-    Field("snodes", "Secondary_Nodes", KIND_OTHER, "Secondary nodes", _snodes),
+    Field("snodes", "Secondary_Nodes", KIND_OTHER, "Names of the secondary nodes", _snodes),
     Field(
         "snodes.group",
         "SecondaryNodesGroups",
         KIND_OTHER,
-        "Groups of the secondary nodes",
+        "Node groups of the secondary nodes",
         _snodes_groups("name"),
     ),
     Field(
         "snodes.group.uuid",
         "SecondaryNodesGroupsUUID",
         KIND_OTHER,
-        "UUIDs of the groups of the secondary nodes",
+        "UUIDs of the node groups of the secondary nodes",
         _snodes_groups("uuid"),
     ),
     Field(
@@ -560,7 +560,7 @@ _FIELDS = [
         "oper_ram",
         "Memory",
         KIND_UNIT,
-        "Memory which the instance has at present",
+        "Present memory of the guest",
         _oper("memory"),
         live=LIVE,
     ),
@@ -568,11 +568,11 @@ _FIELDS = [
         "oper_vcpus",
         "VCPUs",
         KIND_NUMBER,
-        "Virtual processors which the instance has at present",
+        "Present number of virtual processors of the guest",
         _oper("vcpus"),
         live=LIVE,
     ),
-    Field("console", "Console", KIND_OTHER, "How to reach the console", _console, live=CONSOLES),
+    Field("console", "Console", KIND_OTHER, "How to open the console", _console, live=CONSOLES),
 ]
 
 RESOURCE = Resource(

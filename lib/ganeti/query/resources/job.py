@@ -1,4 +1,4 @@
-"""Fields of jobs; rows come from the job queue, which knows the same names."""
+"""Fields of jobs; the rows come from the job queue, which uses the same names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ganeti.query.resources.rows import null_field, row_field, rows
 RESOURCE = Resource(
     query_c.JOB,
     [
-        row_field("id", "ID", KIND_NUMBER, "Number of the job", compare=JOB_ID),
+        row_field("id", "ID", KIND_NUMBER, "ID of the job", compare=JOB_ID),
         row_field(
             "status",
             "Status",
@@ -24,24 +24,24 @@ RESOURCE = Resource(
             "received_ts",
             "Received",
             KIND_OTHER,
-            "When the job was submitted: seconds, microseconds",
+            "Time when the job was submitted: seconds, microseconds",
             compare=TIMESTAMP,
         ),
         row_field(
             "start_ts",
             "Start",
             KIND_OTHER,
-            "When the job was taken up: seconds, microseconds",
+            "Time when the job was started: seconds, microseconds",
             compare=TIMESTAMP,
         ),
         row_field(
             "end_ts",
             "End",
             KIND_OTHER,
-            "When the job ended: seconds, microseconds",
+            "Time when the job ended: seconds, microseconds",
             compare=TIMESTAMP,
         ),
-        null_field("ops", "OpCodes", KIND_OTHER, "What was asked, one dictionary for each opcode"),
+        null_field("ops", "OpCodes", KIND_OTHER, "Parameters of each opcode, a dictionary"),
         null_field("opresult", "OpCode_result", KIND_OTHER, "Result of each opcode"),
         null_field("opstatus", "OpCode_status", KIND_OTHER, "State of each opcode"),
         null_field("oplog", "OpCode_log", KIND_OTHER, "Messages of each opcode"),
@@ -49,12 +49,15 @@ RESOURCE = Resource(
             "opstart",
             "OpCode_start",
             KIND_OTHER,
-            "When each opcode was taken up, before it had its locks",
+            "Time when each opcode was started, before it acquired its locks",
         ),
         null_field(
-            "opexec", "OpCode_exec", KIND_OTHER, "When each opcode began to work, with its locks"
+            "opexec",
+            "OpCode_exec",
+            KIND_OTHER,
+            "Time when each opcode was executed, after it acquired its locks",
         ),
-        null_field("opend", "OpCode_end", KIND_OTHER, "When each opcode ended"),
+        null_field("opend", "OpCode_end", KIND_OTHER, "Time when each opcode ended"),
         null_field("oppriority", "OpCode_prio", KIND_OTHER, "Priority of each opcode"),
     ],
     rows,

@@ -1,4 +1,4 @@
-"""Fields of locks in use; rows come from the lock manager."""
+"""Fields of locks in use; the rows come from the lock manager."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ RESOURCE = Resource(
     query_c.LOCK,
     [
         null_field("name", "Name", KIND_OTHER, "Name of the lock"),
-        null_field("mode", "Mode", KIND_OTHER, "How it is held: exclusive or shared"),
-        null_field("owner", "Owner", KIND_OTHER, "Jobs which hold it"),
         null_field(
-            "pending", "Pending", KIND_OTHER, "Jobs which wait for it, with the mode they wait for"
+            "mode", "Mode", KIND_OTHER, "Mode in which the lock is held: exclusive or shared"
+        ),
+        null_field("owner", "Owner", KIND_OTHER, "Jobs which hold the lock"),
+        null_field(
+            "pending", "Pending", KIND_OTHER, "Jobs which wait for the lock, by requested mode"
         ),
     ],
     rows,

@@ -1,4 +1,4 @@
-"""Node parameters as fields; nodes and groups share them."""
+"""Fields of node parameters, which nodes and groups have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ KINDS = {
 
 
 def fields(filled: Callable[[Any, Any], dict[str, Any]]) -> list[Field]:
-    """``ndp/<name>`` for each parameter, read from what `filled(view, object)` returns."""
+    """Return a field ``ndp/<name>`` for each node parameter.
+
+    :param filled: called with view and object; returns all parameters.
+    """
 
     def reader(name: str) -> Callable[[Any, Any], Any]:
         return lambda view, item: filled(view, item).get(name, UNAVAIL)

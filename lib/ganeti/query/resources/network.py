@@ -15,13 +15,13 @@ _MAP = str.maketrans("01", ".X")
 
 
 def _taken(network: Network) -> str:
-    """A ``0`` or ``1`` for each address: whether an instance or somebody else has it."""
+    """Return a ``0`` or ``1`` for each address: whether it is in use or reserved."""
     own = network.reservations or ""
     others = network.ext_reservations or ""
     size = max(len(own), len(others))
     if not size:
         return ""
-    # As numbers: a network may have 65,536 addresses.
+    # Computed with integers, because a network may have 65,536 addresses.
     both = int(own.ljust(size, "0"), 2) | int(others.ljust(size, "0"), 2)
     return format(both, f"0{size}b")
 
@@ -55,7 +55,7 @@ _FIELDS = [
         "mac_prefix",
         "MacPrefix",
         KIND_OTHER,
-        "First bytes of MAC addresses generated here",
+        "Prefix of MAC addresses which are generated in the network",
         attribute("mac_prefix"),
     ),
     Field(
@@ -69,35 +69,35 @@ _FIELDS = [
         "reserved_count",
         "ReservedCount",
         KIND_NUMBER,
-        "Number of addresses taken",
+        "Number of addresses which are in use or reserved",
         lambda view, network: _taken(network).count("1"),
     ),
     Field(
         "map",
         "Map",
         KIND_TEXT,
-        "One character per address: X taken, . free",
+        "One character for each address: X in use or reserved, . free",
         lambda view, network: _taken(network).translate(_MAP),
     ),
     Field(
         "external_reservations",
         "ExternalReservations",
         KIND_TEXT,
-        "Addresses kept for others than instances",
+        "Addresses which are reserved for use outside of the cluster",
         _external,
     ),
     Field(
         "group_cnt",
         "NodeGroups",
         KIND_NUMBER,
-        "Number of groups connected",
+        "Number of connected node groups",
         lambda view, network: len(_groups(view, network)),
     ),
     Field(
         "group_list",
         "GroupList",
         KIND_OTHER,
-        "Groups connected: name, NIC mode, NIC link, VLAN",
+        "Connected node groups: name, NIC mode, NIC link, VLAN",
         _groups,
     ),
     Field(
@@ -111,7 +111,7 @@ _FIELDS = [
         "inst_list",
         "InstanceList",
         KIND_OTHER,
-        "Instances in the network",
+        "Names of the instances in the network",
         lambda view, network: [
             inst.name for inst in view.instances_of_network.get(network.uuid, ())
         ],

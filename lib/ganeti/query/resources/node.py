@@ -1,6 +1,6 @@
 """Fields of nodes.
 
-Live data ``nodes``: node UUID -> facts of the node, or the mark which stands for them.
+Live data ``nodes``: UUID of the node -> its facts, or a mark if they are missing.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ LIVE = "nodes"
 
 # Field, title, kind, doc, name of the fact.
 _LIVE_FIELDS = (
-    ("bootid", "BootID", KIND_TEXT, "Identifier which changes with each boot", "bootid"),
+    ("bootid", "BootID", KIND_TEXT, "Boot ID, which changes with each boot", "bootid"),
     ("cnodes", "CNodes", KIND_NUMBER, "Number of NUMA domains", "cpu_nodes"),
-    ("cnos", "CNOs", KIND_NUMBER, "Number of processors for the node itself", "cpu_dom0"),
+    ("cnos", "CNOs", KIND_NUMBER, "Number of processors which the node itself uses", "cpu_dom0"),
     ("csockets", "CSockets", KIND_NUMBER, "Number of processor sockets", "cpu_sockets"),
     ("ctotal", "CTotal", KIND_NUMBER, "Number of processors", "cpu_total"),
-    ("mfree", "MFree", KIND_UNIT, "Memory free for instances", "memory_free"),
-    ("mnode", "MNode", KIND_UNIT, "Memory which the node takes for itself", "memory_dom0"),
-    ("mtotal", "MTotal", KIND_UNIT, "Memory of the machine", "memory_total"),
-    ("dfree", "DFree", KIND_UNIT, "Space free for disks", "storage_free"),
-    ("dtotal", "DTotal", KIND_UNIT, "Space for disks", "storage_size"),
+    ("mfree", "MFree", KIND_UNIT, "Free memory", "memory_free"),
+    ("mnode", "MNode", KIND_UNIT, "Memory which the node itself uses", "memory_dom0"),
+    ("mtotal", "MTotal", KIND_UNIT, "Total memory", "memory_total"),
+    ("dfree", "DFree", KIND_UNIT, "Free space for disks", "storage_free"),
+    ("dtotal", "DTotal", KIND_UNIT, "Total space for disks", "storage_size"),
     ("storage", "Storage", KIND_OTHER, "Storage units with free and total space", "storage"),
-    ("spfree", "SpFree", KIND_NUMBER, "Spindles free for disks", "spindles_free"),
-    ("sptotal", "SpTotal", KIND_NUMBER, "Spindles for disks", "spindles_total"),
+    ("spfree", "SpFree", KIND_NUMBER, "Free spindles", "spindles_free"),
+    ("sptotal", "SpTotal", KIND_NUMBER, "Total spindles", "spindles_total"),
 )
 
 
@@ -63,7 +63,7 @@ def _fact(name: str) -> Callable[[View, Node], Any]:
 
 
 def role(view: View, node: Node) -> str:
-    """One letter for what a node is."""
+    """Return the letter of the role of a node."""
     if node.uuid == view.cluster.master_node:
         return node_c.ROLE_MASTER
     if node.master_candidate:
@@ -76,7 +76,7 @@ def role(view: View, node: Node) -> str:
 
 
 def _powered(view: View, node: Node) -> Any:
-    # Nobody can know without a helper which talks to the machine's own management.
+    # The state is unknown without an out-of-band program.
     return node.powered if view.filled_nd(node).get("oob_program") else UNAVAIL
 
 
@@ -88,8 +88,10 @@ def _group(key: str) -> Callable[[View, Node], Any]:
     return get
 
 
-def _set_by_hand(key: str, filled: Callable[..., dict[str, Any]]) -> Callable[[View, Node], Any]:
-    """Nothing where only the cluster's defaults count, as programs expect it."""
+def _administrator_state(
+    key: str, filled: Callable[..., dict[str, Any]]
+) -> Callable[[View, Node], Any]:
+    """Return UNAVAIL if the node and its group override nothing, as Ganeti does."""
 
     def get(view: View, node: Node) -> Any:
         group = view.config.nodegroups.get(node.group)
@@ -101,8 +103,14 @@ def _set_by_hand(key: str, filled: Callable[..., dict[str, Any]]) -> Callable[[V
 
 _FIELDS = [
     Field("name", "Node", KIND_TEXT, "Name of the node", attribute("name"), compare=HOSTNAME),
-    Field("pip", "PrimaryIP", KIND_TEXT, "Primary address", attribute("primary_ip")),
-    Field("sip", "SecondaryIP", KIND_TEXT, "Address for replication", attribute("secondary_ip")),
+    Field("pip", "PrimaryIP", KIND_TEXT, "Primary IP address", attribute("primary_ip")),
+    Field(
+        "sip",
+        "SecondaryIP",
+        KIND_TEXT,
+        "Secondary IP address, for replication",
+        attribute("secondary_ip"),
+    ),
     Field("group", "Group", KIND_TEXT, "Node group", _group("name")),
     Field("group.uuid", "GroupUUID", KIND_TEXT, "UUID of the node group", _group("uuid")),
     Field(
@@ -123,7 +131,7 @@ _FIELDS = [
         "master_candidate",
         "MasterC",
         KIND_BOOL,
-        "Whether the node keeps a copy of the configuration",
+        "Whether the node is a master candidate",
         attribute("master_candidate"),
     ),
     Field(
@@ -144,26 +152,26 @@ _FIELDS = [
         "drained",
         "Drained",
         KIND_BOOL,
-        "Whether instances have to leave the node",
+        "Whether the node is drained: it gets no instances",
         attribute("drained"),
     ),
     Field(
         "offline", "Offline", KIND_BOOL, "Whether the node is out of reach", attribute("offline")
     ),
-    Field("powered", "Powered", KIND_BOOL, "Whether the node has power", _powered),
+    Field("powered", "Powered", KIND_BOOL, "Whether the node is recorded as powered", _powered),
     Field(
         "hv_state",
         "HypervisorState",
         KIND_OTHER,
-        "Resources of the hypervisor which were set by hand",
-        _set_by_hand("hv_state_static", fill.fill_hv_state),
+        "Resources of the hypervisor which the administrator set",
+        _administrator_state("hv_state_static", fill.fill_hv_state),
     ),
     Field(
         "disk_state",
         "DiskState",
         KIND_OTHER,
-        "Resources of storage which were set by hand",
-        _set_by_hand("disk_state_static", fill.fill_disk_state),
+        "Resources of storage which the administrator set",
+        _administrator_state("disk_state_static", fill.fill_disk_state),
     ),
     Field(
         "ndparams",
@@ -176,35 +184,35 @@ _FIELDS = [
         "custom_ndparams",
         "CustomNodeParameters",
         KIND_OTHER,
-        "Node parameters of the node's own",
+        "Node parameters which the node overrides",
         attribute("ndparams"),
     ),
     Field(
         "pinst_cnt",
         "Pinst",
         KIND_NUMBER,
-        "Number of instances whose primary node this is",
+        "Number of primary instances",
         lambda view, node: len(view.primaries.get(node.uuid, ())),
     ),
     Field(
         "pinst_list",
         "PriInstances",
         KIND_OTHER,
-        "Instances whose primary node this is",
+        "Names of the primary instances",
         lambda view, node: [inst.name for inst in view.primaries.get(node.uuid, ())],
     ),
     Field(
         "sinst_cnt",
         "Sinst",
         KIND_NUMBER,
-        "Number of instances whose secondary node this is",
+        "Number of secondary instances",
         lambda view, node: len(view.secondaries.get(node.uuid, ())),
     ),
     Field(
         "sinst_list",
         "SecInstances",
         KIND_OTHER,
-        "Instances whose secondary node this is",
+        "Names of the secondary instances",
         lambda view, node: [inst.name for inst in view.secondaries.get(node.uuid, ())],
     ),
 ]

@@ -1,4 +1,4 @@
-"""Fields of objects which come as rows from elsewhere: a dictionary of field name to value."""
+"""Fields of objects which are rows: dictionaries from names of fields to values."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from ganeti.query.field import Field, maybe
 
 
 def row_field(name: str, title: str, kind: str, doc: str, *, compare: str = "") -> Field:
-    """A field read from a row; None is unavailable."""
+    """Return a field of rows; None becomes ``UNAVAIL``."""
     return Field(name, title, kind, doc, lambda view, row: maybe(row[name]), compare=compare)
 
 
 def null_field(name: str, title: str, kind: str, doc: str) -> Field:
-    """A field read from a row, where None is a value."""
+    """Return a field of rows whose value may be None."""
     return Field(name, title, kind, doc, lambda view, row: row[name])
 
 
 def rows(view: Any) -> list[dict[str, Any]]:
-    """The rows which the collector put into the view."""
+    """Return the rows which the collector has stored in the view."""
     found: list[dict[str, Any]] = view.facts["rows"]
     return found
