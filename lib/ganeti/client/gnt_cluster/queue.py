@@ -30,7 +30,9 @@ def queue(values: Values, arguments: list[str]) -> int:
 
 def _one_of(word: str, known: tuple[str, ...]) -> str:
     if word not in known:
-        raise errors.OpPrereqError(f"'{word}' is none of {', '.join(known)}", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"unknown argument '{word}'. Known are: {', '.join(known)}.", errors.ECODE_INVAL
+        )
     return word
 
 

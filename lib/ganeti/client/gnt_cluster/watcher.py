@@ -51,7 +51,9 @@ def _watcher_text(until: float | None, otherwise: str) -> str:
 
 def _one_of(word: str, known: tuple[str, ...]) -> str:
     if word not in known:
-        raise errors.OpPrereqError(f"'{word}' is none of {', '.join(known)}", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            f"unknown argument '{word}'. Known are: {', '.join(known)}.", errors.ECODE_INVAL
+        )
     return word
 
 

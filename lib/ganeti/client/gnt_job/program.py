@@ -284,7 +284,7 @@ def _act_on_jobs(
         )
         job_ids = [row[0][1] for row in response["data"]]
         if not job_ids:
-            terminal.out("No job is in such a state")
+            terminal.out("No job is in this state")
             return failures.EXIT_SUCCESS
         if not values.force:
             for row in response["data"]:

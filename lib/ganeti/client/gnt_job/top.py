@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # States of jobs in the order of the table; jobs with the same state are ordered by priority and id.
 _STATES = ("running", "canceling", "waiting", "queued")
-_TITLES = ("ID", "Status", "Since", "Prio", "Job", "Why it waits, or what it says")
+_TITLES = ("ID", "Status", "Since", "Prio", "Job", "Why it waits, or last line of log")
 _COLUMNS = [table.Column(title, title in ("ID", "Since", "Prio")) for title in _TITLES]
 
 # A Ctrl-C just before a wait begins is noticed at the end of the wait, so waits are short.

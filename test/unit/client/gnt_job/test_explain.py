@@ -201,7 +201,7 @@ def test_top_once(gnt: Gnt, busy: FakeMaster) -> None:
     assert ended.out == (
         "1 running, 1 waiting, 2 queued; 2 of 20 workers busy, 0 jobs in line; 1.2 jobs/s in the"
         " last minute\n"
-        "ID Status   Since Prio Job     Why it waits, or what it says\n"
+        "ID Status   Since Prio Job     Why it waits, or last line of log\n"
         " 4 running 10 min    0 TEST(4) copying blocks\n"
         " 5 waiting  8 min    0 TEST(5) lock node/n1 (shared), held by job 25\n"
         " 7 queued       -   10 TEST(7) filter rule r pauses it\n"

@@ -268,7 +268,7 @@ def test_cancel_by_state(gnt: Gnt, master: FakeMaster, monkeypatch: pytest.Monke
 
 
 def test_cancel_by_state_without_such_jobs(gnt: Gnt, master: FakeMaster) -> None:
-    assert gnt("job cancel --waiting") == (0, "No job is in such a state\n", "")
+    assert gnt("job cancel --waiting") == (0, "No job is in this state\n", "")
 
 
 def test_change_priority(gnt: Gnt, master: FakeMaster) -> None:
