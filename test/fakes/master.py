@@ -53,7 +53,7 @@ class FakeJob:
 
 
 class Master:
-    """Everything an opcode meets."""
+    """The parts of the master which an opcode uses."""
 
     def __init__(self, data: ConfigData) -> None:
         self.config = FakeConfig(data)

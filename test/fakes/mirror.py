@@ -2,9 +2,9 @@
 
 Volumes are files below ``<node>/lvm``. For mirrored disks the real driver
 (:mod:`ganeti.storage.drbd.device`) gives its commands to a made-up kernel, which knows the minors
-of all nodes and behaves like the real one where it matters here: halves meet when both look for
-each other with the same secret; data are copied from the newer half; a half which was written to
-while it was alone is newer; two of these are a split brain and leave each other, which
+of all nodes and behaves like the real one where it matters here: replicas connect when both look
+for each other with the same secret; data are copied from the newer replica; a replica which was
+written to while it was alone is newer; two of these are a split brain and leave each other, which
 :attr:`Kernel.split` remembers. Copying takes no time.
 """
 
@@ -58,7 +58,7 @@ class Volume(BlockDevice):
             raise self.fail("the volume exists already") from err
 
     def remove(self) -> None:
-        for minor in Half.kernel.minors.values():
+        for minor in Replica.kernel.minors.values():
             if self.path in (minor.data, minor.meta):
                 raise self.fail("is in use")
         for path in (*self._snapshots(), Path(self.path)):
@@ -115,7 +115,7 @@ class Volume(BlockDevice):
 
 @dataclasses.dataclass
 class Minor:
-    """One half, as the kernel of its node has it."""
+    """One replica, as the kernel of its node has it."""
 
     data: str | None = None
     meta: str | None = None
@@ -141,7 +141,7 @@ class Kernel:
     # -- looking -------------------------------------------------------------------
 
     def peer(self, key: tuple[str, int]) -> tuple[tuple[str, int], Minor] | None:
-        """The half with which one is connected."""
+        """The replica with which one is connected."""
         own = self.minors[key]
         if own.local is None or own.net is None:
             return None
@@ -187,8 +187,8 @@ class Kernel:
 
     # -- commands ------------------------------------------------------------------
 
-    def meet(self, key: tuple[str, int]) -> None:
-        """What happens when two halves are connected, or one of them gets storage."""
+    def connect_replicas(self, key: tuple[str, int]) -> None:
+        """What happens when two replicas are connected, or one of them gets storage."""
         found = self.peer(key)
         if found is None:
             return
@@ -214,15 +214,15 @@ class Kernel:
             self.split.append(f"minor {key[1]} of {os.path.basename(key[0])}")
             self._part(own, other)
 
-    def _part(self, *halves: Minor) -> None:
-        for half in halves:
-            half.local = half.remote = half.net = None
-            self._alone(half)
+    def _part(self, *replicas: Minor) -> None:
+        for replica in replicas:
+            replica.local = replica.remote = replica.net = None
+            self._alone(replica)
 
-    def _alone(self, half: Minor) -> None:
-        """What a half writes now, the other will not have."""
-        if half.primary and half.meta is not None and self._known(half.meta):
-            note(half.meta, [str(uuid.uuid4()), *self._known(half.meta)])
+    def _alone(self, replica: Minor) -> None:
+        """What a replica writes now, the other will not have."""
+        if replica.primary and replica.meta is not None and self._known(replica.meta):
+            note(replica.meta, [str(uuid.uuid4()), *self._known(replica.meta)])
 
     def _copy(self, source: Minor, target: Minor) -> None:
         assert source.data and source.meta and target.data and target.meta
@@ -230,11 +230,11 @@ class Kernel:
         note(target.meta, self._known(source.meta))
 
     def replicate(self) -> None:
-        """Let what was written since arrive at the other halves."""
+        """Let what was written since arrive at the other replicas."""
         for key, minor in self.minors.items():
             found = self.peer(key)
             if found and minor.primary and not found[1].primary and minor.meta and found[1].meta:
-                self.meet(key)
+                self.connect_replicas(key)
                 if self.peer(key) and self._known(minor.meta):
                     assert minor.data and found[1].data
                     _copied(minor.data, found[1].data)
@@ -244,12 +244,12 @@ class Kernel:
     ) -> None:
         minor = self.minors.setdefault(key, Minor())
         minor.local, minor.remote, minor.net = local, remote, net
-        self.meet(key)
+        self.connect_replicas(key)
 
     def attach(self, key: tuple[str, int], data: str, meta: str) -> None:
         minor = self.minors.setdefault(key, Minor())
         minor.data, minor.meta = data, meta
-        self.meet(key)
+        self.connect_replicas(key)
 
     def disconnect(self, key: tuple[str, int]) -> None:
         found = self.peer(key)
@@ -262,20 +262,20 @@ class Kernel:
     def open(self, key: tuple[str, int], *, force: bool) -> None:
         own, found = self.minors[key], self.peer(key)
         if found and found[1].primary and not (own.net and own.net.dual_primary):
-            raise errors.BlockDeviceError("the other half is writable")
+            raise errors.BlockDeviceError("the other replica is writable")
         if own.meta is not None and not self._known(own.meta) and force:
             note(own.meta, [str(uuid.uuid4())])
         valid = [
-            half
-            for half in (own, *([found[1]] if found else []))
-            if half.meta is not None and self._known(half.meta)
+            replica
+            for replica in (own, *([found[1]] if found else []))
+            if replica.meta is not None and self._known(replica.meta)
         ]
         if not valid:
             raise errors.BlockDeviceError("there are no valid data")
         own.primary = True
         if found is None:
             self._alone(own)
-        self.meet(key)
+        self.connect_replicas(key)
 
     def detach(self, key: tuple[str, int]) -> None:
         self.minors[key].data = self.minors[key].meta = None
@@ -353,7 +353,7 @@ class _Commands:
     sync_options = pause_sync = resume_sync = resize = nothing
 
 
-class Half(device.DrbdDevice):
+class Replica(device.DrbdDevice):
     """The real driver above the made-up kernel."""
 
     kernel: Kernel
@@ -442,7 +442,7 @@ class MirrorNodeSide(node_side.NodeSide):
 
     def _one(self, call: Any, uuid: str, args: dict[str, Any]) -> Any:
         self.config.aim = uuid  # type: ignore[attr-defined]
-        Half.kernel = self.kernel
+        Replica.kernel = self.kernel
         return super()._one(call, uuid, args)
 
     def _answer(self, call: Any, node_name: str, args: dict[str, Any]) -> Any:
@@ -520,10 +520,10 @@ def install(monkeypatch: Any) -> None:
     monkeypatch.setattr(node_side, "NodeSide", MirrorNodeSide)
     monkeypatch.setattr(node_side, "MortalConfig", MirrorConfig)
     monkeypatch.setitem(storage._CLASSES, disk_c.PLAIN, ("fakes.mirror", "Volume"))
-    monkeypatch.setattr(device, "DrbdDevice", Half)
+    monkeypatch.setattr(device, "DrbdDevice", Replica)
     monkeypatch.setattr(status, "loaded", lambda: True)
-    monkeypatch.setattr(status, "minor", lambda number: Half.kernel.state((_root(), number)))
-    monkeypatch.setattr(leftover, "take_down", lambda path: Half.kernel.take_down(path))
+    monkeypatch.setattr(status, "minor", lambda number: Replica.kernel.state((_root(), number)))
+    monkeypatch.setattr(leftover, "take_down", lambda path: Replica.kernel.take_down(path))
     # Nothing here gets better by waiting.
     for name in ("_CONNECT_S", "_DISCONNECT_S"):
         monkeypatch.setattr(device, name, 0.0)

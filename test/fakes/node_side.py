@@ -4,7 +4,7 @@ A node call goes through the real call table and the real handler, with the node
 its root, so guests (of the fake hypervisor) and disk files really come and go. Only programs are
 not run: the scripts of operating systems succeed, and transfers between nodes are plain copies.
 
-:class:`NodeSide` is a runner as logical units want it. It can be told to break at the *n*-th call:
+:class:`NodeSide` is a runner as logical units want it. A test lets it break at the *n*-th call:
 
 ``kill``  the master dies instead of making the call; nothing that follows reaches anything
 ``lost``  the call is carried out, and the master dies before it hears of it
@@ -104,7 +104,7 @@ class NodeSide:
         if breaks and self.how == "fail":
             return Result(
                 node.name,
-                failure=errors.NodeCallFailed(node.name, call.name, "it was told to fail"),
+                failure=errors.NodeCallFailed(node.name, call.name, "the test lets it fail"),
             )
         body = call.encode_args(args, self.config)
         result = self._answer(call, node.name, call.decode_args(body))

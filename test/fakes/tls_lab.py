@@ -1,4 +1,4 @@
-"""A real HTTPS server in a process of its own, for the tests of this room.
+"""A real HTTPS server in a process of its own, for the tests of this package.
 
 Not a fake: the forking server itself, on 127.0.0.0/8, with certificates made for the test.
 """

@@ -8,14 +8,26 @@ the same time; then the filter is applied again with all data, and the rows are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
 from ganeti.utils.text import natural_key
 
 
-def definitions(resource: Resource, names: Sequence[str] | None) -> dict[str, Any]:
+class FieldsAnswer(TypedDict):
+    """The answer to ``QueryFields``: for each field its name, title, kind and doc."""
+
+    fields: list[dict[str, str]]
+
+
+class QueryAnswer(FieldsAnswer):
+    """The answer to ``Query``: the fields, and a row of ``[status, value]`` for each object."""
+
+    data: list[list[list[Any]]]
+
+
+def definitions(resource: Resource, names: Sequence[str] | None) -> FieldsAnswer:
     """Return the answer to ``QueryFields``: the named fields, or all fields sorted by name."""
     wanted = names or sorted(resource.fields, key=natural_key)
     return {"fields": [_definition(resource, name) for name in wanted]}
@@ -34,14 +46,12 @@ def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
 
 def run(
     resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
-) -> dict[str, Any]:
+) -> QueryAnswer:
     """Return the answer to ``Query``.
 
     :param names: the requested fields; for a field which does not exist, all values are unknown.
     :param qfilter: the JSON form of a filter, or None for all objects.
     :param source: collects live data.
-    :returns: ``{"fields": definitions, "data": rows}``; a row has ``[status, value]`` for each
-        field.
     :raises errors.ParameterError: the filter is malformed, names an unknown field, or compares
         values of different types.
     """

@@ -181,10 +181,10 @@ class Model:
                 continue
             promised = node._replace(promised=process.epoch)
             after = self._node(state, other, promised)
-            told = tuple(sorted([*promises, (other, self.standing(promised))]))
+            found = tuple(sorted([*promises, (other, self.standing(promised))]))
             yield (
                 f"promise of {other} to {number}",
-                self._set(after, number, process._replace(promises=told)),
+                self._set(after, number, process._replace(promises=found)),
             )
         if self._won(number, promises):
             yield f"win {number}", self._win(state, number, process)

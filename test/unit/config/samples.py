@@ -103,7 +103,7 @@ def disk_of(number: int, index: int = 0, **changes: Any) -> Disk:
 
 
 def instance_of(number: int, **changes: Any) -> Instance:
-    """An instance on node1 with one card; instance 1 has one disk."""
+    """An instance on node1 with one NIC; instance 1 has one disk."""
     return dataclasses.replace(
         Instance(
             name=f"instance{number}.example.com",

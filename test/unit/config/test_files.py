@@ -156,7 +156,7 @@ def test_opening_writes_nothing_without_need(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["config.data"]
 
 
-def test_contradictions_are_told_when_opening(
+def test_contradictions_are_logged_when_opening(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = small_cluster(node_changes={2: {"group": uuid_of("gone")}})

@@ -436,11 +436,11 @@ def _step(place: _Place, name: str, number: int) -> None:
 
 def _check_changes(first: ConfigData, last: ConfigData, changes: list[ObjectChange]) -> None:
     """What the changes say is exactly what is different."""
-    told = {(change.kind, change.uuid): change for change in changes}
+    found = {(change.kind, change.uuid): change for change in changes}
     for kind in ("instances", "disks", "nodes"):
         before, after = getattr(first, kind), getattr(last, kind)
         for uuid in {*before, *after}:
-            change = told.pop((kind, uuid), None)
+            change = found.pop((kind, uuid), None)
             if before.get(uuid) == after.get(uuid):
                 assert change is None
             else:
@@ -456,8 +456,8 @@ def _check_changes(first: ConfigData, last: ConfigData, changes: list[ObjectChan
                         **{key: value for key, value in new.items() if old.get(key) != value},
                     }
     if first.cluster != last.cluster:
-        del told["cluster", ""]
-    assert not told
+        del found["cluster", ""]
+    assert not found
 
 
 def test_a_group_of_commits_is_written_at_once(tmp_path: Path) -> None:

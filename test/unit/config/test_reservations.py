@@ -265,7 +265,7 @@ def test_a_minor_in_use_is_refused() -> None:
         )
 
 
-def test_addresses_follow_the_cards() -> None:
+def test_addresses_follow_the_nics() -> None:
     config = _config()
     commit(config).add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a")
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == ["198.51.1.5"]

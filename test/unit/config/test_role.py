@@ -34,7 +34,7 @@ def judge(asked: Ballot, *answers: tuple[str, Standing]) -> role.Verdict:
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (10, 6)])
-def test_half_plus_one(count: int, wanted: int) -> None:
+def test_majority(count: int, wanted: int) -> None:
     assert role.majority(count) == wanted
 
 
@@ -49,7 +49,7 @@ def test_two_nodes_need_both() -> None:
     assert "only 1 of 2 nodes answer, 2 have to (no answer from n2)" in str(verdict)
 
 
-def test_a_minority_may_be_silent() -> None:
+def test_a_minority_may_be_unresponsive() -> None:
     assert judge(ballot(5), *[(f"n{n}", standing()) for n in (1, 3, 5)]).won
     assert not judge(ballot(5), *[(f"n{n}", standing()) for n in (1, 3)]).won
 
@@ -63,7 +63,7 @@ def test_a_quorum_of_the_candidates_too() -> None:
     assert judge(asked, *[(f"n{n}", standing()) for n in (1, 2, 4, 5)]).won
 
 
-def test_own_node_daemon_is_silent() -> None:
+def test_own_node_daemon_is_unresponsive() -> None:
     verdict = judge(ballot(3), ("n2", standing()), ("n3", standing()))
     assert verdict.outcome is Outcome.NO_QUORUM
     assert "node daemon of n1 itself" in str(verdict)

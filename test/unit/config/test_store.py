@@ -199,13 +199,13 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
     disk.gate = threading.Event()
     disk.entered.clear()
     disk.error = OSError(errno.EIO, "Input/output error")
-    told: list[str] = []
+    refused: list[str] = []
 
     def change(number: int) -> None:
         try:
             commit(config).add_instance(instance_of(number), [], EC)
         except errors.ConfigurationError as err:
-            told.append(str(err))
+            refused.append(str(err))
 
     threads = [threading.Thread(target=change, args=(number,), daemon=True) for number in (2, 3, 4)]
     threads[0].start()
@@ -216,7 +216,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
     disk.gate.set()
     for thread in threads:
         thread.join()
-    assert len(told) == 3
+    assert len(refused) == 3
     assert list(config.snapshot().instances) == [instance_of(1).uuid]
     disk.gate, disk.error = None, None
     commit(config).add_instance(instance_of(5), [], EC)
@@ -368,8 +368,8 @@ def test_a_thread_tries_until_all_have_it() -> None:
     assert _parse(nodes.received[-1].text) == config.snapshot()
 
 
-def _silent_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]) -> ConfigStore:
-    """A store whose thread for nodes that are behind exists, but sleeps for long."""
+def _sleeping_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]) -> ConfigStore:
+    """A store whose thread for lagging nodes exists, but sleeps for long."""
     return ConfigStore(
         "config.data",
         small_cluster(),
@@ -381,7 +381,7 @@ def _silent_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]
 
 def test_commits_do_not_wait_for_lagging_candidates() -> None:
     nodes = _Nodes()
-    store = _silent_store(nodes)
+    store = _sleeping_store(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
     commit(config).allocate_port()
@@ -401,9 +401,9 @@ def test_commits_do_not_wait_for_lagging_candidates() -> None:
     assert nodes.received[-1].ssconf is None
 
 
-def test_who_is_behind_is_asked_when_the_others_are_no_majority() -> None:
+def test_a_lagging_node_is_asked_when_the_others_are_no_majority() -> None:
     nodes = _Nodes()
-    config = Config(_silent_store(nodes))
+    config = Config(_sleeping_store(nodes))
     nodes.failures = [
         DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
     ]
@@ -425,7 +425,7 @@ def _overtaken(nodes: _Nodes) -> ConfigStore:
             committed.append(commit(Config(store)).allocate_port())
         return answer
 
-    store = _silent_store(distribute)
+    store = _sleeping_store(distribute)
     return store
 
 
@@ -461,10 +461,10 @@ def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     assert config.lagging() == {}
 
 
-def test_a_commit_reaches_who_is_behind_since_an_earlier_master() -> None:
+def test_a_commit_reaches_nodes_which_are_lagging_since_an_earlier_master() -> None:
     """They were not asked yet: nobody knows that they would not answer."""
     nodes = _Nodes()
-    store = _silent_store(nodes)
+    store = _sleeping_store(nodes)
     config = Config(store)
     me, other = config.master_node().uuid, uuid_of("node2")
     store.expect_lagging([other], [me, other])

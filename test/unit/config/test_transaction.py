@@ -320,7 +320,7 @@ def test_a_disk_is_detached_and_attached(config):
     assert config.disk(disk.uuid).iv_name == "disk/0"
 
 
-def test_loose_disks_take_the_place_of_others(config):
+def test_detached_disks_take_the_place_of_others(config):
     old = disk_of(1)
     new = dataclasses.replace(disk_of(1), uuid=uuid_of("other-disk"), iv_name="")
     with config.transaction() as change:
@@ -350,7 +350,7 @@ def test_the_port_of_a_dropped_mirror_is_free_again(config):
         (lambda c: c.replace_disks(I1, [uuid_of("no")]), "is not in the configuration"),
     ],
 )
-def test_loose_disks_are_refused(config, change, text):
+def test_detached_disks_are_refused(config, change, text):
     before = config.snapshot()
     with pytest.raises(errors.ConfigurationError, match=text), config.transaction() as transaction:
         change(transaction)

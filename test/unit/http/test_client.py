@@ -122,8 +122,8 @@ def test_every_kind_of_failure(lab, asker, deaf, closed, pad):
 
     gone = one(asker, ask(lab, port=closed))
     assert gone.kind == client.UNREACHABLE
-    silent = one(quick, ask(lab, port=deaf))
-    assert silent.kind == client.UNREACHABLE
+    unresponsive = one(quick, ask(lab, port=deaf))
+    assert unresponsive.kind == client.UNREACHABLE
     slow = one(asker, ask(lab, "sleep", b"5", timeout_s=0.5))
     assert slow == client.Failure(client.UNREACHABLE, "no answer within 0.5 s")
     for procedure in ("die", "cut"):

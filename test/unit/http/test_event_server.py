@@ -311,7 +311,7 @@ def test_tls(start: Start, tmp_path: Path) -> None:
     lab = start(tls=x509.plain_server_context(str(pem)), limits=Limits(head_s=0.5))
     context = x509.pinning_client_context()
     plain = lab.connect()
-    silent = lab.connect()
+    unresponsive = lab.connect()
     plain.sendall(request())
     with context.wrap_socket(lab.connect()) as sock:
         assert sock.version() in ("TLSv1.2", "TLSv1.3")
@@ -320,7 +320,7 @@ def test_tls(start: Start, tmp_path: Path) -> None:
         sock.sendall(request("/", "PUT", b"x" * (9 << 20)))
         assert receive_answer(sock)[2] == f"PUT {9 << 20}".encode()
     assert b"HTTP" not in receive_all(plain)
-    assert receive_all(silent) == b""
+    assert receive_all(unresponsive) == b""
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
@@ -328,7 +328,7 @@ def test_tls(start: Start, tmp_path: Path) -> None:
     with pytest.raises((ssl.SSLError, ConnectionError)), old.wrap_socket(lab.connect()):
         pass
     plain.close()
-    silent.close()
+    unresponsive.close()
 
 
 def test_how_many_clients() -> None:

@@ -163,16 +163,16 @@ def test_each_request_has_its_own_process(lab):
     assert str(lab.pid).encode() not in pids
 
 
-def test_silent_and_slow_clients_do_not_block_others(own_lab):
+def test_unresponsive_and_slow_clients_do_not_block_others(own_lab):
     lab = own_lab(request_s=6.0)
-    with lab.raw() as silent, lab.raw() as slow, lab.tls() as mute, lab.tls() as half:
-        half.sendall(b"PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+    with lab.raw() as unresponsive, lab.raw() as slow, lab.tls() as mute, lab.tls() as incomplete:
+        incomplete.sendall(b"PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
         # The beginning of a TLS record, a byte now and then.
         slow.sendall(b"\x16\x03\x01\x02\x00")
         alive(lab)
         slow.sendall(b"\x01")
         # The server hangs up on all of them.
-        for sock in (silent, slow, mute, half):
+        for sock in (unresponsive, slow, mute, incomplete):
             try:
                 assert read_all(sock) == b""
             except ConnectionResetError:
@@ -183,14 +183,14 @@ def test_silent_and_slow_clients_do_not_block_others(own_lab):
     alive(lab)
 
 
-def test_strangers_cannot_take_all_places(own_lab):
+def test_unauthenticated_peers_cannot_take_all_places(own_lab):
     lab = own_lab(children=4, request_s=600.0)
-    strangers = [lab.raw() for _ in range(12)]
+    unknown = [lab.raw() for _ in range(12)]
     try:
         alive(lab)
         lab.wait_for_log("too many connections: dropping the one of 127.0.0.1")
     finally:
-        for sock in strangers:
+        for sock in unknown:
             sock.close()
 
 

@@ -77,7 +77,7 @@ def test_as_disks() -> None:
 
 
 @pytest.mark.parametrize("size_mib", [1, 4, 1024, 1 << 20])
-def test_room_for_all_blocks_and_the_table(size_mib: int) -> None:
+def test_space_for_all_blocks_and_the_table(size_mib: int) -> None:
     """Sixteen bytes for each block of 4 KiB, and a block that heads the table; whole extents."""
     blocks = size_mib * 256
     needed_kib = (blocks + -(-blocks // 256) + 1) * 4

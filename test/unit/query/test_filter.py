@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.query import filter as filter_room
+from ganeti.query import filter as query_filter
 from ganeti.query import resources
 from ganeti.query.field import (
     HOSTNAME,
@@ -62,7 +62,7 @@ WEB = {
 
 
 def matches(qfilter, item=WEB):
-    return filter_room.compile_filter(qfilter, RESOURCE).matches(None, item)
+    return query_filter.compile_filter(qfilter, RESOURCE).matches(None, item)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def matches(qfilter, item=WEB):
     ],
 )
 def test_text_form(text, tree):
-    assert filter_room.parse(text) == tree
+    assert query_filter.parse(text) == tree
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_text_form(text, tree):
 )
 def test_what_is_no_text_form(text, column, wanted):
     with pytest.raises(errors.QueryFilterParseError, match=re.escape(wanted)) as caught:
-        filter_room.parse(text)
+        query_filter.parse(text)
     assert (caught.value.text, caught.value.column) == (text, column)
     assert len(caught.value.details()) == 3
     assert "{" not in str(caught.value)
@@ -137,7 +137,7 @@ def test_what_is_no_text_form(text, column, wanted):
 
 def test_too_deep_a_text():
     with pytest.raises(errors.QueryFilterParseError, match="deep"):
-        filter_room.parse("(" * 20000 + "up" + ")" * 20000)
+        query_filter.parse("(" * 20000 + "up" + ")" * 20000)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_too_deep_a_text():
     ],
 )
 def test_globs(pattern, regex):
-    assert filter_room.glob_to_regex(pattern) == regex
+    assert query_filter.glob_to_regex(pattern) == regex
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_what_does_not_match(qfilter):
 )
 def test_malformed_filters_are_refused_before_anything_is_tried(qfilter):
     with pytest.raises(errors.ParameterError):
-        filter_room.compile_filter(qfilter, RESOURCE)
+        query_filter.compile_filter(qfilter, RESOURCE)
 
 
 @pytest.mark.parametrize(
@@ -266,11 +266,11 @@ def test_nested_too_deeply():
     for _ in range(500):
         qfilter = ["!", qfilter]
     with pytest.raises(errors.ParameterError, match="nested"):
-        filter_room.compile_filter(qfilter, RESOURCE)
+        query_filter.compile_filter(qfilter, RESOURCE)
 
 
 def test_no_filter():
-    assert filter_room.compile_filter(None, RESOURCE) is None
+    assert query_filter.compile_filter(None, RESOURCE) is None
 
 
 def test_a_field_without_a_value_accepts():
@@ -289,7 +289,7 @@ def test_a_field_without_a_value_accepts():
     ],
 )
 def test_before_live_data_is_there_nothing_is_lost(qfilter, possible):
-    condition = filter_room.compile_filter(qfilter, RESOURCE)
+    condition = query_filter.compile_filter(qfilter, RESOURCE)
     item = {key: value for key, value in WEB.items() if key != "status"}
     assert condition.may_match(None, item) is possible
     assert "status" in condition.field_names
@@ -325,12 +325,12 @@ def test_many_numbers_and_many_wrong_values():
     ],
 )
 def test_requested_names(qfilter, names):
-    assert filter_room.requested_names(qfilter, "id") == names
+    assert query_filter.requested_names(qfilter, "id") == names
 
 
 def test_names_filter():
-    assert filter_room.names_filter([], "name") is None
-    assert filter_room.names_filter(["a"], "name") == ["|", ["==", "name", "a"]]
+    assert query_filter.names_filter([], "name") is None
+    assert query_filter.names_filter(["a"], "name") == ["|", ["==", "name", "a"]]
 
 
 def test_the_list_form_needs_no_parser():
@@ -365,7 +365,7 @@ def test_the_list_form_needs_no_parser():
     ],
 )
 def test_which_objects_a_filter_is_about(qfilter, pinned):
-    found = filter_room.pinned(qfilter, resources.lookup("instance"))
+    found = query_filter.pinned(qfilter, resources.lookup("instance"))
     assert found == (None if pinned is None else (pinned[0], frozenset(pinned[1])))
 
 
@@ -375,11 +375,11 @@ def test_a_misspelt_field_is_guessed():
         match=r"'admin_sate' to filter by\. Did you mean "
         "'admin_state'?",
     ):
-        filter_room.compile_filter(["==", "admin_sate", "up"], resources.lookup("instance"))
+        query_filter.compile_filter(["==", "admin_sate", "up"], resources.lookup("instance"))
 
 
 def test_comparing_a_list_says_how_to_search_it():
     resource = Resource("thing", [field("tags", "other")], lambda view: [])
-    condition = filter_room.compile_filter(["==", "tags", "web"], resource)
+    condition = query_filter.compile_filter(["==", "tags", "web"], resource)
     with pytest.raises(errors.ParameterError, match="Write 'web' in tags to search a list"):
         condition.matches(None, {"tags": ["web"]})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ganeti import errors, objects
 from ganeti.objects import codec
 from ganeti.query import engine, resources
-from ganeti.query import filter as filter_room
+from ganeti.query import filter as query_filter
 from ganeti.query.field import Resource
 from ganeti.query.view import View
 
@@ -120,7 +120,7 @@ def test_any_value_as_filter(qfilter):
 )
 def test_any_text_as_filter(text):
     try:
-        tree = filter_room.parse(text)
+        tree = query_filter.parse(text)
     except errors.QueryFilterParseError as err:
         assert err.text == text and 0 <= err.column <= len(text) + 1
         return

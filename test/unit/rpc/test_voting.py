@@ -71,7 +71,7 @@ def voting(nodes: Nodes, members: Members) -> Voting:
     return Voting(nodes, ME, members, start_ballot(ME, members))
 
 
-def silent(name: str) -> errors.NodeUnreachable:
+def unresponsive(name: str) -> errors.NodeUnreachable:
     return errors.NodeUnreachable(name, "master_vote", "no connection")
 
 
@@ -86,7 +86,7 @@ def test_won(voting: Voting, nodes: Nodes, members: Members) -> None:
 def test_patience(voting: Voting, nodes: Nodes) -> None:
     for number in (2, 3):
         name = f"node{number}.example.com"
-        nodes.answers[name] = [silent(name), silent(name), vote()]
+        nodes.answers[name] = [unresponsive(name), unresponsive(name), vote()]
     pauses: list[float] = []
     _, verdict = voting.ask_patiently(sleep=pauses.append, clock=lambda: 0.0)
     assert verdict.won
@@ -95,7 +95,7 @@ def test_patience(voting: Voting, nodes: Nodes) -> None:
 
 def test_patience_ends(voting: Voting, nodes: Nodes) -> None:
     for number in (2, 3):
-        nodes.answers[f"node{number}.example.com"] = silent(f"node{number}.example.com")
+        nodes.answers[f"node{number}.example.com"] = unresponsive(f"node{number}.example.com")
     times = iter([0.0, 1.0, 11.0])
     _, verdict = voting.ask_patiently(sleep=lambda _s: None, clock=lambda: next(times))
     assert verdict.outcome is Outcome.NO_QUORUM
@@ -132,9 +132,9 @@ def test_the_epoch_of_who_refuses_counts(voting: Voting, nodes: Nodes) -> None:
 
 def test_override(voting: Voting, nodes: Nodes) -> None:
     for number in (2, 3):
-        nodes.answers[f"node{number}.example.com"] = silent(f"node{number}.example.com")
+        nodes.answers[f"node{number}.example.com"] = unresponsive(f"node{number}.example.com")
     assert voting.claim(voting.ask(), override=True).override
-    nodes.answers[ME] = silent(ME)
+    nodes.answers[ME] = unresponsive(ME)
     with pytest.raises(RoleNotWonError, match="itself does not answer"):
         voting.claim(voting.ask(), override=True)
 

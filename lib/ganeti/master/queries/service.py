@@ -56,7 +56,7 @@ def query(
     what: str,
     fields: Sequence[str],
     qfilter: Any = None,
-) -> dict[str, Any]:
+) -> engine.QueryAnswer:
     """Answer ``Query``.
 
     :param what: kind of object, one of ``constants.query.RESOURCES``.
@@ -79,7 +79,7 @@ def query(
     return engine.run(resource, view, fields, qfilter, LiveData(context))
 
 
-def query_fields(what: str, names: Sequence[str] | None = None) -> dict[str, Any]:
+def query_fields(what: str, names: Sequence[str] | None = None) -> engine.FieldsAnswer:
     """Answer ``QueryFields``: ``{"fields": definitions}`` of these fields, or of all.
 
     :raises errors.OpPrereqError: no such kind of object.
