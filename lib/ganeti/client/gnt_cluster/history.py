@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, output, table, terminal
+from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
@@ -92,6 +92,8 @@ def parse_point(text: str) -> Point:
 
 
 def _show_commits(values: Values) -> int:
+    from ganeti.cli import listing, output, table
+
     if values.limit is not None and values.limit < 0:
         raise errors.OpPrereqError("--limit must not be less than 0", errors.ECODE_INVAL)
     commits = jobs.connect().query_config_history(values.limit or None)
@@ -143,6 +145,8 @@ def _label(kind: str, name: str) -> str:
 
 
 def _show_changes(values: Values, first: Point, last: Point) -> int:
+    from ganeti.cli import output
+
     found = jobs.connect().query_config_changes(first, last)
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(found, values.output_format)
@@ -207,6 +211,8 @@ def _text(value: Any) -> str:
 
 
 def _show_state(values: Values, point: Point) -> int:
+    from ganeti.cli import output
+
     state = jobs.connect().query_config_at(point)
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(state, values.output_format)
