@@ -39,6 +39,7 @@ help:
 	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: without them tests"
 	@echo "                  fail or are skipped; ovmf, swtpm, nftables, iptables, openvswitch-switch,"
 	@echo "                  xfsprogs: without them some tests are skipped)"
+	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the tests which take too long for make check: broken networks, every"
 	@echo "                  interruption, larger models; with TIME_BOX=SECONDS it stops after that time"
 	@echo "                  (venv; the packages of make scenario)"

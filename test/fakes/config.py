@@ -1,8 +1,8 @@
 """A configuration in memory: the real one, without file and distribution.
 
 :func:`cluster_of` makes a small cluster. ``FakeConfig.errors[name]`` makes the operation of that
-name fail, ``errors["transaction"]`` every transaction; ``writes`` has, for each commit, the names of
-its operations.
+name fail, ``errors["transaction"]`` every transaction; ``writes`` has, for each commit, the names
+of its operations.
 """
 
 from __future__ import annotations

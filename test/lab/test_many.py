@@ -147,7 +147,7 @@ def cost(cluster: Cluster) -> Cost:
     for node in ("node1", "node2"):
         wait_until(
             lambda node=node: "Inconsistent" not in cluster.lab[node].run("cat /proc/drbd"),
-            f"{node} is in step",
+            f"{node} is in sync",
             1200,
             pause_s=2,
         )

@@ -159,7 +159,7 @@ def test_it_moves_with_its_disks_and_loses_them(cluster: Cluster) -> None:
     cluster.run("gnt-instance", "startup", WEB).failed(f"runs on node {third}")
     (guests / WEB).unlink()
     cluster.run("gnt-instance", "startup", WEB).ok()
-    cluster.run("gnt-instance", "replace-disks", "-p", WEB).failed("only mirrored ones")
+    cluster.run("gnt-instance", "replace-disks", "-p", WEB).failed("only mirrored disks")
     cluster.run("gnt-instance", "remove", "-f", WEB).ok()
     assert files(cluster) == set()
 

@@ -369,7 +369,7 @@ def test_a_node_is_switched_off_and_on(cluster: Cluster, helper: Path) -> None:
     # Somebody pressed the button: the configuration is compared, not changed.
     (helper / f"on.{NODE3}").touch()
     said = power(cluster, "status", NODE3).ok().text
-    assert "is switched on, but the configuration says off" in said
+    assert "is switched on, but is marked as powered off" in said
     power(cluster, "on", "--power-delay=0", NODE3, NODE4).ok()
     assert called(helper)[-2:] == [f"power-on {NODE3}", f"power-on {NODE4}"]
     assert cluster.rows("gnt-node", "list", "-o", "powered", NODE3) == [["Y"]]

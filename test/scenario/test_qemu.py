@@ -699,7 +699,7 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
             ({"usb_devices": "tablet crane"}, "could not add USB device 'crane'"),
             ({"migration_caps": "xbzrle:teleport"}, "has no capability teleport"),
             ({"cpu_mask": "0:70000"}, "range '70000' is not possible"),
-            ({"cpu_mask": "0-65535"}, "is none of the [0-9]+ of this node"),
+            ({"cpu_mask": "0-65535"}, "is not one of the [0-9]+ of this node"),
             ({"disk_aio": "native"}, "native needs disk_cache=none"),
             (
                 {"security_model": "user", "security_domain": "nobody-of-that-name"},

@@ -191,7 +191,8 @@ def test_what_an_instance_tells_is_what_the_page_says(cluster: Cluster) -> None:
     (found,) = json.loads(
         cluster.on(NODE1, "gnt-instance", "info", "--output=json", "web").ok().stdout
     )
-    text = (ROOT / "doc/output.rst").read_text().split("Of an instance:")[1].split("\n\n")[0]
+    page = (ROOT / "doc/output.rst").read_text()
+    text = page.split("The members of an instance:")[1].split("\n\n")[0]
     named = set(re.findall("``([a-z_]+)``", text)) - {"up", "down", "offline", "children"}
     assert {name for name in found if name not in named} == set()
     assert {name for name in named if name not in found and not name.startswith("_")} == set()

@@ -212,7 +212,7 @@ def test_verification_notices_and_redistribution_repairs(
     said = verify(cluster, "--verify-ssh-clutter")
     assert f"ERROR:ENODESSH:node:{NODE2}" in said and "keys of the master candidates" in said
     assert f"ERROR:ENODESSH:node:{NODE3}" in said and "known hosts" in said
-    assert f"has a key of root@{NODE3} which the cluster does not know of" in said
+    assert f"has a key of root@{NODE3} which the cluster does not know" in said
     cluster.run("gnt-cluster", "redist-conf").ok()
     servers.agreed({NODE1, NODE2, NODE3}, NODE1, NODE2, NODE3)
     assert "ENODESSH" not in verify(cluster)

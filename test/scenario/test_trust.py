@@ -241,7 +241,7 @@ def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster) -> None:
     path.mkdir()
     (path / "in the way").touch()
     old = contents(cluster, "server.pem")
-    renew(cluster, "--new-cluster-certificate").failed(node, "run 'gnt-cluster renew-crypto' again")
+    renew(cluster, "--new-cluster-certificate").failed(node, "Continue with 'gnt-cluster")
     assert all_nodes_answer(cluster), "nobody is cut off"
     said = cluster.run("gnt-cluster", "verify").text
     assert "a renewal of keys and certificates was interrupted" in said

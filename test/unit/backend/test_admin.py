@@ -127,7 +127,6 @@ def test_the_machine_below_a_virtual_cluster_is_not_reset(here, monkeypatch):
         power.powercycle("nosuch", {})
 
 
-
 def test_the_netmask_of_an_address_that_is_not_here_needs_nothing():
     # Programs are forbidden here, so nothing was run.
     netmask.change(24, 25, "127.0.0.1", "lo")

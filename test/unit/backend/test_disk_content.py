@@ -107,7 +107,8 @@ def test_names_that_lead_elsewhere(disk, name):
         lambda: disk_content.keep_snapshot(disk, name, 0, at_rest=True),
         lambda: disk_content.restore_snapshot(disk, name),
     ):
-        with pytest.raises(errors.BlockDeviceError, match=r"disk0: .*(cannot be the name|separates)"):
+        text = r"disk0: .*(cannot be the name|separates)"
+        with pytest.raises(errors.BlockDeviceError, match=text):
             call()
     with pytest.raises(errors.BlockDeviceError, match="has no snapshot nosuch"):
         disk_content.restore_snapshot(disk, "nosuch")
