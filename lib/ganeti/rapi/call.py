@@ -13,7 +13,7 @@ from ganeti import errors, ht
 from ganeti.http.messages import Refused
 from ganeti.opcodes.base import OpCode
 from ganeti.rapi import declare
-from ganeti.rapi.declare import Change, Field, Job, Operation, Query, Read
+from ganeti.rapi.declare import DirectChange, Field, Job, Operation, Query, Read
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.utils import clock
@@ -68,7 +68,7 @@ class Call:
         self._reason = query.get(declare.REASON.name, [""])[0]
         fields = operation.fields
         self.body: Any = body
-        if isinstance(operation, Read | Change) and isinstance(fields, Mapping):
+        if isinstance(operation, Read | DirectChange) and isinstance(fields, Mapping):
             self.body = check_fields(body, fields)
 
     def opcodes(self) -> list[OpCode]:

@@ -164,7 +164,7 @@ class Read(NamedTuple):
     waits: bool = False
 
 
-class Change(NamedTuple):
+class DirectChange(NamedTuple):
     """Ask the master to change something without a job; otherwise like :class:`Read`."""
 
     run: Run
@@ -177,7 +177,7 @@ class Change(NamedTuple):
     waits: bool = False
 
 
-Operation = Job | Read | Change
+Operation = Job | Read | DirectChange
 
 
 class Resource(NamedTuple):

@@ -15,20 +15,20 @@ from ganeti.storage.drbd import status as drbd
 from ganeti.storage.lvm import facts as lvm
 
 
-class Request(Protocol):
+class CheckContext(Protocol):
     """Facts for a check, besides its own argument."""
 
     @property
     def vm_capable(self) -> bool: ...
 
 
-_Check = Callable[[Any, Request], Any]
+_Check = Callable[[Any, CheckContext], Any]
 
 
 def _or_why(ask: Callable[[Any], Any], nothing: Callable[[], Any]) -> _Check:
     """Make a check whose failure is its answer; a node without guests needs no storage."""
 
-    def check(argument: Any, request: Request) -> Any:
+    def check(argument: Any, request: CheckContext) -> Any:
         if not request.vm_capable:
             return nothing()
         try:
@@ -77,7 +77,7 @@ def _version(_argument: Any) -> list[int]:
     return list(drbd.version())
 
 
-def _helper(_argument: Any, request: Request) -> list[Any]:
+def _helper(_argument: Any, request: CheckContext) -> list[Any]:
     """Return ``[True, usermode helper of DRBD]``, or ``[False, reason]``."""
     try:
         return [True, drbd.usermode_helper()]

@@ -31,12 +31,12 @@ def describe(found: Mapping[str, Any], now: float) -> list[str]:
     else:
         lines.append(nothing(job))
     if found["chain"]:
-        lines.append("Behind that:")
+        lines.append("Jobs it waits for, and their reasons:")
         for entry in found["chain"]:
             lines += _entry(entry, now)
     if found["more"]:
         lines.append("  and further jobs")
-    lines.append("It holds:" if found["holds"] else "It holds no lock.")
+    lines.append("Locks it holds:" if found["holds"] else "It holds no lock.")
     lines += [f"  lock {lock['name']} ({lock['mode']})" for lock in found["holds"]]
     lines += [f"Note: {note}" for note in found["notes"]]
     return lines
@@ -45,7 +45,7 @@ def describe(found: Mapping[str, Any], now: float) -> list[str]:
 def nothing(job: Mapping[str, Any]) -> str:
     """Return the line for a job that waits for nothing."""
     return "It waits for nothing: it " + (
-        "has ended." if job["status"] in _FINAL else "is at work."
+        "has ended." if job["status"] in _FINAL else "is running."
     )
 
 
@@ -90,7 +90,7 @@ def _reasons(reasons: Sequence[Mapping[str, Any]], now: float, indent: str) -> l
     lines = []
     for reason in reasons:
         since = reason.get("since")
-        waited = "" if since is None else f", since {format_span(now - since)}"
+        waited = "" if since is None else f", for {format_span(now - since)}"
         lines.append(f"{indent}{reason['text']}{waited}")
     return lines
 
@@ -110,5 +110,5 @@ def _said(job: Mapping[str, Any], now: float, indent: str) -> list[str]:
     """Return the line with the last entry of the log of a job."""
     if job["message"] is None:
         return []
-    ago = "" if job["message_time"] is None else f" {format_span(now - job['message_time'])} ago"
-    return [f"{indent}said{ago}: {str(job['message']).strip()}"]
+    ago = "" if job["message_time"] is None else f", {format_span(now - job['message_time'])} ago"
+    return [f"{indent}last log entry{ago}: {str(job['message']).strip()}"]

@@ -9,7 +9,7 @@ from ganeti.http.messages import Refused
 from ganeti.luxi import protocol as wire
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
-from ganeti.rapi.declare import DELETE, GET, POST, PUT, Change, Field, Read, Resource, Result
+from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Field, Read, Resource, Result
 from ganeti.rapi.resources.common import NULL, uris
 
 _BULK_FIELDS: Final = (
@@ -140,7 +140,7 @@ RESOURCES: Final = (
         "jobs_id",
         {
             GET: Read(_show, "Show a job.", Result(ht.Dict, "the job", _FIELDS)),
-            DELETE: Change(
+            DELETE: DirectChange(
                 _cancel,
                 "Cancel a job.",
                 Result(ht.Tuple(ht.Bool, ht.Str), "[whether it is cancelled, a sentence]"),
@@ -185,7 +185,7 @@ RESOURCES: Final = (
                 Result(ht.ListOf(ht.Dict), "[{uuid, uri}], or with bulk whole rules", _RULE_FIELDS),
                 (declare.BULK,),
             ),
-            POST: Change(_put_rule, "Add a filter rule.", _RULE_UUID, fields=_RULE),
+            POST: DirectChange(_put_rule, "Add a filter rule.", _RULE_UUID, fields=_RULE),
         },
     ),
     Resource(
@@ -193,13 +193,13 @@ RESOURCES: Final = (
         "filters_uuid",
         {
             GET: Read(_rule, "Show a filter rule.", Result(ht.Dict, "the rule", _RULE_FIELDS)),
-            PUT: Change(
+            PUT: DirectChange(
                 _put_rule,
                 "Replace a filter rule, or add one with this UUID.",
                 _RULE_UUID,
                 fields=_RULE,
             ),
-            DELETE: Change(_delete_rule, "Remove a filter rule.", NULL),
+            DELETE: DirectChange(_delete_rule, "Remove a filter rule.", NULL),
         },
     ),
 )

@@ -83,13 +83,13 @@ def test_text() -> None:
     assert job_explain.describe(FOUND, NOW) == [
         "Job 26: waiting for 12 s, TEST(26)",
         "It waits for:",
-        "  lock node/n1 (shared), held by job 25, since 12 s",
-        "Behind that:",
+        "  lock node/n1 (shared), held by job 25, for 12 s",
+        "Jobs it waits for, and their reasons:",
         "  job 25: waiting for 3 min, TEST(25) (2 of 3)",
         "    waits for the end of job 24 (running), as success",
         "    job 24: running, TEST(24)",
-        "      said 5 s ago: half way",
-        "It holds:",
+        "      last log entry, 5 s ago: half way",
+        "Locks it holds:",
         "  lock cluster/BGL (shared)",
         "Note: the queue is drained",
     ]
@@ -99,7 +99,7 @@ def test_text_of_jobs_that_wait_for_nothing() -> None:
     found = {**FOUND, "reasons": [], "chain": [], "holds": [], "notes": []}
     assert job_explain.describe({**found, "job": job(1, "running", since=NOW)}, NOW) == [
         "Job 1: running for 0 s, TEST(1)",
-        "It waits for nothing: it is at work.",
+        "It waits for nothing: it is running.",
         "It holds no lock.",
     ]
     ended = job(1, "success", since=NOW - 90000 * 3, opcode=None, summary=["A", "B"])
