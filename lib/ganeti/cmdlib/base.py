@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ganeti.config.history import Author
     from ganeti.objects import FilledInstance, Instance, Node
     from ganeti.opcodes.base import OpCode
+    from ganeti.query.engine import FieldsAnswer, QueryAnswer
     from ganeti.query.view import View
     from ganeti.rpc import RpcRunner
 
@@ -104,10 +105,10 @@ class Queries(Protocol):
 
     def query(
         self, context: MasterContext, what: str, fields: Sequence[str], qfilter: Any = None, /
-    ) -> dict[str, Any]:
+    ) -> QueryAnswer:
         """Answer the LUXI request ``Query``: the fields and the data of objects."""
 
-    def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> dict[str, Any]:
+    def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> FieldsAnswer:
         """Answer the LUXI request ``QueryFields``: the definitions of fields."""
 
     def query_values(
