@@ -13,40 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from fakes.confd_node import KEY, node, write
 from ganeti import errors
 from ganeti.confd import Client
 from ganeti.constants import confd as const
-from ganeti.objects import codec
 from ganeti.platform import paths
 from ganeti.utils import fs, inotify
-from ganeti.wire import json
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "config"))
-from samples import small_cluster  # noqa: E402
-
-KEY = "0123abcd\n"
 PROGRAM = str(Path(__file__).parents[3] / "daemons" / "ganeti-confd")
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Paths]:
-    root = tmp_path / "node1.example.com"
-    monkeypatch.setenv(paths.ENV_ROOT, str(root))
-    monkeypatch.setenv(paths.ENV_HOSTNAME, "node1.example.com")
-    monkeypatch.setenv(paths.ENV_VCLUSTER, str(tmp_path))
-    (tmp_path / "hosts").write_text("127.0.0.1 node1.example.com\n")
-    found = paths.Paths(str(root))
-    Path(found.data_dir).mkdir(parents=True)
-    with paths.override(found):
-        yield found
-
-
-def write(here: paths.Paths, name: str, *, serial: int = 1, candidates: str = "") -> None:
-    data = small_cluster(1, cluster_name=name, serial_no=serial)
-    fs.write_file(here.ssconf_file("master_candidates"), candidates or "node1.example.com\n")
-    fs.write_file(here.ssconf_file("master_candidates_ips"), "127.0.0.1\n")
-    fs.write_file(here.hmac_key, KEY)
-    fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)))
+    yield from node(tmp_path, monkeypatch)
 
 
 def test_changes_are_noticed(tmp_path: Path) -> None:
