@@ -56,14 +56,7 @@ def evacuate(values: Values, arguments: list[str]) -> int:
         values,
         client=client,
     )
-    if values.dry_run:
-        return failures.EXIT_SUCCESS
-    errors_seen = _wait(client, values, result)
-    if errors_seen:
-        terminal.out(f"There were {errors_seen} errors during the evacuation.")
-        return failures.EXIT_FAILURE
-    terminal.out("All instances evacuated successfully.")
-    return failures.EXIT_SUCCESS
+    return _finish(client, values, result, "the evacuation", "evacuated")
 
 
 def migrate(values: Values, arguments: list[str]) -> int:
@@ -95,14 +88,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
         values,
         client=client,
     )
-    if values.dry_run:
-        return failures.EXIT_SUCCESS
-    errors_seen = _wait(client, values, result)
-    if errors_seen:
-        terminal.out(f"There were {errors_seen} errors during the node migration.")
-        return failures.EXIT_FAILURE
-    terminal.out("All instances migrated successfully.")
-    return failures.EXIT_SUCCESS
+    return _finish(client, values, result, "the node migration", "migrated")
 
 
 def failover(values: Values, arguments: list[str]) -> int:
@@ -148,11 +134,22 @@ def failover(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def _wait(client: luxi.Client, values: Values, result: Any) -> int:
-    """Wait for the jobs which a job has submitted; return how many failed."""
+def _finish(client: luxi.Client, values: Values, result: Any, what: str, done: str) -> int:
+    """Wait for the jobs which a job has submitted, and report; return the exit code.
+
+    :param what: the operation, for example ``the evacuation``.
+    :param done: what happened to the instances, for example ``evacuated``.
+    """
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
-    return sum(not outcome.success for outcome in job_set.wait())
+    errors_seen = sum(not outcome.success for outcome in job_set.wait())
+    if errors_seen:
+        terminal.out(f"There were {errors_seen} errors during {what}.")
+        return failures.EXIT_FAILURE
+    terminal.out(f"All instances {done} successfully.")
+    return failures.EXIT_SUCCESS
 
 
 _JOB = (opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
