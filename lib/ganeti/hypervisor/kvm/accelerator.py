@@ -1,9 +1,11 @@
 """Probing whether KVM works on this machine.
 
-``/dev/kvm`` may exist and open, and guests may still hang or crawl: in nested virtual machines, and
-with emulations of KVM. So a probe guest is run: 200 bytes of our own "BIOS", which switch to 64-bit
-mode, walk page tables, count to ten million, and then leave through the device ``isa-debug-exit``
-with a certain number. Working KVM does that within a tenth of a second. If it takes longer than
+``/dev/kvm`` may exist and open, and guests may still hang, crash or crawl: in nested virtual machines,
+and with emulations of KVM. So a probe guest is run: 300 bytes of our own "BIOS", which switch to 64-bit
+mode, change a page table in the way of the Linux kernel, count to ten million, and then leave through
+the device ``isa-debug-exit`` with a certain number. Working KVM does that within a tenth of a second.
+A guest that stops, for example because of an instruction which the emulation does not know, counts as
+one that takes too long. If it takes longer than
 ``Machine.kvm_probe_timeout_s``, guests run under TCG, QEMU's own emulation.
 """
 
@@ -28,7 +30,7 @@ _BIOS_SIZE = 65536
 # Real mode, at F000:0000: load the descriptor table, go to 32-bit protected mode.
 _REAL_MODE = (
     "fa"  # cli
-    "2e 66 0f 01 16 c0 00"  # lgdtl cs:gdtr
+    "2e 66 0f 01 16 00 01"  # lgdtl cs:gdtr
     "0f 20 c0 0c 01"  # mov eax, cr0; or al, 1
     "0f 22 c0"  # mov cr0, eax
     "66 ea 18 00 0f 00 08 00"
@@ -47,8 +49,12 @@ _PROTECTED_MODE = (
     "0f 20 c0 0d 00 00 00 80 0f 22 c0"  # mov eax, cr0; or eax, PG; mov cr0, eax
     "ea 79 00 0f 00 18 00"
 )  # ljmp 0x18:0xf0079
-# Long mode: 20,000 times a page table reload and 500 memory increments.
+# Long mode: a 16-byte compare-and-exchange in a page table, which Linux does at its start and which an
+# emulation of KVM may not know; then 20,000 times a page table reload and 500 memory increments.
 _LONG_MODE = (
+    "bf 00 28 01 00"  # mov edi, 0x12800
+    "31 c0 31 d2 31 c9 31 db"  # xor eax, eax; xor edx, edx; xor ecx, ecx; xor ebx, ebx
+    "f0 48 0f c7 0f"  # lock cmpxchg16b [rdi]
     "bb 20 4e 00 00"  # mov ebx, 20000
     "0f 20 d8 0f 22 d8"  # mov rax, cr3; mov cr3, rax
     "b9 f4 01 00 00"  # mov ecx, 500
@@ -64,9 +70,9 @@ _DESCRIPTORS = (
     "ff ff 00 00 00 9b cf 00"
     "ff ff 00 00 00 93 cf 00"
     "ff ff 00 00 00 9b af 00"
-    "1f 00 a0 00 0f 00"
+    "1f 00 e0 00 0f 00"
 )
-_DESCRIPTORS_AT = 0xA0
+_DESCRIPTORS_AT = 0xE0
 # The first instruction which a processor executes, 16 bytes below the end: jmp to offset 0.
 _RESET_VECTOR = "e9 0d 00"
 

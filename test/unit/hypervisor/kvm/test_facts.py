@@ -19,10 +19,10 @@ def test_layout_of_the_probe_guest() -> None:
     # lgdt finds limit and base where the code looks for them.
     at = image.index(bytes.fromhex("2e660f0116")) + 5
     descriptor = int.from_bytes(image[at : at + 2], "little")
-    assert image[descriptor : descriptor + 6] == bytes.fromhex("1f00a0000f00")
+    assert image[descriptor : descriptor + 6] == bytes.fromhex("1f00e0000f00")
     # The far jumps lead to the first instructions of the 32-bit and 64-bit parts.
     assert image[0x18:0x1D] == bytes.fromhex("b810000000")
-    assert image[0x79:0x7E] == bytes.fromhex("bb204e0000")
+    assert image[0x79:0x7E] == bytes.fromhex("bf00280100")
 
 
 def test_dict_form() -> None:
