@@ -1,12 +1,11 @@
 """Probing whether KVM works on this machine.
 
-``/dev/kvm`` may exist and open, and guests may still hang, crash or crawl: in nested virtual machines,
-and with emulations of KVM. So a probe guest is run: 300 bytes of our own "BIOS", which switch to 64-bit
-mode, change a page table in the way of the Linux kernel, count to ten million, and then leave through
-the device ``isa-debug-exit`` with a certain number. Working KVM does that within a tenth of a second.
-A guest that stops, for example because of an instruction which the emulation does not know, counts as
-one that takes too long. If it takes longer than
-``Machine.kvm_probe_timeout_s``, guests run under TCG, QEMU's own emulation.
+``/dev/kvm`` may exist and open, and guests may still hang, crash or crawl: in nested virtual
+machines, and with emulations of KVM. So a probe guest is run: 300 bytes of our own "BIOS", which
+switch to 64-bit mode, change a page table in the way of the Linux kernel, count to ten million, and
+then leave through the device ``isa-debug-exit`` with a certain number. Working KVM does that within
+a tenth of a second. If it takes longer than ``Machine.kvm_probe_timeout_s``, or stops at an
+instruction which an emulation does not know, guests run under TCG, QEMU's own emulation.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ _PROTECTED_MODE = (
     "0f 20 c0 0d 00 00 00 80 0f 22 c0"  # mov eax, cr0; or eax, PG; mov cr0, eax
     "ea 79 00 0f 00 18 00"
 )  # ljmp 0x18:0xf0079
-# Long mode: a 16-byte compare-and-exchange in a page table, which Linux does at its start and which an
-# emulation of KVM may not know; then 20,000 times a page table reload and 500 memory increments.
+# Long mode: a 16-byte compare-and-exchange in a page table, which Linux does at its start and which
+# an emulation of KVM may not know; then 20,000 times a page table reload and 500 memory increments.
 _LONG_MODE = (
     "bf 00 28 01 00"  # mov edi, 0x12800
     "31 c0 31 d2 31 c9 31 db"  # xor eax, eax; xor edx, edx; xor ecx, ecx; xor ebx, ebx
