@@ -255,6 +255,50 @@ class Transaction:
 
     # -- disks --------------------------------------------------------------------------------
 
+    def mark_outdated(self, uuid: str, node_uuid: str) -> None:
+        """Record that the replica of a mirrored disk on one of its nodes misses writes from now on.
+
+        The time of an earlier record about the same node stays.
+        """
+        disk = self._get("disks", uuid)
+        if node_uuid not in disk.all_node_uuids():
+            raise errors.ConfigurationError(
+                f"disk {uuid}: node {node_uuid} has no replica of it, which could miss writes"
+            )
+        if disk.outdated_node == node_uuid and disk.in_sync_at is None:
+            return
+        since = disk.outdated_since if disk.outdated_node == node_uuid else None
+        self._put(
+            updated(
+                disk,
+                now=self.now,
+                outdated_node=node_uuid,
+                outdated_since=self.now if since is None else since,
+                in_sync_at=None,
+            )
+        )
+
+    def mark_in_sync(self, uuid: str) -> None:
+        """Record that both replicas of an inactive mirrored disk were found equal."""
+        disk = self._get("disks", uuid)
+        self._put(
+            updated(
+                disk, now=self.now, outdated_node=None, outdated_since=None, in_sync_at=self.now
+            )
+        )
+
+    def forget_in_sync(self, uuid: str) -> None:
+        """Record that a mirrored disk may be written to, so that its replicas may differ soon."""
+        disk = self._get("disks", uuid)
+        if disk.in_sync_at is not None:
+            self._put(updated(disk, now=self.now, in_sync_at=None))
+
+    def forget_outdated(self, uuid: str) -> None:
+        """Record that no replica of a mirrored disk is known to have missed writes any more."""
+        disk = self._get("disks", uuid)
+        if disk.outdated_node is not None:
+            self._put(updated(disk, now=self.now, outdated_node=None, outdated_since=None))
+
     def add_disk(self, instance_uuid: str, disk: Disk, index: int = -1) -> None:
         """Add a disk to an instance.
 

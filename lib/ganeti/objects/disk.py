@@ -18,6 +18,12 @@ class Disk:
         ``(driver, path)``; drbd ``(node uuid a, node uuid b, port, minor a, minor b, secret)``; rbd
         ``("rbd", volume)``; ext ``(provider, volume)``; blockdev ``("manual", path)``.
     :ivar size: in MiB.
+    :ivar outdated_node: DRBD only: UUID of the node whose replica is known to have missed writes;
+        None when no replica is known to have missed any.
+    :ivar outdated_since: time from which on it missed writes, in seconds since 1970; a replica
+        which nobody observed may have missed earlier ones.
+    :ivar in_sync_at: DRBD only: time at which the inactive disk was deactivated with both replicas
+        equal, in seconds since 1970; None while it is active, or when nobody compared them.
     """
 
     dev_type: str
@@ -35,6 +41,9 @@ class Disk:
     ctime: float = 0
     mtime: float = 0
     forthcoming: bool | None = None
+    outdated_node: str | None = None
+    outdated_since: float | None = None
+    in_sync_at: float | None = None
     # The fields below occur only in node calls and in the record of a running guest.
     dynamic_params: dict[str, Any] | None = None
     pci: int | None = None

@@ -200,7 +200,8 @@ def annotated_disk(disk: Disk, diskparams: Mapping[str, Any]) -> Disk:
 
 
 def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
-    """Return a disk with the parameters for one node: which replica of a mirrored disk is local.
+    """Return a disk with the parameters for one node: which replica of a mirrored disk is local,
+    and which one is known to have missed writes (``outdated``: ``local`` or ``remote``).
 
     A disk which has no replica on that node is returned unchanged.
     """
@@ -220,6 +221,8 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
                 f"disk {disk.uuid}: node {uuid} is not in the configuration"
             )
         found[key] = node.secondary_ip
+    if disk.outdated_node is not None:
+        found["outdated"] = "local" if disk.outdated_node == ours[0] else "remote"
     return dataclasses.replace(disk, dynamic_params=found)
 
 

@@ -13,7 +13,8 @@ minor in use by something else is never adopted: two disks of different instance
 mirrored to each other. The shared secret of each disk is a second protection against that.
 
 Only :meth:`DrbdDevice.open` with ``force``, which is for new devices, declares a replica to be
-valid. Nothing here resolves a split brain: the peers stay disconnected until an administrator
+valid; otherwise that method promotes no replica which may have missed writes
+(:meth:`DrbdDevice.doubt`). Nothing here resolves a split brain: the peers stay disconnected until an administrator
 decides which replica is discarded.
 
 Source: Ganeti design 2.0, *DRBD minor allocation* and *DRBD8 peer authentication*.
@@ -39,11 +40,13 @@ _log = logging.getLogger(__name__)
 
 LOCAL_IP, REMOTE_IP, PORT = "local-ip", "remote-ip", "port"
 LOCAL_MINOR, REMOTE_MINOR = "local-minor", "remote-minor"
+#: The replica which is known to have missed writes: "local", "remote", or no such key.
+OUTDATED = "outdated"
 
 _MAJOR = 147
 _TIMEOUT_S = 300.0
 _DISCONNECT_S = 20.0
-_CONNECT_S = 20.0
+_CONNECT_S = 30.0
 _SECTOR = 512
 _MIB = 1 << 20
 
@@ -76,6 +79,7 @@ class DrbdDevice(BlockDevice):
         self._remote = argv.Endpoint(str(found[REMOTE_IP]), int(disk.logical_id[2]))
         self._secret = str(disk.logical_id[5] or "")
         self._params: dict[str, Any] = dict(disk.params or {})
+        self._outdated = found.get(OUTDATED)
         self._version: tuple[int, int, int] | None = None
         self._just_created = False
 
@@ -252,31 +256,68 @@ class DrbdDevice(BlockDevice):
     def open(self, *, exclusive: bool = True, force: bool = False) -> None:
         """Make the device writable on this node (primary).
 
+        A replica which missed writes does not know it: while it is not connected, it calls itself
+        valid. So a replica becomes primary only when it is connected to its peer, or when the
+        configuration says that the peer's replica has missed writes.
+
         DRBD refuses this while the peer is primary, unless the device is dual-primary, and while no
         valid replica can be reached.
 
-        :param force: declare the local replica to be valid.
+        :param force: declare the local replica to be valid; only for a new device.
+        :raises BlockDeviceError: the replicas do not connect in time, so that nobody can compare
+            them; or the peer is needed for the data and has none.
         """
         if self._state().primary:
             return
         if not force:
-            self._wait_for_data()
+            self._wait_for_latest_data()
         self._run(self._commands().primary(force=force), "cannot become primary")
 
-    def _wait_for_data(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Wait until this node has a valid replica, or is connected to one."""
+    def _wait_for_latest_data(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Wait until this node is known to have, or to reach, all data which were ever confirmed."""
 
-        def reachable() -> None:
-            state = self._state()
-            if not (state.up_to_date or state.remote_disk == parse.UP_TO_DATE):
-                raise retry.Again(state.connection)
+        def latest() -> None:
+            problem = self.doubt()
+            if problem is not None:
+                raise retry.Again(problem)
 
         try:
-            retry.until(reachable, timeout_s=_CONNECT_S, sleep=sleep)
+            retry.until(latest, timeout_s=_CONNECT_S, sleep=sleep)
         except errors.RetryTimeout as err:
-            raise self.fail(
-                f"has no valid replica on this node, and does not reach its peer (connection {err})"
-            ) from err
+            raise self.fail(f"cannot become primary: it {err}") from err
+
+    def doubt(self) -> str | None:
+        """Why the device may lack writes which were confirmed; None when it has, or reaches, all.
+
+        :returns: the rest of a sentence which begins with the name of the device.
+        """
+        state = self._state()
+        together = state.connected or state.resyncing
+        if not together:
+            if self._outdated == "remote":
+                return None if state.up_to_date else "has no complete replica on this node"
+            if self._outdated == "local":
+                return (
+                    "is known to have missed writes on this node, and is not connected to its peer"
+                    f" (connection {state.connection})"
+                )
+            return (
+                f"is not connected to its peer (connection {state.connection}), so nobody can tell"
+                " whether it has all data"
+            )
+        if state.remote_disk == parse.UP_TO_DATE:
+            return None
+        if not state.up_to_date:
+            return (
+                f"has no complete replica: the local one is {state.local_disk}, that of its peer"
+                f" {state.remote_disk or 'unknown'}"
+            )
+        if self._outdated == "local":
+            return (
+                "is known to have missed writes on this node, and the replica of its peer is"
+                f" {state.remote_disk or 'unknown'}"
+            )
+        return None
 
     def close(self) -> None:
         """Make the device inaccessible on this node (secondary)."""
