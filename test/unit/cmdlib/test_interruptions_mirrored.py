@@ -35,9 +35,6 @@ from fakes.breaking import (
 from fakes.config import uuid_of
 from fakes.node_side import BREAKS, Cluster
 from ganeti import errors
-from ganeti.cmdlib.ops.disks import mirror as mirror_work
-from ganeti.cmdlib.ops.disks import sync
-from ganeti.cmdlib.ops.migration import live
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
@@ -52,10 +49,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     for name in ("POLL_MIN_S", "POLL_MAX_S"):
         monkeypatch.setattr(disk_copy, name, 0.0)
-    for name in ("POLL_S", "POLL_MAX_S"):
-        monkeypatch.setattr(sync, name, 0.0)
-    for module in (mirror_work, live):
-        monkeypatch.setattr(module, "POLL_S", 0.0)
 
 
 def fresh(
@@ -92,6 +85,7 @@ def check_clean(cluster: Cluster, *, content: bool = True) -> None:
     cluster.check_clean()
     check(cluster)
     kernel = cluster.rpc.kernel
+    kernel.settle()
     kernel.replicate()
     wanted = set()
     names = {node.uuid: node.name.split(".")[0] for node in cluster.config.nodes()}
@@ -435,5 +429,6 @@ def test_the_kernel_of_these_tests_sees_a_split_brain(tmp_path: Path) -> None:
     kernel.open(two, force=False)
     for key in (one, two):
         kernel.connect(key, *ends[key])
+    kernel.settle()
     assert kernel.split
     assert kernel.state(one).standalone and kernel.state(two).standalone

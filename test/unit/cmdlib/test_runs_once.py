@@ -19,9 +19,6 @@ from fakes.breaking import WEB, create, empty
 from fakes.config import uuid_of
 from fakes.node_side import Cluster
 from ganeti import errors
-from ganeti.cmdlib.ops.disks import mirror as mirror_work
-from ganeti.cmdlib.ops.disks import sync
-from ganeti.cmdlib.ops.migration import live
 from ganeti.opcodes import instance as ops
 from ganeti.platform import paths
 
@@ -30,8 +27,6 @@ from ganeti.platform import paths
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.install(monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for module in (mirror_work, live, sync):
-        monkeypatch.setattr(module, "POLL_S", 0.0)
 
 
 def cluster_with(

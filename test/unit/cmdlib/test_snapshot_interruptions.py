@@ -27,7 +27,6 @@ from fakes.breaking import (
 )
 from fakes.node_side import BREAKS, Cluster
 from ganeti import errors
-from ganeti.cmdlib.ops.disks import sync
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
@@ -40,8 +39,6 @@ LONG = bool(os.environ.get("GANETI_LONG"))
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.install(monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for name in ("POLL_S", "POLL_MAX_S"):
-        monkeypatch.setattr(sync, name, 0.0)
 
 
 def fresh(directory: Path, template: str, *, up: bool = False, kept: bool = False) -> Cluster:
@@ -127,6 +124,7 @@ def is_whole(cluster: Cluster, *, kept: int, content: bytes) -> None:
         (path.with_name("elsewhere")).unlink()
     cluster.check_clean()
     check(cluster)
+    cluster.rpc.kernel.settle()
     cluster.rpc.kernel.replicate()
     assert not [tag for tag in web(cluster).tags if "snapshot" in tag]
     if not web(cluster).disks_active:
