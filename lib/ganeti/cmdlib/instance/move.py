@@ -226,7 +226,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                     BLOCKDEV_SHUTDOWN, plan.source.uuid, disk=(disk, plan.instance)
                 ).payload()
             convert.clear(self, self.config.instance(plan.instance.uuid))
-        except errors.RpcError as err:
+        except errors.GenericError as err:
             self.warn(
                 f"disks of instance {plan.instance.name} stay on node {plan.source.name}:"
                 f" {why(err)}",

@@ -406,6 +406,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 self.config.instance(instance.uuid),
                 plan.conversion,
                 wait_for_sync=self.op.wait_for_sync,
+                accept_loss=self.op.force,
             )
         self._record(plan)
         self._hotplug_nics(plan)

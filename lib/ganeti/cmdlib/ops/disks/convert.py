@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import capacity, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import capacity, mirror, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
@@ -34,7 +34,7 @@ from ganeti.constants.disk import (
     NOT_CONVERTIBLE_TO,
     PLAIN,
 )
-from ganeti.wire.calls import BLOCKDEV_CONVERT
+from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
     from ganeti.objects import Disk, Instance, Node
@@ -85,12 +85,17 @@ def detached_part(unit: AnyUnit, instance: Instance, device: Disk, node_uuid: st
     )
 
 
-def clear(unit: AnyUnit, instance: Instance) -> None:
+def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
     """Destroy the detached disks which a conversion of an instance has left.
 
+    :param last: the instance is being removed, together with its own disks.
+    :raises errors.OpExecError: a disk of the instance does not exist, so a detached one may have
+        the last copy of the data.
     :raises errors.RpcError: a disk could not be destroyed; it keeps its mark.
     """
     disks = marked(unit, instance)
+    if disks and not last:
+        _require_present(unit, instance)
     for disk in disks:
         disk_work.remove_disk(unit, instance, disk, _nodes_of(disk, instance))
     used = disk_work.storage_dir(unit.config.instance_disks(instance))
@@ -103,6 +108,40 @@ def clear(unit: AnyUnit, instance: Instance) -> None:
         with unit.config.transaction() as change:
             for disk in disks:
                 change.remove_detached_disk(disk.uuid)
+
+
+def _require_present(unit: AnyUnit, instance: Instance) -> None:
+    """Check that each disk of the instance exists, a mirrored one at least on one of its nodes.
+
+    :raises errors.OpExecError: a disk does not exist, or no node can tell.
+    """
+    disks = unit.config.instance_disks(instance)
+    nodes = dict.fromkeys(
+        uuid for disk in disks for uuid in disk_work.disk_nodes(disk, instance.primary_node)
+    )
+    online = [uuid for uuid in nodes if not unit.config.node(uuid).offline]
+    stored = [disk.children[0] if disk.dev_type == DRBD8 else disk for disk in disks]
+    answers = unit.rpc.call_many(
+        BLOCKDEV_GETDIMENSIONS, online, disks=[(disk, instance) for disk in stored]
+    )
+    for index, disk in enumerate(disks):
+        holders = disk_work.disk_nodes(disk, instance.primary_node)
+        if not any(
+            uuid in answers
+            and answers[uuid].failure is None
+            and answers[uuid].data[index] is not None
+            for uuid in holders
+        ):
+            kept = ", ".join(
+                f"{'/'.join(map(str, one.logical_id[:2]))} on"
+                f" {unit.config.node(_nodes_of(one, instance)[0]).name}"
+                for one in marked(unit, instance)
+            )
+            raise errors.OpExecError(
+                f"disk {index} of instance {instance.name} was not found on its nodes, so these"
+                f" volumes of earlier operations are kept: {kept}. They may be the last copy of the"
+                " data."
+            )
 
 
 def _nodes_of(disk: Disk, instance: Instance) -> tuple[str, ...]:
@@ -216,16 +255,24 @@ def _needed_mib(disk_specs: Sequence[specs.DiskSpec]) -> dict[str, int]:
 
 
 def carry_out(
-    unit: AnyUnit, instance: Instance, conversion: ConversionPlan, *, wait_for_sync: bool
+    unit: AnyUnit,
+    instance: Instance,
+    conversion: ConversionPlan,
+    *,
+    wait_for_sync: bool,
+    accept_loss: bool = False,
 ) -> None:
     """Convert all disks of a stopped instance.
 
     :param wait_for_sync: wait until new DRBD disks are in sync.
+    :param accept_loss: use the replicas on the primary node, even if they may have missed writes.
     :raises errors.OpExecError: the instance still has its old disks, unchanged; or it has the new
         disks, which are degraded, or the old disks could not be destroyed.
     """
-    clear(unit, instance)
     old = unit.config.disk_template(instance)
+    if old in INT_MIRRORED:
+        _require_latest(unit, instance, accept_loss=accept_loss)
+    clear(unit, instance)
     if (old, conversion.template) == (PLAIN, DRBD8):
         _plain_to_mirror(unit, instance, conversion)
     elif (old, conversion.template) == (DRBD8, PLAIN):
@@ -244,6 +291,21 @@ def carry_out(
                 f"disks of instance {instance.name} were converted, but are degraded. Look at them"
                 f" with 'gnt-instance info {instance.name}'."
             )
+
+
+def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> None:
+    """Check that the replicas on the primary node, which are used, have all confirmed writes.
+
+    :raises errors.OpExecError: they have not, or nobody can tell.
+    """
+    primary = unit.config.node(instance.primary_node)
+    secondary = unit.config.node(unit.config.secondary_nodes(instance)[0])
+    try:
+        mirror.compare_inactive(
+            unit, instance, primary, alone=secondary.offline, ignore=accept_loss
+        )
+    finally:
+        disk_work.shutdown_disks(unit, instance)
 
 
 def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
@@ -297,7 +359,7 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
     fresh = unit.config.instance(instance.uuid)
     try:
         clear(unit, fresh)
-    except errors.RpcError as err:
+    except errors.GenericError as err:
         raise errors.OpExecError(
             f"disks of instance {instance.name} have template {conversion.template} now, but the"
             f" old ones were not destroyed: {why(err)}. {hint}"
@@ -407,13 +469,16 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
                     children=(),
                     nodes=(primary,),
                     params=None,
+                    outdated_node=None,
+                    outdated_since=None,
+                    in_sync_at=None,
                 )
             )
         change.set_disks_active(instance.uuid, False)
     fresh = unit.config.instance(instance.uuid)
     try:
         clear(unit, fresh)
-    except errors.RpcError as err:
+    except errors.GenericError as err:
         unit.warn(
             f"volumes of the former DRBD disks of instance {instance.name} were not removed: {err}",
             hint="The next conversion or the removal of the instance destroys them.",

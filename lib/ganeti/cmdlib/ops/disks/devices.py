@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import wipe
-from ganeti.constants.disk import FILE, INT_MIRRORED, SHARED_FILE
+from ganeti.cmdlib.ops.disks import replicas, wipe
+from ganeti.constants.disk import FILE, INT_MIRRORED, LDS_OKAY, SHARED_FILE
 from ganeti.objects import fill
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE,
     BLOCKDEV_CREATE,
+    BLOCKDEV_FIND,
     BLOCKDEV_REMOVE,
     BLOCKDEV_SHUTDOWN,
     FILE_STORAGE_DIR_CREATE,
@@ -30,7 +31,7 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.objects import Disk, Instance
+    from ganeti.objects import Disk, Instance, Node
 
 
 class ActiveDisk(NamedTuple):
@@ -183,32 +184,25 @@ def assemble_disks(
     *,
     disks: Sequence[Disk] | None = None,
     ignore_secondaries: bool = False,
+    accept_loss: bool = False,
 ) -> list[tuple[str, str, str | None]]:
     """Activate disks of an instance, first on the secondary nodes, then on the primary.
+
+    The primary replica of a mirrored disk becomes writable when it is connected to its peer. When
+    the secondary node is marked offline, or its failure is ignored, the configuration first records
+    that the replica there misses the writes from now on.
 
     :param node_uuid: the node which may write; by default the primary node of the instance.
     :param disks: disks of the instance to activate; all by default.
     :param ignore_secondaries: a failure on a secondary node is only a warning.
+    :param accept_loss: use a replica on the primary node which is known to have missed writes.
     :returns: for each disk the name of the node, ``disk/N`` and the path of the device.
     :raises errors.OpExecError: a disk could not be activated; those before it stay active.
     """
     node = unit.config.node(node_uuid or instance.primary_node)
-    indexes = _indexes(unit, instance)
     chosen = unit.config.instance_disks(instance) if disks is None else disks
-    for disk in chosen:
-        if disk.forthcoming:
-            raise errors.OpExecError(
-                f"disk {indexes[disk.uuid]} of instance {instance.name} was not created completely."
-                f" Repeat 'gnt-instance recreate-disks {instance.name}'."
-            )
-    for disk in chosen:
-        _activate_mirrors(unit, instance, disk, indexes[disk.uuid], node.uuid, ignore_secondaries)
-    found = []
-    for disk in chosen:
-        index = indexes[disk.uuid]
-        device = _activate(unit, instance, disk, index, node.uuid).device
-        found.append((node.name, f"disk/{index}", device))
-    return found
+    active = _assemble_all(unit, instance, node, chosen, ignore_secondaries, accept_loss)
+    return [(node.name, f"disk/{index}", one.device) for index, one in active]
 
 
 def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
@@ -216,9 +210,95 @@ def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
 
     :raises errors.OpExecError: the disk could not be activated.
     """
-    index = _indexes(unit, instance)[disk.uuid]
-    _activate_mirrors(unit, instance, disk, index, instance.primary_node, False)
-    return _activate(unit, instance, disk, index, instance.primary_node)
+    node = unit.config.node(instance.primary_node)
+    ((_index, active),) = _assemble_all(unit, instance, node, [disk], False, False)
+    return active
+
+
+def _assemble_all(
+    unit: AnyUnit,
+    instance: Instance,
+    node: Node,
+    chosen: Sequence[Disk],
+    ignore_secondaries: bool,
+    accept_loss: bool,
+) -> list[tuple[int, ActiveDisk]]:
+    indexes = _indexes(unit, instance)
+    for disk in chosen:
+        if disk.forthcoming:
+            raise errors.OpExecError(
+                f"disk {indexes[disk.uuid]} of instance {instance.name} was not created completely."
+                f" Repeat 'gnt-instance recreate-disks {instance.name}'."
+            )
+    alone = [
+        disk
+        for disk in chosen
+        if not _activate_mirrors(
+            unit, instance, disk, indexes[disk.uuid], node.uuid, ignore_secondaries
+        )
+    ]
+    for disk in alone:
+        _require_usable_alone(unit, instance, disk, node, accept_loss=accept_loss)
+    replicas.record_use(
+        unit,
+        replicas.mirrored(chosen),
+        [(disk, replicas.other_node(disk, node.uuid)) for disk in alone],
+    )
+    return [
+        (
+            indexes[disk.uuid],
+            _activate(
+                unit,
+                instance,
+                disk,
+                indexes[disk.uuid],
+                node.uuid,
+                alone=ignore_secondaries or accept_loss,
+            ),
+        )
+        for disk in chosen
+    ]
+
+
+def open_primary(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+    """Make sure that disks are writable on the primary node, without activating their peers.
+
+    :raises errors.OpExecError: a disk is not active there, and its replica may have missed writes.
+    """
+    indexes = _indexes(unit, instance)
+    for disk in disks:
+        _activate(unit, instance, disk, indexes[disk.uuid], instance.primary_node)
+
+
+def connect_replicas(
+    unit: AnyUnit,
+    instance: Instance,
+    *,
+    node_uuid: str | None = None,
+    ignore_failures: bool = False,
+) -> None:
+    """Activate the mirrored disks of an instance on their nodes; no replica becomes writable.
+
+    The replicas connect to each other in the background, so that they can be compared.
+
+    :param node_uuid: activate them on this node only.
+    :param ignore_failures: a failure is only a warning.
+    :raises errors.OpExecError: a disk could not be activated.
+    """
+    for index, disk in enumerate(unit.config.instance_disks(instance)):
+        if disk.dev_type not in INT_MIRRORED:
+            continue
+        for uuid in [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node):
+            failure = _assemble(unit, instance, disk, uuid, index, False).failure
+            if failure is None:
+                continue
+            text = (
+                f"disk {index} of instance {instance.name} cannot be activated on node"
+                f" {unit.config.node(uuid).name}: {why(failure)}"
+            )
+            if not ignore_failures:
+                raise errors.OpExecError(text) from failure
+            unit.warn(text)
 
 
 def _indexes(unit: AnyUnit, instance: Instance) -> dict[str, int]:
@@ -232,7 +312,13 @@ def _activate_mirrors(
     index: int,
     primary_node: str,
     ignore_failures: bool,
-) -> None:
+) -> bool:
+    """Activate a disk on its secondary nodes.
+
+    :returns: whether that worked; otherwise the disk may be used without them.
+    :raises errors.OpExecError: it did not work, and the disk may not be used.
+    """
+    complete = True
     for uuid in disk_nodes(disk, primary_node)[1:]:
         failure = _assemble(unit, instance, disk, uuid, index, False).failure
         if failure is not None:
@@ -243,12 +329,60 @@ def _activate_mirrors(
             if not (ignore_failures or isinstance(failure, errors.NodeOffline)):
                 raise errors.OpExecError(text) from failure
             unit.warn(text)
+            complete = False
+    return complete
+
+
+def _require_usable_alone(
+    unit: AnyUnit, instance: Instance, disk: Disk, node: Node, *, accept_loss: bool
+) -> None:
+    """Check that a disk may be used with its replica on one node, without the other one.
+
+    The primary node of an instance was the last one which wrote, unless there is a record which
+    says that its replica missed writes.
+
+    :raises errors.OpExecError: the replica is known to have missed writes.
+    """
+    present = replicas.with_record(unit, disk)
+    if present.outdated_node != node.uuid:
+        return
+    loss = replicas.possible_loss(unit, present, node)
+    if not accept_loss:
+        other = unit.config.node(replicas.other_node(disk, node.uuid)).name
+        raise errors.OpExecError(
+            f"cannot use the disks of instance {instance.name}: {loss}. Bring node {other} back; or"
+            f" use 'gnt-instance startup --force {instance.name}', which loses these writes for"
+            " ever."
+        )
+    unit.warn(f"{loss}; they are lost")
 
 
 def _activate(
-    unit: AnyUnit, instance: Instance, disk: Disk, index: int, node_uuid: str
+    unit: AnyUnit,
+    instance: Instance,
+    disk: Disk,
+    index: int,
+    node_uuid: str,
+    *,
+    alone: bool = False,
 ) -> ActiveDisk:
+    """Activate a disk on its primary node.
+
+    :param alone: use the replica there, even if it does not connect to its peer.
+    """
     answer = _assemble(unit, instance, disk, node_uuid, index, True)
+    if (
+        answer.failure is not None
+        and alone
+        and _lacks_only_its_peer(unit, instance, disk, node_uuid)
+    ):
+        # Recorded first, as always when only one of the replicas is written to.
+        unit.warn(
+            f"disk {index} of instance {instance.name}: {why(answer.failure)}. Its replica on node"
+            f" {answer.node_name} is used nevertheless"
+        )
+        replicas.record_use(unit, [disk], [(disk, replicas.other_node(disk, node_uuid))])
+        answer = _assemble(unit, instance, disk, node_uuid, index, True)
     if answer.failure is not None:
         raise errors.OpExecError(
             f"disk {index} of instance {instance.name} cannot be activated on node"
@@ -257,13 +391,21 @@ def _activate(
     return ActiveDisk(*[*(answer.data or ()), None, None, None][:3])
 
 
+def _lacks_only_its_peer(unit: AnyUnit, instance: Instance, disk: Disk, node_uuid: str) -> bool:
+    """Tell whether a node has a complete replica of a disk, which is not connected to its peer."""
+    if disk.dev_type not in INT_MIRRORED:
+        return False
+    status = unit.rpc.call(BLOCKDEV_FIND, node_uuid, disk=(disk, instance)).data
+    return status is not None and status.ldisk_status == LDS_OKAY and bool(status.is_degraded)
+
+
 def _assemble(
     unit: AnyUnit, instance: Instance, disk: Disk, node_uuid: str, index: int, on_primary: bool
 ) -> Any:
     return unit.rpc.call(
         BLOCKDEV_ASSEMBLE,
         node_uuid,
-        disk=(disk, instance),
+        disk=(replicas.with_record(unit, disk), instance),
         instance=instance,
         on_primary=on_primary,
         index=index,
@@ -280,7 +422,9 @@ def shutdown_disks(
     """Deactivate disks of an instance on one node, or on all their nodes.
 
     A failure does not keep the other disks from being deactivated. A secondary node which is marked
-    offline is not called.
+    offline is not called. When a mirrored disk is deactivated on all its nodes, its replicas are
+    compared before, and the configuration records whether they were equal, or which one missed
+    writes.
 
     :param node_uuid: the node; all nodes of each disk by default.
     :param disks: disks of the instance to deactivate; all by default.
@@ -289,7 +433,14 @@ def shutdown_disks(
     all_disks = unit.config.instance_disks(instance)
     indexes = {disk.uuid: index for index, disk in enumerate(all_disks)}
     failures: dict[str, list[str]] = {}
-    for disk in all_disks if disks is None else disks:
+    chosen = all_disks if disks is None else disks
+    seen = [] if node_uuid else replicas.observe(unit, instance, chosen)
+    if (
+        instance.uuid in unit.config.snapshot().instances
+        and unit.config.instance(instance.uuid).disks_active
+    ):
+        replicas.record_outdated(unit, instance, seen, active=False)
+    for disk in chosen:
         nodes = [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node)
         for uuid in nodes:
             node = unit.config.node(uuid)
@@ -299,6 +450,9 @@ def shutdown_disks(
             if answer.failure is not None:
                 label = indexes.get(disk.uuid, disk.iv_name)
                 failures.setdefault(node.name, []).append(f"disk {label}: {why(answer.failure)}")
+    failed_on_primary = unit.config.node(instance.primary_node).name in failures
+    if seen and not failed_on_primary:
+        replicas.record_equal(unit, instance, seen)
     if failures:
         text = "; ".join(
             f"on node {name}: {'; '.join(lines)}" for name, lines in sorted(failures.items())

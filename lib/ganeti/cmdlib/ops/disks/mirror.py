@@ -8,8 +8,9 @@ change the replicas are disconnected and connected again; DRBD then copies the d
 between.
 
 A replica which missed writes does not know that it did. So before its peer is given up,
-:func:`require_good_replica` checks that the two are connected. When the other node is dead, nobody
-can check that, and an administrator has to confirm it by marking the node offline.
+:func:`require_good_replica` checks that the two are connected and in sync. When the other node is
+dead, only the record in the configuration can tell (:mod:`.replicas`); if it does not tell, the
+administrator has to accept the possible loss by an option.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks.devices import assemble_disks
+from ganeti.cmdlib.ops.disks import replicas
+from ganeti.cmdlib.ops.disks.devices import assemble_disks, connect_replicas, open_primary
 from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
@@ -46,14 +48,27 @@ def mirrored_disks(unit: AnyUnit, instance: Instance) -> tuple[Disk, ...]:
 
 
 def require_good_replica(
-    unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
-) -> None:
-    """Check that the replicas on the target node are complete and up to date.
+    unit: AnyUnit,
+    instance: Instance,
+    target: Node,
+    *,
+    alone: bool,
+    ignore: bool,
+    changed: str = "Nothing was changed.",
+) -> bool:
+    """Check that the replicas on the target node have all writes which were ever confirmed.
 
-    :param alone: the other node is known to be dead, so only the state on the target counts.
-    :param ignore: a bad replica is only a warning.
+    A replica which is connected to its peer and in sync has them. When the other node cannot be
+    asked, only the record in the configuration can tell (:func:`~.replicas.is_latest`).
+
+    :param alone: the other node is known to be dead, so the replicas cannot be compared.
+    :param ignore: a replica which may have missed writes is only a warning, which says what is
+        lost. A replica without a complete copy of the data is refused nevertheless.
+    :param changed: a sentence for errors, which says what the operation has changed so far.
+    :returns: whether all replicas are good; False when a possible loss was accepted.
     :raises errors.OpExecError: a replica is bad, or the target did not report its state.
     """
+    all_good = True
     for disk in mirrored_disks(unit, instance):
         answer = unit.rpc.call(BLOCKDEV_FIND, target.uuid, disk=(disk, instance))
         if answer.failure is not None:
@@ -62,47 +77,95 @@ def require_good_replica(
                 f" {instance.name}: {why(answer.failure)}"
             ) from answer.failure
         status = answer.data
+        here = f"{disk.iv_name} of instance {instance.name} on node {target.name}"
         if status is None:
-            problem = "is not active"
-        elif status.ldisk_status != LDS_OKAY:
-            problem = "has no complete copy of the data"
-        elif status.is_degraded and not alone:
-            problem = "is not connected to its peer, and may have missed writes"
-        else:
-            if status.is_degraded:
-                unit.warn(
-                    f"{disk.iv_name} of instance {instance.name} on node {target.name} cannot be"
-                    " compared with its peer"
-                )
+            raise errors.OpExecError(f"{here} is not active. {changed}")
+        if status.ldisk_status != LDS_OKAY:
+            raise errors.OpExecError(f"{here} has no complete copy of the data. {changed}")
+        if not status.is_degraded or (alone and replicas.is_latest(disk, target.uuid)):
             continue
-        text = f"{disk.iv_name} of instance {instance.name} on node {target.name} {problem}"
+        loss = replicas.possible_loss(unit, disk, target)
         if not ignore:
-            raise errors.OpExecError(f"{text}. Nothing was changed.")
-        unit.warn(text)
+            raise errors.OpExecError(
+                f"{here} is not connected to its peer, and may have missed writes: {loss}."
+                f" {changed} The option --ignore-consistency, where the command has it, accepts"
+                " this loss."
+            )
+        unit.warn(loss)
+        all_good = False
+    return all_good
 
 
 def ensure_good_replica(
     unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
-) -> None:
+) -> bool:
     """Check the replicas on the target node; when they are bad, activate the disks and check again.
 
     An interrupted operation may have left a replica inactive or not connected. Activating the disks
-    connects them again. Parameters and errors are those of :func:`require_good_replica`.
+    connects them again. Parameters, result and errors are those of :func:`require_good_replica`.
     """
     if not alone:
         try:
-            require_good_replica(unit, instance, target, alone=False, ignore=False)
-            return
+            return require_good_replica(unit, instance, target, alone=False, ignore=False)
         except errors.OpExecError as err:
             unit.info(f"{err} Activating the disks")
         try:
-            assemble_disks(unit, instance, ignore_secondaries=True)
-            unit.rpc.call(
-                DRBD_WAIT_SYNC, target.uuid, disks=(mirrored_disks(unit, instance), instance)
-            ).payload()
+            connect_replicas(unit, instance, node_uuid=target.uuid)
+            assemble_disks(unit, instance)
+            disks = mirrored_disks(unit, instance)
+            wait_in_sync(unit, instance, disks, [target.uuid])
         except (errors.OpExecError, errors.RpcError) as err:
             unit.warn(str(err))
-    require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
+    return require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
+
+
+def require_good_primary(unit: AnyUnit, instance: Instance) -> None:
+    """Check that the replicas on the primary node are complete, and have all confirmed writes.
+
+    The disks are active. A replica which is primary in the sense of DRBD was promoted only after it
+    was known to have all data, and has received every write since then. A replica which is not, for
+    example after a restart of the node, is promoted here under the same condition.
+
+    :raises errors.OpExecError: a replica lost its storage, or may have missed writes.
+    """
+    disks = mirrored_disks(unit, instance)
+    open_primary(unit, instance, disks)
+    primary = unit.config.node(instance.primary_node)
+    for disk in disks:
+        status = unit.rpc.call(BLOCKDEV_FIND, primary.uuid, disk=(disk, instance)).payload()
+        if status is None or status.ldisk_status != LDS_OKAY:
+            raise errors.OpExecError(
+                f"{disk.iv_name} of instance {instance.name} on its primary node {primary.name} has"
+                " no complete copy of the data. Nothing was changed."
+            )
+
+
+def compare_inactive(
+    unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
+) -> bool:
+    """Check that the replicas of inactive disks on the target node have all confirmed writes.
+
+    Both replicas are activated for that, and none of them becomes writable; the caller deactivates
+    them. When they connect, the one with less data is synchronised from the other one first.
+
+    :param alone: the other node is known to be dead, so only the target is activated.
+    :param ignore: as for :func:`require_good_replica`; likewise the result.
+    :raises errors.OpExecError: a replica is bad, or nobody can tell.
+    """
+    if alone:
+        connect_replicas(unit, instance, node_uuid=target.uuid)
+    else:
+        try:
+            connect_replicas(unit, instance)
+            wait_in_sync(unit, instance, mirrored_disks(unit, instance), [target.uuid])
+        except (errors.OpExecError, errors.RpcError) as err:
+            if not ignore:
+                raise errors.OpExecError(
+                    f"the replicas of the disks of instance {instance.name} cannot be compared:"
+                    f" {err}. Nothing was changed."
+                ) from err
+            unit.warn(str(err))
+    return require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
 
 
 def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None:

@@ -62,7 +62,7 @@ def clear_detached(unit: AnyUnit, instance: Instance) -> None:
     """Destroy volumes which an earlier replacement has left; a failure is a warning."""
     try:
         convert.clear(unit, instance)
-    except errors.RpcError as err:
+    except errors.GenericError as err:
         unit.warn(
             f"volumes of an earlier replacement of disks of instance {instance.name} were not"
             f" removed: {err}",
@@ -92,12 +92,16 @@ class Replacement:
         was_active = instance.disks_active
         numbers = ", ".join(str(index) for index, _disk in plan.disks)
         unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
-        clear_detached(unit, instance)
         if not was_active:
-            disk_work.assemble_disks(unit, instance, ignore_secondaries=plan.new_secondary)
+            disk_work.assemble_disks(unit, instance)
         try:
-            # The replica which stays is the only complete one for a while.
-            mirror.require_good_replica(unit, instance, plan.other, alone=True, ignore=False)
+            # The replica which stays is the only complete one for a while. Nothing is destroyed
+            # before it is known to be good, not even volumes of an interrupted replacement.
+            if plan.other.uuid == instance.primary_node:
+                mirror.require_good_primary(unit, instance)
+            else:
+                mirror.ensure_good_replica(unit, instance, plan.other, alone=False, ignore=False)
+            clear_detached(unit, instance)
             if plan.new_secondary:
                 self._to_other_node()
             else:
@@ -305,13 +309,17 @@ def _renamed(volume: Disk, suffix: str) -> Disk:
 
 def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
     """The mirrored disk with its other replica on another node."""
-    node_a, _node_b, port, minor_a, minor_b, secret = disk.logical_id
+    node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
     own = minor_a if node_a == primary else minor_b
     nodes = (primary, secondary)
     children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
     return dataclasses.replace(
         disk,
-        logical_id=(*nodes, port, own, minor, secret or specs.new_secret()),
+        # With a new secret the former secondary can never connect by mistake.
+        logical_id=(*nodes, port, own, minor, specs.new_secret()),
         children=children,
         nodes=nodes,
+        outdated_node=None,
+        outdated_since=None,
+        in_sync_at=None,
     )

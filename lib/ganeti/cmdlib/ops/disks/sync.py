@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.disks import replicas
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS
 
@@ -83,6 +84,7 @@ def wait_for_sync(
         if not busy or once:
             if not busy and not broken:
                 unit.info(f"Instance {instance.name}'s disks are in sync")
+                replicas.forget_outdated(unit, mirrored)
             return not broken
         sleep(min(max(wait_s, POLL_S), pause_s))
         pause_s = min(2 * pause_s, POLL_MAX_S)

@@ -32,7 +32,8 @@ def start(
     """Activate the disks and start the instance on its primary node.
 
     :param hvparams: overrides for this start only; likewise ``beparams``.
-    :param ignore_secondaries: start although disks cannot be activated on their secondary node.
+    :param ignore_secondaries: start although disks cannot be activated on their secondary node, or
+        their replica on the primary node may have missed writes, which are then lost.
     :raises errors.OpExecError: it does not run and its disks are inactive again; or the node became
         unreachable, then it may run and its disks stay active.
     """
@@ -42,7 +43,12 @@ def start(
         undo.add(
             f"active disks of {instance.name} on node {node_name}", shutdown_disks, unit, instance
         )
-        assemble_disks(unit, instance, ignore_secondaries=ignore_secondaries)
+        assemble_disks(
+            unit,
+            instance,
+            ignore_secondaries=ignore_secondaries,
+            accept_loss=ignore_secondaries,
+        )
         with unit.config.transaction() as change:
             change.set_disks_active(instance.uuid, True)
         undo.add("disks marked active", _mark_disks_inactive, unit, instance)

@@ -48,7 +48,7 @@ def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
                 ignore=ignore,
             )
     try:
-        convert.clear(unit, instance)
+        convert.clear(unit, instance, last=True)
     except errors.RpcError as err:
         _tolerate(
             unit,

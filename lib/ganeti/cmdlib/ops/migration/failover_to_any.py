@@ -34,7 +34,6 @@ from ganeti.cmdlib.ops.policy.instance import require_policy
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
-    BLOCKDEV_FIND,
     BLOCKDEV_SHUTDOWN,
     DRBD_ATTACH_NET,
     DRBD_DISCONNECT_NET,
@@ -135,19 +134,10 @@ def carry_out(
     """
     instance, source, target = chosen.instance, chosen.source, chosen.target
     was_active = instance.disks_active
-    convert.clear(unit, instance)
-    if not was_active:
-        # Only when both replicas are active can DRBD compare them.
-        disk_work.assemble_disks(unit, instance, ignore_secondaries=True)
     try:
-        chosen = _best_partner(unit, chosen)
-        mirror.ensure_good_replica(
-            unit,
-            instance,
-            chosen.partner,
-            alone=chosen.left.offline,
-            ignore=ignore_consistency,
-        )
+        chosen = _checked_partner(unit, chosen, ignore_consistency)
+        # Nothing is destroyed before the replica which stays is known to be good.
+        convert.clear(unit, instance)
         unit.feedback(
             f"Failing instance {instance.name} over from {source.name} to {target.name}, mirrored"
             f" to {chosen.partner.name}"
@@ -163,6 +153,20 @@ def carry_out(
     else:
         unit.feedback(f"* stopping it on {source.name}")
         power.stop(unit, instance, shutdown_timeout_s)
+        if chosen.partner.uuid != source.uuid:
+            # The mirror may have been interrupted meanwhile.
+            mirror.require_good_replica(
+                unit,
+                instance,
+                chosen.partner,
+                alone=False,
+                ignore=ignore_consistency,
+                changed=(
+                    f"The instance was stopped, and belongs to node {source.name} as before: start"
+                    f" it there with 'gnt-instance startup {instance.name}'. Empty volumes remain"
+                    f" on node {target.name} until the command is repeated."
+                ),
+            )
     _deactivate_old_disks(unit, chosen, old)
     _change_config(unit, chosen, old, new)
     moved = unit.config.instance(instance.uuid)
@@ -183,22 +187,41 @@ def carry_out(
         disk_work.shutdown_disks(unit, moved)
 
 
-def _best_partner(unit: AnyUnit, chosen: FailoverToAnyPlan) -> FailoverToAnyPlan:
-    """Keep the secondary as the partner; or the primary when the secondary's replica is broken."""
-    if chosen.left.offline or chosen.partner.uuid == chosen.source.uuid:
+def _checked_partner(
+    unit: AnyUnit, chosen: FailoverToAnyPlan, ignore_consistency: bool
+) -> FailoverToAnyPlan:
+    """Keep the secondary as the partner; or the primary when the secondary's replica is broken.
+
+    :returns: the plan, whose partner has all writes which were ever confirmed.
+    :raises errors.OpExecError: neither has, or nobody can tell.
+    """
+    instance = chosen.instance
+    check = mirror.ensure_good_replica
+    if chosen.left.offline or not instance.disks_active:
+        check = mirror.compare_inactive
+    if chosen.left.offline:
+        if chosen.partner.uuid == chosen.source.uuid and instance.disks_active:
+            mirror.require_good_primary(unit, instance)
+        else:
+            check(unit, instance, chosen.partner, alone=True, ignore=ignore_consistency)
         return chosen
-    for disk in mirror.mirrored_disks(unit, chosen.instance):
-        which = (disk, chosen.instance)
-        answer = unit.rpc.call(BLOCKDEV_FIND, chosen.partner.uuid, disk=which)
-        if answer.failure is None and answer.data is not None and not answer.data.is_degraded:
-            continue
-        _require_no_snapshots(unit, chosen.instance, chosen.partner)
-        unit.warn(
-            f"the replica of {disk.iv_name} on node {chosen.partner.name} is degraded, so node"
-            f" {chosen.source.name} keeps its replica"
-        )
-        return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
-    return chosen
+    try:
+        check(unit, instance, chosen.partner, alone=False, ignore=False)
+        return chosen
+    except errors.OpExecError as err:
+        refusal = err
+    try:
+        if not instance.disks_active:
+            disk_work.assemble_disks(unit, instance)
+        mirror.require_good_primary(unit, instance)
+    except errors.OpExecError as err:
+        if not ignore_consistency:
+            raise errors.OpExecError(f"{refusal} {err}") from err
+        check(unit, instance, chosen.partner, alone=False, ignore=True)
+        return chosen
+    _require_no_snapshots(unit, instance, chosen.partner)
+    unit.warn(f"{refusal} Node {chosen.source.name} keeps its replica instead")
+    return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
 
 
 def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None:
@@ -245,6 +268,9 @@ def _mirrored_to(disk: Disk, chosen: FailoverToAnyPlan, minor: int) -> Disk:
         logical_id=(*nodes, port, minor, kept, specs.new_secret()),
         children=tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children),
         nodes=nodes,
+        outdated_node=None,
+        outdated_since=None,
+        in_sync_at=None,
     )
 
 
@@ -323,7 +349,7 @@ def _remove_old_replicas(unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instan
         return
     try:
         convert.clear(unit, moved)
-    except errors.RpcError as err:
+    except errors.GenericError as err:
         unit.warn(
             f"the old replicas of the disks of instance {moved.name} were not removed: {err}",
             hint="The next replacement of disks, or the removal of the instance, tries again.",

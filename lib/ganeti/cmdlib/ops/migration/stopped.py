@@ -1,5 +1,12 @@
 """Fail an instance over: stop it on the source node, start it on the target node.
 
+Before the configuration names the target, the replicas of mirrored disks on the target are known
+to have all writes which were ever confirmed: they were connected and in sync when the instance
+stopped.
+When the source cannot be asked any more, only the record in the configuration can show that;
+otherwise ``--ignore-consistency`` accepts that writes may be lost. From then on the replicas on the
+source count as outdated.
+
 The configuration names the target as soon as the instance is stopped on the source. If the master
 dies then, the watcher starts the instance on the target.
 """
@@ -13,6 +20,8 @@ from ganeti.cmdlib.ops.disks import mirror
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
+from ganeti.cmdlib.undo import UndoStack
+from ganeti.objects import Disk
 from ganeti.wire.calls import INSTANCE_SHUTDOWN
 
 
@@ -25,28 +34,100 @@ def fail_over(
     :raises errors.OpExecError: the text says on which node the instance is now.
     """
     instance, source, target = plan.instance, plan.source, plan.target
-    if instance.disks_active:
-        mirror.ensure_good_replica(
-            unit, instance, target, alone=source.offline, ignore=ignore_consistency
-        )
-    unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")
-    if source.offline:
-        unit.warn(f"node {source.name} is offline: not stopping the instance there")
-    else:
-        _stop_on_source(unit, plan, shutdown_timeout_s, ignore_consistency)
-    with unit.config.transaction() as change:
-        change.set_instance_primary(instance.uuid, target.uuid)
+    disks = mirror.mirrored_disks(unit, instance)
+    with UndoStack(unit.warn) as undo:
+        if disks and not instance.disks_active:
+            undo.add(f"active disks of {instance.name}", _deactivate_compared, unit, plan)
+        good = not disks or _require_latest(unit, plan, ignore_consistency)
+        unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")
+        if source.offline:
+            unit.warn(f"node {source.name} is offline: not stopping the instance there")
+        else:
+            _stop_on_source(unit, plan, shutdown_timeout_s, ignore_consistency)
+            if disks and instance.disks_active:
+                good = _require_still_latest(unit, plan, ignore_consistency)
+            if not disks or (instance.disks_active and instance.admin_state == prereq.ADMIN_UP):
+                _shut_down_source(unit, plan, ignore_consistency)
+        undo.commit()
+    _make_primary(unit, plan, disks, good)
     if instance.admin_state != prereq.ADMIN_UP:
+        if disks:
+            _deactivate_compared(unit, plan)
         return
     unit.feedback(f"* starting it on {target.name}")
     try:
         # The former primary node has the other replica now; that node may be dead.
-        power.start(unit, unit.config.instance(instance.uuid), ignore_secondaries=True)
+        power.start(
+            unit, unit.config.instance(instance.uuid), ignore_secondaries=ignore_consistency
+        )
     except errors.OpExecError as err:
         raise errors.OpExecError(
             f"{err}. The instance was stopped and belongs to node {target.name} now, marked to run."
             f" Start it with 'gnt-instance startup {instance.name}' when the cause is gone."
         ) from err
+
+
+def _require_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> bool:
+    """Check that the replicas on the target have all confirmed writes, before anything is changed.
+
+    :returns: whether they have; False when a possible loss was accepted.
+    :raises errors.OpExecError: they have not, or nobody can tell.
+    """
+    alone = plan.source.offline
+    check = (
+        mirror.ensure_good_replica
+        if plan.instance.disks_active and not alone
+        else mirror.compare_inactive
+    )
+    return check(unit, plan.instance, plan.target, alone=alone, ignore=ignore_consistency)
+
+
+def _require_still_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> bool:
+    """Check again after the instance was stopped: the mirror may be interrupted meanwhile."""
+    instance, source = plan.instance, plan.source
+    return mirror.require_good_replica(
+        unit,
+        instance,
+        plan.target,
+        alone=False,
+        ignore=ignore_consistency,
+        changed=(
+            f"The instance was stopped, and belongs to node {source.name} as before: start it there"
+            f" with 'gnt-instance startup {instance.name}'."
+        ),
+    )
+
+
+def _deactivate_compared(unit: AnyUnit, plan: MigrationPlan) -> None:
+    """Deactivate the disks, which are not in use, on the nodes that can be reached."""
+    instance = unit.config.instance(plan.instance.uuid)
+    if not plan.source.offline:
+        shutdown_disks(unit, instance)
+    else:
+        shutdown_disks(unit, instance, plan.target.uuid)
+
+
+def _make_primary(unit: AnyUnit, plan: MigrationPlan, disks: tuple[Disk, ...], good: bool) -> None:
+    """Write the new primary node into the configuration, and what is known about the replicas.
+
+    :param good: the replicas on the target are known to have all confirmed writes.
+    """
+    with unit.config.transaction() as change:
+        change.set_instance_primary(plan.instance.uuid, plan.target.uuid)
+        for disk in disks:
+            if not good:
+                change.mark_outdated(disk.uuid, plan.source.uuid)
+            elif not plan.source.offline:
+                change.forget_outdated(disk.uuid)
+
+
+def _shut_down_source(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> None:
+    try:
+        shutdown_disks(unit, plan.instance, plan.source.uuid)
+    except errors.OpExecError as err:
+        if not ignore_consistency:
+            raise
+        unit.warn(str(err))
 
 
 def _stop_on_source(
@@ -72,9 +153,3 @@ def _stop_on_source(
             f"could not stop instance {instance.name} on node {source.name}: {why(answer.failure)}",
             hint="Make sure that the machine is off before the instance starts elsewhere.",
         )
-    try:
-        shutdown_disks(unit, instance, source.uuid)
-    except errors.OpExecError as err:
-        if not ignore_consistency:
-            raise
-        unit.warn(str(err))

@@ -1,0 +1,239 @@
+"""What is known about the two replicas of a mirrored disk, and how it is recorded.
+
+A replica which missed writes does not know it. So the configuration remembers two facts about each
+DRBD disk (see :class:`ganeti.objects.disk.Disk`), which outlive nodes and masters:
+
+* ``outdated_node``: the replica on this node is known to miss writes which the other one has, since
+  ``outdated_since``. It is recorded *before* the other replica is used alone.
+* ``in_sync_at``: the disk is inactive, and when it was deactivated both replicas were compared and
+  found equal. It is forgotten before the disk becomes writable again.
+
+Neither fact means: nobody knows. ``doc/design-data-safety.rst`` has the rules which follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ganeti.cmdlib.base import AnyUnit
+from ganeti.constants.disk import DRBD8, LDS_FAULTY, LDS_OKAY
+from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS_MULTI
+
+if TYPE_CHECKING:
+    from ganeti.config.transaction import Transaction
+    from ganeti.objects import BlockDevStatus, Disk, Instance, Node
+
+#: The protocol of DRBD which confirms a write after both nodes have it.
+_SYNCHRONOUS = "C"
+
+
+def mirrored(disks: Iterable[Disk]) -> list[Disk]:
+    """Return the disks which have a replica on a second node."""
+    return [disk for disk in disks if disk.dev_type == DRBD8]
+
+
+def other_node(disk: Disk, node_uuid: str) -> str:
+    """Return the UUID of the node with the other replica of a mirrored disk."""
+    (other,) = disk.secondary_nodes(node_uuid)
+    return other
+
+
+def is_latest(disk: Disk, node_uuid: str) -> bool:
+    """Tell whether the record shows that the replica on a node has all confirmed writes.
+
+    It is known while the disk is inactive and was in sync, and while the other replica is the one
+    which missed writes.
+    """
+    if disk.in_sync_at is not None:
+        return True
+    return disk.outdated_node is not None and disk.outdated_node != node_uuid
+
+
+def since(disk: Disk) -> str:
+    """Return the time from which on a replica misses writes, for messages."""
+    return _clock(disk.outdated_since)
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "an unknown time"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def possible_loss(unit: AnyUnit, disk: Disk, node: Node) -> str:
+    """Say what is lost when the replica on a node is used without comparing it with the other."""
+    other = unit.config.node(other_node(disk, node.uuid)).name
+    if disk.outdated_node == node.uuid:
+        return (
+            f"the replica of {disk.iv_name} on node {node.name} is known to miss the writes since"
+            f" {since(disk)}, which only node {other} has"
+        )
+    return (
+        f"the replica of {disk.iv_name} on node {node.name} cannot be compared with that on node"
+        f" {other}: if the two were not connected until the end, the writes which only node {other}"
+        " has are lost"
+    )
+
+
+def with_record(unit: AnyUnit, disk: Disk) -> Disk:
+    """Return a disk with the record which the configuration has of it now."""
+    stored = unit.config.snapshot().disks.get(disk.uuid)
+    if stored is None:
+        return disk
+    return dataclasses.replace(
+        disk,
+        outdated_node=stored.outdated_node,
+        outdated_since=stored.outdated_since,
+        in_sync_at=stored.in_sync_at,
+    )
+
+
+def record_use(
+    unit: AnyUnit, disks: Sequence[Disk], outdated: Iterable[tuple[Disk, str]] = ()
+) -> None:
+    """Record that disks become writable, and whose replicas miss the writes from now on.
+
+    This is called before the writable replica is opened.
+
+    :param outdated: disk, and UUID of the node whose replica is not written to.
+    """
+    stored = unit.config.snapshot().disks
+    used = [disk.uuid for disk in disks if disk.uuid in stored]
+    left = [(disk.uuid, node) for disk, node in outdated if disk.uuid in stored]
+    if not left and all(stored[uuid].in_sync_at is None for uuid in used):
+        return
+    with unit.config.transaction() as change:
+        for uuid in used:
+            change.forget_in_sync(uuid)
+        for uuid, node in left:
+            change.mark_outdated(uuid, node)
+
+
+def forget_outdated(unit: AnyUnit, disks: Sequence[Disk]) -> None:
+    """Record that no replica of these disks misses writes: they were seen in sync."""
+    stored = unit.config.snapshot().disks
+    known = [
+        disk.uuid
+        for disk in disks
+        if disk.uuid in stored and stored[disk.uuid].outdated_node is not None
+    ]
+    if known:
+        with unit.config.transaction() as change:
+            for uuid in known:
+                change.forget_outdated(uuid)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Observation:
+    """What the nodes reported about the replicas of one disk.
+
+    :ivar equal: both are connected, valid and in sync.
+    :ivar outdated: UUID of the node whose replica misses writes; None if that was not seen.
+    """
+
+    disk: Disk
+    equal: bool
+    outdated: str | None
+
+
+def observe(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> list[Observation]:
+    """Ask the nodes of an instance for the state of the replicas of its mirrored disks.
+
+    Nodes which do not answer, or are marked offline, are treated as if they reported nothing.
+    """
+    chosen = mirrored(disks)
+    nodes = dict.fromkeys(uuid for disk in chosen for uuid in disk.all_node_uuids())
+    online = [uuid for uuid in nodes if not unit.config.node(uuid).offline]
+    if not chosen or not online:
+        return []
+    answers = unit.rpc.call_many(
+        BLOCKDEV_GETMIRRORSTATUS_MULTI, online, disks=[(disk, instance) for disk in chosen]
+    )
+    found = []
+    for index, disk in enumerate(chosen):
+        states: dict[str, BlockDevStatus] = {}
+        for uuid, answer in answers.items():
+            if answer.failure is None and answer.data[index][0]:
+                states[uuid] = answer.data[index][1]
+        found.append(_observation(disk, states, instance.primary_node))
+    return found
+
+
+def _observation(disk: Disk, states: dict[str, BlockDevStatus], primary: str) -> Observation:
+    own, secondary = states.get(primary), other_node(disk, primary)
+    peer = states.get(secondary)
+    outdated = None
+    equal = False
+    if own is not None and own.ldisk_status == LDS_OKAY:
+        if peer is not None and not own.is_degraded and not peer.is_degraded:
+            equal = peer.ldisk_status == LDS_OKAY
+        if own.is_degraded:
+            outdated = secondary
+    elif own is not None and peer is not None and peer.ldisk_status == LDS_OKAY:
+        # The primary node works with the replica of its peer.
+        lost = own.ldisk_status == LDS_FAULTY and not peer.is_degraded
+        outdated = primary if lost or own.sync_percent is not None else None
+    return Observation(disk, equal, outdated)
+
+
+def record_outdated(
+    unit: AnyUnit, instance: Instance, seen: Sequence[Observation], *, active: bool
+) -> None:
+    """Record what was observed of disks which are, or were until now, in use.
+
+    :param active: they stay in use, so a replica which is equal now needs no record.
+    """
+    stored = unit.config.snapshot().disks
+    known = [one for one in seen if one.disk.uuid in stored]
+    changes = [
+        one
+        for one in known
+        if (one.outdated is not None and stored[one.disk.uuid].outdated_node != one.outdated)
+        or (active and one.equal and stored[one.disk.uuid].outdated_node is not None)
+    ]
+    if not changes:
+        return
+    with unit.config.transaction() as change:
+        for one in changes:
+            if one.outdated is not None:
+                _mark_unless_contrary(change, one.disk.uuid, one.outdated, instance)
+            else:
+                change.forget_outdated(one.disk.uuid)
+
+
+def _mark_unless_contrary(
+    change: Transaction, uuid: str, node_uuid: str, instance: Instance
+) -> None:
+    """Record that a replica misses writes; a record about the primary's own replica stays.
+
+    The primary may not have been opened since that record was made; then it has nothing newer.
+    """
+    present = change.data.disks[uuid]
+    if present.outdated_node == instance.primary_node and node_uuid != instance.primary_node:
+        return
+    change.mark_outdated(uuid, node_uuid)
+
+
+def record_equal(unit: AnyUnit, instance: Instance, seen: Sequence[Observation]) -> None:
+    """Record that disks which are inactive now had equal replicas before.
+
+    Only the synchronous protocol guarantees that: with the others, the last writes may still be on
+    their way to the peer.
+    """
+    filled = {disk.uuid: disk for disk in unit.config.filled(instance).disks_info}
+    stored = unit.config.snapshot().disks
+    equal = [
+        one.disk.uuid
+        for one in seen
+        if one.equal
+        and one.disk.uuid in stored
+        and one.disk.uuid in filled
+        and (filled[one.disk.uuid].params or {}).get("protocol", _SYNCHRONOUS) == _SYNCHRONOUS
+    ]
+    if equal:
+        with unit.config.transaction() as change:
+            for uuid in equal:
+                change.mark_in_sync(uuid)
