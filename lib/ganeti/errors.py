@@ -274,12 +274,16 @@ class BlockDeviceError(GenericError):
 class DeviceCreationError(BlockDeviceError):
     """A block device could not be created.
 
-    :param created_devices: devices which were created before, and which must be removed.
+    :param created_devices: devices of the failed operation which may be left, and must be removed;
+        none when the operation was refused, or has removed what it made.
     """
 
     def __init__(self, message: str, created_devices: Sequence[object] = ()) -> None:
         super().__init__(message)
         self.created_devices = list(created_devices)
+
+    def wire_args(self) -> list[object]:
+        return [*self.args, self.created_devices]
 
 
 class StorageError(GenericError):
@@ -518,7 +522,17 @@ class NodeOffline(RpcError):
 
 
 class NodeUnreachable(RpcError):
-    """The node could not be reached, or did not answer in time."""
+    """The node could not be reached, or did not answer in time.
+
+    :param machine_is_on: the system of the machine accepted or refused the connection. So guests
+        may run although the node daemon does not answer.
+    """
+
+    def __init__(
+        self, node: str, call: str, message: str = "", machine_is_on: bool = False
+    ) -> None:
+        super().__init__(node, call, message)
+        self.machine_is_on = machine_is_on
 
     def __str__(self) -> str:
         return f"node {self.node} is unreachable (call {self.call}): {self.message}"

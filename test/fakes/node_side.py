@@ -50,6 +50,8 @@ class NodeSide:
         self.break_at: int | None = None
         self.how = ""
         self.dead = False
+        # Names of nodes which answer although they are marked offline.
+        self.alive: set[str] = set()
         self._handlers = registry.handlers()
         self._transfers: dict[str, ImportExportStatus] = {}
         self._awaited: dict[str, tuple[str, str]] = {}
@@ -78,12 +80,25 @@ class NodeSide:
         node_uuids: Iterable[str],
         *,
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
+        even_offline: bool = False,
         **args: Any,
     ) -> dict[str, Result]:
         return {
-            uuid: self._one(call, uuid, {**args, **(per_node or {}).get(uuid, {})})
+            uuid: self._probe(call, uuid, {**args, **(per_node or {}).get(uuid, {})})
+            if even_offline and self.config.node(uuid).offline
+            else self._one(call, uuid, {**args, **(per_node or {}).get(uuid, {})})
             for uuid in node_uuids
         }
+
+    def _probe(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
+        """A call of a node which is marked offline."""
+        if self.dead:
+            raise Killed
+        name = self.config.node(uuid).name
+        if name not in self.alive:
+            return Result(name, failure=errors.NodeUnreachable(name, call.name, "no route to host"))
+        self.calls.append((call.name, name))
+        return self._answer(call, name, call.decode_args(call.encode_args(args, self.config)))
 
     def call_together(
         self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]

@@ -40,6 +40,8 @@ class FakeRpc:
         self.running: dict[tuple[str, str], int] = {}
         self.free_mib: dict[str, int] = {}
         self.files: set[str] = set()
+        # Names of nodes which answer although they are marked offline.
+        self.alive: set[str] = set()
         self._facts: tuple[ConfigData, dict[str, str]] | None = None
 
     # -- what tests ask ------------------------------------------------------------
@@ -82,12 +84,27 @@ class FakeRpc:
         node_uuids: Iterable[str],
         *,
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
+        even_offline: bool = False,
         **args: Any,
     ) -> dict[str, Result]:
-        return {
-            uuid: self.call(call, uuid, **{**args, **(per_node or {}).get(uuid, {})})
-            for uuid in node_uuids
-        }
+        found = {}
+        for uuid in node_uuids:
+            node = self.config.node(uuid)
+            own = {**args, **(per_node or {}).get(uuid, {})}
+            if node.offline and even_offline:
+                found[uuid] = self._probe(call, node.name, own)
+            else:
+                found[uuid] = self.call(call, uuid, **own)
+        return found
+
+    def _probe(self, call: Call, node_name: str, args: dict[str, Any]) -> Result:
+        if node_name in self.alive:
+            return self._answer(call, node_name, args)
+        failure = self.errors.get((call.name, node_name)) or errors.NodeUnreachable(
+            node_name, call.name, "no route to host"
+        )
+        assert not isinstance(failure, str)
+        return Result(node_name, failure=failure)
 
     def call_together(
         self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]

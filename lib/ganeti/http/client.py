@@ -27,6 +27,7 @@ certificate of the other), ``failed`` (the connection broke; it is unknown what 
 
 from __future__ import annotations
 
+import errno
 import io
 import select
 import socket
@@ -116,10 +117,13 @@ class Failure(NamedTuple):
     """The reason why there is no answer.
 
     :ivar kind: :data:`UNREACHABLE`, :data:`REFUSED` or :data:`FAILED`.
+    :ivar machine_is_on: only for :data:`UNREACHABLE`: the system of the machine accepted or refused
+        the connection, so that the machine is not switched off.
     """
 
     kind: str
     message: str
+    machine_is_on: bool = False
 
 
 Outcome = Reply | Failure
@@ -171,14 +175,25 @@ class _Transfer:
         if "alert" in text and code in (pycurl.E_SSL_CONNECT_ERROR, *_BROKEN_CODES):
             return Failure(REFUSED, f"the node does not accept our certificate: {text}")
         if code == pycurl.E_OPERATION_TIMEDOUT and self._sent():
-            return Failure(UNREACHABLE, f"no answer within {self.request.timeout_s:g} s")
+            return Failure(
+                UNREACHABLE,
+                f"no answer within {self.request.timeout_s:g} s",
+                self._machine_is_on(),
+            )
         if code in _BROKEN_CODES and self._sent():
             return Failure(
                 FAILED,
                 "the connection broke before the answer was complete, so the "
                 f"call may have been carried out or not: {text}",
             )
-        return Failure(UNREACHABLE, text)
+        return Failure(UNREACHABLE, text, self._machine_is_on())
+
+    def _machine_is_on(self) -> bool:
+        """Whether the system of the peer accepted or refused this connection."""
+        return bool(
+            self.handle.getinfo(pycurl.CONNECT_TIME) > 0
+            or self.handle.getinfo(pycurl.OS_ERRNO) == errno.ECONNREFUSED
+        )
 
     def _sent(self) -> bool:
         return bool(self.handle.getinfo(pycurl.REQUEST_SIZE) > 0)

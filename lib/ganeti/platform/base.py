@@ -38,6 +38,8 @@ class Machine(ABC):
     may_lock_memory: ClassVar[bool]
     #: Whether the cluster may write ``/etc/hosts``.
     may_edit_etc_hosts: ClassVar[bool]
+    #: Whether each node has a system of its own: then a machine which refuses a connection is on.
+    has_own_system: ClassVar[bool]
     #: Whether the master may reset the machine without a shutdown.
     may_be_reset: ClassVar[bool]
     #: Whether QEMU's own network carries requests of guests to the metadata daemon. Otherwise each

@@ -17,6 +17,7 @@ class RealMachine(base.Machine):
     needs_root_to_join = True
     may_lock_memory = True
     may_edit_etc_hosts = True
+    has_own_system = True
     may_be_reset = True
     has_metadata_through_qemu = False
     logs_guest_consoles = False

@@ -26,6 +26,7 @@ class VirtualNode(base.Machine):
     needs_root_to_join = False
     may_lock_memory = False
     may_edit_etc_hosts = False
+    has_own_system = False
     may_be_reset = False
     has_metadata_through_qemu = True
     logs_guest_consoles = True

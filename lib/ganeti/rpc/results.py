@@ -61,8 +61,14 @@ class Result:
 def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Result:
     """Make the result of what the HTTP client returned."""
     if isinstance(outcome, http_client.Failure):
+        if outcome.kind == http_client.UNREACHABLE:
+            return Result(
+                node_name,
+                failure=errors.NodeUnreachable(
+                    node_name, call.name, outcome.message, outcome.machine_is_on
+                ),
+            )
         kinds: dict[str, type[Failure]] = {
-            http_client.UNREACHABLE: errors.NodeUnreachable,
             http_client.REFUSED: errors.NodeRefused,
             http_client.FAILED: errors.NodeCallFailed,
         }

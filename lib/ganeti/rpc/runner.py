@@ -3,7 +3,8 @@
 A runner turns ``call(INSTANCE_START, node_uuid, instance=..., ...)`` into one HTTPS request, and
 ``call_many`` or ``call_together`` into several requests at the same time. Arguments are encoded
 once for all nodes, from one snapshot of the configuration; a node which is marked as offline is not
-called (unless the call is made on such nodes). Any number of threads may use a runner.
+called (unless the call is made on such nodes, or the caller does not believe the mark and says
+``even_offline``). Any number of threads may use a runner.
 
 :class:`AddressRunner` needs no configuration: it calls nodes which are not in it (yet), and is used
 by programs which run while there is no master.
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from ganeti.objects.cluster import ConfigData
 
 _log = logging.getLogger(__name__)
+
+#: Seconds within which a node answers that is called although it is marked as offline. A machine
+#: which is off costs at most the time limit of the connection (:mod:`ganeti.http.client`).
+OFFLINE_TIMEOUT_S = 10.0
 
 
 class Transport(Protocol):
@@ -123,14 +128,15 @@ def _ignore(_node_name: str, _epoch: str) -> None:
 
 
 class _Target:
-    """A node which is called."""
+    """A node which is called; ``offline``: although it is marked as offline."""
 
-    __slots__ = ("address", "key", "name")
+    __slots__ = ("address", "key", "name", "offline")
 
-    def __init__(self, key: str, name: str, address: str) -> None:
+    def __init__(self, key: str, name: str, address: str, *, offline: bool = False) -> None:
         self.key = key
         self.name = name
         self.address = address
+        self.offline = offline
 
 
 # A call, its nodes, common arguments, arguments of single nodes, filler.
@@ -216,7 +222,7 @@ class AddressRunner:
                         self._port,
                         call.name,
                         body,
-                        timeout_s,
+                        min(timeout_s, OFFLINE_TIMEOUT_S) if target.offline else timeout_s,
                         headers,
                         call.keep,
                         call.connection_class,
@@ -275,16 +281,19 @@ class RpcRunner(AddressRunner):
         node_uuids: Iterable[str],
         *,
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
+        even_offline: bool = False,
         **args: Any,
     ) -> dict[str, Result]:
         """Call several nodes at the same time.
 
         :param per_node: node UUID -> arguments for this node, in addition to the common ones.
+        :param even_offline: call nodes which are marked as offline, too. They have at most
+            :data:`OFFLINE_TIMEOUT_S`.
         :returns: node UUID -> result, in the order of the nodes.
         :raises ProgrammerError: the arguments are not those of the call.
         """
         config = self._snapshot()
-        results, targets = self._targets(config, call, node_uuids)
+        results, targets = self._targets(config, call, node_uuids, even_offline)
         results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
         return results
 
@@ -309,7 +318,7 @@ class RpcRunner(AddressRunner):
 
     @staticmethod
     def _targets(
-        config: ConfigData, call: Call, node_uuids: Iterable[str]
+        config: ConfigData, call: Call, node_uuids: Iterable[str], even_offline: bool = False
     ) -> tuple[dict[str, Result], list[_Target]]:
         """Return a result for each node (a failure for uncalled ones), and the nodes to call."""
         results: dict[str, Result] = {}
@@ -323,10 +332,11 @@ class RpcRunner(AddressRunner):
                         uuid, call.name, "it is not in the configuration"
                     ),
                 )
-            elif node.offline and not call.offline_ok:
+            elif node.offline and not (call.offline_ok or even_offline):
                 results[uuid] = Result(node.name, failure=errors.NodeOffline(node.name, call.name))
             else:
-                targets.append(_Target(uuid, node.name, node.primary_ip))
+                probed = node.offline and even_offline
+                targets.append(_Target(uuid, node.name, node.primary_ip, offline=probed))
                 results[uuid] = Result(node.name)
         return results, targets
 

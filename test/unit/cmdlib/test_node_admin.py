@@ -8,6 +8,7 @@ from fakes.config import cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.node import oob_command
+from ganeti.cmdlib.ops.node import oob
 from ganeti.constants.disk import LDS_FAULTY, LDS_OKAY
 from ganeti.objects import BlockDevStatus, Disk
 from ganeti.opcodes.misc import OpOobCommand, OpRestrictedCommand
@@ -135,7 +136,7 @@ def test_a_helper_that_fails_or_talks_nonsense():
 )
 def test_answers_that_are_none(command, text):
     with pytest.raises(errors.ParseError):
-        oob_command.parse_answer(command, text)
+        oob.parse_answer(command, text)
 
 
 # -- restricted commands, powercycle ---------------------------------------------

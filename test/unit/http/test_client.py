@@ -1,5 +1,6 @@
 """The client against servers that answer, refuse, hang, or are not there."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -30,6 +31,24 @@ def deaf():
         sock.bind((ADDRESS, 0))
         sock.listen(16)
         yield sock.getsockname()[1]
+
+
+@pytest.fixture
+def absent():
+    """A port whose system drops what arrives, as if the machine were off."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((ADDRESS, 0))
+        listener.listen(0)
+        while True:
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0.3)
+            try:
+                waiting.connect(listener.getsockname())
+            except TimeoutError:
+                # The queue is full.
+                break
+        yield listener.getsockname()[1]
 
 
 @pytest.fixture
@@ -122,14 +141,24 @@ def test_every_kind_of_failure(lab, asker, deaf, closed, pad):
 
     gone = one(asker, ask(lab, port=closed))
     assert gone.kind == client.UNREACHABLE
+    assert gone.machine_is_on, "a system which refuses a connection runs"
     unresponsive = one(quick, ask(lab, port=deaf))
     assert unresponsive.kind == client.UNREACHABLE
+    assert unresponsive.machine_is_on, "the system has accepted the connection"
     slow = one(asker, ask(lab, "sleep", b"5", timeout_s=0.5))
-    assert slow == client.Failure(client.UNREACHABLE, "no answer within 0.5 s")
+    assert slow == client.Failure(client.UNREACHABLE, "no answer within 0.5 s", machine_is_on=True)
     for procedure in ("die", "cut"):
         broken = one(asker, ask(lab, procedure))
         assert broken.kind == client.FAILED
         assert "may have been carried out or not" in broken.message
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_a_machine_that_may_be_off(lab, absent, pad):
+    quick = client.Client(lab.server_pem, lab.client_pem, connect_timeout_s=0.3)
+    outcome = quick.perform([ask(lab, port=absent)] + [ask(lab)] * pad)[0]
+    assert outcome.kind == client.UNREACHABLE
+    assert not outcome.machine_is_on
 
 
 def test_slow_ones_do_not_hold_up_others(lab, asker):

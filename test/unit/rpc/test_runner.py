@@ -9,6 +9,7 @@ from ganeti import errors
 from ganeti.http import client
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
+from ganeti.rpc.runner import OFFLINE_TIMEOUT_S
 from ganeti.utils import x509
 from ganeti.wire import calls, json
 
@@ -54,6 +55,28 @@ def test_one_fan_out(runner, wire):
 def test_call_that_is_made_on_offline_nodes_too(runner, wire):
     wire.answer = client.Reply(200, b"[true, 1]", "")
     assert runner.call(calls.VERSION, NODES[2]).payload() == 1
+
+
+def test_a_caller_who_does_not_believe_the_mark(runner, wire):
+    """A node which is marked offline is asked with the others, and has little time to answer."""
+    wire.answer = client.Reply(200, b"[true, {}]", "")
+    answers = runner.call_many(
+        calls.INSTANCE_INFO,
+        NODES[1:3],
+        even_offline=True,
+        instance_name="web",
+        hypervisor="fake",
+        hvparams={},
+    )
+    assert [answer.payload() for answer in answers.values()] == [{}, {}]
+    assert [request.timeout_s for request in wire.requests[0]] == [60, OFFLINE_TIMEOUT_S]
+
+
+def test_a_machine_which_is_on_without_its_daemon(runner, wire):
+    wire.answer = client.Failure(client.UNREACHABLE, "Connection refused", machine_is_on=True)
+    failure = runner.call(calls.VERSION, NODES[0]).failure
+    assert isinstance(failure, errors.NodeUnreachable)
+    assert failure.machine_is_on
 
 
 def test_unknown_node(runner, wire):

@@ -1,30 +1,55 @@
-"""Check before a start that an instance runs on no other node than its primary.
+"""Find out where an instance runs, before anything is done with its guest or its disks.
 
 An instance must never run twice: two guests which write to one disk destroy its content. The
-configuration names one node, but an interrupted migration, or manual work, may have left a guest on
-another node. The disks decide which nodes can run it: any node of the group when several nodes can
-reach them, else the nodes which have a part of them.
+configuration names one node, but an interrupted migration, manual work, or a living node which was
+marked as offline may have left a guest on another node. So every unit which starts or stops a
+guest, or reads, changes or destroys its disks, asks here, and this is the only module of the units
+which asks hypervisors about one guest (``test_who_asks.py`` compares that with the code).
+
+*Who is asked.* All nodes which can run the instance (:func:`possible_nodes`); the disks decide: any
+node of the group when several nodes can reach them, both nodes of a mirror, else only the primary
+node. A node which is marked as offline is asked, too, with a short time limit: the mark is a
+statement of the administrator, not a proof.
+
+*What an answer means.*
+
+============================== ===================================================================
+answer of a node               meaning
+============================== ===================================================================
+it runs, not the primary node  every operation is refused, also with a force option
+none, marked as offline        the node is off; for a failover away from it, see
+                               :func:`require_dead`
+none, not marked as offline    unknown. What destroys or replaces data is refused, unless the
+                               primary node answers that the instance runs there. What starts,
+                               stops or reads goes on with a warning, otherwise one dead node would
+                               keep all instances of its group down; a mirrored disk is protected by
+                               itself, because its device is not opened on two nodes
+============================== ===================================================================
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.node import oob
 from ganeti.constants.disk import EXT_MIRRORED
+from ganeti.platform import machine
 from ganeti.wire.calls import INSTANCE_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Iterable
 
     from ganeti.objects import Instance, Node
+    from ganeti.rpc import Result
 
 
 def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
-    """Nodes which can run the instance, the primary first, without offline ones."""
+    """Nodes which can run the instance, the primary first; some may be marked as offline."""
     config = unit.config
     own = config.instance_nodes(instance)
     nodes = [config.node(uuid) for uuid in own]
@@ -35,57 +60,234 @@ def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
             for node in config.nodes()
             if node.group == group and node.vm_capable and node.uuid not in own
         ]
-    return [node for node in nodes if not node.offline]
+    return nodes
 
 
-def require_only_on_primary(
-    unit: AnyUnit, instance: Instance, *, primary_may_be_dead: bool = False
-) -> Mapping[str, Any]:
-    """Check that the instance runs on no other node than its primary.
+@dataclass(frozen=True, slots=True)
+class _Whereabouts:
+    """What the nodes answered.
 
-    An unresponsive node causes a warning only: otherwise one dead node would keep all instances of
-    its group down.
-
-    :param primary_may_be_dead: an unresponsive primary node causes a warning, too, and it may be
-        marked offline.
-    :returns: the facts of the primary's hypervisor about it; empty when it does not run.
-    :raises errors.OpPrereqError: it runs elsewhere.
-    :raises errors.RpcError: the primary does not answer.
+    :ivar info: the facts of the primary's hypervisor; empty when it does not run there, None when
+        the primary node did not answer, or was not asked.
+    :ivar failure: why the primary node did not answer.
+    :ivar elsewhere: other nodes which run it.
+    :ivar silent: other nodes which did not answer and are not marked as offline, and why.
     """
-    nodes = possible_nodes(unit, instance)
-    answers = unit.rpc.call_many(
+
+    info: Mapping[str, Any] | None
+    failure: Exception | None
+    elsewhere: list[Node]
+    silent: list[tuple[Node, Exception]]
+
+
+def _ask(unit: AnyUnit, instance: Instance, nodes: Iterable[Node]) -> dict[str, Result]:
+    found: dict[str, Result] = unit.rpc.call_many(
         INSTANCE_INFO,
         [node.uuid for node in nodes],
+        even_offline=True,
         instance_name=instance.name,
         hypervisor=instance.hypervisor,
         hvparams=unit.config.filled(instance).hvparams,
     )
-    elsewhere = []
+    return found
+
+
+def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _Whereabouts:
+    primary = instance.primary_node
+    nodes = [
+        node
+        for node in possible_nodes(unit, instance)
+        if not (others_only and node.uuid == primary)
+    ]
+    answers = _ask(unit, instance, nodes) if nodes else {}
+    own = answers.get(primary)
+    elsewhere: list[Node] = []
+    silent: list[tuple[Node, Exception]] = []
     for node in nodes:
         answer = answers[node.uuid]
-        if node.uuid == instance.primary_node:
+        if node.uuid == primary:
             continue
-        if answer.failure is not None:
-            _warn(unit, instance, node, answer.failure)
-        elif prereq.is_running(answer.data):
-            elsewhere.append(node.name)
-    if elsewhere:
-        primary = unit.config.node(instance.primary_node).name
+        if answer.failure is None:
+            if prereq.is_running(answer.data):
+                elsewhere.append(node)
+        elif not node.offline:
+            silent.append((node, answer.failure))
+    return _Whereabouts(
+        own.data if own is not None and own.failure is None else None,
+        None if own is None else own.failure,
+        elsewhere,
+        silent,
+    )
+
+
+def require_only_on_primary(
+    unit: AnyUnit,
+    instance: Instance,
+    *,
+    primary_may_be_dead: bool = False,
+    may_destroy: str = "",
+) -> Mapping[str, Any]:
+    """Check that the instance runs on no other node than its primary.
+
+    :param primary_may_be_dead: an unresponsive primary node causes a warning, and it may be marked
+        as offline.
+    :param may_destroy: the operation destroys or replaces data; its name, for errors. Then all
+        nodes must answer, unless the instance runs on its primary node.
+    :returns: the facts of the primary's hypervisor about it; empty when it does not run.
+    :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
+    :raises errors.RpcError: the primary does not answer.
+    """
+    found = _find(unit, instance)
+    _refuse_elsewhere(unit, instance, found)
+    if may_destroy and not prereq.is_running(found.info or {}):
+        _refuse_silent(unit, instance, found, may_destroy)
+    else:
+        _warn_silent(unit, instance, found.silent)
+    if found.failure is not None:
+        primary = unit.config.node(instance.primary_node)
+        if not primary_may_be_dead:
+            raise found.failure
+        if not primary.offline:
+            _warn_silent(unit, instance, [(primary, found.failure)])
+        return {}
+    prereq.note(f"instance {instance.name} runs on no other node than its primary node")
+    return found.info or {}
+
+
+def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, may_destroy: str = "") -> None:
+    """Check that the instance does not run on another node; its primary node is not asked.
+
+    For operations which stop the guest on its primary node themselves.
+
+    :param may_destroy: as in :func:`require_only_on_primary`.
+    :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
+    """
+    found = _find(unit, instance, others_only=True)
+    _refuse_elsewhere(unit, instance, found)
+    if may_destroy:
+        _refuse_silent(unit, instance, found, may_destroy)
+    else:
+        _warn_silent(unit, instance, found.silent)
+    prereq.note(f"instance {instance.name} runs on no other node than its primary node")
+
+
+def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
+    """Check that the instance is marked down or offline, and that it runs nowhere.
+
+    :param action: the operation, for errors.
+    :raises errors.OpPrereqError: it is marked up, it runs, or a node which can run it does not
+        answer and is not marked as offline.
+    :raises errors.RpcError: the primary node did not answer.
+    """
+    prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
+    info = require_only_on_primary(
+        unit, instance, primary_may_be_dead=_primary(unit, instance).offline, may_destroy=action
+    )
+    if prereq.is_running(info):
         raise errors.OpPrereqError(
-            f"instance {instance.name} runs on node {', '.join(elsewhere)}, its primary node is"
-            f" {primary}. 'gnt-instance migrate --cleanup {instance.name}' makes both agree.",
+            f"cannot {action} instance {instance.name}: it runs on node"
+            f" {_primary(unit, instance).name} although it is marked {instance.admin_state!r}."
+            f" Stop it with 'gnt-instance shutdown {instance.name}'.",
             errors.ECODE_STATE,
         )
-    own = answers.get(instance.primary_node)
-    if primary_may_be_dead and (own is None or own.failure is not None):
-        if own is not None:
-            _warn(unit, instance, unit.config.node(instance.primary_node), own.failure)
-        return {}
-    info: Mapping[str, Any] = answers[instance.primary_node].payload()
-    return info
+    prereq.note(f"instance {instance.name} does not run")
 
 
-def _warn(unit: AnyUnit, instance: Instance, node: Node, failure: Exception | None) -> None:
-    unit.warn(
-        f"node {node.name} did not report whether it runs instance {instance.name}: {why(failure)}"
+def require_dead(
+    unit: AnyUnit, node: Node, instance: Instance, *, force: bool, option: str = ""
+) -> None:
+    """Check that a node which is marked as offline does not run the instance any more.
+
+    For operations which start the instance on another node, or give its disks to another node,
+    because this node is marked as offline. Nodes which are not marked are not examined.
+
+    :param force: the caller may go on, with a warning, when it is possible that the instance runs
+        there, but not when the node says so.
+    :param option: the option which sets ``force``, for errors.
+    :raises errors.OpPrereqError: the node runs it; or the machine is on, and nobody says that the
+        instance does not run there.
+    """
+    if not node.offline:
+        return
+    answer = _ask(unit, instance, [node])[node.uuid]
+    online = f"Mark it online with 'gnt-node modify --offline=no {node.name}'"
+    if answer.failure is None and prereq.is_running(answer.data):
+        raise errors.OpPrereqError(
+            f"node {node.name} is marked offline, but it answers, and instance {instance.name} runs"
+            f" there. If it were started on another node, two guests would write to its disks."
+            f" {online} and repeat the command, or switch the machine off.",
+            errors.ECODE_STATE,
+        )
+    if answer.failure is None:
+        problem = "it answers"
+    elif isinstance(answer.failure, errors.NodeUnreachable):
+        if answer.failure.machine_is_on and machine.current().has_own_system:
+            problem = (
+                f"its machine is on, only its node daemon does not answer ({why(answer.failure)})"
+            )
+        elif oob.is_powered(unit, node):
+            problem = (
+                "it does not answer, and its out-of-band helper reports that the machine is"
+                f" switched on ({why(answer.failure)})"
+            )
+        else:
+            prereq.note(f"node {node.name}, which is marked offline, does not answer")
+            return
+    else:
+        problem = f"it answers, although not this question ({why(answer.failure)})"
+    text = f"node {node.name} is marked offline, but {problem}"
+    lost = (
+        f"If instance {instance.name} runs there, two guests will write to its disks, or to"
+        " different replicas of them, and the writes of one of them will be lost"
     )
+    if force:
+        unit.warn(text, hint=f"{lost}. Switch the machine off.")
+        return
+    way = f"; or use {option}" if option else ""
+    raise errors.OpPrereqError(
+        f"{text}. {lost}. {online}, or switch the machine off, and repeat the command{way}.",
+        errors.ECODE_STATE,
+    )
+
+
+def _primary(unit: AnyUnit, instance: Instance) -> Node:
+    node: Node = unit.config.node(instance.primary_node)
+    return node
+
+
+def _refuse_elsewhere(unit: AnyUnit, instance: Instance, found: _Whereabouts) -> None:
+    if not found.elsewhere:
+        return
+    names = ", ".join(node.name for node in found.elsewhere)
+    offline = [node.name for node in found.elsewhere if node.offline]
+    way = f"'gnt-instance migrate --cleanup {instance.name}' makes both agree."
+    if offline:
+        way = (
+            f"Node {', '.join(offline)} is marked offline, but answers. Stop the guest there by"
+            " hand, or switch the machine off."
+        )
+    raise errors.OpPrereqError(
+        f"instance {instance.name} runs on node {names}, its primary node is"
+        f" {_primary(unit, instance).name}. {way}",
+        errors.ECODE_STATE,
+    )
+
+
+def _refuse_silent(unit: AnyUnit, instance: Instance, found: _Whereabouts, action: str) -> None:
+    for node, failure in found.silent:
+        raise errors.OpPrereqError(
+            f"cannot {action} instance {instance.name}: node {node.name} did not report whether it"
+            f" runs it: {why(failure)}. If that machine is certainly off, mark it offline with"
+            f" 'gnt-node modify --offline=yes {node.name}'.",
+            errors.ECODE_STATE,
+        )
+
+
+def _warn_silent(
+    unit: AnyUnit, instance: Instance, silent: Iterable[tuple[Node, Exception]]
+) -> None:
+    for node, failure in silent:
+        unit.warn(
+            f"node {node.name} did not report whether it runs instance {instance.name}:"
+            f" {why(failure)}"
+        )
