@@ -96,13 +96,23 @@ class BlockDevice(ABC):
         """Actual size in bytes, and the number of spindles if it is known."""
         return self.size_bytes(), None
 
+    def require_latest_data(self) -> None:
+        """Check that who reads the device gets every write which was ever confirmed.
+
+        Everything which copies the content of a disk to another place calls it first. A device
+        which is the only copy has nothing to compare.
+
+        :raises BlockDeviceError: a part of the writes may be missing.
+        """
+
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
         """Take a snapshot for an operation which removes it later.
 
         :param name: of the new device.
         :param size_mib: capacity which the snapshot may use.
         :returns: ``logical_id`` of the snapshot.
-        :raises BlockDeviceError: this kind of storage has no snapshots.
+        :raises BlockDeviceError: this kind of storage has no snapshots, or the device may lack
+            writes which were confirmed.
         """
         raise errors.BlockDeviceError(
             f"device {self.unique_id}: disks of type '{self.disk.dev_type}' have no snapshots"

@@ -13,6 +13,7 @@ from ganeti.backend.storage import extstorage
 from ganeti.objects import Nic, fill
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.platform import paths
+from ganeti.storage.file import FileDevice
 from ganeti.utils import process, x509
 from ganeti.wire.calls import backup as calls
 
@@ -301,6 +302,21 @@ def test_scripts_of_the_os_do_the_work(node, script):
 def test_a_transfer_is_refused(node, changes, target, fragment):
     with pytest.raises(errors.OpExecError, match=fragment):
         transfers.import_start(options(**changes), instance(), "disk/0", (calls.FILE, target))
+    assert not os.path.isdir(node.import_export_dir) or os.listdir(node.import_export_dir) == []
+
+
+def test_a_disk_which_may_lack_writes_is_not_sent_but_may_be_filled(node, monkeypatch):
+    found = instance()
+    (disk,) = found.disks_info
+
+    def refuse(self):
+        raise self.fail("may lack writes")
+
+    monkeypatch.setattr(FileDevice, "require_latest_data", refuse)
+    for what in ((calls.SCRIPT, (disk, 0)), (calls.RAW, disk)):
+        with pytest.raises(errors.BlockDeviceError, match="may lack writes"):
+            transfers.export_start(options(), "127.0.0.1", 1, found, "disk/0", what)
+        assert transfers._endpoint("import", found, "disk/0", what).words[0] == "--device"
     assert not os.path.isdir(node.import_export_dir) or os.listdir(node.import_export_dir) == []
 
 

@@ -11,6 +11,7 @@ from ganeti import errors
 from ganeti.backend.storage import convert
 from ganeti.objects import Disk
 from ganeti.storage import content
+from ganeti.storage.file import FileDevice
 
 MIB = 1 << 20
 
@@ -55,6 +56,19 @@ def test_what_cannot_be_copied(here):
     for pair in ((missing, source), (source, missing)):
         with pytest.raises(errors.BlockDeviceError, match="does not exist"):
             convert.convert(*pair)
+
+
+def test_a_source_which_may_lack_writes_is_not_copied(here, monkeypatch):
+    source, target = disk(here, "old", 1), disk(here, "new", 1)
+    local(here, source).write_bytes(b"x" * MIB)
+
+    def refuse(self: FileDevice) -> None:
+        raise self.fail("may lack writes")
+
+    monkeypatch.setattr(FileDevice, "require_latest_data", refuse)
+    with pytest.raises(errors.BlockDeviceError, match="old: may lack writes"):
+        convert.convert(source, target)
+    assert local(here, target).read_bytes() == bytes(MIB)
 
 
 def test_a_source_that_ends_early_is_an_error(here, tmp_path):

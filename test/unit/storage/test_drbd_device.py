@@ -442,6 +442,108 @@ def test_the_only_copy_below_a_primary_without_storage_is_in_order(kernel):
     assert found.is_degraded is False and found.ldisk_status == 1
 
 
+#: Roles, connection, disks, protocol and what the configuration says of a replica -> whether its
+#: data device alone has everything.
+COMPLETE = [
+    ("Primary/Secondary", "Connected", "UpToDate/UpToDate", "C", None),
+    ("Primary/Secondary", "Connected", "UpToDate/UpToDate", "A", None),
+    ("Primary/Secondary", "Connected", "UpToDate/UpToDate", "C", "local"),
+    ("Primary/Secondary", "SyncSource", "UpToDate/Inconsistent", "C", "remote"),
+    ("Primary/Secondary", "Connected", "UpToDate/Diskless", "C", None),
+    ("Primary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", None),
+    ("Primary/Unknown", "StandAlone", "UpToDate/DUnknown", "A", "remote"),
+    ("Secondary/Secondary", "Connected", "UpToDate/UpToDate", "A", None),
+    ("Secondary/Secondary", "SyncSource", "UpToDate/Inconsistent", "C", None),
+    ("Secondary/Primary", "Connected", "UpToDate/UpToDate", "C", None),
+    ("Secondary/Unknown", "WFConnection", "UpToDate/Outdated", "C", "remote"),
+]
+INCOMPLETE = [
+    ("Primary/Secondary", "SyncTarget", "Inconsistent/UpToDate", "C", None, "Wait until"),
+    ("Primary/Secondary", "WFBitMapT", "UpToDate/UpToDate", "C", None, "connection WFBitMapT"),
+    ("Primary/Secondary", "PausedSyncT", "Inconsistent/UpToDate", "C", "local", "Wait until"),
+    ("Primary/Secondary", "Connected", "Diskless/UpToDate", "C", None, "data are on its peer"),
+    ("Primary/Secondary", "Connected", "Outdated/UpToDate", "C", None, "disk Outdated"),
+    ("Primary/Unknown", "WFConnection", "Consistent/DUnknown", "C", "remote", "disk Consistent"),
+    ("Primary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "local", "missed writes"),
+    ("Secondary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", None, "nobody can tell"),
+    ("Secondary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "local", "nobody can tell"),
+    ("Secondary/Unknown", "StandAlone", "UpToDate/DUnknown", "C", None, "nobody can tell"),
+    ("Secondary/Secondary", "Connected", "UpToDate/Diskless", "C", None, "nobody can tell"),
+    ("Secondary/Primary", "Connected", "UpToDate/UpToDate", "A", None, "peer confirms writes"),
+]
+
+
+def replica(kernel, roles, connection, disks, protocol, outdated):
+    """A device in that state, of which the configuration says that."""
+    kernel.ours()
+    role, kernel.remote_role = roles.split("/")
+    kernel.primary = role == "Primary"
+    kernel.connection = connection
+    kernel.local, kernel.remote = disks.split("/")
+    if kernel.local == "Diskless":
+        kernel.data = kernel.meta = None
+    disk = mirrored()
+    disk.params["protocol"] = protocol
+    if outdated is not None:
+        disk.dynamic_params["outdated"] = outdated
+    return device.DrbdDevice(disk)
+
+
+@pytest.fixture
+def snapshots_taken(monkeypatch):
+    """The snapshots which were taken of volumes."""
+    taken = []
+    monkeypatch.setattr(
+        LogicalVolumeDevice, "snapshot", lambda self, name, size: taken.append(name) or (1, name)
+    )
+    monkeypatch.setattr(
+        LogicalVolumeDevice,
+        "keep_snapshot",
+        lambda self, name, size, *, at_rest: taken.append((name, at_rest)),
+    )
+    return taken
+
+
+@pytest.mark.parametrize("state", COMPLETE)
+def test_a_complete_replica_is_copied(kernel, snapshots_taken, state):
+    found = replica(kernel, *state)
+    found.snapshot("d0_data.snap", 1024)
+    found.keep_snapshot("monday", 1024, at_rest=True)
+    assert snapshots_taken == ["d0_data.snap", ("monday", True)]
+
+
+@pytest.mark.parametrize("state", INCOMPLETE)
+def test_a_replica_which_may_lack_writes_is_not_copied(kernel, snapshots_taken, state):
+    *state, reason = state
+    found = replica(kernel, *state)
+    with pytest.raises(errors.BlockDeviceError, match=reason):
+        found.snapshot("d0_data.snap", 1024)
+    with pytest.raises(errors.BlockDeviceError, match=reason):
+        found.keep_snapshot("monday", 1024, at_rest=True)
+    assert snapshots_taken == []
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (("Primary/Secondary", "Connected", "UpToDate/UpToDate", "C", "local"), None),
+        (("Primary/Secondary", "Connected", "Diskless/UpToDate", "C", None), None),
+        (("Primary/Secondary", "SyncTarget", "Inconsistent/UpToDate", "C", "local"), None),
+        (("Primary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "remote"), None),
+        (("Primary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "local"), "missed writes"),
+        (("Secondary/Primary", "Connected", "UpToDate/UpToDate", "C", None), "not primary"),
+    ],
+)
+def test_reading_the_device_itself(kernel, state, reason):
+    """Blocks which the local replica lacks come from the peer."""
+    found = replica(kernel, *state)
+    if reason is None:
+        found.require_latest_data()
+        return
+    with pytest.raises(errors.BlockDeviceError, match=reason):
+        found.require_latest_data()
+
+
 def test_new_storage_below(kernel):
     kernel.ours()
     old, new = mirrored().children, (plain("n_data"), plain("n_meta", 128))

@@ -165,8 +165,19 @@ def _endpoint(
     return _script(mode, instance, component, disk, index)
 
 
+def _device_path(mode: str, disk: Disk) -> str:
+    """Path of the device of a disk.
+
+    :raises BlockDeviceError: the disk is to be read, and may lack writes which were confirmed.
+    """
+    device = storage.device(disk)
+    if mode == _EXPORT:
+        device.require_latest_data()
+    return device.path
+
+
 def _raw(mode: str, disk: Disk) -> _Endpoint:
-    path = storage.device(disk).path
+    path = _device_path(mode, disk)
     words = ["--device", path]
     if mode == _EXPORT:
         words += ["--size", str(disk.size), "--expected-size", str(disk.size)]
@@ -183,7 +194,7 @@ def _script(
         script = definition.export_script if mode == _EXPORT else definition.import_script
     if definition is None or script is None:
         return _raw(mode, disk)
-    path = storage.device(disk).path
+    path = _device_path(mode, disk)
     prefix = mode.upper()
     env = os_definitions.instance_env(definition, instance)
     env |= {f"{prefix}_DEVICE": path, f"{prefix}_DISK_PATH": path, f"{prefix}_INDEX": str(index)}

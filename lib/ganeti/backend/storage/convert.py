@@ -13,13 +13,15 @@ from ganeti.wire import calls
 def convert(source: Disk, target: Disk) -> None:
     """Copy a disk; both are assembled on this node, and no other program writes to them.
 
-    :raises BlockDeviceError: a disk is missing, the target is smaller, or the copy failed.
+    :raises BlockDeviceError: a disk is missing, the source may lack writes, the target is smaller,
+        or the copy failed.
     """
     old, new = storage.device(source), storage.device(target)
     for device in (old, new):
         if not device.exists():
             raise errors.BlockDeviceError(f"device {device.unique_id} does not exist")
         device.assemble()
+    old.require_latest_data()
     size = old.size_bytes()
     if new.size_bytes() < size:
         raise new.fail(f"has {new.size_bytes()} bytes, fewer than the {size} to be copied")

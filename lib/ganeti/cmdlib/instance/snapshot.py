@@ -20,14 +20,13 @@ from ganeti.cmdlib.ops.disks import capacity, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
 from ganeti.cmdlib.undo import UndoStack
-from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY, LVM_BASED
+from ganeti.constants.disk import INT_MIRRORED, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.objects import snapshots as naming
 from ganeti.opcodes.instance import OpInstanceSnapshot
 from ganeti.utils import clock
 from ganeti.wire.calls import (
-    BLOCKDEV_FIND,
     BLOCKDEV_REMOVE,
     BLOCKDEV_SHUTDOWN,
     BLOCKDEV_SNAPSHOT_KEEP,
@@ -226,12 +225,10 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
 
     def _keep(self, plan: SnapshotPlan, index: int, disk: Disk) -> None:
         instance = plan.instance
-        if disk.dev_type in INT_MIRRORED:
-            self._require_complete(plan, index, disk)
         answer = self.rpc.call(
             BLOCKDEV_SNAPSHOT_KEEP,
             plan.node.uuid,
-            disk=(naming.stored(disk), instance),
+            disk=(disk, instance),
             name=plan.name,
             size_mib=naming.volume_size_mib(disk.size),
             at_rest=plan.stop or not plan.running,
@@ -244,23 +241,6 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 f"could not make a snapshot of disk {index} of instance {instance.name} on node"
                 f" {plan.node.name}: {why(answer.failure)}"
             ) from answer.failure
-
-    def _require_complete(self, plan: SnapshotPlan, index: int, disk: Disk) -> None:
-        """Check that the replica on the primary node has all data; it must be active.
-
-        :raises errors.OpExecError: it has not, or its state is not known.
-        """
-        answer = self.rpc.call(BLOCKDEV_FIND, plan.node.uuid, disk=(disk, plan.instance))
-        what = f"disk {index} of instance {plan.instance.name} on node {plan.node.name}"
-        if answer.failure is not None:
-            raise errors.OpExecError(
-                f"could not find out the state of {what}: {why(answer.failure)}"
-            ) from answer.failure
-        if answer.data is None or answer.data.ldisk_status != LDS_OKAY:
-            raise errors.OpExecError(
-                f"{what} has an incomplete replica, so its snapshot would be incomplete, too. Wait"
-                " until it is in sync, or replace it."
-            )
 
     def _remove(self, plan: SnapshotPlan, disk: Disk) -> None:
         self.rpc.call(

@@ -296,12 +296,7 @@ class DrbdDevice(BlockDevice):
         if not together:
             if self._outdated == "remote":
                 return None if state.up_to_date else "has no complete replica on this node"
-            if self._outdated == "local":
-                return (
-                    "is known to have missed writes on this node, and is not connected to its peer"
-                    f" (connection {state.connection})"
-                )
-            return (
+            return self._outdated_alone(state) or (
                 f"is not connected to its peer (connection {state.connection}), so nobody can tell"
                 " whether it has all data"
             )
@@ -472,11 +467,88 @@ class DrbdDevice(BlockDevice):
         for child in self.disk.children:
             storage.device(child).set_info(text)
 
+    def require_latest_data(self) -> None:
+        """Check that the device is open, and that it was not opened with an outdated replica.
+
+        Blocks which the local replica lacks are read from the peer.
+
+        :raises BlockDeviceError: it is not primary; or the configuration says that the local
+            replica has missed writes, and the device is not connected to its peer.
+        """
+        state = self._state()
+        if not state.primary:
+            raise self.fail("is not primary on this node, so that its content cannot be read")
+        problem = self._outdated_alone(state)
+        if problem is not None:
+            raise self.fail(problem)
+
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
-        """Take a snapshot of the data device."""
-        if not self.disk.children:
-            raise self.fail("has no local storage that could be copied")
+        """Take a snapshot of the data device.
+
+        :raises BlockDeviceError: the local replica is not known to have all data.
+        """
+        self._require_complete_replica()
         return storage.device(self.disk.children[0]).snapshot(name, size_mib)
+
+    def keep_snapshot(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Take a snapshot of the data device, which stays until a user removes it.
+
+        :raises BlockDeviceError: the local replica is not known to have all data.
+        """
+        self._require_complete_replica()
+        storage.device(self.disk.children[0]).keep_snapshot(name, size_mib, at_rest=at_rest)
+
+    def _require_complete_replica(self) -> None:
+        """Check that the data device alone has every write which was ever confirmed.
+
+        :raises BlockDeviceError: it has not, or nobody can tell.
+        """
+        if len(self.disk.children) != 2:
+            raise self.fail("has no local storage that could be copied")
+        state = self._state()
+        problem = self._missing_in_replica(state)
+        if problem is not None:
+            raise self.fail(f"cannot be copied on this node: it {problem}")
+
+    def _missing_in_replica(self, state: MinorState) -> str | None:
+        """Why the local replica may lack writes which were confirmed; None when it has all.
+
+        :returns: the rest of a sentence about the device, and what to do.
+        """
+        if state.diskless:
+            return (
+                "has no local storage, and its data are on its peer. Replace its storage, or make"
+                " the node of the peer the primary node."
+            )
+        if not state.up_to_date or state.connection in parse.SYNC_TARGETS:
+            return (
+                f"has no complete replica on this node (disk {state.local_disk}, connection"
+                f" {state.connection}). Wait until it is in sync, or replace its storage."
+            )
+        if state.primary:
+            # It was opened by the rule of doubt(), and every write since then went to this replica.
+            return self._outdated_alone(state)
+        if state.remote_role == parse.PRIMARY and self._params.get("protocol", "C") != "C":
+            return (
+                "is not primary, and its peer confirms writes before they are on this node. Copy it"
+                " on the node of its peer."
+            )
+        in_sync = state.connected and state.remote_disk == parse.UP_TO_DATE
+        if in_sync or state.resyncing or self._outdated == "remote":
+            return None
+        return (
+            f"is not primary, and not in sync with its peer (connection {state.connection}, disk of"
+            f" the peer {state.remote_disk or 'unknown'}), so that nobody can tell whether it has"
+            " all data. Activate the disk on both nodes."
+        )
+
+    def _outdated_alone(self, state: MinorState) -> str | None:
+        if self._outdated != "local" or state.connected or state.resyncing:
+            return None
+        return (
+            "is known to have missed writes on this node, and is not connected to its peer"
+            f" (connection {state.connection})"
+        )
 
     # -- facts -----------------------------------------------------------------
 
