@@ -51,7 +51,11 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
         target = self.chosen_target()
         if failover_to_any.applies(self, self.instance, target):
             return failover_to_any.plan(
-                self, self.instance, target, ignore_policy=self.op.ignore_ipolicy
+                self,
+                self.instance,
+                target,
+                ignore_policy=self.op.ignore_ipolicy,
+                ignore_consistency=self.op.ignore_consistency,
             )
         return plan_migration(
             self,
@@ -59,6 +63,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
             target,
             failover=True,
             ignore_policy=self.op.ignore_ipolicy,
+            ignore_consistency=self.op.ignore_consistency,
         )
 
     def steps(self, plan: FailoverPlan) -> list[str]:

@@ -17,8 +17,9 @@ statement of the administrator, not a proof.
 answer of a node               meaning
 ============================== ===================================================================
 it runs, not the primary node  every operation is refused, also with a force option
-none, marked as offline        the node is off; for a failover away from it, see
-                               :func:`require_dead`
+none, marked as offline        the node is off; before a failover away from it the machine and
+                               its out-of-band helper must not show the contrary
+                               (:func:`require_failover`)
 none, not marked as offline    unknown. What destroys or replaces data is refused, unless the
                                primary node answers that the instance runs there. What starts,
                                stops or reads goes on with a warning, otherwise one dead node would
@@ -121,16 +122,10 @@ def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _W
 
 
 def require_only_on_primary(
-    unit: AnyUnit,
-    instance: Instance,
-    *,
-    primary_may_be_dead: bool = False,
-    may_destroy: str = "",
+    unit: AnyUnit, instance: Instance, *, may_destroy: str = ""
 ) -> Mapping[str, Any]:
     """Check that the instance runs on no other node than its primary.
 
-    :param primary_may_be_dead: an unresponsive primary node causes a warning, and it may be marked
-        as offline.
     :param may_destroy: the operation destroys or replaces data; its name, for errors. Then all
         nodes must answer, unless the instance runs on its primary node.
     :returns: the facts of the primary's hypervisor about it; empty when it does not run.
@@ -144,12 +139,7 @@ def require_only_on_primary(
     else:
         _warn_silent(unit, instance, found.silent)
     if found.failure is not None:
-        primary = unit.config.node(instance.primary_node)
-        if not primary_may_be_dead:
-            raise found.failure
-        if not primary.offline:
-            _warn_silent(unit, instance, [(primary, found.failure)])
-        return {}
+        raise found.failure
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
     return found.info or {}
 
@@ -180,9 +170,7 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
     :raises errors.RpcError: the primary node did not answer.
     """
     prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
-    info = require_only_on_primary(
-        unit, instance, primary_may_be_dead=_primary(unit, instance).offline, may_destroy=action
-    )
+    info = require_only_on_primary(unit, instance, may_destroy=action)
     if prereq.is_running(info):
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: it runs on node"
@@ -193,61 +181,79 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
     prereq.note(f"instance {instance.name} does not run")
 
 
-def require_dead(
-    unit: AnyUnit, node: Node, instance: Instance, *, force: bool, option: str = ""
-) -> None:
-    """Check that a node which is marked as offline does not run the instance any more.
+def require_failover(unit: AnyUnit, instance: Instance, *, force: bool) -> Mapping[str, Any]:
+    """Check before a failover that the instance runs at most on its primary node.
 
-    For operations which start the instance on another node, or give its disks to another node,
-    because this node is marked as offline. Nodes which are not marked are not examined.
+    The primary node may be unresponsive, which causes a warning. When it is marked as offline, it
+    must be off, because nobody stops the guest there.
 
-    :param force: the caller may go on, with a warning, when it is possible that the instance runs
-        there, but not when the node says so.
-    :param option: the option which sets ``force``, for errors.
-    :raises errors.OpPrereqError: the node runs it; or the machine is on, and nobody says that the
-        instance does not run there.
+    :param force: go on, with a warning, when it is only possible that the instance runs on the node
+        which is marked as offline; not when the node says so.
+    :returns: the facts of the primary's hypervisor about it; empty when it does not run, or when
+        the primary node does not answer.
+    :raises errors.OpPrereqError: it runs elsewhere, or the primary node is marked as offline and
+        may run it.
     """
-    if not node.offline:
-        return
-    answer = _ask(unit, instance, [node])[node.uuid]
+    found = _find(unit, instance)
+    _refuse_elsewhere(unit, instance, found)
+    _warn_silent(unit, instance, found.silent)
+    node = _primary(unit, instance)
+    if node.offline:
+        _require_dead(unit, instance, node, found, force)
+        return {}
+    if found.failure is not None:
+        _warn_silent(unit, instance, [(node, found.failure)])
+    return found.info or {}
+
+
+def _require_dead(
+    unit: AnyUnit, instance: Instance, node: Node, found: _Whereabouts, force: bool
+) -> None:
     online = f"Mark it online with 'gnt-node modify --offline=no {node.name}'"
-    if answer.failure is None and prereq.is_running(answer.data):
+    if found.info is not None and prereq.is_running(found.info):
         raise errors.OpPrereqError(
             f"node {node.name} is marked offline, but it answers, and instance {instance.name} runs"
-            f" there. If it were started on another node, two guests would write to its disks."
-            f" {online} and repeat the command, or switch the machine off.",
+            " there. If the instance were started on another node, too, two guests would write to"
+            f" its disks. {online}, or switch the machine off, and repeat the command.",
             errors.ECODE_STATE,
         )
-    if answer.failure is None:
-        problem = "it answers"
-    elif isinstance(answer.failure, errors.NodeUnreachable):
-        if answer.failure.machine_is_on and machine.current().has_own_system:
-            problem = (
-                f"its machine is on, only its node daemon does not answer ({why(answer.failure)})"
-            )
-        elif oob.is_powered(unit, node):
-            problem = (
-                "it does not answer, and its out-of-band helper reports that the machine is"
-                f" switched on ({why(answer.failure)})"
-            )
-        else:
-            prereq.note(f"node {node.name}, which is marked offline, does not answer")
-            return
-    else:
-        problem = f"it answers, although not this question ({why(answer.failure)})"
+    problem = _sign_of_life(unit, node, found.failure)
+    if not problem:
+        prereq.note(f"node {node.name}, which is marked offline, does not answer")
+        return
     text = f"node {node.name} is marked offline, but {problem}"
     lost = (
         f"If instance {instance.name} runs there, two guests will write to its disks, or to"
-        " different replicas of them, and the writes of one of them will be lost"
+        " different replicas of them, and the writes of one guest will be lost"
     )
     if force:
         unit.warn(text, hint=f"{lost}. Switch the machine off.")
         return
-    way = f"; or use {option}" if option else ""
     raise errors.OpPrereqError(
-        f"{text}. {lost}. {online}, or switch the machine off, and repeat the command{way}.",
+        f"{text}. {lost}. {online}, or switch the machine off, and repeat the command. If it is"
+        " certain that the instance does not run there, use"
+        f" 'gnt-instance failover --ignore-consistency {instance.name}'.",
         errors.ECODE_STATE,
     )
+
+
+def _sign_of_life(unit: AnyUnit, node: Node, failure: Exception | None) -> str:
+    """What shows that a machine is on; empty when nothing does.
+
+    :param failure: why the node did not answer; None when it answered.
+    """
+    if failure is None:
+        return "it answers"
+    if not isinstance(failure, errors.NodeUnreachable):
+        return f"it answers, although not this question ({why(failure)})"
+    if failure.machine_is_on and machine.current().has_own_system:
+        return f"its machine is on, only its node daemon does not answer ({why(failure)})"
+    if oob.is_powered(unit, node):
+        return (
+            "its out-of-band helper reports that the machine is switched on, although it does not"
+            f" answer ({why(failure)})"
+        )
+    return ""
 
 
 def _primary(unit: AnyUnit, instance: Instance) -> Node:

@@ -79,7 +79,12 @@ def applies(unit: AnyUnit, instance: Instance, target: Node) -> bool:
 
 
 def plan(
-    unit: AnyUnit, instance: Instance, target: Node, *, ignore_policy: bool
+    unit: AnyUnit,
+    instance: Instance,
+    target: Node,
+    *,
+    ignore_policy: bool,
+    ignore_consistency: bool = False,
 ) -> FailoverToAnyPlan:
     """Check everything and decide which of the present nodes stays.
 
@@ -97,7 +102,7 @@ def plan(
             f"node {target.name} is not in the group of instance {instance.name}",
             errors.ECODE_INVAL,
         )
-    location.require_only_on_primary(unit, instance, primary_may_be_dead=True)
+    location.require_failover(unit, instance, force=ignore_consistency)
     filled = config.filled(instance)
     require_policy(unit, filled, target, ignore=ignore_policy)
     disks = mirror.mirrored_disks(unit, instance)

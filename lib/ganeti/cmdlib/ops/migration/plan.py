@@ -70,9 +70,11 @@ def plan_migration(
     allow_runtime_changes: bool = False,
     ignore_policy: bool = False,
     ignore_versions: bool = False,
+    ignore_consistency: bool = False,
 ) -> MigrationPlan:
     """Check everything and decide how the instance gets to the target.
 
+    :param ignore_consistency: a failover may leave a node which is marked as offline, but not off.
     :raises errors.OpPrereqError: it cannot go there, or not now.
     """
     action = "fail over" if failover else "migrate"
@@ -95,7 +97,7 @@ def plan_migration(
         )
     if failover:
         # The failover stops it on its primary node only, before it starts on the other one.
-        info = location.require_only_on_primary(unit, instance, primary_may_be_dead=True)
+        info = location.require_failover(unit, instance, force=ignore_consistency)
         running = prereq.is_running(info)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
