@@ -3,17 +3,44 @@
 Each operation does its work, or raises :class:`ganeti.errors.BlockDeviceError` with the name of the
 device. Operations which establish a state (remove, assemble, shutdown, open, close) may be
 repeated. ``create`` refuses a device which exists: its content never goes to a new owner.
+
+Whether a device exists has three answers: it is present, it is absent, or nobody can tell, because
+its storage cannot be asked or is not there. The third one is an error: what is not found at the
+moment is not lost.
+
+Operations which open, change or remove a device ask first for its lock (:mod:`ganeti.storage.busy`).
+That applies to every class below :class:`BlockDevice`, without a line of its own.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
+from ganeti.storage import busy
+
+#: Operations during which no other program may work on the device.
+_NEED_IDLE = frozenset(
+    ("create", "remove", "open", "grow", "rename", "snapshot", "keep_snapshot")
+)
+
+
+def _asking(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an operation of a device ask for its lock first."""
+
+    @functools.wraps(operation)
+    def asks(device: BlockDevice, *args: Any, **kwargs: Any) -> Any:
+        busy.require_idle(device.disk)
+        return operation(device, *args, **kwargs)
+
+    return asks
 
 
 class BlockDevice(ABC):
@@ -21,9 +48,16 @@ class BlockDevice(ABC):
 
     #: Whether the device is assembled on secondary nodes, too, where it is not writable.
     ASSEMBLED_ON_SECONDARY = False
+    #: Whether a device must be assembled to find out its path.
+    PATH_NEEDS_ASSEMBLY = False
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _NEED_IDLE & vars(cls).keys():
+            setattr(cls, name, _asking(vars(cls)[name]))
 
     @property
     @abstractmethod
@@ -41,6 +75,8 @@ class BlockDevice(ABC):
 
         :param exclusive: no other device may be on its physical disks.
         :param owner: name of the instance; its devices may be on the same physical disks.
+        :raises DeviceCreationError: it cannot be created, and something is left, which
+            ``created_devices`` names; or it is not known whether something is left.
         :raises BlockDeviceError: it exists, or cannot be created; nothing is left behind.
         """
 
@@ -50,7 +86,11 @@ class BlockDevice(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the device exists."""
+        """Whether the device is present (True) or surely absent (False).
+
+        :raises BlockDeviceError: nobody can tell at the moment, so that it must not be taken for
+            lost; says why.
+        """
 
     @abstractmethod
     def assemble(self) -> None:
@@ -58,6 +98,7 @@ class BlockDevice(ABC):
 
     def open(self, *, exclusive: bool = True, force: bool = False) -> None:
         """Make an assembled device writable; most kinds of devices always are."""
+        busy.require_idle(self.disk)
 
     def close(self) -> None:
         """Undo :meth:`open`."""
@@ -142,6 +183,24 @@ class BlockDevice(ABC):
     def uri(self, hypervisor: str) -> str | None:
         """The URI by which a hypervisor opens the disk itself; None for a device of this node."""
         return None
+
+    def _clean_up(self, what: str, is_there: Callable[[], bool]) -> NoReturn:
+        """End :meth:`create` after a failure: remove what it may have made.
+
+        :param what: as for :meth:`fail`.
+        :param is_there: whether there is anything of it; the device did not exist before.
+        :raises DeviceCreationError: something may be left.
+        :raises BlockDeviceError: nothing is left.
+        """
+        try:
+            if is_there():
+                self.remove()
+        except errors.GenericError as err:
+            raise errors.DeviceCreationError(
+                f"device {self.unique_id}: {what}; it may be left incomplete: {err}",
+                [self.unique_id],
+            ) from err
+        raise self.fail(what)
 
     def fail(self, what: str, err: OSError | None = None) -> errors.BlockDeviceError:
         """Make an error about this device, which the caller raises.

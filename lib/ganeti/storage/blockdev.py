@@ -56,19 +56,27 @@ class ManualDevice(BlockDevice):
         """Do nothing: the device belongs to the administrator."""
 
     def exists(self) -> bool:
-        """Whether there is such a block device."""
+        """Whether there is such a block device; never False.
+
+        A node which does not see a device at the moment cannot tell whether the storage still has
+        it: only the administrator, to whom the device belongs, knows that.
+
+        :raises BlockDeviceError: this node does not see it, or it is something else.
+        """
         try:
-            return stat.S_ISBLK(os.stat(self._path).st_mode)
-        except OSError:
-            return False
+            found = os.stat(self._path)
+        except OSError as err:
+            raise self.fail("is not a block device on this node now", err) from err
+        if not stat.S_ISBLK(found.st_mode):
+            raise self.fail("is not a block device on this node")
+        return True
 
     def assemble(self) -> None:
         """Check that the device exists.
 
         :raises BlockDeviceError: it does not exist.
         """
-        if not self.exists():
-            raise self.fail("is not a block device on this node")
+        self.exists()
 
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False

@@ -223,11 +223,20 @@ class FileDevice(BlockDevice):
                 os.close(fd)
             fs.flush_dir(os.path.dirname(self._path))
         except OSError as err:
-            fs.remove_file(self._path)
-            raise self.fail(f"cannot set the size of the file to {size_mib} MiB", err) from err
+            self._clean_up(
+                f"cannot set the size of the file to {size_mib} MiB: {err.strerror}",
+                lambda: True,
+            )
 
     def remove(self) -> None:
-        """Remove the snapshots of the file, which would be orphans, and then the file."""
+        """Remove the snapshots of the file, which would be orphans, and then the file.
+
+        A removal which was interrupted may have removed the directory of the instance, too; the
+        directory above it must be there, or its file system may not be mounted.
+        """
+        directory = os.path.dirname(self._path)
+        if not os.path.isdir(directory):
+            self._require_storage(os.path.dirname(directory))
         try:
             if self.HAS_SNAPSHOTS and snapshots.split(self._path) is not None:
                 # This file is a snapshot, which may be incomplete.
@@ -250,8 +259,39 @@ class FileDevice(BlockDevice):
                 yield f"{directory}/{found}"
 
     def exists(self) -> bool:
-        """Whether the file exists."""
-        return os.path.isfile(self._path)
+        """Whether the file exists; absent is only a file whose directory exists.
+
+        :raises BlockDeviceError: the directory is missing, as it is while its file system is not
+            mounted; the path is no regular file; or it cannot be examined.
+        """
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            self._require_storage(os.path.dirname(self._path))
+            return False
+        except OSError as err:
+            raise self.fail(
+                "cannot be examined, so nobody can tell whether it exists", err
+            ) from err
+        if not stat.S_ISREG(found.st_mode):
+            raise self.fail("is not a regular file")
+        return True
+
+    def _require_storage(self, directory: str) -> None:
+        """Check that the directory is there in or below which the file would be."""
+        try:
+            there = stat.S_ISDIR(os.stat(directory).st_mode)
+        except FileNotFoundError:
+            there = False
+        except OSError as err:
+            raise self.fail(
+                "cannot be examined, so nobody can tell whether it exists", err
+            ) from err
+        if not there:
+            raise self.fail(
+                f"nobody can tell whether it exists: there is no directory {directory}. Mount its"
+                " file system. If the file is really lost, make an empty directory there."
+            )
 
     def assemble(self) -> None:
         """Check that the file exists.

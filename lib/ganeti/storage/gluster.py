@@ -107,6 +107,9 @@ class _MountedFile(FileDevice):
         BlockDevice.__init__(self, disk)
         self._path = path
 
+    def _require_storage(self, directory: str) -> None:
+        """Do nothing: the volume is mounted, and directories on it are made with the first file."""
+
 
 class GlusterDevice(BlockDevice):
     """A file on a Gluster volume."""
@@ -164,7 +167,10 @@ class GlusterDevice(BlockDevice):
         self._file().remove()
 
     def exists(self) -> bool:
-        """Whether the file exists."""
+        """Whether the file exists on the mounted volume.
+
+        :raises BlockDeviceError: the volume cannot be mounted, or the file cannot be examined.
+        """
         return self._file().exists()
 
     def assemble(self) -> None:

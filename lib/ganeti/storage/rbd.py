@@ -9,6 +9,7 @@ The functions which build commands and read output are pure. Source: rbd(8).
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -25,6 +26,8 @@ from ganeti.utils import process
 from ganeti.wire import json
 
 _TIMEOUT_S = 300.0
+# Exit codes of rbd are numbers of errors. A missing pool and a missing key are ENOENT, too.
+_ABSENT, _PRESENT = errno.ENOENT, errno.EEXIST
 _MIB = 1 << 20
 _NAME = re.compile(r"^[A-Za-z0-9_.][A-Za-z0-9_.+-]*$")
 
@@ -50,6 +53,11 @@ def resize_argv(pool: str, name: str, size_mib: int, user: str) -> list[str]:
 def info_argv(pool: str, name: str, user: str) -> list[str]:
     """Print the size and the features of an image."""
     return ["rbd", "info", "-p", pool, name, "--format", "json", *_user(user)]
+
+
+def list_argv(pool: str, user: str) -> list[str]:
+    """Print the names of all images in a pool."""
+    return ["rbd", "ls", "-p", pool, "--format", "json", *_user(user)]
 
 
 def snapshot_argv(pool: str, name: str, snapshot: str, user: str) -> list[str]:
@@ -124,14 +132,6 @@ def _only(devices: list[str], name: str) -> str | None:
     return devices[0] if devices else None
 
 
-def says_missing(output: str) -> bool:
-    """Whether a failed ``rbd info`` says that there is no such image.
-
-    :param output: both outputs of the program, whose exit code does not tell it in all versions.
-    """
-    return "No such file" in output or "error opening image" in output
-
-
 def uri(pool: str, name: str, user: str) -> str:
     """The URI by which QEMU opens an image."""
     return f"rbd:{pool}/{name}{f':id={user}' if user else ''}"
@@ -174,17 +174,52 @@ class RbdDevice(BlockDevice):
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
         """Create the image; Ceph refuses this for an image which exists."""
-        self._run(create_argv(self._pool, self.name, size_mib, self._user), "cannot be created")
+        command = create_argv(self._pool, self.name, size_mib, self._user)
+        try:
+            done = process.run(command, timeout_s=_TIMEOUT_S, check=False)
+        except errors.CommandError as err:
+            problem = str(err)
+        else:
+            if not done.failed:
+                return
+            problem = done.output.strip() or done.fail_reason
+            if done.exit_code == _PRESENT:
+                raise self.fail("the image exists already, and will not be overwritten")
+        # Whether the command made an image before it failed is not known.
+        raise errors.DeviceCreationError(
+            f"device {self.unique_id}: cannot be created: {problem}", [self.unique_id]
+        )
 
     def remove(self) -> None:
-        """Unmap and destroy the image."""
+        """Unmap and destroy the image; one which is surely absent is no error."""
         self.shutdown()
-        if self._info() is not None:
+        if self._exists_in_pool():
             self._run(image_argv(["rm"], self._pool, self.name, self._user), "cannot be removed")
 
     def exists(self) -> bool:
-        """Whether the image exists or is mapped."""
-        return self._mapped() is not None or self._info() is not None
+        """Whether the image exists or is mapped; absent is only what Ceph does not list.
+
+        :raises BlockDeviceError: Ceph cannot be asked, has no such pool, or lists an image which
+            cannot be opened.
+        """
+        return self._mapped() is not None or self._exists_in_pool()
+
+    def _exists_in_pool(self) -> bool:
+        if self._info() is not None:
+            return True
+        # Only a list of the images shows that Ceph was asked, and that the pool is there.
+        done = self._run(
+            list_argv(self._pool, self._user), "nobody can tell whether it exists: its pool"
+        )
+        try:
+            names = json.loads(done.stdout)
+        except errors.ParseError as err:
+            raise self.fail(f"the output of rbd ls is not JSON: {err}") from err
+        if not isinstance(names, list):
+            raise self.fail(f"the output of rbd ls is not a list: {done.stdout[:80]!r}")
+        if self.name in names:
+            raise self.fail("cannot be opened, but its pool lists it")
+        return False
 
     def assemble(self) -> None:
         """Map the image, if it is not mapped."""
@@ -268,10 +303,10 @@ class RbdDevice(BlockDevice):
             raise self.fail(f"cannot find out whether it is mapped: {err}") from err
 
     def _info(self) -> dict[str, Any] | None:
-        """Facts about the image; None when it does not exist."""
+        """Facts about the image; None when the program reports that something does not exist."""
         done = self._run(info_argv(self._pool, self.name, self._user), "", check=False)
         if done.failed:
-            if says_missing(done.output):
+            if done.exit_code == _ABSENT:
                 return None
             raise self.fail(f"cannot be examined: {done.output.strip() or done.fail_reason}")
         try:

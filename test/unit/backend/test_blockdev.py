@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
 from ganeti.storage.file import FileDevice
+from ganeti.wire import errors as wire_errors
 
 DIRECTORY = "/srv/ganeti/file-storage/web1"
 MIB = 1 << 20
@@ -89,6 +90,38 @@ def test_life(root: Path) -> None:
     blockdev.shutdown(disk())
     assert blockdev.find(disk()) is None
     blockdev.file_storage_dir_remove(DIRECTORY)
+
+
+@pytest.mark.parametrize("call", [blockdev.find, lambda disk: blockdev.dimensions([disk])])
+def test_what_cannot_be_examined_is_not_absent(root: Path, call: Callable[[Disk], object]) -> None:
+    assert call(disk()) in (None, [None])
+    blockdev.file_storage_dir_remove(DIRECTORY)
+    with pytest.raises(errors.BlockDeviceError, match="nobody can tell whether it exists"):
+        call(disk())
+
+
+def test_a_refused_creation_says_that_nothing_was_made(root: Path) -> None:
+    blockdev.create(disk(), 4, "web1", True, "info", False)
+    with pytest.raises(errors.DeviceCreationError, match="exists already") as caught:
+        blockdev.create(disk(), 4, "web1", True, "info", False)
+    assert caught.value.created_devices == []
+    assert wire_errors.decode(wire_errors.encode(caught.value)).created_devices == []  # type: ignore[union-attr]
+
+
+def test_a_broken_creation_says_what_is_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: FileDevice, *args: object) -> None:
+        raise self.fail("is broken")
+
+    monkeypatch.setattr(FileDevice, "set_info", fail)
+    with pytest.raises(errors.DeviceCreationError, match="is broken") as caught:
+        blockdev.create(disk(), 4, "web1", True, "info", False)
+    assert caught.value.created_devices == []
+    assert blockdev.find(disk()) is None
+    monkeypatch.setattr(FileDevice, "remove", fail)
+    with pytest.raises(errors.DeviceCreationError, match="cannot be removed again") as caught:
+        blockdev.create(disk(), 4, "web1", True, "info", False)
+    path = f"{root}{DIRECTORY}/disk0"
+    assert wire_errors.decode(wire_errors.encode(caught.value)).created_devices == [path]  # type: ignore[union-attr]
 
 
 def test_secondary_gets_no_link(root: Path) -> None:

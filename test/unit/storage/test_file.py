@@ -88,6 +88,34 @@ def test_missing_or_no_file(root: Path) -> None:
         device.remove()
 
 
+def test_a_file_is_absent_only_from_a_directory_which_is_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert storage.device(disk()).exists() is False
+    local(root).parent.rmdir()
+    with pytest.raises(errors.BlockDeviceError, match="nobody can tell.*there is no directory"):
+        storage.device(disk()).exists()
+    # A removal which is repeated finds the directory above.
+    storage.device(disk()).remove()
+    local(root).parent.parent.rmdir()
+    with pytest.raises(errors.BlockDeviceError, match="nobody can tell.*Mount"):
+        storage.device(disk()).remove()
+
+    def broken(path: str) -> os.stat_result:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    device = storage.device(disk())
+    monkeypatch.setattr(os, "stat", broken)
+    with pytest.raises(errors.BlockDeviceError, match="nobody can tell.*Stale file handle"):
+        device.exists()
+
+
+def test_a_directory_in_its_place_is_no_absence(root: Path) -> None:
+    local(root).mkdir()
+    with pytest.raises(errors.BlockDeviceError, match="not a regular file"):
+        storage.device(disk()).exists()
+
+
 def test_create_fails_without_directory_or_space(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

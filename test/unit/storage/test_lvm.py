@@ -78,7 +78,63 @@ def test_volumes_are_read_once(tools):
     assert first.exists() and first.size_bytes() == 1 << 30
     assert volume("u1.disk0_meta").sync_status().is_degraded is False
     assert not volume("nothing").exists()
-    assert [words[0] for words in tools.commands] == ["lvs"]
+    assert not volume("nor_this").exists()
+    assert [words[0] for words in tools.commands] == ["lvs", "vgs"]
+
+
+@pytest.mark.parametrize(
+    ("group", "outputs", "reason"),
+    [
+        ("away", {}, "nobody can tell.*there is no volume group away"),
+        ("other", {}, "nobody can tell.*physical volumes of volume group other are missing"),
+        ("xenvg", {"vgs": ""}, "nobody can tell.*there is no volume group xenvg"),
+        ("xenvg", {"vgs": "nonsense\n"}, "cannot query LVM"),
+        ("xenvg", {"lvs": "nonsense\n"}, "cannot query LVM"),
+    ],
+)
+def test_what_is_not_listed_is_not_lost(group, outputs, reason):
+    with facts.use(facts.Lvm(Tools(**outputs))):
+        one = volume("nothing", group)
+        with pytest.raises(errors.BlockDeviceError, match=reason):
+            one.exists()
+
+
+def test_a_volume_of_a_missing_group_is_not_taken_for_removed():
+    tools = Tools(vgs="")
+    tools.failures = ['Volume group "xenvg" not found']
+    with (
+        facts.use(facts.Lvm(tools)),
+        pytest.raises(errors.BlockDeviceError, match="there is no volume group"),
+    ):
+        volume("nothing").remove()
+    # Of a group which is there, it is.
+    tools = Tools()
+    tools.failures = ["Failed to find logical volume"]
+    with facts.use(facts.Lvm(tools)):
+        volume("nothing").remove()
+
+
+def test_a_volume_which_broken_commands_have_made_is_removed_again():
+    tools = Tools()
+    volume_line = "  xenvg|new|524288.00|-wi-a-----|253|9|4096.00|1||/dev/sda(0)\n"
+
+    def run(words, **options):
+        if words[0] == "lvcreate":
+            tools.outputs["lvs"] = LVS + volume_line
+            raise errors.CommandTimeout(words, 600.0, "")
+        return tools(words, **options)
+
+    with facts.use(facts.Lvm(run)):
+        with pytest.raises(errors.BlockDeviceError, match="cannot be created") as caught:
+            volume("new").create(512)
+        assert not isinstance(caught.value, errors.DeviceCreationError)
+        assert tools.changes() == ["lvremove -f xenvg/new"]
+        # If that fails, too, the caller learns what is left.
+        tools.outputs["lvs"] = LVS
+        tools.failures = ["in use"]
+        with pytest.raises(errors.DeviceCreationError, match="left incomplete") as caught:
+            volume("new").create(512)
+        assert caught.value.created_devices == ["xenvg/new"]
 
 
 def test_a_change_forgets_what_was_read(tools):

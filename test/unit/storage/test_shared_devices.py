@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors, storage
+from ganeti.backend.storage import blockdev as calls
 from ganeti.objects import Disk
 from ganeti.platform import paths
 from ganeti.storage import blockdev, gluster, rbd
@@ -79,15 +80,24 @@ def test_newer_list_of_mapped_images():
 class Ceph:
     """``rbd`` with one image."""
 
+    ASKING = ("showmapped", "info", "ls")
+
     def __init__(self):
         self.commands = []
         self.size = None
         self.mapped = False
+        #: Exit codes of the programs which fail, by their first argument.
+        self.broken = {}
+        self.listed = None
 
     def run(self, words, *, timeout_s, check=True):
         self.commands.append(" ".join(words))
         verb, code, out = words[1], 0, ""
-        if verb == "create":
+        if verb in self.broken:
+            code, out = self.broken[verb], "rbd: error"
+        elif verb == "create" and self.size is not None:
+            code, out = 17, "rbd: create error: (17) File exists"
+        elif verb == "create":
             self.size = int(words[words.index("--size") + 1])
         elif verb == "resize":
             self.size = int(words[words.index("--size") + 1])
@@ -101,6 +111,8 @@ class Ceph:
             )
         elif verb == "info" and self.size is None:
             code, out = 2, "rbd: error opening image img: (2) No such file or directory"
+        elif verb == "ls":
+            out = json.dumps(self.listed or (["img"] if self.size is not None else ["other"]))
         elif verb == "info":
             out = json.dumps({"name": "img", "size": self.size << 20})
         if code and check:
@@ -108,7 +120,7 @@ class Ceph:
         return Completed(tuple(words), code, out, "", None)
 
     def changes(self):
-        found = [line for line in self.commands if line.split()[1] not in ("showmapped", "info")]
+        found = [line for line in self.commands if line.split()[1] not in self.ASKING]
         self.commands.clear()
         return found
 
@@ -146,6 +158,36 @@ def test_life_of_an_image(ceph):
         "rbd unmap /dev/rbd7",
         "rbd rm -p pool1 img",
     ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "listed", "reason"),
+    [
+        ({"info": 1}, None, "cannot be examined"),
+        ({"info": 110}, None, "cannot be examined"),
+        # A missing pool and a missing key are the same error as a missing image.
+        ({"info": 2, "ls": 2}, None, "nobody can tell whether it exists"),
+        ({"info": 2}, ["img"], "cannot be opened, but its pool lists it"),
+        ({"showmapped": 1}, None, "cannot find out whether it is mapped"),
+    ],
+)
+def test_an_image_which_cannot_be_asked_for_is_not_lost(ceph, broken, listed, reason):
+    ceph.size, ceph.broken, ceph.listed = 100, broken, listed
+    for verb in (image().exists, image().remove):
+        with pytest.raises(errors.BlockDeviceError, match=reason):
+            verb()
+    assert ceph.size == 100
+
+
+def test_an_image_which_exists_is_not_made(ceph):
+    ceph.size = 100
+    with pytest.raises(errors.BlockDeviceError, match="exists already") as caught:
+        image().create(5)
+    assert not isinstance(caught.value, errors.DeviceCreationError) and ceph.size == 100
+    ceph.broken = {"create": 110}
+    with pytest.raises(errors.DeviceCreationError, match="cannot be created") as caught:
+        image().create(5)
+    assert caught.value.created_devices == ["pool1/img"]
 
 
 def test_user_of_an_image(ceph):
@@ -253,8 +295,11 @@ def test_device_of_the_administrator(tmp_path, monkeypatch):
     monkeypatch.setattr(blockdev, "ROOT", f"{tmp_path}/")
     (tmp_path / "lun").write_bytes(b"")
     one = storage.device(disk("blockdev", "manual", f"{tmp_path}/lun"))
-    assert not one.exists()
-    for verb in (one.assemble, lambda: one.create(1)):
+    # Nobody but the administrator knows whether a device is lost.
+    away = storage.device(disk("blockdev", "manual", f"{tmp_path}/away"))
+    with pytest.raises(errors.BlockDeviceError, match="not a block device on this node now"):
+        away.exists()
+    for verb in (one.exists, one.assemble, lambda: one.create(1)):
         with pytest.raises(errors.BlockDeviceError, match="not a block device on this node"):
             verb()
     one.remove()
@@ -306,9 +351,9 @@ def in_shop(top, **fields):
 @pytest.mark.programs
 def test_life_of_a_volume(shop):
     one = in_shop(shop, name="data")
-    assert not one.exists()
     one.create(3)
     one = in_shop(shop, name="data")
+    assert one.exists()
     one.set_info("a text")
     one.assemble()
     one.open()
@@ -317,7 +362,6 @@ def test_life_of_a_volume(shop):
     assert one.size_bytes() == 102 << 20
     one.shutdown()
     one.remove()
-    assert not one.exists()
     lines = [line.strip() for line in (shop / "log").read_text().splitlines()]
     base = f"EXTP_DIR={shop} VOL_CNAME=data"
     named = "VOL_NAME=v1.ext.disk0"
@@ -329,10 +373,58 @@ def test_life_of_a_volume(shop):
         f"remove {base} {named} VOL_UUID=u1",
     ]
     # Once for each time its device was not known, not for each question.
-    assert sum(line.startswith("attach") for line in lines) == 3
+    assert sum(line.startswith("attach") for line in lines) == 1
     logs = os.listdir(paths.current().log_extstorage_dir)
     assert any(name.startswith("create-shop-v1.ext.disk0-") for name in logs)
     assert not any(name.startswith("attach") for name in logs)
+
+
+def say_exists(shop, body):
+    script = shop / "exists"
+    script.write_text(f"#!/bin/sh\n{body}\n")
+    script.chmod(0o755)
+
+
+@pytest.mark.programs
+def test_a_volume_which_cannot_be_attached_is_not_lost(shop):
+    with pytest.raises(errors.BlockDeviceError, match="Nobody can tell.*no script 'exists'"):
+        in_shop(shop).exists()
+    in_shop(shop).create(3)
+    assert in_shop(shop).exists()
+
+
+@pytest.mark.programs
+def test_the_provider_tells_whether_a_volume_exists(shop):
+    say_exists(shop, "[ -e $EXTP_DIR/$VOL_NAME ] && echo present || echo absent")
+    assert in_shop(shop).exists() is False
+    in_shop(shop).create(3)
+    assert in_shop(shop).exists() is True
+    with pytest.raises(errors.BlockDeviceError, match="exists already") as caught:
+        in_shop(shop).create(5)
+    assert not isinstance(caught.value, errors.DeviceCreationError)
+    assert (shop / "v1.ext.disk0").stat().st_size == 3 << 20
+    for body, reason in [
+        ("exit 1", "its provider's exists failed"),
+        ("echo absent; exit 1", "its provider's exists failed"),
+        ("echo perhaps", "printed 'perhaps'"),
+        ("", "printed ''"),
+    ]:
+        say_exists(shop, body)
+        for verb in (in_shop(shop).exists, lambda: in_shop(shop).create(1)):
+            with pytest.raises(errors.BlockDeviceError, match=reason):
+                verb()
+    (shop / "exists").chmod(0o644)
+    with pytest.raises(errors.BlockDeviceError, match="exists is not executable"):
+        in_shop(shop).exists()
+
+
+@pytest.mark.programs
+def test_a_volume_which_is_shut_down_or_removed_is_not_attached_afterwards(shop):
+    in_shop(shop).create(3)
+    calls.shutdown(in_shop(shop).disk)
+    calls.remove(in_shop(shop).disk)
+    names = [line.split()[0] for line in (shop / "log").read_text().splitlines()]
+    assert names == ["create", "attach", "detach", "remove"]
 
 
 @pytest.mark.programs
@@ -352,8 +444,12 @@ def test_the_provider_gets_the_name_of_its_snapshot(shop):
 @pytest.mark.programs
 def test_failing_script_is_quoted(shop):
     (shop / "create").write_text("#!/bin/sh\necho the shelf is full; exit 3\n")
-    with pytest.raises(errors.BlockDeviceError, match="its provider's create failed.*is full"):
+    with pytest.raises(
+        errors.DeviceCreationError, match="its provider's create failed.*is full"
+    ) as caught:
         in_shop(shop).create(1)
+    # What the script has made is not known.
+    assert caught.value.created_devices == ["shop/v1.ext.disk0"]
 
 
 @pytest.mark.programs

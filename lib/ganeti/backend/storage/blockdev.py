@@ -99,6 +99,8 @@ def _note_owner(device_path: str, owner: str, on_primary: bool, iv_name: str) ->
 
 
 def _forget_owner(device_path: str) -> None:
+    if not device_path:
+        return
     try:
         fs.remove_file(_cache_file(device_path))
     except OSError as err:
@@ -124,7 +126,7 @@ def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDev
 def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
     """Return the devices of disks.
 
-    :raises BlockDeviceError: a device does not exist; the text names it.
+    :raises BlockDeviceError: a device does not exist, or nobody can tell; the text names it.
     """
     for disk in disks:
         device = storage.device(disk)
@@ -140,11 +142,21 @@ def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
 def create(
     disk: Disk, size_mib: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool
 ) -> str | None:
-    """Create a device, whose lower devices exist already; return its name on this node."""
-    for child in disk.children:
-        storage.device(child).assemble()
-    device = storage.device(disk)
-    device.create(size_mib, exclusive=exclusive_storage, owner=owner)
+    """Create a device, whose lower devices exist already; return its name on this node.
+
+    :raises DeviceCreationError: it was not created. ``created_devices`` names what this call made
+        and could not remove; when it is empty, nothing is left, and a device of that name is not of
+        this call.
+    """
+    try:
+        for child in disk.children:
+            storage.device(child).assemble()
+        device = storage.device(disk)
+        device.create(size_mib, exclusive=exclusive_storage, owner=owner)
+    except errors.DeviceCreationError:
+        raise
+    except errors.BlockDeviceError as err:
+        raise errors.DeviceCreationError(str(err)) from err
     try:
         device.set_info(info)
         if on_primary or device.ASSEMBLED_ON_SECONDARY:
@@ -153,10 +165,14 @@ def create(
                 # The content of a new device is valid.
                 device.open(exclusive=True, force=True)
             _note_owner(device.path, owner, on_primary, disk.iv_name)
-    except errors.GenericError:
-        # The caller does not learn of the device, so only this handler can remove it.
-        device.remove()
-        raise
+    except errors.GenericError as err:
+        try:
+            device.remove()
+        except errors.GenericError as left:
+            raise errors.DeviceCreationError(
+                f"{err}; the new device cannot be removed again: {left}", [device.unique_id]
+            ) from err
+        raise errors.DeviceCreationError(str(err)) from err
     return device.unique_id
 
 
@@ -164,14 +180,15 @@ def create(
 def remove(disk: Disk) -> None:
     """Remove a device and the devices below it."""
     device = storage.device(disk)
+    path = "" if device.PATH_NEEDS_ASSEMBLY else _known_path(device)
     try:
         device.remove()
     except errors.BlockDeviceError:
         # A device above it may be left from an interrupted operation.
-        if disk.dev_type != disk_constants.PLAIN or not leftover.take_down(device.path):
+        if disk.dev_type != disk_constants.PLAIN or not leftover.take_down(path):
             raise
         device.remove()
-    _forget_owner(device.path)
+    _forget_owner(path)
     for child in disk.children:
         remove(child)
 
@@ -189,17 +206,33 @@ def assemble(disk: Disk, instance: FilledInstance, on_primary: bool, index: int)
 
 @serves(calls.BLOCKDEV_SHUTDOWN)
 def shutdown(disk: Disk) -> None:
-    """Shut a disk down, from the highest device to the lowest."""
+    """Shut a disk down, from the highest device to the lowest; one which is not there is no error.
+
+    :raises BlockDeviceError: it stays active, or nobody can tell whether it is.
+    """
     device = storage.device(disk)
-    if device.exists():
-        device.shutdown()
-    _forget_owner(device.path)
-    _remove_links_to(device.path)
+    path = _known_path(device)
+    device.shutdown()
+    _forget_owner(path)
+    _remove_links_to(path)
     for child in disk.children:
         shutdown(child)
 
 
+def _known_path(device: storage.base.BlockDevice) -> str:
+    """The path of a device; empty when it has none now, or when it cannot be found out.
+
+    It is read before the device goes: some kinds of devices have a path only while they are in use.
+    """
+    try:
+        return device.path
+    except errors.BlockDeviceError:
+        return ""
+
+
 def _remove_links_to(device_path: str) -> None:
+    if not device_path:
+        return
     directory = paths.current().instance_disks_dir
     try:
         names = fs.list_visible(directory)
@@ -213,7 +246,10 @@ def _remove_links_to(device_path: str) -> None:
 
 @serves(calls.BLOCKDEV_FIND)
 def find(disk: Disk) -> BlockDevStatus | None:
-    """Return the state of a disk, or None when it does not exist."""
+    """Return the state of a disk, or None when it is surely absent.
+
+    :raises BlockDeviceError: nobody can tell whether it exists, or in which state it is.
+    """
     device = storage.device(disk)
     return device.sync_status() if device.exists() else None
 
@@ -243,7 +279,10 @@ def close_disks(instance_name: str, disks: Sequence[Disk]) -> None:
 
 @serves(calls.BLOCKDEV_GETDIMENSIONS)
 def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None]:
-    """Return [bytes, spindles] of each disk; None for a disk which does not exist."""
+    """Return [bytes, spindles] of each disk; None for a disk which is surely absent.
+
+    :raises BlockDeviceError: of one of them nobody can tell whether it exists.
+    """
     result: list[list[int | None] | None] = []
     for disk in disks:
         device = storage.device(disk)

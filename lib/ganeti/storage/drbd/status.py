@@ -31,11 +31,16 @@ def _parsed(text: str) -> tuple[tuple[int, int, int], dict[int, MinorState]]:
 
 
 def loaded() -> bool:
-    """Whether the module is loaded."""
+    """Whether the module is loaded; without it no minor is in use.
+
+    :raises BlockDeviceError: its state cannot be read.
+    """
     try:
         _read()
-    except errors.BlockDeviceError:
-        return False
+    except errors.BlockDeviceError as err:
+        if isinstance(err.__cause__, FileNotFoundError):
+            return False
+        raise
     return True
 
 

@@ -3,8 +3,9 @@
 The ``logical_id`` is ``(provider, volume)``. Each operation runs the provider's script of that name
 in the provider's directory. The environment describes the volume: always ``VOL_NAME``, each disk
 parameter as ``EXTP_<NAME>``, and ``VOL_SIZE`` and others for the operations which need them. The
-output of a script goes to a log file. Only ``attach`` prints an answer: the first line is the block
-device, and each other line is a URI by which a hypervisor opens the volume itself (``kvm:uri``).
+output of a script goes to a log file. Two scripts print an answer. The first line of ``attach`` is
+the block device, and each other line is a URI by which a hypervisor opens the volume itself
+(``kvm:uri``). The optional ``exists`` prints ``present`` or ``absent``.
 
 Source: ganeti-extstorage-interface(7).
 """
@@ -34,8 +35,10 @@ _TAIL_LINES = 20
 _OWN_PARAMETERS = frozenset(("access",))
 #: Scripts which get the name and the UUID of the disk.
 _WITH_NAME_AND_UUID = frozenset(
-    ("create", "grow", "attach", "detach", "remove", "setinfo", "open", "close")
+    ("create", "grow", "attach", "detach", "exists", "remove", "setinfo", "open", "close")
 )
+#: What ``exists`` may print.
+_ANSWERS = {"present": True, "absent": False}
 
 
 def environment(disk: Disk, action: str, extra: Mapping[str, str]) -> dict[str, str]:
@@ -75,6 +78,8 @@ def parse_attach(text: str) -> tuple[str, dict[str, str]]:
 class ExtDevice(BlockDevice):
     """A disk which is a volume of a provider."""
 
+    PATH_NEEDS_ASSEMBLY = True
+
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
@@ -99,7 +104,13 @@ class ExtDevice(BlockDevice):
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
         """Let the provider check the disk parameters and create the volume."""
         verify_parameters(self._provider_name, self.disk.params or {})
-        self._script("create", VOL_SIZE=str(size_mib))
+        if self._says_exists():
+            raise self.fail("the volume exists already, and will not be overwritten")
+        try:
+            self._script("create", VOL_SIZE=str(size_mib))
+        except errors.BlockDeviceError as err:
+            # Whether the script made a volume before it failed is not known.
+            raise errors.DeviceCreationError(str(err), [self.unique_id]) from err
 
     def remove(self) -> None:
         """Let the provider remove the volume; its script accepts one which does not exist."""
@@ -107,12 +118,37 @@ class ExtDevice(BlockDevice):
         self._script("remove")
 
     def exists(self) -> bool:
-        """Whether the volume can be attached; providers have no other operation to find out."""
+        """Whether the volume exists: what the provider's ``exists`` says.
+
+        Without that script, a volume which can be attached exists.
+
+        :raises BlockDeviceError: the script does not say it; or there is none, and the volume
+            cannot be attached, of which nobody knows whether it is lost.
+        """
+        said = self._says_exists()
+        if said is not None:
+            return said
         try:
             self._attach()
-        except errors.BlockDeviceError:
-            return False
+        except errors.BlockDeviceError as err:
+            raise errors.BlockDeviceError(
+                f"{err}. Nobody can tell whether it exists: provider {self._provider_name} has no"
+                " script 'exists'."
+            ) from err
         return True
+
+    def _says_exists(self) -> bool | None:
+        """The answer of the provider's script; None if it has none."""
+        script = providers.exists_script(self._found())
+        if script is None:
+            return None
+        answer = self._run(script, "exists").strip()
+        if answer not in _ANSWERS:
+            raise self.fail(
+                f"its provider's exists printed {answer!r:.120}, which is not one of"
+                f" {', '.join(_ANSWERS)}"
+            )
+        return _ANSWERS[answer]
 
     def assemble(self) -> None:
         """Attach the volume."""
@@ -239,13 +275,9 @@ class ExtDevice(BlockDevice):
         script = getattr(found, f"{action}_script")
         if script is None:
             return ""
-        env = environment(self.disk, action, extra)
         if action == "attach":
-            # Its output is the answer.
-            try:
-                return process.run([script], timeout_s=_TIMEOUT_S, env=env, cwd=found.path).stdout
-            except errors.CommandError as err:
-                raise self.fail(f"its provider's {action} failed: {err}") from err
+            return self._run(script, action)
+        env = environment(self.disk, action, extra)
         log_file = self._log_file(action)
         try:
             fs.make_dirs(os.path.dirname(log_file), 0o750)
@@ -263,6 +295,15 @@ class ExtDevice(BlockDevice):
         finally:
             os.close(fd)
         return ""
+
+    def _run(self, script: str, action: str) -> str:
+        """Run a script whose output is its answer."""
+        env = environment(self.disk, action, {})
+        cwd = self._found().path
+        try:
+            return process.run([script], timeout_s=_TIMEOUT_S, env=env, cwd=cwd).stdout
+        except errors.CommandError as err:
+            raise self.fail(f"its provider's {action} failed: {err}") from err
 
     def _log_file(self, action: str) -> str:
         name = f"{action}-{self._provider_name}-{self.volume}-{int(clock.now())}.log"

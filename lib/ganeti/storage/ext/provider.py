@@ -3,7 +3,8 @@
 A provider is the first directory of its name in the search path. It is usable when all required
 scripts are executable files and ``parameters.list`` names its parameters.
 
-Source: ganeti-extstorage-interface(7).
+Source: ganeti-extstorage-interface(7). The optional script ``exists`` is an extension of ours: only
+it can say that a volume is surely absent, which a failing ``attach`` does not say.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from ganeti.utils import fs
 
 REQUIRED = ("attach", "create", "detach", "grow", "remove", "setinfo", "verify")
 OPTIONAL = ("close", "open", "snapshot")
-SCRIPTS = tuple(sorted((*REQUIRED, *OPTIONAL)))
+#: Optional scripts which the published interface does not have.
+OWN = ("exists",)
+SCRIPTS = tuple(sorted((*REQUIRED, *OPTIONAL, *OWN)))
 PARAMETERS_FILE = "parameters.list"
 
 _NAME = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")
@@ -92,7 +95,7 @@ def inspect(path: str) -> Finding:
             return Finding(name, path, f"{script} is not a regular file", None)
         elif not os.access(file, os.X_OK):
             return Finding(name, path, f"file {script} is not executable", None)
-        else:
+        elif script not in OWN:
             scripts[f"{script}_script"] = file
     try:
         text = fs.read_file(f"{path}/{PARAMETERS_FILE}")
@@ -102,6 +105,12 @@ def inspect(path: str) -> Finding:
         name=name, path=path, supported_parameters=tuple(parse_parameters(text)), **scripts
     )
     return Finding(name, path, "", provider)
+
+
+def exists_script(provider: ExtStorage) -> str | None:
+    """The script of a usable provider which tells whether a volume exists; None if it has none."""
+    path = f"{provider.path}/exists"
+    return path if os.path.isfile(path) else None
 
 
 def parse_parameters(text: str) -> list[tuple[str, str]]:

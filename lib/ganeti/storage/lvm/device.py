@@ -105,26 +105,50 @@ class LogicalVolumeDevice(BlockDevice):
     ) -> None:
         problem = ""
         for stripes, devices in attempts:
-            done = facts.here().change(
-                argv.create_argv(self.group, self.name, size_mib, stripes, devices, tag),
-                check=False,
-            )
+            command = argv.create_argv(self.group, self.name, size_mib, stripes, devices, tag)
+            try:
+                done = facts.here().change(command, check=False)
+            except errors.CommandError as err:
+                problem = str(err)
+                break
             if not done.failed:
                 self._created_with = (tag,) if tag else ()
                 return
             problem = done.output.strip() or done.fail_reason
-        raise self.fail(f"cannot be created: {problem}")
+        # It did not exist before, so what is there now is of these commands.
+        self._clean_up(f"cannot be created: {problem}", lambda: self._known() is not None)
 
     def remove(self) -> None:
         """Remove the volume; one which does not exist is no error."""
         # Its existence is checked only after a failure: a query takes as long as the removal.
         done = facts.here().change(argv.remove_argv(self.group, self.name), check=False)
-        if done.failed and self._known() is not None:
+        if done.failed and self.exists():
             raise self.fail(f"cannot be removed: {done.output.strip() or done.fail_reason}")
 
     def exists(self) -> bool:
-        """Whether the volume exists."""
-        return self._known() is not None
+        """Whether the volume exists; absent is only a volume of a complete volume group.
+
+        :raises BlockDeviceError: LVM cannot be queried, or the volume is not listed and its volume
+            group is missing or lacks physical volumes: it may come back with its data.
+        """
+        if self._known() is not None:
+            return True
+        try:
+            groups = [group for group in facts.here().groups() if group.name == self.group]
+        except errors.StorageError as err:
+            raise self.fail(str(err)) from err
+        if not groups:
+            raise self.fail(
+                f"nobody can tell whether it exists: there is no volume group {self.group} on this"
+                " node now. Make it available. If it is really lost, make a new one of that name."
+            )
+        if any(group.partial for group in groups):
+            raise self.fail(
+                "nobody can tell whether it exists: physical volumes of volume group"
+                f" {self.group} are missing. Make them available. If they are really lost, remove"
+                f" them with 'vgreduce --removemissing {self.group}'."
+            )
+        return False
 
     def assemble(self) -> None:
         """Activate the volume, if it is not active."""
