@@ -7,7 +7,6 @@ which here copies at once.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,63 +18,21 @@ from fakes import node_side
 from fakes.breaking import WEB, everywhere
 from fakes.config import cluster_of, disk_of, instance_of
 from fakes.node_side import BREAKS, Cluster
-from ganeti import errors, storage
-from ganeti.backend.backup import exports
+from fakes.transfers import Transfers
+from ganeti import errors
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.objects import ipolicy
-from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.backup import OpBackupExport, OpBackupRemove
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
-from ganeti.wire.calls import backup as calls
 
 DATA = bytes([7]) * (2 << 20)
 WAYS = BREAKS if os.environ.get("GANETI_LONG") else ("kill", "cut")
 
 
-class TransferNodeSide(node_side.NodeSide):
-    """Transfers which are over when they have begun."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.targets: dict[int, str] = {}
-        self.names: dict[str, ImportExportStatus] = {}
-
-    def _import_start(self, options: Any, instance: Any, component: str, target: Any) -> str:
-        port = 5000 + len(self.names)
-        name = f"import-{port}"
-        self.targets[port] = self._path(target)
-        self.names[name] = ImportExportStatus(listen_port=port)
-        return name
-
-    def _export_start(
-        self, options: Any, host: str, port: int, instance: Any, component: str, source: Any
-    ) -> str:
-        target = self.targets[port]
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        try:
-            shutil.copyfile(self._path(source), target)
-        except FileNotFoundError as err:
-            raise errors.OpExecError(f"{err.filename} is not there") from err
-        done = ImportExportStatus(listen_port=port, connected=True, exit_status=0)
-        name = f"export-{port}"
-        self.names[name] = self.names[f"import-{port}"] = done
-        return name
-
-    @staticmethod
-    def _path(io: Any) -> str:
-        kind, what = io
-        return exports.local_path(what) if kind == calls.FILE else storage.device(what[0]).path
-
-    def _impexp_status(self, names: list[str]) -> list[ImportExportStatus | None]:
-        return [self.names.get(name) for name in names]
-
-    def _impexp_abort(self, name: str) -> None:
-        self.names[name] = ImportExportStatus(exit_status=1, error_message="aborted")
-
-    def _impexp_cleanup(self, name: str) -> None:
-        self.names[name] = ImportExportStatus(exit_status=1, error_message="gone")
+class TransferNodeSide(Transfers):
+    """Nodes with exports."""
 
     def exported(self) -> dict[str, list[str]]:
         """Node to what is in its export directory, finished or not."""
