@@ -131,6 +131,7 @@ class Paths:
     livelock_dir = _Under("run_dir", "livelocks")
     bdev_cache_dir = _Under("run_dir", "bdev-cache")
     instance_disks_dir = _Under("run_dir", "instance-disks")
+    disk_locks_dir = _Under("run_dir", "disk-locks")
     instance_reason_dir = _Under("run_dir", "instance-reason")
     instance_status_file = _Under("run_dir", "instance-status")
     crypto_keys_dir = _Under("run_dir", "crypto")

@@ -27,9 +27,7 @@ from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage import busy
 
 #: Operations during which no other program may work on the device.
-_NEED_IDLE = frozenset(
-    ("create", "remove", "open", "grow", "rename", "snapshot", "keep_snapshot")
-)
+_NEED_IDLE = frozenset(("create", "remove", "open", "grow", "rename", "snapshot", "keep_snapshot"))
 
 
 def _asking(operation: Callable[..., Any]) -> Callable[..., Any]:

@@ -145,6 +145,7 @@ def run(
     reset_env: bool = False,
     exact_env: bool = False,
     output_fd: int | None = None,
+    keep_fds: Sequence[int] = (),
     log: bool = True,
     terminal: bool = False,
 ) -> Completed:
@@ -161,6 +162,7 @@ def run(
     :param exact_env: the environment is ``env`` alone, without the C locale; for scripts whose
         environment is a published interface.
     :param output_fd: an open file which gets output and errors; they are not returned then.
+    :param keep_fds: files which the program and its children keep open, for their locks.
     :param log: False only for programs which are run very often.
     :param terminal: let the program use the terminal, where it may ask for a password; a time limit
         then ends the program only, not its children.
@@ -177,7 +179,7 @@ def run(
         logging.info("running %s", show(argv))
     started = time.monotonic()
     full_env = dict(env or {}) if exact_env else environment(env, reset=reset_env)
-    child = _start(argv, words, full_env, cwd, feed is not None, output_fd, terminal)
+    child = _start(argv, words, full_env, cwd, feed is not None, output_fd, keep_fds, terminal)
     try:
         raw_out, raw_err = child.communicate(feed, timeout=timeout_s)
     except subprocess.TimeoutExpired as err:
@@ -216,6 +218,7 @@ def _start(
     cwd: str | None,
     fed: bool,
     output_fd: int | None,
+    keep_fds: Sequence[int] = (),
     terminal: bool = False,
 ) -> subprocess.Popen[bytes]:
     try:
@@ -226,6 +229,7 @@ def _start(
             stderr=subprocess.PIPE if output_fd is None else output_fd,
             env=env,
             cwd=cwd,
+            pass_fds=keep_fds,
             start_new_session=not terminal,
         )
     except OSError as err:
