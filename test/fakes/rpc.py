@@ -209,6 +209,10 @@ class FakeRpc:
     def _blockdev_find(self, node: str, args: dict[str, Any]) -> BlockDevStatus:
         return BlockDevStatus(dev_path=args["disk"].logical_id[1])
 
+    def _blockdev_getmirrorstatus_multi(self, node: str, args: dict[str, Any]) -> list[Any]:
+        state = BlockDevStatus(dev_path="/dev/0", is_degraded=False, ldisk_status=1)
+        return [(True, state) for _ in args["disks"]]
+
     def _blockdev_getdimensions(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [[disk.size << 20, None] for disk in args["disks"]]
 
@@ -282,6 +286,7 @@ ASKING = frozenset(
         calls.ALL_INSTANCES_INFO,
         calls.BLOCKDEV_FIND,
         calls.BLOCKDEV_GETDIMENSIONS,
+        calls.BLOCKDEV_GETMIRRORSTATUS_MULTI,
         calls.BLOCKDEV_SNAPSHOT_LIST,
         calls.BRIDGES_EXIST,
         calls.EXPORT_INFO,

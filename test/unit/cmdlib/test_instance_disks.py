@@ -378,6 +378,7 @@ def test_new_storage_on_the_secondary_takes_the_old_names():
     master = master_with(mirrored(), admin_state="up", disks_active=True)
     master.run(replace(mode="replace_on_secondary"))
     assert [name for name in master.rpc.acting() if name != "blockdev_getmirrorstatus"] == [
+        "blockdev_assemble",
         "blockdev_create",
         "blockdev_create",
         "blockdev_removechildren",

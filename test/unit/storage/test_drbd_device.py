@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ganeti import errors
@@ -224,19 +226,48 @@ def test_without_valid_data_it_waits_for_its_peer(kernel):
         kernel.connection, kernel.remote = "Connected", "UpToDate"
 
     one = device.DrbdDevice(mirrored())
-    one._wait_for_data(sleep)
+    one._wait_for_latest_data(sleep)
     one.open()
     assert kernel.primary
 
 
-def test_without_valid_data_and_peer_it_is_not_opened(kernel, monkeypatch):
+@pytest.mark.parametrize(
+    ("states", "outdated", "problem"),
+    [
+        (("WFConnection", "UpToDate", "DUnknown"), None, "WFConnection.*nobody can tell"),
+        (("StandAlone", "UpToDate", "DUnknown"), None, "StandAlone.*nobody can tell"),
+        (("WFConnection", "UpToDate", "DUnknown"), "local", "known to have missed writes"),
+        (("WFConnection", "UpToDate", "DUnknown"), "remote", None),
+        (("WFConnection", "Inconsistent", "DUnknown"), "remote", "no complete replica"),
+        (("WFConnection", "Outdated", "DUnknown"), "remote", "no complete replica"),
+        (("Connected", "UpToDate", "UpToDate"), "local", None),
+        (("Connected", "UpToDate", "Diskless"), None, None),
+        (("Connected", "UpToDate", "Diskless"), "local", "known to have missed writes"),
+        (("Connected", "Diskless", "UpToDate"), None, None),
+        (("Connected", "Diskless", "Diskless"), None, "no complete replica"),
+        (("SyncTarget", "Inconsistent", "UpToDate"), "local", None),
+        (("SyncSource", "UpToDate", "Inconsistent"), "remote", None),
+        (("SyncSource", "UpToDate", "Inconsistent"), "local", "known to have missed writes"),
+        (("Connected", "Inconsistent", "Inconsistent"), None, "no complete replica"),
+    ],
+)
+def test_only_a_replica_with_all_data_is_promoted(kernel, monkeypatch, states, outdated, problem):
     monkeypatch.setattr(device, "_CONNECT_S", 0)
     kernel.ours()
-    kernel.connection, kernel.local, kernel.remote = "WFConnection", "Inconsistent", "DUnknown"
-    with pytest.raises(
-        errors.BlockDeviceError, match="no valid replica on this node.*WFConnection"
-    ):
-        device.DrbdDevice(mirrored()).open()
+    kernel.connection, kernel.local, kernel.remote = states
+    if states[1] == "Diskless":
+        kernel.data = kernel.meta = None
+    disk = mirrored()
+    if outdated:
+        disk = dataclasses.replace(
+            disk, dynamic_params={**disk.dynamic_params, "outdated": outdated}
+        )
+    if problem is None:
+        device.DrbdDevice(disk).open()
+        assert kernel.primary
+        return
+    with pytest.raises(errors.BlockDeviceError, match=problem):
+        device.DrbdDevice(disk).open()
     assert kernel.verbs() == []
 
 

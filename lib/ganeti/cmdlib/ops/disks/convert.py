@@ -451,9 +451,9 @@ def _shut_down_mirrors(unit: AnyUnit, instance: Instance, disks: Sequence[Disk])
 
 def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
     """Make the data volumes on the primary node the disks, and remove the rest of the mirrors."""
-    old = unit.config.instance_disks(instance)
     primary = instance.primary_node
     disk_work.shutdown_disks(unit, instance)
+    old = unit.config.instance_disks(instance)
     with unit.config.transaction() as change:
         for disk in old:
             data, meta = disk.children

@@ -226,7 +226,7 @@ class Replacement:
     def _to_other_node(self) -> None:
         unit, plan = self._unit, self._plan
         instance, primary, node = plan.instance, plan.other, plan.node
-        old = [disk for _index, disk in plan.disks]
+        old = [unit.config.disk(disk.uuid) for _index, disk in plan.disks]
         (old_secondary_uuid,) = unit.config.secondary_nodes(instance)
         minors = unit.config.allocate_minors([node.uuid] * len(old), unit.ctx.ec_id)
         new = [

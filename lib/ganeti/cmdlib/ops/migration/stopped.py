@@ -46,13 +46,14 @@ def fail_over(
             _stop_on_source(unit, plan, shutdown_timeout_s, ignore_consistency)
             if disks and instance.disks_active:
                 good = _require_still_latest(unit, plan, ignore_consistency)
-            if not disks or (instance.disks_active and instance.admin_state == prereq.ADMIN_UP):
-                _shut_down_source(unit, plan, ignore_consistency)
+        stays_active = instance.disks_active and instance.admin_state == prereq.ADMIN_UP
+        if disks and not stays_active:
+            _shut_down(unit, plan, None, ignore_consistency)
+        elif not source.offline:
+            _shut_down(unit, plan, source.uuid, ignore_consistency)
         undo.commit()
     _make_primary(unit, plan, disks, good)
     if instance.admin_state != prereq.ADMIN_UP:
-        if disks:
-            _deactivate_compared(unit, plan)
         return
     unit.feedback(f"* starting it on {target.name}")
     try:
@@ -121,9 +122,14 @@ def _make_primary(unit: AnyUnit, plan: MigrationPlan, disks: tuple[Disk, ...], g
                 change.forget_outdated(disk.uuid)
 
 
-def _shut_down_source(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool) -> None:
+def _shut_down(
+    unit: AnyUnit, plan: MigrationPlan, node_uuid: str | None, ignore_consistency: bool
+) -> None:
     try:
-        shutdown_disks(unit, plan.instance, plan.source.uuid)
+        if node_uuid is None:
+            _deactivate_compared(unit, plan)
+        else:
+            shutdown_disks(unit, plan.instance, node_uuid)
     except errors.OpExecError as err:
         if not ignore_consistency:
             raise
