@@ -37,7 +37,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.helpers.import_export_status import Status
 from ganeti.helpers.tls_pipe import TlsPipe
-from ganeti.utils import compress, text, x509
+from ganeti.utils import compress, fs, text, x509
 
 EXPORT: Final = "export"
 IMPORT: Final = "import"
@@ -120,7 +120,7 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
 
     :raises TransferFailed: the other end did not connect within ``--connect-timeout``.
     """
-    context = _context(options)
+    context, magic = _context(options), read_magic(options.magic_file)
     family = socket.AF_INET6 if options.ipv6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -142,7 +142,7 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
             connection = TlsPipe(raw, context, server_side=True)
             try:
                 connection.handshake()
-                _check_magic(connection, options.magic)
+                _check_magic(connection, magic)
             except (OSError, TransferFailed) as err:
                 status.note(f"connection from {peer[0]} refused: {err}")
                 connection.close()
@@ -223,7 +223,12 @@ class _Endpoint:
         try:
             with _abort_waits():
                 child = subprocess.Popen(
-                    [options.script], cwd=os.path.dirname(options.script), stderr=log_fd, **streams
+                    [options.script],
+                    cwd=os.path.dirname(options.script),
+                    stderr=log_fd,
+                    # The script may outlive this process, so it inherits the lock of the disk.
+                    pass_fds=(*streams.pop("pass_fds", ()), *options.lock_fd),
+                    **streams,
                 )
                 self.add(f"script {options.script}", child)
         except OSError as err:
@@ -412,11 +417,12 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
     """
     source = _Source(options, status)
     limit = None if options.size is None else options.size * _MIB
+    magic = read_magic(options.magic_file)
     with _closing(source), connect(options, status) as connection:
         status.update(connected=True)
         source.open()
-        if options.magic is not None:
-            connection.sendall(f"M={options.magic}".encode("ascii"))
+        if magic is not None:
+            connection.sendall(f"M={magic}".encode("ascii"))
         argv = compress.export_argv(options.compress)
         if argv is None:
             _pump_out(source.fd, connection, status, limit)
@@ -475,6 +481,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="import-export",
+        # No prefix of an option may take a secret for the name of a file.
+        allow_abbrev=False,
         description="Send or receive a disk; ganeti-noded starts this program.",
     )
     parser.add_argument("status_file", help="file for the progress and the result, as JSON")
@@ -496,7 +504,18 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--compress", default=compress.NONE, help="compression tool, or none")
     parser.add_argument("--expected-size", type=float, help="size in MiB, for the progress")
-    parser.add_argument("--magic", help="word by which the receiver recognises the transfer")
+    parser.add_argument(
+        "--magic-file",
+        help="file with the word by which the receiver recognises the transfer; the word itself is"
+        " secret, and command lines are public",
+    )
+    parser.add_argument(
+        "--lock-fd",
+        type=int,
+        action="append",
+        default=[],
+        help="number of an open file with the lock of the disk, which scripts inherit",
+    )
     parser.add_argument("--log", help="file for the messages of the script")
     parser.add_argument("--size", type=int, help="number of MiB to send, from the beginning")
     end = parser.add_mutually_exclusive_group(required=True)
@@ -506,9 +525,23 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.mode == EXPORT and (options.host is None or options.port is None):
         parser.error("an export needs --host and --port")
-    if options.magic is not None and not text.is_transfer_magic(options.magic):
-        parser.error("the value of --magic has a wrong form")
     return options
+
+
+def read_magic(path: str | None) -> str | None:
+    """Read the word of the transfer; None when it has none.
+
+    :raises TransferFailed: the file cannot be read, or its content has a wrong form.
+    """
+    if path is None:
+        return None
+    try:
+        word = fs.read_file(path)
+    except OSError as err:
+        raise TransferFailed(f"cannot read {path}: {err.strerror}") from err
+    if not text.is_transfer_magic(word):
+        raise TransferFailed(f"the word in {path} has a wrong form")
+    return word
 
 
 def main(argv: Sequence[str] | None = None) -> int:

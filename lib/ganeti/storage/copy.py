@@ -5,12 +5,15 @@ Pure functions; sizes in MiB. Source: dd(1), curl(1).
 
 from __future__ import annotations
 
+import re
+
 _BLOCK = "1048576"
 
 
-def wipe_argv(path: str, offset_mib: int, size_mib: int, *, is_block: bool) -> list[str]:
+def wipe_argv(path: str, offset_mib: int, size_bytes: int, *, is_block: bool) -> list[str]:
     """Overwrite a part of a device with zeros.
 
+    :param size_bytes: how much; with direct access a multiple of 512.
     :param is_block: the device is a block device, and not a file.
     """
     return [
@@ -20,7 +23,8 @@ def wipe_argv(path: str, offset_mib: int, size_mib: int, *, is_block: bool) -> l
         f"bs={_BLOCK}",
         *_flags(is_block),
         f"of={path}",
-        f"count={size_mib}",
+        "iflag=count_bytes",
+        f"count={size_bytes}",
     ]
 
 
@@ -45,8 +49,8 @@ def _flags(is_block: bool) -> list[str]:
     return ["oflag=direct"] if is_block else ["conv=notrunc,fsync"]
 
 
-def fetch_argv(address: str, target: str) -> list[str]:
-    """Fetch an image from a URL into a file."""
+def fetch_argv(target: str) -> list[str]:
+    """Fetch an image into a file; its URL is read from standard input (:func:`fetch_input`)."""
     return [
         "curl",
         "--fail",
@@ -57,5 +61,20 @@ def fetch_argv(address: str, target: str) -> list[str]:
         "=http,https,ftp",
         "--output",
         target,
-        address,
+        "--config",
+        "-",
     ]
+
+
+def fetch_input(address: str) -> str:
+    """The standard input for :func:`fetch_argv`.
+
+    A URL may contain a password, and other users can see command lines.
+    """
+    quoted = address.replace("\\", r"\\").replace('"', r"\"")
+    return f'url = "{quoted}"\n'
+
+
+def shown_address(address: str) -> str:
+    """A URL for messages: without user, password and query, which may be secret."""
+    return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", address)

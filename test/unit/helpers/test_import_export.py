@@ -84,7 +84,11 @@ def ends(tmp_path, pems):
     """Starts ends; none survives the test."""
     started = []
 
-    def start(mode, *options, key=None, trusts=None):
+    def start(mode, *options, key=None, trusts=None, magic=None):
+        if magic is not None:
+            path = tmp_path / f"magic-{len(started)}"
+            path.write_text(magic)
+            options = (*options, "--magic-file", path)
         own, other = ("one", "two") if mode == "export" else ("two", "one")
         end = End(tmp_path, mode, *options, key=key or own, trusts=trusts or other, pems=pems)
         started.append(end)
@@ -112,19 +116,18 @@ def test_a_file_arrives_whole(ends, tmp_path, compress):
     data = os.urandom(3_000_001)
     source.write_bytes(data)
     receiver = ends(
-        "import", "--file", target, "--magic", MAGIC, "--compress", compress, "--bind", "127.0.0.1"
+        "import", "--file", target, "--compress", compress, "--bind", "127.0.0.1", magic=MAGIC
     )
     sender = export(
         ends,
         receiver.port(),
         "--file",
         source,
-        "--magic",
-        MAGIC,
         "--compress",
         compress,
         "--expected-size",
         3,
+        magic=MAGIC,
     )
     assert (sender.wait(), receiver.wait()) == (0, 0)
     assert target.read_bytes() == data
@@ -240,7 +243,7 @@ def test_an_abort_ends_the_script(ends, tmp_path):
 def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, pems):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"data")
-    receiver = ends("import", "--file", target, "--magic", MAGIC)
+    receiver = ends("import", "--file", target, magic=MAGIC)
     port = receiver.port()
     with socket.create_connection(("127.0.0.1", port)) as plain:
         plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -256,12 +259,12 @@ def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, p
             pass
         raise OSError("closed")
     for end in (
-        export(ends, port, "--file", source, "--magic", MAGIC, key="stranger"),
-        export(ends, port, "--file", source, "--magic", "another-magic"),
-        export(ends, port, "--file", source, "--magic", MAGIC, trusts="stranger"),
+        export(ends, port, "--file", source, magic=MAGIC, key="stranger"),
+        export(ends, port, "--file", source, magic="another-magic"),
+        export(ends, port, "--file", source, magic=MAGIC, trusts="stranger"),
     ):
         assert end.wait() == 1
-    sender = export(ends, port, "--file", source, "--magic", MAGIC)
+    sender = export(ends, port, "--file", source, magic=MAGIC)
     assert (sender.wait(), receiver.wait()) == (0, 0)
     assert target.read_bytes() == b"data"
     refused = [line for line in receiver.status["recent_output"] if "refused" in line]
@@ -297,7 +300,7 @@ def test_nothing_to_send(ends, tmp_path, what):
         ["status", "export", "--file", "x"],
         ["status", "import", "--file", "x", "--device", "y"],
         ["status", "import"],
-        ["status", "import", "--file", "x", "--magic", "a b"],
+        ["status", "import", "--file", "x", "--magic", "word"],
         ["status", "move", "--file", "x"],
     ],
 )
@@ -307,6 +310,15 @@ def test_wrong_options(words, capsys):
         import_export.parse_options([*words, *keys])
     assert ended.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["a b", "", None])
+def test_a_word_of_a_wrong_form(tmp_path, ends, word):
+    if word is not None:
+        (tmp_path / "word").write_text(word)
+    receiver = ends("import", "--file", tmp_path / "target", "--magic-file", tmp_path / "word")
+    assert receiver.wait() == 1
+    assert str(tmp_path / "word") in receiver.status["error_message"]
 
 
 def test_progress(tmp_path):

@@ -1,9 +1,9 @@
 """Transfers of disks from or to this node, and the keys for them.
 
 A transfer is a separate process (:mod:`ganeti.helpers.import_export`), which continues when the
-node daemon is restarted. A directory below ``RUN_DIR/import-export`` has its process number, its
-status and the certificate which it trusts. The master names a transfer by the name of this
-directory.
+node daemon is restarted. A directory below ``RUN_DIR/import-export``, which only root may read,
+has its process number, its status, the certificate which it trusts, and the secret word of the
+transfer (magic). The master names a transfer by the name of this directory.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors, storage
@@ -30,11 +31,12 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.platform import paths
+from ganeti.storage import busy
 from ganeti.utils import clock, fs, process, x509
 from ganeti.wire import json
 from ganeti.wire.calls import backup as calls
 
-_STATUS, _PID, _CA = "status", "pid", "ca"
+_STATUS, _PID, _CA, _MAGIC = "status", "pid", "ca", "magic"
 _KEY, _CERT = "key", "cert"
 _EXPORT, _IMPORT = "export", "import"
 
@@ -103,10 +105,11 @@ def _crypto_dir(name: str) -> str:
 
 
 class _Endpoint(NamedTuple):
-    """Source or target of a transfer: arguments, and the environment of its script."""
+    """Source or target of a transfer: arguments, the environment of its script, and the disk."""
 
     words: list[str]
     env: dict[str, str]
+    disk: Disk | None = None
 
 
 @serves(calls.IMPORT_START)
@@ -181,7 +184,7 @@ def _raw(mode: str, disk: Disk) -> _Endpoint:
     words = ["--device", path]
     if mode == _EXPORT:
         words += ["--size", str(disk.size), "--expected-size", str(disk.size)]
-    return _Endpoint(words, {})
+    return _Endpoint(words, {}, disk)
 
 
 def _script(
@@ -203,7 +206,7 @@ def _script(
     log = os_definitions.log_name(
         mode, instance.os, f"{instance.name}-{component.replace('/', '_')}", time.localtime()
     )
-    return _Endpoint(["--script", script, "--log", f"{directory}/{log}"], env)
+    return _Endpoint(["--script", script, "--log", f"{directory}/{log}"], env, disk)
 
 
 def _start(
@@ -236,9 +239,15 @@ def _start(
             *endpoint.words,
         ]
         if options.magic is not None:
-            argv += ["--magic", process.Secret(options.magic)]
+            # Every user of the machine can read command lines.
+            fs.write_file(f"{directory}/{_MAGIC}", options.magic, mode=0o400, sync=False)
+            argv += ["--magic-file", f"{directory}/{_MAGIC}"]
         logging.info("starting transfer %s: %s", name, process.show(argv))
-        pid = _spawn(argv, endpoint.env)
+        disks = [] if endpoint.disk is None else [endpoint.disk]
+        # The process inherits the lock of its disk, and keeps it until it ends.
+        with busy.working_on(*disks, doing=f"in use by an {mode}") as work:
+            argv += [word for fd in work.fds for word in ("--lock-fd", str(fd))]
+            pid = _spawn(argv, endpoint.env, work.fds)
         fs.write_file(f"{directory}/{_PID}", f"{pid}\n", mode=0o600, sync=False)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -262,19 +271,23 @@ def _credentials(options: ImportExportOptions, directory: str) -> list[str]:
     return ["--key", key_file, "--cert", cert_file, "--ca", ca_file]
 
 
-def _spawn(argv: list[str], script_env: dict[str, str]) -> int:
-    """Start a process which continues when this process ends."""
+def _spawn(argv: list[str], script_env: dict[str, str], keep_fds: Sequence[int]) -> int:
+    """Start a process which continues when this process ends.
+
+    :param keep_fds: files which it inherits.
+    """
     env = {**os.environ, **script_env}
     # The program is a module of this package.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     child = subprocess.Popen(
-        [str.__str__(word) for word in argv],
+        argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         cwd="/",
         env=env,
+        pass_fds=keep_fds,
     )
     # No process waits for it: this process answers the call and ends.
     child.returncode = 0

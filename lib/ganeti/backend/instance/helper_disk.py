@@ -66,7 +66,9 @@ def make(instance_name: str, image: str) -> HelperDisk:
     target = f"{where}/image"
     try:
         if _ADDRESS.match(image):
-            process.run(copy.fetch_argv(image, target), timeout_s=_FETCH_TIMEOUT_S)
+            process.run(
+                copy.fetch_argv(target), timeout_s=_FETCH_TIMEOUT_S, stdin=copy.fetch_input(image)
+            )
             hvparams: dict[str, Any] = {}
         else:
             local = paths.current().to_local(image)
@@ -75,7 +77,8 @@ def make(instance_name: str, image: str) -> HelperDisk:
             _copy(source, target)
         size_bytes = _round_up(target)
     except errors.CommandError as err:
-        raise errors.OpExecError(f"cannot load the image {image}: {err}") from err
+        shown = copy.shown_address(image)
+        raise errors.OpExecError(f"cannot load the image {shown}: {err}") from err
     except OSError as err:
         raise errors.OpExecError(
             f"cannot copy the image {image} of the helper guest: {err.strerror or err}"

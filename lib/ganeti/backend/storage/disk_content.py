@@ -1,7 +1,12 @@
-"""Handlers of the content of disks: wiping, images, snapshots."""
+"""Handlers of the content of disks: wiping, images, snapshots.
+
+Each of them holds the lock of the disk (:mod:`ganeti.storage.busy`) until its last program has
+ended, also when the caller gave up long before.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -14,7 +19,7 @@ from ganeti.backend.registry import serves
 from ganeti.constants.rpc import TIMEOUT_SLOW_S
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
-from ganeti.storage import content, copy
+from ganeti.storage import busy, content, copy
 from ganeti.storage.base import BlockDevice
 from ganeti.utils import process
 from ganeti.wire import calls
@@ -34,9 +39,11 @@ def _is_block(path: str) -> bool:
     return stat.S_ISBLK(os.stat(path).st_mode)
 
 
-def _dd(device: BlockDevice, argv: list[str], problem: str) -> None:
+def _run(
+    work: busy.Work, device: BlockDevice, argv: list[str], problem: str, stdin: str | None = None
+) -> None:
     try:
-        process.run(argv, timeout_s=TIMEOUT_SLOW_S)
+        process.run(argv, timeout_s=TIMEOUT_SLOW_S, stdin=stdin, keep_fds=work.fds)
     except errors.CommandError as err:
         raise device.fail(f"{problem}: {err}") from err
 
@@ -45,39 +52,56 @@ def _dd(device: BlockDevice, argv: list[str], problem: str) -> None:
 def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
     """Overwrite a part of a disk with zeros.
 
-    :raises BlockDeviceError: the part ends behind the end of the disk.
+    :param size_mib: how much; the last MiB of the disk may be an incomplete one.
+    :raises BlockDeviceError: the part ends behind the end of the disk, or other work on the disk
+        has not ended.
     """
     device = _existing(disk)
-    end_mib = device.size_bytes() // _MIB
-    if offset_mib + size_mib > end_mib:
-        raise device.fail(f"cannot wipe up to {offset_mib + size_mib} MiB, it has {end_mib} MiB")
-    argv = copy.wipe_argv(device.path, offset_mib, size_mib, is_block=_is_block(device.path))
-    _dd(device, argv, "cannot be wiped")
+    with busy.working_on(disk, doing="being wiped") as work:
+        size = device.size_bytes()
+        end_mib = -(-size // _MIB)
+        if offset_mib + size_mib > end_mib:
+            raise device.fail(
+                f"cannot wipe up to {offset_mib + size_mib} MiB, it has {end_mib} MiB"
+            )
+        size_bytes = min(size_mib * _MIB, size - offset_mib * _MIB)
+        argv = copy.wipe_argv(device.path, offset_mib, size_bytes, is_block=_is_block(device.path))
+        _run(work, device, argv, "cannot be wiped")
 
 
 @serves(calls.BLOCKDEV_IMAGE)
 def image(disk: Disk, image: str, size_mib: int) -> None:
     """Write an image to a disk.
 
-    :raises BlockDeviceError: the image does not exist, is too large, or cannot be written.
+    :raises BlockDeviceError: the image does not exist, is too large, or cannot be written; or
+        other work on the disk has not ended.
     """
     device = _existing(disk)
-    if not _ADDRESS.match(image):
-        _write_image(device, image, size_mib)
-        return
-    with tempfile.TemporaryDirectory(prefix="ganeti-image-") as directory:
-        path = f"{directory}/image"
-        _dd(device, copy.fetch_argv(image, path), f"image {image} cannot be loaded")
-        _write_image(device, path, size_mib)
+    # Also while the image is loaded: what is written after that must not hit a running guest.
+    with busy.working_on(disk, doing="being filled with an image") as work:
+        if not _ADDRESS.match(image):
+            _write_image(work, device, image, size_mib)
+            return
+        with tempfile.TemporaryDirectory(prefix="ganeti-image-") as directory:
+            path = f"{directory}/image"
+            _run(
+                work,
+                device,
+                copy.fetch_argv(path),
+                f"image {copy.shown_address(image)} cannot be loaded",
+                copy.fetch_input(image),
+            )
+            _write_image(work, device, path, size_mib)
 
 
-def _write_image(device: BlockDevice, path: str, size_mib: int) -> None:
+def _write_image(work: busy.Work, device: BlockDevice, path: str, size_mib: int) -> None:
     if not os.path.isabs(path) or not os.path.isfile(path):
         raise device.fail(f"there is no image {path} on this node")
     image_mib = -(-os.path.getsize(path) // _MIB)
     if image_mib > size_mib:
         raise device.fail(f"image {path} has {image_mib} MiB, the disk has {size_mib} MiB")
-    _dd(
+    _run(
+        work,
         device,
         copy.image_argv(path, device.path, size_mib, is_block=_is_block(device.path)),
         f"image {path} cannot be written",
@@ -112,7 +136,11 @@ def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
     problem = snapshots.wrong_name(name)
     if problem is not None:
         raise device.fail(problem)
-    device.keep_snapshot(name, size_mib, at_rest=at_rest)
+    with contextlib.ExitStack() as stack:
+        if at_rest:
+            # A file is copied, and no guest may be started during that.
+            stack.enter_context(busy.working_on(disk, doing=f"being copied to snapshot {name}"))
+        device.keep_snapshot(name, size_mib, at_rest=at_rest)
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_LIST)
@@ -143,9 +171,10 @@ def restore_snapshot(disk: Disk, name: str) -> None:
         size = capacity if size <= below else size
     if size > capacity:
         raise device.fail(f"has {capacity} bytes, less than the {size} of its snapshot {name}")
-    device.open(exclusive=True)
-    try:
-        # Only differences are written: each write fills the snapshot and goes to the peer replica.
-        content.copy(source.path, device.path, size, only_changes=True)
-    except OSError as err:
-        raise device.fail(f"cannot be restored from its snapshot {name}", err) from err
+    with busy.working_on(disk, doing=f"being restored from snapshot {name}"):
+        device.open(exclusive=True)
+        try:
+            # Only differences are written: each write fills the snapshot and goes to the peer.
+            content.copy(source.path, device.path, size, only_changes=True)
+        except OSError as err:
+            raise device.fail(f"cannot be restored from its snapshot {name}", err) from err

@@ -3,6 +3,9 @@
 The version of the kernel module decides the syntax, and not that of drbd-utils: utilities of
 version 9 accept the syntax of 8.4 for a module 8.4. Sizes are in MiB, rates in KiB/s.
 
+The shared secret is an argument: ``drbdsetup`` reads it neither from a file nor from its standard
+input. See ganeti-noded(8), *Secrets and command lines*.
+
 Source: drbdsetup(8) of 8.3 and 8.4, drbdmeta(8).
 """
 
