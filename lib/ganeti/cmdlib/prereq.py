@@ -21,7 +21,6 @@ from ganeti.platform import hosts, machine
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
     HYPERVISOR_VALIDATE_PARAMS,
-    INSTANCE_INFO,
     NODE_INFO,
     OS_VALIDATE,
 )
@@ -210,48 +209,12 @@ def without_forthcoming(unit: AnyUnit, instances: Iterable[Instance], where: str
     return found
 
 
-def running_info(unit: AnyUnit, instance: Instance, node_uuid: str | None = None) -> dict[str, Any]:
-    """Ask the hypervisor of a node about the instance.
-
-    :param node_uuid: the node; None for the primary node.
-    :returns: name of a fact -> value; empty when the instance does not run.
-    :raises errors.RpcError: the node did not answer.
-    """
-    filled = unit.config.filled(instance)
-    answer = unit.rpc.call(
-        INSTANCE_INFO,
-        node_uuid or instance.primary_node,
-        instance_name=instance.name,
-        hypervisor=instance.hypervisor,
-        hvparams=filled.hvparams,
-    )
-    info: dict[str, Any] = answer.payload()
-    return info
-
-
 def is_running(info: Mapping[str, Any]) -> bool:
     """Whether a guest runs, by the facts of its hypervisor.
 
     The guest of an incoming migration does not run.
     """
     return bool(info) and info.get("state", STATE_RUNNING) == STATE_RUNNING
-
-
-def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
-    """Check that the instance is marked down or offline, and does not run.
-
-    :raises errors.OpPrereqError: it is marked up, or it runs.
-    :raises errors.RpcError: the primary node did not answer.
-    """
-    require_admin_state(instance, (ADMIN_DOWN, ADMIN_OFFLINE), action)
-    if is_running(running_info(unit, instance)):
-        node_name = unit.config.node(instance.primary_node).name
-        raise errors.OpPrereqError(
-            f"cannot {action} instance {instance.name}: it runs on node {node_name} although it is"
-            f" marked {instance.admin_state!r}. Stop it with 'gnt-instance shutdown"
-            f" {instance.name}'.",
-            errors.ECODE_STATE,
-        )
 
 
 def facts_of_nodes(

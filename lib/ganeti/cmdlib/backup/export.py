@@ -21,7 +21,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import snapshots
-from ganeti.cmdlib.ops.guest import helper, power
+from ganeti.cmdlib.ops.guest import helper, location, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.cmdlib.ops.transfer import disk_copy, handshake
 from ganeti.cmdlib.ops.transfer import zero_free_space as zeroing
@@ -148,7 +148,9 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             prereq.require_online(target)
             prereq.require_not_drained(target)
         remote = self._remote_target(instance) if self.op.mode == EXPORT_REMOTE else None
-        running = prereq.is_running(prereq.running_info(self, instance))
+        running = prereq.is_running(
+            location.require_only_on_primary(self, instance, certain_to="export")
+        )
         disks = self.config.instance_disks(instance)
         slow = sorted({disk.dev_type for disk in disks if disk.dev_type not in _SNAPSHOTS})
         # The instance stays down anyway when it is moved to another cluster or removed.

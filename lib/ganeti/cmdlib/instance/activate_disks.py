@@ -11,6 +11,7 @@ from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import sync
 from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceActivateDisks
@@ -26,6 +27,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
         assert self.instance is not None
         prereq.require_not_forthcoming(self.instance, "activate disks of")
         prereq.require_online(self.config.node(self.instance.primary_node))
+        location.require_not_elsewhere(self, self.instance)
         return self.instance
 
     def exec(self, plan: Instance) -> list[ActivatedDisk]:

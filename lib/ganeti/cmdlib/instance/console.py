@@ -7,6 +7,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.guest.console import (
     describe,
 )
@@ -34,7 +35,9 @@ class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
 
     def exec(self, plan: Instance) -> dict[str, Any]:
         """Describe the console; the result is a serialised ``InstanceConsole``."""
-        if not prereq.is_running(prereq.running_info(self, plan)):
+        if not prereq.is_running(location.info_on_primary(self, plan)):
+            # The error names another node on which it runs.
+            location.require_not_elsewhere(self, plan)
             raise errors.OpExecError(
                 f"instance {plan.name} is not running, it is marked {plan.admin_state!r}"
             )

@@ -6,6 +6,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
+from ganeti.cmdlib.ops.guest import location
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceDeactivateDisks
 
@@ -19,9 +20,10 @@ class LUInstanceDeactivateDisks(DiskActivationUnit[OpInstanceDeactivateDisks]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "deactivate disks of")
         if self.op.force:
+            location.require_not_elsewhere(self, instance)
             return instance
         prereq.require_online(self.config.node(instance.primary_node))
-        prereq.require_stopped(self, instance, "deactivate disks of")
+        location.require_stopped(self, instance, "deactivate disks of")
         return instance
 
     def exec(self, plan: Instance) -> None:

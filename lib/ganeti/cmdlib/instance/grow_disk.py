@@ -17,7 +17,7 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, snapshots, sync, wipe
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
-from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.guest import dry_run_steps, location
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import DRBD8, GROWABLE, LVM_BASED
 from ganeti.locking import Level
@@ -73,6 +73,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             )
         for uuid in disk_work.disk_nodes(disk, instance.primary_node):
             prereq.require_online(self.config.node(uuid))
+        location.require_only_on_primary(self, instance, certain_to="grow a disk of")
         if disk.dev_type in LVM_BASED:
             snapshots.require_none(
                 self,

@@ -18,7 +18,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, convert, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import power
+from ganeti.cmdlib.ops.guest import location, power
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.cmdlib.undo import UndoStack
@@ -87,6 +87,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 )
         prereq.require_online(source)
         prereq.require_target(target)
+        location.require_not_elsewhere(self, instance, certain_to="move")
         snapshots.require_none(self, instance, "move")
         filled = self.config.filled(instance)
         policy.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.ops.disks import replica_report
+from ganeti.cmdlib.ops.guest import location
 from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance
@@ -123,7 +125,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         if node.offline:
             return None
         try:
-            info = prereq.running_info(self, instance)
+            info = location.info_on_primary(self, instance)
         except errors.RpcError as err:
             self.warn(f"node {node.name} did not report instance {instance.name}: {why(err)}")
             return None

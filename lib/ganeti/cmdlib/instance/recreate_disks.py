@@ -20,6 +20,7 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.undo import UndoStack
@@ -114,14 +115,9 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             prereq.disk_by_index(self, instance, index)
         primary = self.config.node(instance.primary_node)
         moves = bool(self.op.iallocator or self.new_nodes)
-        if moves and primary.offline:
-            # The node cannot be asked; a machine which is marked offline runs no instance.
-            prereq.require_admin_state(
-                instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "recreate disks of"
-            )
-        else:
+        if not moves:
             prereq.require_online(primary)
-            prereq.require_stopped(self, instance, "recreate disks of")
+        location.require_stopped(self, instance, "recreate disks of", primary_may_be_off=moves)
         if any(disk.dev_type in MUST_ADOPT for disk in disks):
             raise errors.OpPrereqError(
                 f"disks of instance {instance.name} were adopted and cannot be made again",

@@ -6,7 +6,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.guest import dry_run_steps, location
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -43,7 +43,9 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
-        if not (self.op.ignore_failures or self.instance.forthcoming):
+        if self.instance.forthcoming:
+            return self.instance
+        if not self.op.ignore_failures:
             for uuid in self.config.instance_nodes(self.instance):
                 node = self.config.node(uuid)
                 if node.offline:
@@ -54,6 +56,9 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
                         errors.ECODE_STATE,
                     )
                 prereq.require_online(node)
+        location.require_not_elsewhere(
+            self, self.instance, certain_to="" if self.op.ignore_failures else "remove"
+        )
         return self.instance
 
     def steps(self, plan: Instance) -> list[str]:

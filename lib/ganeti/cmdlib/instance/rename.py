@@ -17,6 +17,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.creation import names
 from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level
@@ -90,7 +91,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "rename")
         prereq.require_online(self.config.node(instance.primary_node))
-        prereq.require_stopped(self, instance, "rename")
+        location.require_stopped(self, instance, "rename")
         disks = self.config.instance_disks(instance)
         directories = None
         if any(disk.dev_type in INSTANCE_DEPENDENT_PATH for disk in disks):

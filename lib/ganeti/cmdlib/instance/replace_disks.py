@@ -11,6 +11,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, replace, snapshots
 from ganeti.cmdlib.ops.disks.replace import ReplacePlan
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import (
@@ -118,6 +119,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
             self.config.node(secondaries[0]),
         )
         prereq.require_online(primary)
+        location.require_only_on_primary(self, instance, certain_to="replace disks of")
         chosen = [
             (index, prereq.disk_by_index(self, instance, index)) for index in op.disks
         ] or list(enumerate(disks))

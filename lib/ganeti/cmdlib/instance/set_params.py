@@ -21,6 +21,7 @@ from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
 from ganeti.cmdlib.ops.disks import convert, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import modify as disk_modify
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.guest.hotplug import Hotplug
 from ganeti.cmdlib.ops.nics import communication
 from ganeti.cmdlib.ops.nics import modify as nic_modify
@@ -184,7 +185,12 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         self._check_policy(instance, planned, disk_plan, primary)
         plug = None
         if (nic_plan or disk_plan) and not primary.offline:
-            plug = Hotplug(self, instance, wanted=op.hotplug)
+            plug = Hotplug(
+                self,
+                instance,
+                wanted=op.hotplug,
+                certain_to="change the disks of" if disk_plan else "",
+            )
         if disk_plan is not None and plug is not None and plug.running and not plug.possible:
             gone = [s for s in disk_plan.steps if s.action in ("remove", "detach")]
             if gone:
@@ -228,11 +234,15 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 f"node {node.name} is not the secondary node of instance {instance.name}",
                 errors.ECODE_INVAL,
             )
+        action = "" if self.op.force else "change the primary node of"
         old = self.config.node(instance.primary_node)
         if old.offline:
+            location.require_failover(
+                self, instance, force=self.op.force, option="'gnt-instance modify --force'"
+            )
             return node
         try:
-            info = prereq.running_info(self, instance)
+            info = location.require_only_on_primary(self, instance, certain_to=action)
         except errors.RpcError as err:
             text = (
                 f"node {old.name} did not report whether it runs instance {instance.name}:"

@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.guest import dry_run_steps, location, power
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceShutdown
@@ -52,6 +52,7 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
                 )
         else:
             prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "shut down")
+        location.require_not_elsewhere(self, instance)
         node = self.config.node(instance.primary_node)
         if node.offline and self.op.ignore_offline_nodes:
             self.warn(f"node {node.name} is offline: instance {instance.name} is only marked down")

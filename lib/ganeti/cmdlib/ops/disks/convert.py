@@ -23,6 +23,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity, mirror, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
     DRBD8,
@@ -181,7 +182,7 @@ def plan(
                 f"disks cannot be converted from {old} to {template}", errors.ECODE_INVAL
             )
     specs.require_enabled(unit, template)
-    prereq.require_stopped(unit, instance, "convert disks of")
+    location.require_stopped(unit, instance, "convert disks of")
     snapshots.require_restored(unit, instance)
     if (old, template) != (PLAIN, DRBD8):
         # The volumes on the primary node stay as they are, with and without DRBD above them.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.nics import communication, specs
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants import metad as const
@@ -86,15 +87,14 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
     :returns: whether there is such a helper guest; :func:`end_left` ends it.
     :raises errors.OpPrereqError: the instance is not marked down, or it runs.
     """
-    try:
-        prereq.require_stopped(unit, instance, action)
+    prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
+    info = location.require_only_on_primary(unit, instance, certain_to=action)
+    if not prereq.is_running(info):
         return False
-    except errors.OpPrereqError:
-        prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
-        answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
-        if answer.failure is not None or not answer.data["running"]:
-            raise
-        return True
+    answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
+    if answer.failure is not None or not answer.data["running"]:
+        raise location.still_runs(unit, instance, action)
+    return True
 
 
 def end_left(unit: AnyUnit, instance: Instance) -> None:

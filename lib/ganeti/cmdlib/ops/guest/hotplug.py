@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.guest import location
 from ganeti.constants.net import HOTPLUG_TARGET_DISK, HOTPLUG_TARGET_NIC
 from ganeti.wire.calls import HOTPLUG_DEVICE, HOTPLUG_SUPPORTED
 
@@ -20,16 +21,21 @@ if TYPE_CHECKING:
 
 
 class Hotplug:
-    """The devices of one guest. The constructor asks its primary node for the state.
+    """The devices of one guest. The constructor asks the nodes for its state, see
+    :func:`~ganeti.cmdlib.ops.guest.location.require_only_on_primary`.
 
     :ivar running: the guest runs.
     :ivar possible: the guest runs, hotplug is wanted, and its hypervisor is able to do it.
     """
 
-    def __init__(self, unit: AnyUnit, instance: Instance, *, wanted: bool) -> None:
+    def __init__(
+        self, unit: AnyUnit, instance: Instance, *, wanted: bool, certain_to: str = ""
+    ) -> None:
         self._unit = unit
         self._instance = instance
-        self.running = prereq.is_running(prereq.running_info(unit, instance))
+        self.running = prereq.is_running(
+            location.require_only_on_primary(unit, instance, certain_to=certain_to)
+        )
         self.possible = False
         if self.running and wanted:
             answer = unit.rpc.call(HOTPLUG_SUPPORTED, instance.primary_node, instance=instance)

@@ -86,11 +86,17 @@ def _ask(unit: AnyUnit, instance: Instance, nodes: Iterable[Node]) -> dict[str, 
         INSTANCE_INFO,
         [node.uuid for node in nodes],
         even_offline=True,
-        instance_name=instance.name,
-        hypervisor=instance.hypervisor,
-        hvparams=unit.config.filled(instance).hvparams,
+        **_question(unit, instance),
     )
     return found
+
+
+def _question(unit: AnyUnit, instance: Instance) -> dict[str, Any]:
+    return {
+        "instance_name": instance.name,
+        "hypervisor": instance.hypervisor,
+        "hvparams": unit.config.filled(instance).hvparams,
+    }
 
 
 def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _Whereabouts:
@@ -122,66 +128,93 @@ def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _W
 
 
 def require_only_on_primary(
-    unit: AnyUnit, instance: Instance, *, may_destroy: str = ""
+    unit: AnyUnit, instance: Instance, *, certain_to: str = ""
 ) -> Mapping[str, Any]:
     """Check that the instance runs on no other node than its primary.
 
-    :param may_destroy: the operation destroys or replaces data; its name, for errors. Then all
-        nodes must answer, unless the instance runs on its primary node.
+    :param certain_to: the name of an operation which destroys, replaces or copies data, for errors.
+        All nodes must answer then, unless the instance runs on its primary node.
     :returns: the facts of the primary's hypervisor about it; empty when it does not run.
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     :raises errors.RpcError: the primary does not answer.
     """
     found = _find(unit, instance)
     _refuse_elsewhere(unit, instance, found)
-    if may_destroy and not prereq.is_running(found.info or {}):
-        _refuse_silent(unit, instance, found, may_destroy)
-    else:
-        _warn_silent(unit, instance, found.silent)
     if found.failure is not None:
         raise found.failure
+    if certain_to and not prereq.is_running(found.info or {}):
+        _refuse_silent(unit, instance, found, certain_to)
+    else:
+        _warn_silent(unit, instance, found.silent)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
     return found.info or {}
 
 
-def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, may_destroy: str = "") -> None:
+def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str = "") -> None:
     """Check that the instance does not run on another node; its primary node is not asked.
 
     For operations which stop the guest on its primary node themselves.
 
-    :param may_destroy: as in :func:`require_only_on_primary`.
+    :param certain_to: as in :func:`require_only_on_primary`.
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     """
     found = _find(unit, instance, others_only=True)
     _refuse_elsewhere(unit, instance, found)
-    if may_destroy:
-        _refuse_silent(unit, instance, found, may_destroy)
+    if certain_to:
+        _refuse_silent(unit, instance, found, certain_to)
     else:
         _warn_silent(unit, instance, found.silent)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
 
 
-def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
+def require_stopped(
+    unit: AnyUnit, instance: Instance, action: str, *, primary_may_be_off: bool = False
+) -> None:
     """Check that the instance is marked down or offline, and that it runs nowhere.
 
     :param action: the operation, for errors.
+    :param primary_may_be_off: the primary node may be marked as offline; then the machine must be
+        off.
     :raises errors.OpPrereqError: it is marked up, it runs, or a node which can run it does not
         answer and is not marked as offline.
     :raises errors.RpcError: the primary node did not answer.
     """
     prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
-    info = require_only_on_primary(unit, instance, may_destroy=action)
-    if prereq.is_running(info):
-        raise errors.OpPrereqError(
-            f"cannot {action} instance {instance.name}: it runs on node"
-            f" {_primary(unit, instance).name} although it is marked {instance.admin_state!r}."
-            f" Stop it with 'gnt-instance shutdown {instance.name}'.",
-            errors.ECODE_STATE,
-        )
+    primary = _primary(unit, instance)
+    if primary_may_be_off and primary.offline:
+        found = _find(unit, instance)
+        _refuse_elsewhere(unit, instance, found)
+        _refuse_silent(unit, instance, found, action)
+        _require_dead(unit, instance, primary, found)
+    elif prereq.is_running(require_only_on_primary(unit, instance, certain_to=action)):
+        raise still_runs(unit, instance, action)
     prereq.note(f"instance {instance.name} does not run")
 
 
-def require_failover(unit: AnyUnit, instance: Instance, *, force: bool) -> Mapping[str, Any]:
+def still_runs(unit: AnyUnit, instance: Instance, action: str) -> errors.OpPrereqError:
+    """The refusal of an operation because the instance runs on its primary node."""
+    return errors.OpPrereqError(
+        f"cannot {action} instance {instance.name}: it runs on node"
+        f" {_primary(unit, instance).name} although it is marked {instance.admin_state!r}. Stop it"
+        f" with 'gnt-instance shutdown {instance.name}'.",
+        errors.ECODE_STATE,
+    )
+
+
+def info_on_primary(unit: AnyUnit, instance: Instance) -> Mapping[str, Any]:
+    """Ask the hypervisor of the primary node about the instance, only to show or compare facts.
+
+    :returns: name of a fact -> value; empty when the instance does not run there.
+    :raises errors.RpcError: the node did not answer, or is marked as offline.
+    """
+    answer = unit.rpc.call(INSTANCE_INFO, instance.primary_node, **_question(unit, instance))
+    info: Mapping[str, Any] = answer.payload()
+    return info
+
+
+def require_failover(
+    unit: AnyUnit, instance: Instance, *, force: bool, option: str = ""
+) -> Mapping[str, Any]:
     """Check before a failover that the instance runs at most on its primary node.
 
     The primary node may be unresponsive, which causes a warning. When it is marked as offline, it
@@ -189,6 +222,7 @@ def require_failover(unit: AnyUnit, instance: Instance, *, force: bool) -> Mappi
 
     :param force: go on, with a warning, when it is only possible that the instance runs on the node
         which is marked as offline; not when the node says so.
+    :param option: the way to set ``force``, for errors.
     :returns: the facts of the primary's hypervisor about it; empty when it does not run, or when
         the primary node does not answer.
     :raises errors.OpPrereqError: it runs elsewhere, or the primary node is marked as offline and
@@ -199,7 +233,8 @@ def require_failover(unit: AnyUnit, instance: Instance, *, force: bool) -> Mappi
     _warn_silent(unit, instance, found.silent)
     node = _primary(unit, instance)
     if node.offline:
-        _require_dead(unit, instance, node, found, force)
+        option = option or f"'gnt-instance failover --ignore-consistency {instance.name}'"
+        _require_dead(unit, instance, node, found, force=force, option=option)
         return {}
     if found.failure is not None:
         _warn_silent(unit, instance, [(node, found.failure)])
@@ -207,8 +242,18 @@ def require_failover(unit: AnyUnit, instance: Instance, *, force: bool) -> Mappi
 
 
 def _require_dead(
-    unit: AnyUnit, instance: Instance, node: Node, found: _Whereabouts, force: bool
+    unit: AnyUnit,
+    instance: Instance,
+    node: Node,
+    found: _Whereabouts,
+    *,
+    force: bool = False,
+    option: str = "",
 ) -> None:
+    """Check that the primary node, which is marked as offline, is off.
+
+    :param option: the way to set ``force``, for errors.
+    """
     online = f"Mark it online with 'gnt-node modify --offline=no {node.name}'"
     if found.info is not None and prereq.is_running(found.info):
         raise errors.OpPrereqError(
@@ -229,10 +274,9 @@ def _require_dead(
     if force:
         unit.warn(text, hint=f"{lost}. Switch the machine off.")
         return
+    way = option and f" If it is certain that the instance does not run there, use {option}."
     raise errors.OpPrereqError(
-        f"{text}. {lost}. {online}, or switch the machine off, and repeat the command. If it is"
-        " certain that the instance does not run there, use"
-        f" 'gnt-instance failover --ignore-consistency {instance.name}'.",
+        f"{text}. {lost}. {online}, or switch the machine off, and repeat the command.{way}",
         errors.ECODE_STATE,
     )
 

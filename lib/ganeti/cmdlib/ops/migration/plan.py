@@ -127,7 +127,7 @@ def _may_migrate(
     if source.offline:
         problem = f"its node {source.name} is offline"
         return _failover_instead(unit, instance, problem, allow_failover), False
-    running = prereq.is_running(prereq.running_info(unit, instance))
+    running = prereq.is_running(location.require_only_on_primary(unit, instance))
     if unit.config.filled(instance).beparams["always_failover"]:
         unit.info(
             f"instance {instance.name} is failed over, not migrated, because always_failover is set"
@@ -191,7 +191,7 @@ def _needed_balloon(
     unit: AnyUnit, instance: Instance, free_mib: int, allowed: bool, target: Node
 ) -> int | None:
     """Memory (MiB) to which the guest must shrink to fit on the target; None if it fits."""
-    current_mib = prereq.running_info(unit, instance).get("memory", 0)
+    current_mib = location.info_on_primary(unit, instance).get("memory", 0)
     if not isinstance(current_mib, int) or current_mib <= free_mib:
         return None
     if not allowed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ganeti import errors, ht
 from ganeti.cmdlib import prereq
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.params import devices, os
 from ganeti.cmdlib.ops.params import instance as params
 from ganeti.constants.instance import BE_PARAM_TYPES
@@ -115,7 +116,7 @@ def _check_memory(
     before = fill.fill_be(unit.config.cluster(), instance.beparams)
     if filled_be["maxmem"] <= before["maxmem"]:
         return
-    used_mib = prereq.running_info(unit, instance).get("memory", 0)
+    used_mib = location.info_on_primary(unit, instance).get("memory", 0)
     free_mib = prereq.node_facts(unit, primary.uuid, instance.hypervisor, filled_hv).get(
         "memory_free"
     )
@@ -139,7 +140,7 @@ def check_runtime_memory(
     wanted_mib = unit.op.runtime_mem
     if not wanted_mib:
         return
-    info = prereq.running_info(unit, instance)
+    info = location.require_only_on_primary(unit, instance)
     if not prereq.is_running(info):
         raise errors.OpPrereqError(f"instance {instance.name} does not run", errors.ECODE_STATE)
     filled = unit.config.filled(instance)
