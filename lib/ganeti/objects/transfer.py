@@ -64,6 +64,7 @@ class BlockDevStatus:
     :ivar sync_percent: how much is in sync, up to 100.
     :ivar estimated_time: seconds until it is in sync.
     :ivar ldisk_status: state of the local storage, one of ``constants.disk.LDS_*``.
+    :ivar writable: DRBD only: whether the device is primary on this node.
     """
 
     dev_path: str
@@ -73,6 +74,7 @@ class BlockDevStatus:
     estimated_time: float | None = None
     is_degraded: bool | None = None
     ldisk_status: int | None = None
+    writable: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

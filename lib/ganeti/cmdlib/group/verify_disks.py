@@ -2,7 +2,9 @@
 
 Only instances whose disks should be active are checked. Problems are reported and not repaired: the
 watcher, which submits this job every few minutes, activates the disks of the instances in the
-result. If LVM self-repair is on for the group, its volume groups are checked, too, see
+result. Which replica of a mirrored disk misses writes at that time is recorded in the configuration
+(:mod:`ganeti.cmdlib.ops.disks.replicas`), so that the knowledge outlives the nodes. If LVM
+self-repair is on for the group, its volume groups are checked, too, see
 :mod:`ganeti.cmdlib.ops.disks.self_repair`.
 """
 
@@ -14,7 +16,7 @@ from typing import Any
 
 from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.disks import self_repair
+from ganeti.cmdlib.ops.disks import replicas, self_repair
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -106,6 +108,17 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
             inactive.update(
                 instance.name for disk, instance in expected.mirrored[uuid] if disk.uuid in lost
             )
+        replicas.record_active(
+            self,
+            replicas.observe(
+                self,
+                [
+                    (disk, instance)
+                    for instance in plan
+                    for disk in self.config.instance_disks(instance)
+                ],
+            ),
+        )
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,
             expected.others,

@@ -18,7 +18,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
-from ganeti.cmdlib.ops.disks import convert, specs
+from ganeti.cmdlib.ops.disks import convert, mirror, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import modify as disk_modify
 from ganeti.cmdlib.ops.guest import location
@@ -398,8 +398,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                 memory_mib=self.op.runtime_mem,
             ).payload()
         if plan.new_primary is not None:
-            with self.config.transaction() as change:
-                change.set_instance_primary(instance.uuid, plan.new_primary.uuid)
+            mirror.change_primary(self, instance, plan.new_primary, ignore=self.op.force)
         if plan.disks is not None:
             disk_modify.carry_out(
                 self,

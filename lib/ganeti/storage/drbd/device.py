@@ -592,6 +592,7 @@ class DrbdDevice(BlockDevice):
             estimated_time=None if finish_s is None else float(finish_s),
             is_degraded=degraded,
             ldisk_status=local,
+            writable=state.primary,
         )
 
     # -- helpers ---------------------------------------------------------------

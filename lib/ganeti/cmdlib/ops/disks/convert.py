@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import capacity, mirror, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import capacity, mirror, ownership, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.undo import UndoStack
@@ -420,6 +420,8 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
             (secondary, disk.children[1]),
         )
     ]
+    # The data volumes keep their names, which something else may have on the secondary node.
+    ownership.require_absent(unit, instance, [(part, node) for _index, node, part in parts])
     with unit.config.transaction() as change:
         for _index, _node, part in parts:
             change.add_detached_disk(part)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import replicas, wipe
+from ganeti.cmdlib.ops.disks import ownership, replicas, wipe
 from ganeti.constants.disk import FILE, INT_MIRRORED, LDS_OKAY, SHARED_FILE
 from ganeti.objects import fill
 from ganeti.wire.calls import (
@@ -138,12 +138,14 @@ def create_device(
 ) -> None:
     """Create a device and its children on one node.
 
+    What the node refuses to create is not of this operation, and is never removed by it.
+
     :param children: False when the children exist already.
     :raises errors.RpcError: a node call failed.
     """
     for child in device.children if children else ():
         create_device(unit, instance, child, node_uuid, on_primary=on_primary)
-    unit.rpc.call(
+    answer = unit.rpc.call(
         BLOCKDEV_CREATE,
         node_uuid,
         disk=(device, instance),
@@ -152,7 +154,10 @@ def create_device(
         on_primary=on_primary,
         info=info_text(instance),
         exclusive_storage=exclusive_storage(unit, node_uuid),
-    ).payload()
+    )
+    if answer.failure is not None and not ownership.may_be_made(answer.failure):
+        ownership.disown(unit, device, node_uuid)
+    answer.payload()
     wipe.wipe(unit, instance, device, node_uuid)
 
 
@@ -161,15 +166,17 @@ def remove_disk(
 ) -> None:
     """Remove a disk from all its nodes; a disk which does not exist is no error.
 
-    All nodes are called, even after a failure.
+    All nodes are called, even after a failure. Devices which this operation was refused to create
+    stay.
 
     :param node_uuids: remove the disk from these of its nodes only.
     :raises errors.RpcError: the first failure.
     """
     failure: Exception | None = None
     for node_uuid in node_uuids or disk_nodes(disk, instance.primary_node):
-        answer = unit.rpc.call(BLOCKDEV_REMOVE, node_uuid, disk=(disk, instance))
-        failure = failure or answer.failure
+        for part in ownership.to_remove(unit, disk, node_uuid):
+            answer = unit.rpc.call(BLOCKDEV_REMOVE, node_uuid, disk=(part, instance))
+            failure = failure or answer.failure
     if failure is not None:
         raise failure
 
@@ -434,12 +441,8 @@ def shutdown_disks(
     indexes = {disk.uuid: index for index, disk in enumerate(all_disks)}
     failures: dict[str, list[str]] = {}
     chosen = all_disks if disks is None else disks
-    seen = [] if node_uuid else replicas.observe(unit, instance, chosen)
-    if (
-        instance.uuid in unit.config.snapshot().instances
-        and unit.config.instance(instance.uuid).disks_active
-    ):
-        replicas.record_outdated(unit, instance, seen, active=False)
+    seen = [] if node_uuid else replicas.observe(unit, [(disk, instance) for disk in chosen])
+    replicas.record_active(unit, seen)
     for disk in chosen:
         nodes = [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node)
         for uuid in nodes:

@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import replicas
-from ganeti.cmdlib.ops.disks.devices import assemble_disks, connect_replicas, open_primary
+from ganeti.cmdlib.ops.disks.devices import (
+    assemble_disks,
+    connect_replicas,
+    open_primary,
+    shutdown_disks,
+)
 from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
@@ -166,6 +171,25 @@ def compare_inactive(
                 ) from err
             unit.warn(str(err))
     return require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
+
+
+def change_primary(unit: AnyUnit, instance: Instance, target: Node, *, ignore: bool) -> None:
+    """Make another node the primary node of a stopped instance, after comparing the replicas.
+
+    :param ignore: as for :func:`require_good_replica`.
+    :raises errors.OpExecError: the replicas on the target may have missed writes.
+    """
+    disks = mirrored_disks(unit, instance)
+    source = unit.config.node(instance.primary_node)
+    good = True
+    if disks:
+        try:
+            good = compare_inactive(unit, instance, target, alone=source.offline, ignore=ignore)
+        finally:
+            shutdown_disks(unit, instance, target.uuid if source.offline else None)
+    with unit.config.transaction() as change:
+        change.set_instance_primary(instance.uuid, target.uuid)
+        replicas.record_new_primary(change, disks, source, good=good)
 
 
 def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None:

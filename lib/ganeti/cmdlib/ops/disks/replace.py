@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import convert, mirror, specs, sync
+from ganeti.cmdlib.ops.disks import convert, mirror, ownership, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.constants.disk import PLAIN
 from ganeti.locking import Level
@@ -188,8 +188,13 @@ class Replacement:
         return [size is not None for size in answer.payload()]
 
     def _mark(self, node: Node, devices: list[Disk]) -> None:
-        """Add volumes which belong to no disk to the configuration, so that they are known."""
+        """Add volumes which belong to no disk to the configuration, so that they are known.
+
+        :raises errors.OpExecError: a volume has one of their names already.
+        """
         unit = self._unit
+        # Volumes with a mark are destroyed by the next operation.
+        ownership.require_absent(unit, self._plan.instance, [(one, node.uuid) for one in devices])
         with unit.config.transaction() as change:
             for device in devices:
                 change.add_detached_disk(

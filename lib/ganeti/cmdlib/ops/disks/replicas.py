@@ -126,6 +126,23 @@ def forget_outdated(unit: AnyUnit, disks: Sequence[Disk]) -> None:
                 change.forget_outdated(uuid)
 
 
+def record_new_primary(
+    change: Transaction, disks: Iterable[Disk], source: Node, *, good: bool
+) -> None:
+    """Record what is known about mirrored disks whose other node becomes the primary node.
+
+    It belongs into the transaction which changes the primary node.
+
+    :param source: the former primary node.
+    :param good: the replicas on the new primary node are known to have all confirmed writes.
+    """
+    for disk in mirrored(disks):
+        if not good:
+            change.mark_outdated(disk.uuid, source.uuid)
+        elif not source.offline:
+            change.forget_outdated(disk.uuid)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
     """What the nodes reported about the replicas of one disk.
@@ -139,38 +156,47 @@ class Observation:
     outdated: str | None
 
 
-def observe(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> list[Observation]:
-    """Ask the nodes of an instance for the state of the replicas of its mirrored disks.
+def observe(unit: AnyUnit, pairs: Sequence[tuple[Disk, Instance]]) -> list[Observation]:
+    """Ask the nodes for the state of the replicas of mirrored disks.
 
     Nodes which do not answer, or are marked offline, are treated as if they reported nothing.
+
+    :param pairs: disks, of one or several instances; disks of other types are left out.
     """
-    chosen = mirrored(disks)
-    nodes = dict.fromkeys(uuid for disk in chosen for uuid in disk.all_node_uuids())
-    online = [uuid for uuid in nodes if not unit.config.node(uuid).offline]
-    if not chosen or not online:
+    asked: dict[str, list[tuple[Disk, Instance]]] = {}
+    chosen = [(disk, instance) for disk, instance in pairs if disk.dev_type == DRBD8]
+    for disk, instance in chosen:
+        for uuid in disk.all_node_uuids():
+            if not unit.config.node(uuid).offline:
+                asked.setdefault(uuid, []).append((disk, instance))
+    if not asked:
         return []
     answers = unit.rpc.call_many(
-        BLOCKDEV_GETMIRRORSTATUS_MULTI, online, disks=[(disk, instance) for disk in chosen]
+        BLOCKDEV_GETMIRRORSTATUS_MULTI,
+        asked,
+        per_node={uuid: {"disks": disks} for uuid, disks in asked.items()},
     )
-    found = []
-    for index, disk in enumerate(chosen):
-        states: dict[str, BlockDevStatus] = {}
-        for uuid, answer in answers.items():
-            if answer.failure is None and answer.data[index][0]:
-                states[uuid] = answer.data[index][1]
-        found.append(_observation(disk, states, instance.primary_node))
-    return found
+    states: dict[tuple[str, str], BlockDevStatus] = {}
+    for uuid, answer in answers.items():
+        if answer.failure is None:
+            for (disk, _instance), (known, state) in zip(asked[uuid], answer.data, strict=True):
+                if known:
+                    states[disk.uuid, uuid] = state
+    return [_observation(disk, instance, states) for disk, instance in chosen]
 
 
-def _observation(disk: Disk, states: dict[str, BlockDevStatus], primary: str) -> Observation:
-    own, secondary = states.get(primary), other_node(disk, primary)
-    peer = states.get(secondary)
+def _observation(
+    disk: Disk, instance: Instance, states: dict[tuple[str, str], BlockDevStatus]
+) -> Observation:
+    primary, secondary = instance.primary_node, other_node(disk, instance.primary_node)
+    own, peer = states.get((disk.uuid, primary)), states.get((disk.uuid, secondary))
     outdated = None
     equal = False
     if own is not None and own.ldisk_status == LDS_OKAY:
         if peer is not None and not own.is_degraded and not peer.is_degraded:
             equal = peer.ldisk_status == LDS_OKAY
-        if own.is_degraded:
+        if own.is_degraded and own.writable:
+            # It was promoted under the rule of DrbdDevice.open, so it has all data.
             outdated = secondary
     elif own is not None and peer is not None and peer.ldisk_status == LDS_OKAY:
         # The primary node works with the replica of its peer.
@@ -179,42 +205,26 @@ def _observation(disk: Disk, states: dict[str, BlockDevStatus], primary: str) ->
     return Observation(disk, equal, outdated)
 
 
-def record_outdated(
-    unit: AnyUnit, instance: Instance, seen: Sequence[Observation], *, active: bool
-) -> None:
-    """Record what was observed of disks which are, or were until now, in use.
-
-    :param active: they stay in use, so a replica which is equal now needs no record.
-    """
+def record_active(unit: AnyUnit, seen: Sequence[Observation]) -> None:
+    """Record what was observed of disks which are in use: which replica misses writes, if any."""
     stored = unit.config.snapshot().disks
-    known = [one for one in seen if one.disk.uuid in stored]
     changes = [
         one
-        for one in known
-        if (one.outdated is not None and stored[one.disk.uuid].outdated_node != one.outdated)
-        or (active and one.equal and stored[one.disk.uuid].outdated_node is not None)
+        for one in seen
+        if one.disk.uuid in stored
+        and (
+            (one.outdated is not None and stored[one.disk.uuid].outdated_node != one.outdated)
+            or (one.equal and stored[one.disk.uuid].outdated_node is not None)
+        )
     ]
     if not changes:
         return
     with unit.config.transaction() as change:
         for one in changes:
             if one.outdated is not None:
-                _mark_unless_contrary(change, one.disk.uuid, one.outdated, instance)
+                change.mark_outdated(one.disk.uuid, one.outdated)
             else:
                 change.forget_outdated(one.disk.uuid)
-
-
-def _mark_unless_contrary(
-    change: Transaction, uuid: str, node_uuid: str, instance: Instance
-) -> None:
-    """Record that a replica misses writes; a record about the primary's own replica stays.
-
-    The primary may not have been opened since that record was made; then it has nothing newer.
-    """
-    present = change.data.disks[uuid]
-    if present.outdated_node == instance.primary_node and node_uuid != instance.primary_node:
-        return
-    change.mark_outdated(uuid, node_uuid)
 
 
 def record_equal(unit: AnyUnit, instance: Instance, seen: Sequence[Observation]) -> None:
@@ -224,12 +234,10 @@ def record_equal(unit: AnyUnit, instance: Instance, seen: Sequence[Observation])
     their way to the peer.
     """
     filled = {disk.uuid: disk for disk in unit.config.filled(instance).disks_info}
-    stored = unit.config.snapshot().disks
     equal = [
         one.disk.uuid
         for one in seen
         if one.equal
-        and one.disk.uuid in stored
         and one.disk.uuid in filled
         and (filled[one.disk.uuid].params or {}).get("protocol", _SYNCHRONOUS) == _SYNCHRONOUS
     ]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import capacity, convert, mirror, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import capacity, convert, mirror, ownership, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
 from ganeti.cmdlib.ops.policy.instance import require_policy
@@ -246,10 +246,12 @@ def _make_replicas(
     instance, target = chosen.instance, chosen.target
     minors = unit.config.allocate_minors([target.uuid] * len(old), unit.ctx.ec_id)
     new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
+    parts = [child for disk in new for child in disk.children]
+    # They keep their names, which something else may have on the target.
+    ownership.require_absent(unit, instance, [(child, target.uuid) for child in parts])
     with unit.config.transaction() as change:
-        for disk in new:
-            for child in disk.children:
-                change.add_detached_disk(convert.detached_part(unit, instance, child, target.uuid))
+        for child in parts:
+            change.add_detached_disk(convert.detached_part(unit, instance, child, target.uuid))
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
         try:

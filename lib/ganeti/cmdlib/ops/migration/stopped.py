@@ -16,12 +16,11 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import mirror
+from ganeti.cmdlib.ops.disks import mirror, replicas
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.cmdlib.undo import UndoStack
-from ganeti.objects import Disk
 from ganeti.wire.calls import INSTANCE_SHUTDOWN
 
 
@@ -52,7 +51,9 @@ def fail_over(
         elif not source.offline:
             _shut_down(unit, plan, source.uuid, ignore_consistency)
         undo.commit()
-    _make_primary(unit, plan, disks, good)
+    with unit.config.transaction() as change:
+        change.set_instance_primary(instance.uuid, target.uuid)
+        replicas.record_new_primary(change, disks, source, good=good)
     if instance.admin_state != prereq.ADMIN_UP:
         return
     unit.feedback(f"* starting it on {target.name}")
@@ -106,20 +107,6 @@ def _deactivate_compared(unit: AnyUnit, plan: MigrationPlan) -> None:
         shutdown_disks(unit, instance)
     else:
         shutdown_disks(unit, instance, plan.target.uuid)
-
-
-def _make_primary(unit: AnyUnit, plan: MigrationPlan, disks: tuple[Disk, ...], good: bool) -> None:
-    """Write the new primary node into the configuration, and what is known about the replicas.
-
-    :param good: the replicas on the target are known to have all confirmed writes.
-    """
-    with unit.config.transaction() as change:
-        change.set_instance_primary(plan.instance.uuid, plan.target.uuid)
-        for disk in disks:
-            if not good:
-                change.mark_outdated(disk.uuid, plan.source.uuid)
-            elif not plan.source.offline:
-                change.forget_outdated(disk.uuid)
 
 
 def _shut_down(
