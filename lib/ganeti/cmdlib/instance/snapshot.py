@@ -116,13 +116,13 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 f" {instance.name} {self.name}'.",
                 errors.ECODE_EXISTS,
             )
+        running = prereq.is_running(location.require_only_on_primary(self, instance))
         needed: dict[str, int] = {}
         for _index, disk in chosen:
             if disk.dev_type in LVM_BASED:
                 group = str(naming.stored(disk).logical_id[0])
                 needed[group] = needed.get(group, 0) + naming.volume_size_mib(disk.size)
         capacity.require_free_space(self, [node.uuid], needed)
-        running = prereq.is_running(location.require_only_on_primary(self, instance))
         return SnapshotPlan(
             instance, node, self.name, tuple(chosen), running, running and self.op.shutdown
         )
