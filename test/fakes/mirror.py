@@ -25,7 +25,6 @@ import pkgutil
 import shutil
 import time
 import types
-import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,8 +46,8 @@ LVM = "lvm"
 #: Seconds which a look at the state of a minor takes.
 READING_S = 0.05
 _MIB = 1 << 20
-_META_BYTES = 8192
-_GENERATIONS = 100
+_META_BYTES = 1024
+_GENERATIONS = 50
 
 
 def _root() -> str:
@@ -211,6 +210,9 @@ class Kernel:
     the time limits of the driver. Copying takes :attr:`sync_s`: by default none, and with infinity
     until :meth:`finish_syncs`.
     """
+
+    #: Names of generations; a kernel may go on with the volumes of another one.
+    _names = itertools.count(1)
 
     def __init__(self) -> None:
         self.minors: dict[Key, Minor] = {}
@@ -433,6 +435,7 @@ class Kernel:
 
     def _split(self, first: Key, second: Key) -> None:
         self.split.append(f"minor {first[1]} of {_short(first[0])}")
+        self.links.discard(frozenset((first, second)))  # nothing goes from one to the other
         self._part(first, second)
 
     def _part(self, first: Key, second: Key) -> None:
@@ -462,9 +465,12 @@ class Kernel:
         if minor.primary and minor.meta is not None and meta.valid:
             self._renew(minor)
 
+    def _name(self) -> str:
+        return f"generation {next(self._names)}"
+
     def _renew(self, minor: Minor) -> str:
         """A new generation of the data, which is written to one replica only."""
-        meta, new = self._meta(minor), str(uuid.uuid4())
+        meta, new = self._meta(minor), self._name()
         assert minor.meta is not None
         meta._replace(generations=(new, *meta.generations), outdated=False).write(minor.meta)
         return new
@@ -543,7 +549,7 @@ class Kernel:
         if not usable:
             if not force or own.meta is None:
                 raise errors.BlockDeviceError("there are no valid data")
-            generations = self._meta(own).generations or (str(uuid.uuid4()),)
+            generations = self._meta(own).generations or (self._name(),)
             Meta(generations).write(own.meta)
         own.primary = True
         reached = self._reached(key)
@@ -646,6 +652,8 @@ class Kernel:
         """A machine loses its power and starts again: no minors, the same volumes."""
         for key in [key for key in self.minors if _short(key[0]) == node]:
             found = self.peer(key)
+            # Without power nothing is written any more.
+            self.minors[key].primary = False
             if found is not None:
                 self.lose(key, found[0])
             self.held.discard(key)
@@ -657,7 +665,7 @@ class Kernel:
         """Remember all volumes of a node, see :meth:`old_data`."""
         self.replicate()
         self._marks[_short(str(root))] = {
-            str(path): path.read_bytes()
+            str(path): _beginning(path)
             for path in (Path(root) / LVM).rglob("*")
             if path.is_file() and not path.is_symlink()
         }
@@ -667,7 +675,8 @@ class Kernel:
         self.restart_node(node)
         for name, content in self._marks[node].items():
             if os.path.exists(name):
-                Path(name).write_bytes(content)
+                with open(name, "r+b") as stream:
+                    stream.write(content)
 
     # -- what guests write -----------------------------------------------------------
 
@@ -692,6 +701,12 @@ class Kernel:
 def device_path(root: str, number: int) -> str:
     """Path of the device of a minor."""
     return f"{root}/drbd{number}"
+
+
+def _beginning(path: Path) -> bytes:
+    """What a test wrote to a volume: metadata are much smaller than their volume."""
+    with path.open("rb") as stream:
+        return stream.read(2 * _MIB)
 
 
 def _copied(source: str, target: str, share: float = 1.0) -> None:
