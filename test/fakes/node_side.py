@@ -15,7 +15,7 @@ not run: the scripts of operating systems succeed, and transfers between nodes a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from fakes.config import FakeConfig
 from fakes.master import Master
 from ganeti import errors, storage
 from ganeti.backend import registry
+from ganeti.hypervisor.fake.driver import RUNS
 from ganeti.objects import ConfigData, Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.rpc import Result
+from ganeti.wire import errors as wire_errors
 from ganeti.wire.calls import Call
 
 BREAKS = ("kill", "lost", "fail", "cut")
@@ -142,7 +144,13 @@ class NodeSide:
                 value = call.result.encode(handler(**args))
             except errors.GenericError as err:
                 return Result(
-                    node_name, failure=errors.NodeCallFailed(node_name, call.name, str(err))
+                    node_name,
+                    failure=errors.NodeCallFailed(
+                        node_name,
+                        call.name,
+                        str(err),
+                        cause=wire_errors.decode(wire_errors.encode(err)),
+                    ),
                 )
         return Result(node_name, call.result.decode(value))
 
@@ -202,12 +210,20 @@ class NodeSide:
 
     def running(self) -> dict[str, list[str]]:
         """Instance name to the nodes where it runs."""
+        return self._guests(lambda number: number == RUNS)
+
+    def migrating(self) -> dict[str, list[str]]:
+        """Instance name to the nodes where it waits for its guest, or which have sent it."""
+        return self._guests(lambda number: number != RUNS)
+
+    def _guests(self, wanted: Callable[[int], bool]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for node in self.config.nodes():
             with paths.override(paths.Paths(str(self.root(node.name)))):
                 directory = Path(paths.current().fake_root)
                 for path in sorted(directory.glob("*")) if directory.is_dir() else ():
-                    found.setdefault(path.name, []).append(node.name.split(".")[0])
+                    if wanted(int(path.read_text().split()[0])):
+                        found.setdefault(path.name, []).append(node.name.split(".")[0])
         return found
 
     def stored(self) -> set[str]:
@@ -302,6 +318,7 @@ class Cluster(Master):
     def check_clean(self) -> None:
         """What must hold when everything is over: nothing is left, nothing is missing."""
         self.check()
+        assert not self.rpc.migrating(), f"a migration is left: {self.rpc.migrating()}"
         left = self.rpc.stored() - self.rpc.recorded()
         missing = self.rpc.recorded() - self.rpc.stored()
         assert not left, f"left behind: {sorted(left)}"

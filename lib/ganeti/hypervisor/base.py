@@ -97,11 +97,15 @@ class Hypervisor(ABC):
         """Remove the files of a guest which has ended; do nothing to a guest which runs."""
 
     @abstractmethod
-    def reboot(self, instance: FilledInstance, *, timeout_s: float) -> None:
+    def reboot(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, timeout_s: float
+    ) -> None:
         """Stop a guest, and start it as it was started before.
 
+        :param disks: where the disks of the instance are now; the guest gets those which it had.
         :param timeout_s: seconds for the guest to shut down, before it is ended.
-        :raises HypervisorError: it does not run, or does not start again.
+        :raises HypervisorError: it does not run, or has a disk which is not the instance's any
+            more; then it was not stopped. Or it does not start again.
         """
 
     @abstractmethod
@@ -232,7 +236,8 @@ class Hypervisor(ABC):
     def accept_instance(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
     ) -> None:
-        """Prepare an incoming migration.
+        """Prepare an incoming migration, or prepare to resume one whose connection broke after the
+        guest had arrived.
 
         :param info: :meth:`migration_info` of the source.
         :param target: address of this node, to which the source sends.
@@ -243,23 +248,37 @@ class Hypervisor(ABC):
     def migrate(
         self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
     ) -> None:
-        """Begin to send a guest to the address ``target``; see :meth:`migration_status`."""
+        """Begin to send a guest to the address ``target``; see :meth:`migration_status`.
+
+        :raises HypervisorError: it was not sent, or it is not known whether.
+        """
         raise self._no_migration(instance.name)
 
     def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """The progress of a migration from this node."""
+        """The progress of the last migration from this node, or to it; only the sender reports how
+        much memory there is. Its ``status`` is "none" when there was no migration.
+
+        :raises HypervisorError: it is not known; it may have ended well.
+        """
         raise self._no_migration(instance.name)
 
     def finalize_migration_source(
         self, instance: FilledInstance, *, success: bool, live: bool
     ) -> None:
-        """After a migration: remove the guest here; after a failure, let it run on here."""
+        """After a migration: remove the guest here; after a failure, let it run on here.
+
+        :raises HypervisorError: after a failure: the guest was, or may have been, sent as a whole,
+            and was not continued.
+        """
         raise self._no_migration(instance.name)
 
     def finalize_migration_target(
         self, instance: FilledInstance, info: Any, *, success: bool
     ) -> None:
-        """After a migration: let the guest run here; after a failure, remove what was prepared."""
+        """After a migration: let the guest run here; after a failure, remove what was prepared.
+
+        :raises HypervisorError: after a failure: the guest has arrived, and was not ended.
+        """
         raise self._no_migration(instance.name)
 
     def _no_migration(self, instance_name: str) -> errors.HypervisorError:

@@ -59,12 +59,12 @@ def test_life(root: Path) -> None:
     assert fake.instance_info("web1") == base.InstanceInfo("web1", 1, 128, 2, 0, 0.0)
     fake.balloon_memory(guest(), 100)
     assert [info.memory_mib for info in fake.all_info()] == [100]
-    fake.reboot(guest(), timeout_s=1)
+    fake.reboot(guest(), [], timeout_s=1)
     fake.stop("web1", {})
     fake.stop("web1", {}, force=True)
     assert not fake.is_running("web1")
     for verb in (
-        lambda: fake.reboot(guest(), timeout_s=1),
+        lambda: fake.reboot(guest(), [], timeout_s=1),
         lambda: fake.migratable(guest()),
         lambda: fake.balloon_memory(guest(), 1),
         lambda: fake.migration_info(guest()),
@@ -96,23 +96,48 @@ def test_migration(tmp_path: Path) -> None:
         fake.start(guest(), [])
         fake.balloon_memory(guest(), 99)
         info = fake.migration_info(guest())
-        fake.migrate("c", guest(), "192.0.2.1", live=True)
-        assert fake.migration_status(guest()).status == "completed"
+        assert fake.migration_status(guest()).status == "none"
+        fake.finalize_migration_source(guest(), success=False, live=True)
     with paths.override(target):
         fake.accept_instance(guest(), info, "192.0.2.1", [])
+        assert [one.state for one in fake.all_info()] == [base.SHUTDOWN]
         fake.finalize_migration_target(guest(), info, success=False)
         assert not fake.is_running("web1")
+        fake.accept_instance(guest(), info, "192.0.2.1", [])
+    with paths.override(source):
+        fake.migrate("c", guest(), "192.0.2.1", live=True)
+        assert fake.migration_status(guest()).status == "completed"
+        with pytest.raises(errors.HypervisorError, match="sent to another node"):
+            fake.migratable(guest())
+        with pytest.raises(errors.HypervisorError, match="cannot run on here"):
+            fake.finalize_migration_source(guest(), success=False, live=True)
+    with paths.override(target):
         fake.finalize_migration_target(guest(), info, success=True)
         assert fake.all_info()[0].memory_mib == 99
         with pytest.raises(errors.HypervisorError, match="running already"):
             fake.accept_instance(guest(), info, "192.0.2.1", [])
         with pytest.raises(errors.HypervisorError, match="damaged"):
             fake.finalize_migration_target(guest(), {"memory": "much"}, success=True)
-    with paths.override(source):
-        fake.finalize_migration_source(guest(), success=False, live=True)
+        with pytest.raises(errors.HypervisorError, match="was not ended"):
+            fake.finalize_migration_target(guest(), info, success=False)
         assert fake.is_running("web1")
+    with paths.override(source):
         fake.finalize_migration_source(guest(), success=True, live=True)
         assert not fake.is_running("web1")
+
+
+@pytest.mark.parametrize("begin", ["accept", "send"])
+def test_a_start_removes_what_a_migration_left(root: Path, begin: str) -> None:
+    fake = FakeHypervisor()
+    if begin == "accept":
+        fake.accept_instance(guest(), {}, "192.0.2.1", [])
+    else:
+        fake.start(guest(), [])
+        fake.migrate("c", guest(), "192.0.2.1", live=True)
+    assert not fake.complete_start(guest())
+    assert fake.list_instances() == []
+    fake.start(guest(), [])
+    assert fake.complete_start(guest()) and fake.is_running("web1")
 
 
 @pytest.mark.parametrize("name", ["../config", ".hidden", "a/b"])

@@ -22,6 +22,7 @@ from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.platform import paths
+from ganeti.storage import busy
 from ganeti.utils import clock, fs
 from ganeti.wire import calls, json
 
@@ -43,8 +44,11 @@ for _name in hypervisor.known():
 def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     """Link all disks of an instance, which must be assembled.
 
-    :raises BlockDeviceError: a disk does not exist; the new links are removed again.
+    :raises BlockDeviceError: a disk does not exist, and the new links are removed again; or a
+        program works on a disk.
     """
+    for disk in instance.disks_info:
+        busy.require_idle(disk)
     attached = []
     try:
         for index, disk in enumerate(instance.disks_info):
@@ -198,7 +202,7 @@ def reboot(
     if not driver.is_running(instance.name):
         raise errors.HypervisorError(f"instance {instance.name} is not running, cannot reboot it")
     if reboot_type == instance_constants.REBOOT_SOFT:
-        driver.reboot(instance, timeout_s=shutdown_timeout_s)
+        driver.reboot(instance, attach_disks(instance), timeout_s=shutdown_timeout_s)
         store_reason(instance.name, reason, "instance_reboot")
     elif reboot_type == instance_constants.REBOOT_HARD:
         shutdown(instance, shutdown_timeout_s, reason)

@@ -3,6 +3,9 @@
 It serves virtual clusters, and simulations and tests of the cluster which need no real guests. The
 file holds three lines: a number, the memory in MiB, the number of processors. The memory in all
 files is subtracted from the node's free memory, so that allocation and verification see it used.
+
+The number is :data:`RUNS`, :data:`WAITS` on the target of a migration, or :data:`SENT` on its
+source, where the guest never runs on.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.platform import paths
 from ganeti.utils import fs
+
+RUNS, WAITS, SENT = 1, 2, 3
 
 
 class FakeHypervisor(base.Hypervisor):
@@ -44,6 +49,14 @@ class FakeHypervisor(base.Hypervisor):
             instance.name, int(instance.beparams["maxmem"]), int(instance.beparams["vcpus"])
         )
 
+    def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
+        """Remove a file which stands for no running guest."""
+        info = self.instance_info(instance.name)
+        if info is None or info.id == RUNS:
+            return info is not None
+        fs.remove_file(self._path(instance.name))
+        return False
+
     def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
         """Remove the file."""
         fs.remove_file(self._path(instance_name))
@@ -51,13 +64,14 @@ class FakeHypervisor(base.Hypervisor):
     def cleanup(self, instance_name: str) -> None:
         """Do nothing: a guest that does not run has no file."""
 
-    def reboot(self, instance: FilledInstance, *, timeout_s: float) -> None:
+    def reboot(
+        self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *, timeout_s: float
+    ) -> None:
         """Check that the guest runs; nothing changes.
 
         :raises HypervisorError: it does not run.
         """
-        if not self.is_running(instance.name):
-            raise errors.HypervisorError(f"instance {instance.name} is not running")
+        self._require_here(instance)
 
     def list_instances(self) -> list[str]:
         """Names of the files, sorted."""
@@ -82,7 +96,8 @@ class FakeHypervisor(base.Hypervisor):
                 f"file {self._path(instance_name)} is damaged, expected three numbers. "
                 "Stop the instance to remove it."
             ) from err
-        return base.InstanceInfo(instance_name, number, memory_mib, vcpus, hv.STATE_RUNNING, 0.0)
+        state = hv.STATE_SHUTDOWN if number == WAITS else hv.STATE_RUNNING
+        return base.InstanceInfo(instance_name, number, memory_mib, vcpus, state, 0.0)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Capacity of this machine, without the memory of its guests."""
@@ -103,10 +118,8 @@ class FakeHypervisor(base.Hypervisor):
 
         :raises HypervisorError: the guest does not run.
         """
-        info = self.instance_info(instance.name)
-        if info is None:
-            raise errors.HypervisorError(f"instance {instance.name} is not running")
-        self._write(instance.name, memory_mib, info.vcpus)
+        info = self._require_here(instance)
+        self._write(instance.name, memory_mib, info.vcpus, info.id)
 
     def hotplug_supported(self, instance: FilledInstance) -> None:
         """Accept every change, as a file has no devices."""
@@ -116,49 +129,77 @@ class FakeHypervisor(base.Hypervisor):
 
         :raises HypervisorError: it does not run.
         """
-        if not self.is_running(instance.name):
-            raise errors.HypervisorError(f"instance {instance.name} is not running")
+        info = self._require_here(instance)
+        if info.id != RUNS:
+            raise errors.HypervisorError(f"instance {instance.name} was sent to another node")
 
     def migration_info(self, instance: FilledInstance) -> Any:
         """Memory size and processors, which may differ from the configured ones."""
-        info = self.instance_info(instance.name)
-        if info is None:
-            raise errors.HypervisorError(f"instance {instance.name} is not running")
+        info = self._require_here(instance)
         return {"memory": info.memory_mib, "vcpus": info.vcpus}
 
     def accept_instance(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[base.AttachedDisk]
     ) -> None:
-        """Check that the guest does not run here yet.
+        """Write a file which waits for the guest.
 
-        :raises HypervisorError: it runs.
+        :raises HypervisorError: it is here already.
         """
         if self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is running already")
+        self._write_as_sent(instance, info, WAITS)
 
     def migrate(
         self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
     ) -> None:
-        """Check that the guest runs; there is no memory to send."""
-        self.migratable(instance)
+        """Send the guest, which takes no time: there is no memory."""
+        info = self._require_here(instance)
+        self._write(instance.name, info.memory_mib, info.vcpus, SENT)
 
     def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """Always complete."""
-        return MigrationStatus(status="completed")
+        """Complete, or "none"."""
+        info = self._require_here(instance)
+        if info.id != SENT:
+            return MigrationStatus(status="none")
+        memory = info.memory_mib << 20
+        return MigrationStatus(status="completed", transferred_ram=memory, total_ram=memory)
 
     def finalize_migration_source(
         self, instance: FilledInstance, *, success: bool, live: bool
     ) -> None:
-        """After a success, remove the file."""
+        """After a success, remove the file.
+
+        :raises HypervisorError: after a failure: the guest was sent.
+        """
         if success:
             fs.remove_file(self._path(instance.name))
+        elif self._require_here(instance).id == SENT:
+            raise errors.HypervisorError(
+                f"instance {instance.name} was sent to another node, so it cannot run on here"
+            )
 
     def finalize_migration_target(
         self, instance: FilledInstance, info: Any, *, success: bool
     ) -> None:
-        """After a success, write the file."""
-        if not success:
+        """After a success, write the file; otherwise remove the one which waits.
+
+        :raises HypervisorError: after a failure: the guest runs here.
+        """
+        if success:
+            self._write_as_sent(instance, info, RUNS)
             return
+        known = self.instance_info(instance.name)
+        if known is not None and known.id == RUNS:
+            raise errors.HypervisorError(f"instance {instance.name} runs, and was not ended")
+        fs.remove_file(self._path(instance.name))
+
+    def _require_here(self, instance: FilledInstance) -> base.InstanceInfo:
+        info = self.instance_info(instance.name)
+        if info is None:
+            raise errors.HypervisorError(f"instance {instance.name} is not running")
+        return info
+
+    def _write_as_sent(self, instance: FilledInstance, info: Any, number: int) -> None:
         known = info if isinstance(info, dict) else {}
         memory_mib = known.get("memory", instance.beparams["maxmem"])
         vcpus = known.get("vcpus", instance.beparams["vcpus"])
@@ -166,7 +207,7 @@ class FakeHypervisor(base.Hypervisor):
             raise errors.HypervisorError(
                 f"migration data of instance {instance.name} is damaged: {info!r}"
             )
-        self._write(instance.name, memory_mib, vcpus)
+        self._write(instance.name, memory_mib, vcpus, number)
 
     @staticmethod
     def _path(instance_name: str) -> str:
@@ -175,11 +216,11 @@ class FakeHypervisor(base.Hypervisor):
             raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
         return f"{paths.current().fake_root}/{instance_name}"
 
-    def _write(self, instance_name: str, memory_mib: int, vcpus: int) -> None:
+    def _write(self, instance_name: str, memory_mib: int, vcpus: int, number: int = RUNS) -> None:
         path = self._path(instance_name)
         try:
             fs.make_dirs(os.path.dirname(path), 0o775)
-            fs.write_file(path, f"1\n{memory_mib}\n{vcpus}\n", sync=False)
+            fs.write_file(path, f"{number}\n{memory_mib}\n{vcpus}\n", sync=False)
         except OSError as err:
             raise errors.HypervisorError(
                 f"cannot write the state of instance {instance_name}: {err}"

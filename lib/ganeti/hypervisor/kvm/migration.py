@@ -1,6 +1,21 @@
 """Migration of a guest: QEMU on the source sends its memory to a QEMU which waits on the target.
 
 The target gets the runtime file of the source, so that the guest keeps its hardware.
+
+A guest never runs on both nodes, whatever the master asks for:
+
+- QEMU on the target starts with ``-S``, so that the guest stays paused when it has arrived. Only
+  :meth:`KvmMigration.finalize_migration_target` lets it run.
+- :meth:`KvmMigration.finalize_migration_source` lets the guest run on here only when it was
+  certainly not sent as a whole.
+- :meth:`KvmMigration.finalize_migration_target` does not end a guest which has arrived, because it
+  cannot run on anywhere else.
+
+With post-copy the target has the guest before it has all of its memory. When the connection breaks
+then, neither node can do without the other; :meth:`KvmMigration.accept_instance` on the target and
+:meth:`KvmMigration.migrate` on the source resume the transfer.
+
+Source: QEMU, ``docs/devel/migration`` (*Postcopy*); QEMU's QMP reference, ``MigrationStatus``.
 """
 
 from __future__ import annotations
@@ -15,7 +30,7 @@ from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import accelerator, argv, facts, incoming, nics, parse, runtime
 from ganeti.hypervisor.kvm.layout import Layout
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.start import KvmStarter, adapted_argv, set_migration_capabilities
 from ganeti.hypervisor.net import interfaces
 from ganeti.objects.instance import FilledInstance
@@ -28,7 +43,9 @@ _STATUS_PAUSE_S = 2.0
 _POSTCOPY_ROUNDS = 2
 # States of a migration from this node. A guest which came to this node has a migration, too, in
 # state "completed".
-_SENDING = frozenset(("setup", "active", "pre-switchover", "device", "postcopy-active"))
+_SENDING = frozenset(("setup", "active", "pre-switchover", "device"))
+# The connection broke after the target had got the guest.
+_POSTCOPY_PAUSED = "postcopy-paused"
 
 
 class KvmMigration(KvmStarter):
@@ -55,10 +72,15 @@ class KvmMigration(KvmStarter):
     ) -> None:
         """Start a QEMU with the same hardware, which waits for the memory of the guest.
 
+        When the guest is here already, and the connection broke before all of its memory was, wait
+        for the rest.
+
         :param info: :meth:`migration_info` of the source.
         :param target: address of this node at which the memory arrives.
         :raises HypervisorError: nothing is left behind.
         """
+        if self._recover(instance, target):
+            return
         if not isinstance(info, str):
             raise errors.HypervisorError(
                 f"migration data of instance {instance.name} is not text: {info!r}"
@@ -72,6 +94,18 @@ class KvmMigration(KvmStarter):
             self._start(
                 record, layout, qemu, paused=False, tags=instance.tags, incoming=(target, port)
             )
+
+    def _recover(self, instance: FilledInstance, target: str) -> bool:
+        """Wait for the source of a paused post-copy migration again; whether there was one."""
+        with self._locked(instance.name) as layout:
+            if not self._process(layout):
+                return False
+            with Qmp(layout.socket("qmp"), instance.name) as control:
+                if control.execute("query-migrate").get("status") != _POSTCOPY_PAUSED:
+                    return False
+                port = int(instance.hvparams["migration_port"])
+                control.execute("migrate-recover", {"uri": argv.migration_uri(target, port)})
+                return True
 
     def _adapt(
         self,
@@ -90,10 +124,7 @@ class KvmMigration(KvmStarter):
                 f"instance {instance.name} runs with {len(record.disks)} disks, but has "
                 f"{len(disks)} in the configuration. Reboot it before it is migrated."
             )
-        own = tuple(
-            replace(old, path=new.path, uri=new.uri)
-            for old, new in zip(record.disks, disks, strict=True)
-        )
+        own = runtime.matching_disks(record, instance.name, disks)
         machine_type = next(iter(runtime.values_of(record, "-machine")), "")
         wanted = machine_type.partition("accel=")[2].split(",")[0]
         if wanted == accelerator.KVM and qemu.accelerator != accelerator.KVM:
@@ -107,17 +138,29 @@ class KvmMigration(KvmStarter):
     ) -> None:
         """Begin to send the guest to the address ``target``.
 
+        A paused post-copy migration is resumed.
+
         :param live: the guest runs while its memory is copied.
-        :raises HypervisorError: QEMU refuses; the guest runs on.
+        :raises HypervisorError: QEMU refuses, or the guest was sent to another node before. Whether
+            the transfer began is said by :meth:`migration_status`.
         """
         layout = self.layout(instance.name)
         self._require_running(layout)
         hvp = instance.hvparams
+        uri = argv.migration_uri(target, int(hvp["migration_port"]))
         with Qmp(layout.socket("qmp"), instance.name) as control:
-            if control.execute("query-migrate").get("status") in _SENDING:
+            present = control.execute("query-migrate")
+            state = present.get("status")
+            if state == _POSTCOPY_PAUSED:
+                control.execute("migrate", {"uri": uri, "resume": True})
+                return
+            if state in _SENDING or parse.is_postcopy(state):
                 # An earlier call began it, and its process died before it could answer.
                 logging.info("instance %s is being sent already", instance.name)
                 return
+            run_state = control.execute("query-status").get("status")
+            if parse.has_sent(run_state, present):
+                raise _was_sent(instance.name)
             control.execute(
                 "migrate-set-parameters",
                 {
@@ -133,10 +176,9 @@ class KvmMigration(KvmStarter):
             if stopped:
                 control.execute("stop")
             try:
-                control.execute(
-                    "migrate", {"uri": argv.migration_uri(target, int(hvp["migration_port"]))}
-                )
-            except errors.HypervisorError:
+                control.execute("migrate", {"uri": uri})
+            except QmpError:
+                # After any other error QEMU may have begun.
                 if stopped:
                     control.execute("cont")
                 raise
@@ -158,7 +200,7 @@ class KvmMigration(KvmStarter):
                     answer = control.execute("query-migrate")
                     status = parse.parse_migration_status(answer)
                     if status.status == "active" and _is_postcopy_due(answer, instance.hvparams):
-                        # The guest runs on the target now, and fetches the rest when it needs it.
+                        # The target gets the guest now, which fetches the rest when it needs it.
                         control.execute("migrate-start-postcopy")
             except (errors.HypervisorError, errors.ParseError) as err:
                 problem = err
@@ -188,7 +230,11 @@ class KvmMigration(KvmStarter):
     def finalize_migration_source(
         self, instance: FilledInstance, *, success: bool, live: bool
     ) -> None:
-        """End the QEMU which sent the guest; after a failure, let the guest run on here."""
+        """End the QEMU which sent the guest; after a failure, let the guest run on here.
+
+        :raises HypervisorError: after a failure: the guest was, or may have been, sent as a whole;
+            it stays paused. Or QEMU does not answer.
+        """
         if success:
             with self._locked(instance.name) as layout:
                 self._end_process(layout)
@@ -197,17 +243,29 @@ class KvmMigration(KvmStarter):
         layout = self.layout(instance.name)
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
-            control.execute("migrate_cancel")
-            incoming.wait_cancelled(control, instance.name)
-            if control.execute("query-status").get("status") in ("paused", "postmigrate"):
+            # A cancelled post-copy migration would destroy the guest, which is on the target.
+            if not parse.is_postcopy(control.execute("query-migrate").get("status")):
+                control.execute("migrate_cancel")
+                incoming.wait_cancelled(control, instance.name)
+            run_state = control.execute("query-status").get("status")
+            if parse.has_sent(run_state, control.execute("query-migrate")):
+                raise _was_sent(instance.name)
+            if run_state == "paused":
                 control.execute("cont")
 
     def finalize_migration_target(
         self, instance: FilledInstance, info: Any, *, success: bool
     ) -> None:
-        """Let the guest run here; after a failure, end the QEMU which waits for it."""
+        """Let the guest run here; after a failure, end the QEMU which waits for it.
+
+        A QEMU which does not answer is ended, too: it can run no guest afterwards.
+
+        :raises HypervisorError: after a failure: the guest has arrived, or QEMU does not end. After
+            a success: the guest does not arrive, or was sent to another node since.
+        """
         if not success:
             with self._locked(instance.name) as layout:
+                self._refuse_received(layout)
                 self._end_process(layout)
                 self._remove_files(layout)
             return
@@ -215,6 +273,9 @@ class KvmMigration(KvmStarter):
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
             incoming.wait_complete(control, instance.name)
+            run_state = control.execute("query-status").get("status")
+            if parse.has_sent(run_state, control.execute("query-migrate")):
+                raise _was_sent(instance.name)
             # At once: a network which cannot be set up must not keep the guest from running.
             control.execute("cont")
         record = runtime.load(layout.runtime_file, instance.name)
@@ -222,6 +283,33 @@ class KvmMigration(KvmStarter):
             nics.host_nics(record.nics, instance.name),
             nics.guest_network(layout, instance.tags),
         )
+
+    def _refuse_received(self, layout: Layout) -> None:
+        """Check that no guest has arrived in a QEMU which waits for one.
+
+        :raises HypervisorError: it has arrived.
+        """
+        if not self._process(layout):
+            return
+        try:
+            with Qmp(layout.socket("qmp"), layout.name) as control:
+                run_state = control.execute("query-status").get("status")
+                received = parse.has_received(run_state, control.execute("query-migrate"))
+        except errors.HypervisorError as err:
+            logging.warning("incoming migration of instance %s: %s", layout.name, err)
+            return
+        if received:
+            raise errors.HypervisorError(
+                f"instance {layout.name} has arrived on this node, and was not ended. Run"
+                f" 'gnt-instance migrate --cleanup {layout.name}'."
+            )
+
+
+def _was_sent(instance_name: str) -> errors.HypervisorError:
+    return errors.HypervisorError(
+        f"instance {instance_name} was, or may have been, sent to another node as a whole, so it"
+        f" cannot run on here. Run 'gnt-instance migrate --cleanup {instance_name}'."
+    )
 
 
 def _is_emulated(layout: Layout) -> bool:

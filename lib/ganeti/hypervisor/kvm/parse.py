@@ -15,6 +15,10 @@ from ganeti.objects.transfer import MigrationStatus
 _VERSION = re.compile(r"QEMU (?:PC )?emulator version (\d+)\.(\d+)(?:\.(\d+))?")
 _OPTION = re.compile(r"^-([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 
+#: No migration was started. This state is not among the published ones.
+NO_MIGRATION = "none"
+POSTCOPY_ACTIVE = "postcopy-active"
+
 # States of a migration in QEMU which are published as "active".
 _MIGRATION_ACTIVE = frozenset(
     (
@@ -24,14 +28,11 @@ _MIGRATION_ACTIVE = frozenset(
         "device",
         "wait-unplug",
         "cancelling",
-        "postcopy-paused",
-        "postcopy-recover",
-        "postcopy-recover-setup",
         "colo",
     )
 )
 # States which are published as they are.
-_MIGRATION_SAME = frozenset(("completed", "failed", "cancelled", "postcopy-active"))
+_MIGRATION_SAME = frozenset(("completed", "failed", "cancelled"))
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
@@ -95,12 +96,15 @@ def parse_command_line(data: bytes) -> CommandLine | None:
 def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
     """Read the answer to ``query-migrate``.
 
-    :raises ParseError: there is no migration, or its state is not known.
+    All states of QEMU which begin with ``postcopy-`` mean that the target has the guest; they are
+    published as "postcopy-active".
+
+    :raises ParseError: the state is not known.
     """
-    state = answer.get("status")
-    if state is None or state == "none":
-        raise errors.ParseError("no migration was started")
-    if state in _MIGRATION_SAME:
+    state = answer.get("status") or NO_MIGRATION
+    if is_postcopy(state):
+        status = POSTCOPY_ACTIVE
+    elif state in _MIGRATION_SAME or state == NO_MIGRATION:
         status = state
     elif state in _MIGRATION_ACTIVE:
         status = "active"
@@ -112,10 +116,42 @@ def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
         status=status,
         transferred_ram=_number(ram.get("transferred")),
         total_ram=_number(ram.get("total")),
-        postcopy_status=status if status.startswith("postcopy") else None,
+        postcopy_status=state if is_postcopy(state) else None,
         total_time=_number(answer.get("total-time")) if status == "completed" else None,
         downtime=_number(answer.get("downtime")) if status == "completed" else None,
     )
+
+
+def is_postcopy(state: object) -> bool:
+    """Whether this state of a migration means that the target has the guest, but not all of its
+    memory yet."""
+    return isinstance(state, str) and state.startswith("postcopy-")
+
+
+def has_sent(run_state: object, answer: Mapping[str, Any]) -> bool:
+    """Whether a guest has been, or may have been, sent to another node as a whole.
+
+    Such a guest must never run on here. A guest which came to this node has a completed migration,
+    too, but only the sender reports what it sent (``ram``).
+
+    :param run_state: of ``query-status``. A guest which was paused when it was sent is in state
+        ``postmigrate`` even if its migration failed at the very end.
+    :param answer: to ``query-migrate``.
+    """
+    state = answer.get("status")
+    return run_state == "postmigrate" or (
+        "ram" in answer and (state == "completed" or is_postcopy(state))
+    )
+
+
+def has_received(run_state: object, answer: Mapping[str, Any]) -> bool:
+    """Whether a guest came here by migration, so that no other node may run it on.
+
+    :param run_state: of ``query-status``.
+    :param answer: to ``query-migrate``.
+    """
+    state = answer.get("status")
+    return run_state != "inmigrate" or state == "completed" or is_postcopy(state)
 
 
 def _number(value: object) -> int | None:

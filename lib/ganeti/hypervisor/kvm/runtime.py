@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import errors
+from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects import codec
 from ganeti.utils import fs
 from ganeti.wire import json
@@ -146,6 +147,31 @@ def to_virtual(runtime: Runtime, root: str) -> Runtime:
 def to_local(runtime: Runtime, root: str) -> Runtime:
     """Undo :func:`to_virtual` on another node: its root directory replaces the mark."""
     return _map_paths(runtime, lambda text: text.replace(f"{_ROOT_MARK}/", f"{root}/"))
+
+
+def matching_disks(
+    runtime: Runtime, instance_name: str, disks: Sequence[AttachedDisk]
+) -> tuple[RuntimeDisk, ...]:
+    """The disks of a guest in its own order, each with the path which the disk has now.
+
+    The order in the configuration may have changed since the guest was started; the UUID of a disk
+    does not change.
+
+    :param disks: the disks of the instance, attached on this node.
+    :raises HypervisorError: the guest has a disk which the instance has not.
+    """
+    attached = {new.disk.uuid: new for new in disks}
+    found = []
+    for old in runtime.disks:
+        uuid = old.disk.get("uuid")
+        new = attached.get(uuid) if uuid else None
+        if new is None:
+            raise errors.HypervisorError(
+                f"instance {instance_name} runs with disk {uuid or 'without UUID'}, which it does"
+                " not have in the configuration. Stop the instance and start it again."
+            )
+        found.append(replace(old, path=new.path, uri=new.uri))
+    return tuple(found)
 
 
 def values_of(runtime: Runtime, option: str) -> Sequence[str]:

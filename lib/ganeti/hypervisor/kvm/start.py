@@ -23,6 +23,7 @@ from ganeti.hypervisor.kvm import (
     host,
     nics,
     parameters,
+    parse,
     pinning,
     privileges,
     runtime,
@@ -61,7 +62,9 @@ class KvmStarter(KvmGuests):
         """Let a guest run which was left before its first instruction; remove an incomplete start.
 
         The runtime file is written when QEMU is complete. A QEMU which waits for a migration is
-        removed, too: the caller starts the guest, so no other node sends it.
+        removed, too: the caller starts the guest, so no other node sends it. So is one which has
+        sent its guest, because that guest must not run on here. A guest which has arrived by a
+        migration, and which the master did not let run any more, runs now.
 
         :returns: whether the guest runs as asked now.
         """
@@ -71,7 +74,12 @@ class KvmStarter(KvmGuests):
             if os.path.exists(layout.runtime_file):
                 with Qmp(layout.socket("qmp"), layout.name) as control:
                     state = control.execute("query-status").get("status")
-                if state not in ("prelaunch", "inmigrate"):
+                    migration = control.execute("query-migrate")
+                    sent = parse.has_sent(state, migration)
+                    arrived = migration.get("status") == "completed" and not sent
+                    if state == "paused" and arrived and not paused:
+                        control.execute("cont")
+                if state not in ("prelaunch", "inmigrate") and not sent:
                     return True
                 if state == "prelaunch":
                     if not paused:
@@ -85,11 +93,14 @@ class KvmStarter(KvmGuests):
             self._remove_files(layout)
             return False
 
-    def reboot(self, instance: FilledInstance, *, timeout_s: float) -> None:
+    def reboot(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, timeout_s: float
+    ) -> None:
         """Stop the guest, then start it with the hardware it had.
 
         :param timeout_s: seconds for the guest to shut down, before it is ended.
-        :raises HypervisorError: it does not run, or does not start again.
+        :raises HypervisorError: it does not run, or has a disk which is not the instance's any
+            more; it was not stopped. Or it does not start again.
         """
         name = instance.name
         layout = self.layout(name)
@@ -97,6 +108,7 @@ class KvmStarter(KvmGuests):
             raise errors.HypervisorError(f"instance {name} is not running")
         # Read first, as stopping removes the file.
         record = runtime.load(layout.runtime_file, name)
+        record = replace(record, disks=runtime.matching_disks(record, name, disks))
         self.stop(name, record.hvparams)
         self.wait_end(name, timeout_s)
         if self.is_running(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import driver, incoming, migration, parse, runtime
+from ganeti.hypervisor.kvm import driver, incoming, migration, parse, qmp, runtime
+from ganeti.objects.disk import Disk
 
 
 class FakeQmp:
@@ -107,13 +109,23 @@ class SendingQmp(FakeQmp):
     def execute(self, command, arguments=None):
         if command == "query-migrate":
             return {"status": self.status} if self.status else {}
+        if command == "query-status":
+            return {"status": "running"}
         self.sent.append(command)
         return {}
 
 
 @pytest.mark.parametrize(
     ("status", "begins"),
-    [("", True), ("completed", True), ("failed", True), ("setup", False), ("active", False)],
+    [
+        ("", True),
+        ("completed", True),
+        ("failed", True),
+        ("setup", False),
+        ("active", False),
+        ("postcopy-active", False),
+        ("postcopy-recover", False),
+    ],
 )
 def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
     """The call may come again when the process which served it first has died."""
@@ -134,7 +146,7 @@ class RecordingQmp(FakeQmp):
     sent: list[tuple[str, dict]] = []
 
     def execute(self, command, arguments=None):
-        if command != "query-migrate":
+        if not command.startswith("query-"):
             self.sent.append((command, arguments or {}))
         return {}
 
@@ -165,3 +177,194 @@ def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
         *([("stop", {})] if stops else []),
         ("migrate", {"uri": "tcp:[2001:db8::7]:8200"}),
     ]
+
+
+class StateQmp(FakeQmp):
+    """A QEMU in one state; it records what it is asked to do, and refuses or loses one command."""
+
+    run_state = "running"
+    migration: dict = {}
+    fails: tuple[str, errors.GenericError] | None = None
+    done: list[tuple[str, dict]] = []
+
+    def execute(self, command, arguments=None):
+        if command == "query-status":
+            return {"status": self.run_state}
+        if command == "query-migrate":
+            return self.migration
+        self.done.append((command, arguments or {}))
+        if self.fails and self.fails[0] == command:
+            raise self.fails[1]
+        return {}
+
+
+@pytest.fixture
+def kvm(monkeypatch):
+    """A driver whose guests are emulated and have the process 1."""
+    made = driver.KvmHypervisor()
+    monkeypatch.setattr(migration, "Qmp", StateQmp)
+    for name, value in (("run_state", "running"), ("migration", {}), ("fails", None), ("done", [])):
+        monkeypatch.setattr(StateQmp, name, value)
+    monkeypatch.setattr(migration, "_is_emulated", lambda layout: True)
+    monkeypatch.setattr(made, "_process", lambda layout: (1, None))
+    monkeypatch.setattr(made, "_remove_files", lambda layout: StateQmp.done.append("removed"))
+    monkeypatch.setattr(made, "_end_process", lambda layout: StateQmp.done.append("ended"))
+    monkeypatch.setattr(made, "_locked", lambda name: contextlib.nullcontext(made.layout(name)))
+    return made
+
+
+GUEST = instance(
+    "default", "/dir", migration_bandwidth=1, migration_downtime=1, migration_port=8200
+)
+SENT = [
+    ("postmigrate", {"status": "completed", "ram": {}}),
+    ("finish-migrate", {"status": "completed", "ram": {}}),
+    ("postmigrate", {"status": "failed", "ram": {}}),
+    ("postmigrate", {"status": "postcopy-paused", "ram": {}}),
+    ("finish-migrate", {"status": "postcopy-active", "ram": {}}),
+]
+
+
+@pytest.mark.parametrize(("run_state", "answer"), SENT)
+def test_a_guest_that_was_sent_never_runs_on_at_the_source(kvm, monkeypatch, run_state, answer):
+    monkeypatch.setattr(incoming, "CANCEL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(StateQmp, "run_state", run_state)
+    monkeypatch.setattr(StateQmp, "migration", answer)
+    with pytest.raises(errors.HypervisorError, match="cannot run on here|has not ended"):
+        kvm.finalize_migration_source(GUEST, success=False, live=True)
+    assert ("cont", {}) not in StateQmp.done
+    # A cancelled post-copy migration would destroy the guest.
+    assert (("migrate_cancel", {}) in StateQmp.done) == (not answer["status"].startswith("post"))
+    StateQmp.done.clear()
+    if not answer["status"].startswith("post"):
+        with pytest.raises(errors.HypervisorError, match="cannot run on here"):
+            kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+        assert StateQmp.done == []
+    with pytest.raises(errors.HypervisorError, match="cannot run on here"):
+        kvm.finalize_migration_target(GUEST, None, success=True)
+    assert StateQmp.done == []
+
+
+@pytest.mark.parametrize("status", ["none", "cancelled", "failed"])
+def test_a_guest_that_was_not_sent_runs_on_at_the_source(kvm, monkeypatch, status):
+    monkeypatch.setattr(StateQmp, "run_state", "paused")
+    monkeypatch.setattr(StateQmp, "migration", {"status": status, "ram": {}})
+    kvm.finalize_migration_source(GUEST, success=False, live=True)
+    assert StateQmp.done == [("migrate_cancel", {}), ("cont", {})]
+
+
+def test_a_guest_that_qemu_refuses_to_send_runs_on_at_once(kvm, monkeypatch):
+    monkeypatch.setattr(StateQmp, "fails", ("migrate", qmp.QmpError("refused")))
+    with pytest.raises(qmp.QmpError):
+        kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+    assert [command for command, _ in StateQmp.done[-3:]] == ["stop", "migrate", "cont"]
+
+
+@pytest.mark.parametrize("error", [qmp.NoAnswer("late"), qmp.ConnectionLost("gone")])
+def test_a_guest_that_may_be_on_its_way_stays_paused(kvm, monkeypatch, error):
+    monkeypatch.setattr(StateQmp, "fails", ("migrate", error))
+    with pytest.raises(errors.HypervisorError):
+        kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+    assert StateQmp.done[-1][0] == "migrate"
+
+
+@pytest.mark.parametrize(
+    ("run_state", "answer"),
+    [
+        ("paused", {"status": "completed"}),
+        ("running", {"status": "completed"}),
+        ("inmigrate", {"status": "completed"}),
+        ("paused", {"status": "postcopy-active"}),
+        ("paused", {"status": "postcopy-paused"}),
+        ("running", {}),
+    ],
+)
+def test_a_guest_that_has_arrived_is_not_ended(kvm, monkeypatch, run_state, answer):
+    monkeypatch.setattr(StateQmp, "run_state", run_state)
+    monkeypatch.setattr(StateQmp, "migration", answer)
+    with pytest.raises(errors.HypervisorError, match="has arrived on this node"):
+        kvm.finalize_migration_target(GUEST, None, success=False)
+    assert StateQmp.done == []
+
+
+def test_a_target_that_waits_is_ended(kvm, monkeypatch):
+    monkeypatch.setattr(StateQmp, "run_state", "inmigrate")
+    monkeypatch.setattr(StateQmp, "migration", {"status": "active"})
+    kvm.finalize_migration_target(GUEST, None, success=False)
+    assert StateQmp.done == ["ended", "removed"]
+
+
+def test_a_target_that_does_not_answer_is_ended(kvm, monkeypatch):
+    monkeypatch.setattr(migration, "Qmp", FakeQmp)
+    kvm.finalize_migration_target(GUEST, None, success=False)
+    assert StateQmp.done == ["ended", "removed"]
+
+
+def test_a_target_that_does_not_end_keeps_its_files(kvm, monkeypatch):
+    def endless(layout):
+        raise errors.HypervisorError("does not end")
+
+    monkeypatch.setattr(migration, "Qmp", FakeQmp)
+    monkeypatch.setattr(kvm, "_end_process", endless)
+    with pytest.raises(errors.HypervisorError, match="does not end"):
+        kvm.finalize_migration_target(GUEST, None, success=False)
+    assert StateQmp.done == []
+
+
+def test_a_postcopy_migration_whose_connection_broke_is_resumed(kvm, monkeypatch):
+    monkeypatch.setattr(StateQmp, "run_state", "paused")
+    monkeypatch.setattr(StateQmp, "migration", {"status": "postcopy-paused"})
+    record = runtime.Runtime(("qemu",), (), {}, ()).dumps()
+    kvm.accept_instance(GUEST, record, "192.0.2.1", [])
+    kvm.migrate("cluster", GUEST, "192.0.2.1", live=True)
+    assert StateQmp.done == [
+        ("migrate-recover", {"uri": "tcp:192.0.2.1:8200"}),
+        ("migrate", {"uri": "tcp:192.0.2.1:8200", "resume": True}),
+    ]
+
+
+# -- disks -----------------------------------------------------------------------------------
+
+
+def plugged(*numbers):
+    return runtime.Runtime(
+        ("qemu",),
+        (),
+        {},
+        tuple(
+            runtime.RuntimeDisk(
+                {"uuid": f"uuid-{number}", "hvinfo": {"id": f"disk-{number}"}}, "/old", None
+            )
+            for number in numbers
+        ),
+    )
+
+
+def attached(*numbers):
+    return [
+        base.AttachedDisk(
+            Disk(dev_type="file", logical_id=("loop", "/d"), size=1, uuid=f"uuid-{number}"),
+            f"/links/{index}",
+        )
+        for index, number in enumerate(numbers)
+    ]
+
+
+def test_disks_are_matched_by_uuid():
+    """The configuration says another order than the guest was started with."""
+    found = runtime.matching_disks(plugged(1, 2, 3), "web", attached(3, 1, 2))
+    assert [(disk.hvinfo["id"], disk.path) for disk in found] == [
+        ("disk-1", "/links/1"),
+        ("disk-2", "/links/2"),
+        ("disk-3", "/links/0"),
+    ]
+
+
+def test_a_disk_that_the_instance_does_not_have_is_never_replaced_by_another(kvm):
+    with pytest.raises(errors.HypervisorError, match="web runs with disk uuid-1, .*Stop"):
+        runtime.matching_disks(plugged(1, 2), "web", attached(2, 3))
+    record = plugged(1)
+    with pytest.raises(errors.HypervisorError, match="web1 runs with disk uuid-1"):
+        kvm._adapt(record, GUEST, attached(2), None)
+    with pytest.raises(errors.HypervisorError, match="runs with 1 disks, but has 2"):
+        kvm._adapt(record, GUEST, attached(1, 2), None)

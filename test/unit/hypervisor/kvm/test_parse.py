@@ -101,17 +101,47 @@ def test_command_line(words: list[str], wanted: tuple[str, int, int] | None) -> 
         ({"status": "device", "ram": None}, MigrationStatus(status="active")),
         ({"status": "completed"}, MigrationStatus(status="completed")),
         ({"status": "failed", "error-desc": "x"}, MigrationStatus(status="failed")),
-        (
-            {"status": "postcopy-active"},
-            MigrationStatus(status="postcopy-active", postcopy_status="postcopy-active"),
+        *(
+            (
+                {"status": f"postcopy-{state}"},
+                MigrationStatus(status="postcopy-active", postcopy_status=f"postcopy-{state}"),
+            )
+            for state in ("active", "paused", "recover", "recover-setup", "device")
         ),
+        ({}, MigrationStatus(status="none")),
+        ({"status": "none"}, MigrationStatus(status="none")),
     ],
 )
 def test_migration_status(answer: dict[str, Any], wanted: MigrationStatus) -> None:
     assert parse.parse_migration_status(answer) == wanted
 
 
-@pytest.mark.parametrize("answer", [{}, {"status": "none"}, {"status": "dancing"}])
-def test_no_migration(answer: dict[str, Any]) -> None:
-    with pytest.raises(errors.ParseError, match="no migration was started|unknown state"):
-        parse.parse_migration_status(answer)
+def test_unknown_state_of_a_migration() -> None:
+    with pytest.raises(errors.ParseError, match="unknown state 'dancing'"):
+        parse.parse_migration_status({"status": "dancing"})
+
+
+@pytest.mark.parametrize(
+    "run_state, answer, sent, received",
+    [
+        ("running", {}, False, True),
+        ("inmigrate", {"status": "setup"}, False, False),
+        ("inmigrate", {"status": "active"}, False, False),
+        ("inmigrate", {"status": "completed"}, False, True),
+        ("inmigrate", {"status": "postcopy-active"}, False, True),
+        ("paused", {"status": "completed"}, False, True),
+        ("paused", {"status": "postcopy-paused"}, False, True),
+        ("paused", {"status": "active", "ram": {}}, False, True),
+        ("running", {"status": "failed", "ram": {}}, False, True),
+        ("postmigrate", {"status": "failed", "ram": {}}, True, True),
+        ("postmigrate", {"status": "completed", "ram": {}}, True, True),
+        ("finish-migrate", {"status": "completed", "ram": {}}, True, True),
+        ("finish-migrate", {"status": "postcopy-active", "ram": {}}, True, True),
+        ("postmigrate", {"status": "postcopy-paused", "ram": {}}, True, True),
+    ],
+)
+def test_who_has_the_guest(
+    run_state: str, answer: dict[str, Any], sent: bool, received: bool
+) -> None:
+    assert parse.has_sent(run_state, answer) == sent
+    assert parse.has_received(run_state, answer) == received
