@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.config import ssconf
 from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.rpc import PROTOCOL_VERSION
-from ganeti.objects import BlockDevStatus, ConfigData, MigrationStatus
+from ganeti.objects import BlockDevStatus, ConfigData, Disk, MigrationStatus
 from ganeti.rpc import Result
 from ganeti.wire import calls
 from ganeti.wire.calls import Call
@@ -38,6 +38,8 @@ class FakeRpc:
         self.errors: dict[str | tuple[str, str], errors.RpcError | str] = {}
         # (instance name, node name) -> state as a hypervisor tells it
         self.running: dict[tuple[str, str], int] = {}
+        # The same of those which have sent the guest.
+        self.sent: set[tuple[str, str]] = set()
         self.free_mib: dict[str, int] = {}
         self.files: set[str] = set()
         # Names of nodes which answer although they are marked offline.
@@ -185,7 +187,12 @@ class FakeRpc:
         self.running[args["instance"].name, node] = 1
 
     def _instance_get_migration_status(self, node: str, args: dict[str, Any]) -> MigrationStatus:
-        return MigrationStatus(status="completed", transferred_ram=100, total_ram=100)
+        if (args["instance"].name, node) in self.sent:
+            return MigrationStatus(status="completed", transferred_ram=100, total_ram=100)
+        return MigrationStatus(status="none")
+
+    def _instance_migrate(self, node: str, args: dict[str, Any]) -> None:
+        self.sent.add((args["instance"].name, node))
 
     def _instance_finalize_migration_src(self, node: str, args: dict[str, Any]) -> None:
         if args["success"]:
@@ -214,7 +221,23 @@ class FakeRpc:
         return [(True, state) for _ in args["disks"]]
 
     def _blockdev_getdimensions(self, node: str, args: dict[str, Any]) -> list[Any]:
-        return [[disk.size << 20, None] for disk in args["disks"]]
+        return [
+            [disk.size << 20, None] if self._is_there(node, disk) else None
+            for disk in args["disks"]
+        ]
+
+    def _is_there(self, node: str, disk: Disk) -> bool:
+        """Whether a node has a device: those of instances are there, and those to be adopted."""
+        known = self.config.node_by_name(node)
+        found = [
+            (one, device)
+            for one in self.config.snapshot().disks.values()
+            for device in one.walk()
+            if device.logical_id == disk.logical_id
+        ]
+        return not found or any(
+            not top.nodes or (known and known.uuid in top.nodes) for top, _device in found
+        )
 
     def _blockdev_snapshot_list(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [[] for _disk in args["disks"]]

@@ -238,6 +238,68 @@ def test_a_source_that_falls_silent_is_not_guessed_about():
     assert primary(master) == NODE1
 
 
+@pytest.mark.parametrize("problem", ["QEMU does not answer", "instance web ended", "timed out"])
+def test_a_transfer_that_cannot_be_followed_is_left_alone(problem):
+    """A node which answers that it cannot tell reports no failure: the transfer may be complete."""
+    master = master_with()
+    call = "instance_get_migration_status"
+    master.rpc.errors[call] = problem
+    text = master.failed(migrate())
+    assert problem in text and NODE1 in text and NODE2 in text and "--cleanup" in text
+    assert acts(master) == [("accept_instance", "node2", None), ("migrate", "node1", None)]
+    assert ("blockdev_shutdown", NODE2) not in [(n, node) for n, node, _ in master.rpc.calls]
+    assert primary(master) == NODE1
+
+
+def test_a_request_to_send_whose_answer_was_lost_may_have_worked():
+    master = master_with()
+    call = "instance_migrate"
+    master.rpc.errors[call] = unreachable(call, NODE1)
+    reports(master, node1="completed!")
+    master.run(migrate())
+    assert primary(master) == NODE2 and master.rpc.where("web") == ["node2"]
+
+
+def test_a_request_to_send_which_may_still_be_on_its_way_is_not_undone():
+    master = master_with()
+    call = "instance_migrate"
+    master.rpc.errors[call] = unreachable(call, NODE1)
+    assert "--cleanup" in master.failed(migrate())
+    assert acts(master) == [("accept_instance", "node2", None), ("migrate", "node1", None)]
+
+
+def test_an_unexpected_error_after_the_request_to_send_undoes_nothing(monkeypatch):
+    master = master_with()
+
+    def stop(*_args, **_more):
+        raise errors.JobCanceled("the job was cancelled")
+
+    monkeypatch.setattr(live, "follow", stop)
+    with pytest.raises(errors.JobCanceled):
+        master.run(migrate())
+    assert acts(master) == [("accept_instance", "node2", None), ("migrate", "node1", None)]
+
+
+def test_the_target_ends_before_the_source_goes_on():
+    master = master_with()
+    reports(master, node1="failed!")
+    master.failed(migrate())
+    assert acts(master)[2:] == [
+        ("finalize_migration_dst", "node2", False),
+        ("finalize_migration_src", "node1", False),
+    ]
+
+
+@pytest.mark.parametrize("problem", ["does not end", unreachable("call", NODE2)])
+def test_the_source_is_left_alone_when_the_target_is_not_known_to_have_ended(problem):
+    master = master_with()
+    reports(master, node1="failed!")
+    master.rpc.errors["instance_finalize_migration_dst"] = problem
+    text = master.failed(migrate())
+    assert f"was not continued on node {NODE1}" in text and "--cleanup" in text
+    assert acts(master)[2:] == [("finalize_migration_dst", "node2", False)]
+
+
 def test_a_short_silence_is_forgiven():
     master = master_with()
     call = "instance_get_migration_status"
@@ -290,31 +352,254 @@ def test_cleanup_before_the_transfer_removes_the_waiting_side():
     assert master.rpc.where("web") == ["node1"]
 
 
-@pytest.mark.parametrize(("status", "winner"), [("active", "node1"), ("completed", "node2")])
-def test_cleanup_in_the_middle_asks_the_source(status, winner):
+def reports(master, **states):
+    """What the nodes report about the migration: a state, and "!" where it is the sender's."""
+
+    def report(node, _args):
+        state = states.get(node.split(".")[0], "none")
+        size = 9 if state.endswith("!") else None
+        state = state.rstrip("!")
+        postcopy = state.startswith("postcopy")
+        return MigrationStatus(
+            status="postcopy-active" if postcopy else state,
+            postcopy_status=state if postcopy else None,
+            transferred_ram=size,
+            total_ram=size,
+        )
+
+    master.rpc.answers["instance_get_migration_status"] = report
+
+
+def acts(master):
+    """The calls which change a guest: (name, node, success)."""
+    wanted = ("instance_shutdown", "instance_migrate", "accept_instance")
+    return [
+        (name.removeprefix("instance_"), node.split(".")[0], args.get("success"))
+        for name, node, args in master.rpc.calls
+        if name in wanted or name.startswith("instance_finalize")
+    ]
+
+
+@pytest.mark.parametrize("primary_is", ["node1", "node2"])
+def test_cleanup_when_all_was_sent_keeps_the_target(primary_is):
+    """Also when the configuration knew it already, and the target was not continued."""
     master = master_with()
     master.rpc.run("web", "node2")
-    master.rpc.answers["instance_get_migration_status"] = MigrationStatus(
-        status=status, transferred_ram=9, total_ram=9
-    )
+    if primary_is == "node2":
+        with master.config.transaction() as change:
+            change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+    reports(master, node1="completed!", node2="completed")
     master.run(cleanup())
-    assert master.rpc.where("web") == [winner]
-    assert primary(master) == f"{winner}.example.com"
+    assert acts(master) == [
+        ("finalize_migration_src", "node1", True),
+        ("finalize_migration_dst", "node2", True),
+    ]
+    assert master.rpc.where("web") == ["node2"] and primary(master) == NODE2
 
 
-@pytest.mark.parametrize("came_by_migration", [False, True])
-def test_cleanup_never_kills_one_of_two_guests_it_does_not_understand(came_by_migration):
+def test_cleanup_when_all_was_sent_waits_for_a_target_which_has_not_read_it():
+    """It was ended, and the source, whose guest was complete elsewhere, ran on."""
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    reports(master, node1="completed!")
+    master.run(cleanup())
+    assert acts(master) == [
+        ("finalize_migration_src", "node1", True),
+        ("finalize_migration_dst", "node2", True),
+    ]
+    assert primary(master) == NODE2
+
+
+@pytest.mark.parametrize("state", ["none", "active!", "failed!", "cancelled!"])
+def test_cleanup_before_all_was_sent_ends_the_target_first(state):
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    reports(master, node1=state)
+    master.run(cleanup())
+    assert acts(master) == [
+        ("finalize_migration_dst", "node2", False),
+        ("finalize_migration_src", "node1", False),
+    ]
+    assert master.rpc.where("web") == ["node1"] and primary(master) == NODE1
+
+
+def test_cleanup_leaves_the_source_alone_when_the_target_does_not_end():
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    reports(master, node1="active!")
+    master.rpc.errors["instance_finalize_migration_dst"] = "has arrived on this node"
+    with pytest.raises(errors.GenericError, match="has arrived"):
+        master.run(cleanup())
+    assert acts(master) == [("finalize_migration_dst", "node2", False)]
+
+
+def test_cleanup_waits_until_a_source_knows_how_its_transfer_ended():
     master = master_with()
     master.rpc.run("web", "node2")
-    call = "instance_get_migration_status"
-    if came_by_migration:
-        master.rpc.answers[call] = MigrationStatus(status="completed")
-    else:
-        master.rpc.errors[call] = "no migration was started"
+    states = iter(["active!", "active!"])
+    reports(master, node2="completed")
+    others = master.rpc.answers["instance_get_migration_status"]
+
+    def report(node, args):
+        if node == NODE1:
+            reports(master, node1=next(states, "completed!"), node2="completed")
+            value = master.rpc.answers["instance_get_migration_status"](node, args)
+            master.rpc.answers["instance_get_migration_status"] = report
+            return value
+        return others(node, args)
+
+    master.rpc.answers["instance_get_migration_status"] = report
+    master.run(cleanup())
+    assert primary(master) == NODE2 and master.rpc.where("web") == ["node2"]
+
+
+def test_cleanup_when_the_transfer_failed_after_all_had_arrived():
+    """The source runs on; the target, which nobody continued, is ended hard, and first."""
+    master = master_with()
+    master.rpc.run("web", "node2")
+    reports(master, node1="failed!", node2="completed")
+    master.run(cleanup())
+    assert acts(master) == [
+        ("shutdown", "node2", None),
+        ("finalize_migration_src", "node1", False),
+    ]
+    assert primary(master) == NODE1
+
+
+def test_cleanup_when_what_was_sent_is_lost():
+    """The source does not run on: the target may have written before it was lost."""
+    master = master_with()
+    reports(master, node1="completed!")
     text = master.failed(cleanup())
-    assert NODE1 in text
-    assert NODE2 in text
-    assert master.rpc.where("web") == ["node1", "node2"]
+    assert f"sent from node {NODE1}" in text and "gnt-instance shutdown" in text
+    assert acts(master) == []
+
+
+@pytest.mark.parametrize(
+    ("states", "text"),
+    [
+        ({}, "several nodes"),
+        ({"node1": "completed"}, "several nodes"),
+        ({"node1": "completed", "node2": "completed"}, "several nodes"),
+        ({"node2": "completed"}, "several nodes"),
+        ({"node1": "completed", "node2": "failed!"}, "several nodes"),
+        ({"node1": "completed!", "node2": "completed!"}, "cannot run on"),
+    ],
+)
+def test_cleanup_never_kills_one_of_two_guests_it_does_not_understand(states, text):
+    master = master_with()
+    master.rpc.run("web", "node2")
+    reports(master, **states)
+    problem = master.failed(cleanup())
+    assert text in problem and NODE1 in problem and NODE2 in problem
+    assert acts(master) == []
+
+
+def test_cleanup_needs_a_report_of_each_guest():
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    master.rpc.errors["instance_get_migration_status"] = "QEMU does not answer"
+    text = master.failed(cleanup())
+    assert NODE1 in text and "QEMU does not answer. Nothing was changed" in text
+    assert acts(master) == []
+
+
+# -- post-copy -------------------------------------------------------------------
+
+
+def sequence(master, *states):
+    """The source reports these states, then that all is complete."""
+    left = iter(states)
+
+    def report(node, args):
+        reports(master, node1=next(left, "completed!"))
+        value = master.rpc.answers["instance_get_migration_status"](node, args)
+        master.rpc.answers["instance_get_migration_status"] = report
+        return value
+
+    master.rpc.answers["instance_get_migration_status"] = report
+
+
+def test_with_postcopy_the_target_runs_before_all_is_sent():
+    master = master_with()
+    sequence(master, "active!", "postcopy-active!", "postcopy-active!")
+    known = []
+    answer = master.rpc._answer
+
+    def look(asked, node, args):
+        if asked.name == "instance_finalize_migration_dst":
+            known.append(primary(master))
+        return answer(asked, node, args)
+
+    master.rpc._answer = look
+    master.run(migrate())
+    assert acts(master) == [
+        ("accept_instance", "node2", None),
+        ("migrate", "node1", None),
+        ("finalize_migration_dst", "node2", True),
+        ("finalize_migration_src", "node1", True),
+        ("finalize_migration_dst", "node2", True),
+    ]
+    assert known == [NODE2, NODE2]
+
+
+@pytest.mark.parametrize("then", ["postcopy-paused!", "failed!"])
+def test_when_postcopy_breaks_the_target_keeps_the_guest(then):
+    master = master_with()
+    sequence(master, "postcopy-active!", then)
+    text = master.failed(migrate())
+    assert f"is on node {NODE2} now, but a part of its memory is still on node {NODE1}" in text
+    assert "--cleanup" in text
+    assert ("finalize_migration_src", "node1", False) not in acts(master)
+    assert ("finalize_migration_dst", "node2", False) not in acts(master)
+    assert primary(master) == NODE2
+
+
+@pytest.mark.parametrize("known", ["node1", "node2"])
+def test_cleanup_resumes_a_postcopy_migration(known):
+    master = master_with()
+    master.rpc.run("web", "node2")
+    if known == "node2":
+        with master.config.transaction() as change:
+            change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+    paused = {"node1": "postcopy-paused!", "node2": "postcopy-paused"}
+    reports(master, **paused)
+    answer = master.rpc._answer
+
+    def resume(asked, node, args):
+        if asked.name == "instance_migrate":
+            reports(master, node1="completed!", node2="completed")
+        return answer(asked, node, args)
+
+    master.rpc._answer = resume
+    master.run(cleanup())
+    assert acts(master) == [
+        ("finalize_migration_dst", "node2", True),
+        ("accept_instance", "node2", None),
+        ("migrate", "node1", None),
+        ("finalize_migration_src", "node1", True),
+        ("finalize_migration_dst", "node2", True),
+    ]
+    assert primary(master) == NODE2 and master.rpc.where("web") == ["node2"]
+
+
+def test_cleanup_when_the_rest_of_the_memory_is_lost():
+    master = master_with(running="node2")
+    reports(master, node2="postcopy-paused")
+    text = master.failed(cleanup())
+    assert "part of its memory was lost" in text and "gnt-instance shutdown" in text
+    assert primary(master) == NODE2
+    assert acts(master) == []
+
+
+def test_cleanup_never_continues_a_postcopy_source():
+    master = master_with()
+    reports(master, node1="postcopy-paused!")
+    assert "cannot run on" in master.failed(cleanup())
+    assert acts(master) == []
+
+
+# -- clean-up of what is nowhere -------------------------------------------------
 
 
 def test_cleanup_of_an_instance_that_runs_nowhere():

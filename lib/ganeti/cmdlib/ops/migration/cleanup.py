@@ -1,11 +1,20 @@
 """Repair after an interrupted migration: ``gnt-instance migrate --cleanup``.
 
-:func:`clean_up` asks the nodes on which of them the instance runs. It then makes both sides of the
-migration and the configuration agree with that.
+:func:`clean_up` asks the nodes which of them have the instance, and how far a migration is which
+they send or receive. Then it makes both sides of the migration and the configuration agree.
+
+- A node which has sent the whole guest never runs it on. The guest is where it was received; when
+  no node has it, the error says so, and the user starts the instance again.
+- A node which has not sent it, or not as a whole, keeps it; the other one ends first.
+- When the connection broke after the target had got the guest (post-copy), the transfer is resumed.
+- When a node does not answer, or two nodes have a guest and no report explains why, nothing is
+  changed.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,14 +27,17 @@ from ganeti.cmdlib.ops.migration import live
 from ganeti.cmdlib.ops.migration.plan import require_mirrored
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.wire.calls import (
+    ACCEPT_INSTANCE,
     ALL_INSTANCES_INFO,
     INSTANCE_FINALIZE_MIGRATION_DST,
     INSTANCE_FINALIZE_MIGRATION_SRC,
     INSTANCE_GET_MIGRATION_STATUS,
+    INSTANCE_MIGRATE,
+    INSTANCE_SHUTDOWN,
 )
 
 if TYPE_CHECKING:
-    from ganeti.objects import Instance, Node
+    from ganeti.objects import Instance, MigrationStatus, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,55 +70,57 @@ def _possible_nodes(unit: AnyUnit, instance: Instance, source: Node) -> list[Nod
     return [node for node in unit.config.nodes() if node.group == source.group]
 
 
-def clean_up(unit: AnyUnit, plan: CleanupPlan) -> None:
-    """Find out where the instance runs, and make both sides and the configuration agree.
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the nodes have of an instance.
 
-    :raises errors.OpExecError: it runs nowhere or on several nodes, or a node does not answer.
+    :ivar here: nodes with a guest which was not sent as a whole, with what they report about a
+        migration.
+    :ivar sent: nodes which have sent the guest, likewise.
+    :ivar waiting: nodes which wait for a guest.
+    """
+
+    here: Mapping[str, MigrationStatus]
+    sent: Mapping[str, MigrationStatus]
+    waiting: Sequence[str]
+
+
+def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Find out which node has the instance, and make both sides and the configuration agree.
+
+    :raises errors.OpExecError: no node has it, or several have, or a node does not answer.
     """
     instance, source = plan.instance, plan.source
+    nodes = {node.uuid: node for node in plan.nodes}
     unit.feedback(f"Finding out where instance {instance.name} runs")
-    running, incoming = _running_and_incoming(unit, plan)
-    others = [node for node in running if node.uuid != source.uuid]
-    if not running:
-        raise errors.OpExecError(
-            f"instance {instance.name} runs nowhere. Use 'gnt-instance shutdown {instance.name}' to"
-            " release its disks, then start it."
-        )
-    if len(running) == 1:
-        keeper = running[0]
-    elif len(running) == 2 and len(others) == 1:
-        keeper = _interrupted_between(unit, instance, source, others[0])
-    else:
-        names = ", ".join(node.name for node in running)
-        raise errors.OpExecError(
-            f"instance {instance.name} runs on several nodes: {names}. Stop all but one by hand."
-        )
-    # No other node may go on with the instance.
-    for node in (*incoming, *others):
-        if node.uuid != keeper.uuid:
-            live.abort_on_target(unit, instance, node, None)
+    found = _find(unit, plan, sleep)
+    keeper = nodes[_keeper(unit, plan, found)]
+    arrived = keeper.uuid in found.waiting or _has_arrived(found.here[keeper.uuid])
+    # No other node may go on with the instance. Those which have sent it cannot.
+    for uuid in found.waiting:
+        if uuid != keeper.uuid:
+            live.abort_on_target(unit, instance, nodes[uuid], None)
+    for uuid in found.here:
+        if uuid != keeper.uuid:
+            unit.rpc.call(
+                INSTANCE_SHUTDOWN, uuid, instance=instance, timeout_s=0, reason=[]
+            ).payload()
     if keeper.uuid == source.uuid:
         unit.feedback(f"* it runs on its primary node {source.name}")
-        live.continue_on_source(unit, instance, source, True)
     else:
         unit.feedback(f"* it runs on {keeper.name}, which becomes its primary node")
-        with unit.config.transaction() as change:
-            change.set_instance_primary(instance.uuid, keeper.uuid)
-        if source in plan.nodes:
+        live.record_target(unit, instance, keeper)
+    if keeper.uuid in found.here and found.here[keeper.uuid].status == live.POSTCOPY:
+        _complete_postcopy(unit, instance, keeper, [nodes[uuid] for uuid in found.sent], sleep)
+    for uuid in dict.fromkeys((*found.sent, source.uuid)):
+        if uuid in nodes and uuid != keeper.uuid:
             unit.rpc.call(
-                INSTANCE_FINALIZE_MIGRATION_SRC,
-                source.uuid,
-                instance=instance,
-                success=True,
-                live=True,
+                INSTANCE_FINALIZE_MIGRATION_SRC, uuid, instance=instance, success=True, live=True
             ).payload()
-        unit.rpc.call(
-            INSTANCE_FINALIZE_MIGRATION_DST,
-            keeper.uuid,
-            instance=unit.config.instance(instance.uuid),
-            info=None,
-            success=True,
-        ).payload()
+    if arrived or keeper.uuid != source.uuid:
+        _let_run(unit, instance, keeper)
+    else:
+        live.continue_on_source(unit, instance, source, True)
     others = [node for node in plan.nodes if node.uuid != keeper.uuid]
     if unit.config.disk_template(instance) in INT_MIRRORED:
         # This activates a replica which is not active; then the two connect as single-primary.
@@ -119,8 +133,127 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan) -> None:
     unit.feedback("* done")
 
 
-def _running_and_incoming(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
-    """The nodes which run the guest, and those with an incoming migration of it."""
+def _let_run(unit: AnyUnit, instance: Instance, node: Node) -> None:
+    """Let a guest which has arrived on a node run."""
+    unit.rpc.call(
+        INSTANCE_FINALIZE_MIGRATION_DST,
+        node.uuid,
+        instance=unit.config.instance(instance.uuid),
+        info=None,
+        success=True,
+    ).payload()
+
+
+def _find(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]) -> _Found:
+    """Ask all nodes what they have of the instance.
+
+    :raises errors.OpExecError: a node does not answer.
+    """
+    for _attempt in range(live.UNANSWERED_POLLS):
+        running, waiting = _running_and_waiting(unit, plan)
+        reports = {node.uuid: _report(unit, plan.instance, node) for node in running}
+        sent = {uuid: report for uuid, report in reports.items() if _has_sent(report)}
+        here = {uuid: report for uuid, report in reports.items() if uuid not in sent}
+        found = _Found(here, sent, [node.uuid for node in waiting])
+        if len(here) != 2 or all(report.status != live.ACTIVE for report in here.values()):
+            break
+        # Both sides of a transfer have the guest for a moment, until the source knows how it ended.
+        sleep(live.POLL_S)
+    return found
+
+
+def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
+    """The UUID of the node which keeps the instance.
+
+    :raises errors.OpExecError: it is nowhere, or on several nodes without a known reason.
+    """
+    instance, source = plan.instance, plan.source
+    names = {node.uuid: node.name for node in plan.nodes}
+    if len(found.here) == 1:
+        (keeper,) = found.here
+        return keeper
+    if not found.here and len(found.sent) == len(found.waiting) == 1:
+        if next(iter(found.sent.values())).status == live.COMPLETED:
+            # It is about to have read all of what was sent.
+            return found.waiting[0]
+    if not found.here:
+        for uuid in found.waiting:
+            if uuid != source.uuid:
+                live.abort_on_target(unit, instance, unit.config.node(uuid), None)
+        if found.sent:
+            raise errors.OpExecError(
+                f"instance {instance.name} was sent from node"
+                f" {', '.join(names[uuid] for uuid in found.sent)}, where it cannot run on, and no"
+                f" node has received it. Use 'gnt-instance shutdown {instance.name}', then start"
+                " it."
+            )
+        raise errors.OpExecError(
+            f"instance {instance.name} runs nowhere. Use 'gnt-instance shutdown {instance.name}' to"
+            " release its disks, then start it."
+        )
+    if len(found.here) == 2 and source.uuid in found.here:
+        sender = found.here[source.uuid]
+        (other,) = set(found.here) - {source.uuid}
+        if sender.status in live.FAILED and _has_arrived(found.here[other]):
+            # The transfer failed when all was sent. Nobody let the guest run on the other node: the
+            # configuration would name that node.
+            unit.feedback(f"* a transfer to {names[other]} failed")
+            return source.uuid
+    raise errors.OpExecError(
+        f"instance {instance.name} runs on several nodes:"
+        f" {', '.join(names[uuid] for uuid in found.here)}. Stop all but one by hand."
+    )
+
+
+def _complete_postcopy(
+    unit: AnyUnit,
+    instance: Instance,
+    target: Node,
+    sources: Sequence[Node],
+    sleep: Callable[[float], None],
+) -> None:
+    """Complete the transfer of a guest which has arrived without all of its memory.
+
+    :raises errors.OpExecError: the rest of its memory is lost, or cannot be sent now.
+    """
+    if not sources:
+        raise errors.OpExecError(
+            f"instance {instance.name} is on node {target.name}, but a part of its memory was lost"
+            f" with the guest on the other node. Use 'gnt-instance shutdown --timeout=0"
+            f" {instance.name}', then start it."
+        )
+    (source,) = sources
+    _let_run(unit, instance, target)
+    paused = [
+        _report(unit, instance, node).postcopy_status == live.POSTCOPY_PAUSED
+        for node in (target, source)
+    ]
+    if any(paused):
+        unit.feedback(f"* resuming the transfer from {source.name} to {target.name}")
+        for wanted, call, node, args in (
+            (paused[0], ACCEPT_INSTANCE, target, {"info": None}),
+            (
+                paused[1],
+                INSTANCE_MIGRATE,
+                source,
+                {"cluster_name": unit.config.cluster_name, "live": True},
+            ),
+        ):
+            if wanted:
+                unit.rpc.call(
+                    call, node.uuid, instance=instance, target=target.secondary_ip, **args
+                ).payload()
+    try:
+        live.follow(unit, instance, source, sleep)
+    except (live.CannotFollow, live.NotSent) as err:
+        raise errors.OpExecError(
+            f"instance {instance.name} is on node {target.name}, but a part of its memory is still"
+            f" on node {source.name}: {err}. Repeat the command when the nodes reach each other."
+        ) from err
+
+
+def _running_and_waiting(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
+    """The nodes which have the guest, and those with an incoming migration of it."""
     hypervisor = plan.instance.hypervisor
     hvparams = unit.config.filled(plan.instance).hvparams
     answers = unit.rpc.call_many(
@@ -130,7 +263,7 @@ def _running_and_incoming(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node],
         hvparams={hypervisor: hvparams},
     )
     running: list[Node] = []
-    incoming: list[Node] = []
+    waiting: list[Node] = []
     for node in plan.nodes:
         answer = answers[node.uuid]
         if answer.failure is not None:
@@ -140,22 +273,31 @@ def _running_and_incoming(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node],
             ) from answer.failure
         info = answer.data.get(plan.instance.name)
         if info:
-            (running if prereq.is_running(info) else incoming).append(node)
-    return running, incoming
+            (running if prereq.is_running(info) else waiting).append(node)
+    return running, waiting
 
 
-def _interrupted_between(unit: AnyUnit, instance: Instance, source: Node, other: Node) -> Node:
-    """Decide which of two nodes with the guest keeps it, by the state which the source reports."""
-    answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
-    status = None if answer.failure is not None else answer.data.status
-    # A guest which once came to the source by migration reports "completed", too, but the source
-    # has sent nothing then.
-    if status == live.COMPLETED and answer.data.total_ram:
-        return other
-    if status == live.ACTIVE or status in live.FAILED:
-        unit.feedback(f"* a transfer to {other.name} was interrupted")
-        return source
-    raise errors.OpExecError(
-        f"instance {instance.name} runs on both {source.name} and {other.name}. Stop one of them"
-        " by hand."
-    )
+def _report(unit: AnyUnit, instance: Instance, node: Node) -> MigrationStatus:
+    """What a node reports about the migration of a guest.
+
+    :raises errors.OpExecError: it does not.
+    """
+    answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, node.uuid, instance=instance)
+    if answer.failure is not None:
+        raise errors.OpExecError(
+            f"node {node.name} has instance {instance.name}, but did not report about its"
+            f" migration: {why(answer.failure)}. Nothing was changed. When its hypervisor does not"
+            " answer any more, end the guest on that node by hand, then repeat the command."
+        ) from answer.failure
+    status: MigrationStatus = answer.data
+    return status
+
+
+def _has_sent(report: MigrationStatus) -> bool:
+    """Whether a node has sent its guest as a whole. Only the sender knows its memory size."""
+    return report.status in (live.COMPLETED, live.POSTCOPY) and bool(report.total_ram)
+
+
+def _has_arrived(report: MigrationStatus) -> bool:
+    """Whether a guest came to a node by migration."""
+    return report.status in (live.COMPLETED, live.POSTCOPY) and not report.total_ram

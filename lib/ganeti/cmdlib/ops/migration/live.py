@@ -1,10 +1,16 @@
 """Migrate a running guest: send its memory to the target node.
 
-The target only *accepts* the guest before the transfer is complete. When anything fails before, the
-target forgets the guest and the source goes on with it. When the transfer is complete, first the
-configuration is changed, then the source is cleaned up. When the source is unresponsive in between,
-nothing is guessed: the error asks for the clean-up mode (:mod:`.cleanup`), which finds out on which
-node the instance runs.
+The target only *accepts* the guest before the transfer is complete. When the source reports that
+the transfer failed, the target forgets the guest, and only then the source goes on with it: the
+target must be known to have ended. When the transfer is complete, first the configuration is
+changed, then the source is cleaned up, then the target lets the guest run. With post-copy the
+target has the guest before the transfer is complete; from then on the configuration names the
+target, and the source never goes on.
+
+Once the source was asked to send the guest, only its own word that it did not, or that it failed,
+is a failure. When it cannot be followed, for any reason, nothing is guessed and nothing is undone:
+the error asks for the clean-up mode (:mod:`.cleanup`), which finds out on which node the instance
+runs. The nodes enforce the same rules (:mod:`ganeti.hypervisor.kvm.migration`).
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import mirror
+from ganeti.cmdlib.ops.disks import mirror, replicas
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.cmdlib.undo import UndoStack
@@ -37,6 +43,12 @@ if TYPE_CHECKING:
 ACTIVE = "active"
 COMPLETED = "completed"
 FAILED = ("cancelled", "failed")
+#: No migration was started; our own.
+NONE = "none"
+#: The target has the guest, and fetches the rest of its memory.
+POSTCOPY = "postcopy-active"
+#: Detail of it: the connection broke, and both nodes wait until the transfer is resumed.
+POSTCOPY_PAUSED = "postcopy-paused"
 
 #: Pauses between two questions about a transfer, in seconds: the first one is short, because a
 #: small idle guest is sent in a moment; the longest; in between they are this part of the time that
@@ -50,8 +62,12 @@ UNANSWERED_POLLS = 8
 REPORT_EVERY_S = 5.0
 
 
-class _SourceUnresponsive(errors.GenericError):
-    """The source does not answer although a transfer is under way."""
+class CannotFollow(errors.GenericError):
+    """It is not known how far a transfer is; it may be complete."""
+
+
+class NotSent(errors.OpExecError):
+    """The source reports that the guest was not sent, or not as a whole."""
 
 
 def migrate(
@@ -99,92 +115,196 @@ def migrate(
             mirror.make_dual_primary(unit, instance, target, sleep)
         else:
             assemble_disks(unit, instance, target.uuid)
+        transfer = _Transfer(unit, plan, info)
         undo.add(
-            f"the incoming migration of {instance.name} on node {target.name}",
-            abort_on_target,
-            unit,
-            instance,
-            target,
-            info,
+            f"the migration of {instance.name} from node {source.name} to node {target.name}",
+            transfer.undo,
         )
         unit.feedback(f"* preparing {target.name} to accept it")
         unit.rpc.call(
             ACCEPT_INSTANCE, target.uuid, instance=instance, info=info, target=target.secondary_ip
         ).payload()
-        undo.add(
-            f"the outgoing migration of {instance.name} on node {source.name}",
-            continue_on_source,
-            unit,
-            instance,
-            source,
-            plan.live,
-        )
         unit.feedback("* sending its memory")
         try:
-            _transfer(unit, plan, sleep)
-        except _SourceUnresponsive as err:
-            # It is not known which side has the guest: changing either side could destroy it.
+            transfer.send(sleep)
+        except NotSent:
+            raise
+        except CannotFollow as err:
             undo.commit()
-            raise errors.OpExecError(
-                f"node {source.name} stopped answering while instance {instance.name} was sent:"
-                f" {err};"
-                f" it runs there or on node {target.name}. {hint}"
-            ) from err
+            raise errors.OpExecError(transfer.unknown(str(err))) from err
+        except BaseException:
+            # The target may have the guest: a change of either side could destroy it.
+            undo.commit()
+            raise
         undo.commit()
-    # The guest runs on the target: the configuration must say so before anything else happens.
-    with unit.config.transaction() as change:
-        change.set_instance_primary(instance.uuid, target.uuid)
+    # The guest is on the target: the configuration must say so before anything else happens.
+    record_target(unit, instance, target, in_sync_with=source)
     _finish(unit, plan, info, sleep)
 
 
-def _transfer(unit: AnyUnit, plan: MigrationPlan, sleep: Callable[[float], None]) -> None:
-    """Send the guest, and wait until the transfer is complete.
+class _Transfer:
+    """The transfer of a guest."""
 
-    :raises errors.OpExecError: the transfer failed, the guest is still on the source.
-    :raises _SourceUnresponsive: the state of the transfer is not known.
+    def __init__(self, unit: AnyUnit, plan: MigrationPlan, info: object) -> None:
+        self._unit = unit
+        self._plan = plan
+        self._info = info
+        self._asked = False
+        self._handed_over = False
+
+    def send(self, sleep: Callable[[float], None]) -> None:
+        """Send the guest, and wait until the transfer is complete.
+
+        :raises NotSent: the guest is still on the source.
+        :raises CannotFollow: the state of the transfer is not known, or it cannot go on.
+        """
+        unit, plan = self._unit, self._plan
+        self._asked = True
+        answer = unit.rpc.call(
+            INSTANCE_MIGRATE,
+            plan.source.uuid,
+            cluster_name=unit.config.cluster_name,
+            instance=plan.instance,
+            target=plan.target.secondary_ip,
+            live=plan.live,
+        )
+        # After a failure, too, the source may have begun: it is asked.
+        try:
+            follow(
+                unit,
+                plan.instance,
+                plan.source,
+                sleep,
+                failure=answer.failure,
+                on_postcopy=self._hand_over,
+            )
+        except NotSent as err:
+            if self._handed_over:
+                raise CannotFollow(str(err)) from err
+            raise
+
+    def _hand_over(self) -> None:
+        """Let the guest run on the target, which fetches the rest of its memory."""
+        if self._handed_over:
+            return
+        unit, plan = self._unit, self._plan
+        record_target(unit, plan.instance, plan.target, in_sync_with=plan.source)
+        self._handed_over = True
+        unit.feedback(f"* it goes on on {plan.target.name}, which fetches the rest of its memory")
+        answer = unit.rpc.call(
+            INSTANCE_FINALIZE_MIGRATION_DST,
+            plan.target.uuid,
+            instance=unit.config.instance(plan.instance.uuid),
+            info=self._info,
+            success=True,
+        )
+        if answer.failure is not None:
+            # It is asked again when the transfer is complete.
+            unit.warn(f"instance {plan.instance.name} does not run on yet: {why(answer.failure)}")
+
+    def undo(self) -> None:
+        """Undo a transfer which has failed: the target ends before the source goes on.
+
+        :raises errors.OpExecError: the target is not known to have ended, so the source was left
+            alone; or the source cannot go on.
+        """
+        unit, plan = self._unit, self._plan
+        instance, source, target = plan.instance, plan.source, plan.target
+        try:
+            abort_on_target(unit, instance, target, self._info)
+        except errors.GenericError as err:
+            if not self._asked:
+                raise
+            raise errors.OpExecError(
+                f"{err}; because node {target.name} may have the instance, it was not continued on"
+                f" node {source.name}"
+            ) from err
+        if self._asked:
+            continue_on_source(unit, instance, source, plan.live)
+
+    def unknown(self, problem: str) -> str:
+        """The error text when the transfer cannot be followed."""
+        name, source, target = self._plan.instance.name, self._plan.source, self._plan.target
+        command = f"'gnt-instance migrate --cleanup {name}'"
+        if self._handed_over:
+            return (
+                f"instance {name} is on node {target.name} now, but a part of its memory is still"
+                f" on node {source.name}, and the transfer cannot be followed: {problem}. Resume it"
+                f" with {command}."
+            )
+        return (
+            f"cannot follow the migration of instance {name} from node {source.name}: {problem}; it"
+            f" is there or on node {target.name}. Neither was changed. Find out with {command}."
+        )
+
+
+def record_target(
+    unit: AnyUnit, instance: Instance, target: Node, *, in_sync_with: Node | None = None
+) -> None:
+    """Make the node which has the guest now its primary node in the configuration.
+
+    :param in_sync_with: the former primary node, if the replicas there are known to be in sync.
     """
-    instance, source, target = plan.instance, plan.source, plan.target
-    answer = unit.rpc.call(
-        INSTANCE_MIGRATE,
-        source.uuid,
-        cluster_name=unit.config.cluster_name,
-        instance=instance,
-        target=target.secondary_ip,
-        live=plan.live,
-    )
-    if isinstance(answer.failure, errors.NodeUnreachable):
-        raise _SourceUnresponsive(str(answer.failure))
-    if answer.failure is not None:
-        raise errors.OpExecError(
-            f"could not migrate instance {instance.name} to node {target.name}:"
-            f" {why(answer.failure)}"
-        ) from answer.failure
+    with unit.config.transaction() as change:
+        change.set_instance_primary(instance.uuid, target.uuid)
+        if in_sync_with is not None:
+            disks = unit.config.instance_disks(instance)
+            replicas.record_new_primary(change, disks, in_sync_with, good=True)
+
+
+def follow(
+    unit: AnyUnit,
+    instance: Instance,
+    source: Node,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    failure: errors.GenericError | None = None,
+    on_postcopy: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until a transfer is complete.
+
+    :param failure: why the source did not confirm that it began to send.
+    :param on_postcopy: called whenever the source reports that the target has the guest.
+    :raises NotSent: the source reports that it did not begin, or that the transfer failed.
+    :raises CannotFollow: nothing else is known. The transfer may be complete.
+    """
     unanswered = 0
     waited_s = REPORT_EVERY_S
     pause_s = min(FIRST_POLL_S, POLL_S)
     passed_s = 0.0
     while True:
         answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
-        if isinstance(answer.failure, errors.NodeUnreachable):
+        problem: errors.GenericError | None = answer.failure
+        status: MigrationStatus | None = None if problem is not None else answer.data
+        if status is not None and status.status == NONE:
+            if failure is not None and not isinstance(failure, errors.NodeUnreachable):
+                raise NotSent(
+                    f"could not migrate instance {instance.name} from node {source.name}:"
+                    f" {why(failure)}"
+                ) from failure
+            # The request may be on its way still.
+            status = None
+            problem = failure or errors.GenericError("it sends no guest")
+        if status is None:
             unanswered += 1
             pause_s = POLL_S
-            if unanswered >= UNANSWERED_POLLS:
-                raise _SourceUnresponsive(str(answer.failure))
-        elif answer.failure is not None:
-            raise errors.OpExecError(
-                f"could not follow the migration of instance {instance.name}: {why(answer.failure)}"
-            ) from answer.failure
+            # A node which answers has asked the hypervisor several times.
+            if isinstance(problem, errors.NodeCallFailed) or unanswered >= UNANSWERED_POLLS:
+                raise CannotFollow(why(problem)) from problem
         else:
             unanswered = 0
-            status: MigrationStatus = answer.data
             if status.status == COMPLETED:
                 unit.feedback(f"* all memory is sent{_durations(status)}")
                 return
             if status.status in FAILED:
-                raise errors.OpExecError(
-                    f"the migration of instance {instance.name} to node {target.name}"
+                raise NotSent(
+                    f"the migration of instance {instance.name} from node {source.name}"
                     f" {status.status}"
                 )
+            if status.status == POSTCOPY:
+                on_postcopy()
+                if status.postcopy_status == POSTCOPY_PAUSED:
+                    raise CannotFollow("the connection between the nodes broke")
             if waited_s >= REPORT_EVERY_S and status.total_ram:
                 percent = 100.0 * (status.transferred_ram or 0) / status.total_ram
                 unit.feedback(f"* {min(percent, 99.9):.1f} % of its memory is sent")
