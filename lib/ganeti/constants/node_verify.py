@@ -5,6 +5,8 @@ from __future__ import annotations
 ACCEPTED_STORAGE_PATHS = "allowed-file-storage-paths"
 BRIDGES = "bridges"
 CLIENT_CERT = "client-cert"
+#: Of this project; all other names are published.
+DRBDCONNECTIONS = "drbd-connections"
 DRBDHELPER = "drbd-helper"
 DRBDLIST = "drbd-list"
 DRBDVERSION = "drbd-version"

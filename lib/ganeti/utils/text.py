@@ -134,6 +134,13 @@ def comma_join(names: Iterable[object]) -> str:
 _TRANSFER_MAGIC = re.compile(r"^[-_.a-zA-Z0-9]{5,100}$")
 
 
+def secret_digest(secret: str) -> str:
+    """Digest of a random secret, for comparisons which must not show the secret."""
+    import hashlib  # costs milliseconds, and commands import this module
+
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
 def is_transfer_magic(word: str) -> bool:
     """Whether a word can be the magic of a transfer of a disk, which both ends must know."""
     return bool(_TRANSFER_MAGIC.match(word))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ganeti.platform import machine
 from ganeti.storage.drbd import status
 from ganeti.storage.lvm import facts
 from ganeti.utils import process
+from ganeti.utils.text import secret_digest
 
 PVS = "\n".join(
     (
@@ -73,7 +75,7 @@ def test_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None
     proc, helper = tmp_path / "drbd", tmp_path / "helper"
     monkeypatch.setattr(status, "STATUS_FILE", str(proc))
     monkeypatch.setattr(status, "HELPER_FILE", str(helper))
-    for name in (nv.DRBDLIST, nv.DRBDVERSION):
+    for name in (nv.DRBDLIST, nv.DRBDVERSION, nv.DRBDCONNECTIONS):
         assert "not loaded" in check(name)
     assert check(nv.DRBDHELPER)[0] is False
     proc.write_text(
@@ -86,6 +88,72 @@ def test_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert check(nv.DRBDLIST) == [0]
     assert check(nv.DRBDVERSION) == [8, 4, 11]
     assert check(nv.DRBDHELPER) == [True, "/bin/true"]
+
+
+def shown_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, proc: str, show: str | errors.CommandError
+) -> Any:
+    """The answer about connections, from captured output of the kernel and of drbdsetup."""
+    (tmp_path / "drbd").write_text(proc)
+    monkeypatch.setattr(status, "STATUS_FILE", str(tmp_path / "drbd"))
+
+    def run(argv: list[str], **_options: Any) -> process.Completed:
+        assert argv[:2] == ["drbdsetup", "show"]
+        if isinstance(show, errors.CommandError):
+            raise show
+        return process.Completed(tuple(argv), 0, show, "", None)
+
+    monkeypatch.setattr(process, "run", run)
+    return check(nv.DRBDCONNECTIONS)
+
+
+def captured(name: str) -> tuple[str, str]:
+    folder = Path(__file__).resolve().parents[2] / "data" / "drbd"
+    return (
+        (folder / f"drbd-8.4.11-{name}.proc").read_text(encoding="utf-8"),
+        (folder / f"drbd-8.4.11-{name}.show").read_text(encoding="utf-8"),
+    )
+
+
+def test_connections_of_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = shown_by(monkeypatch, tmp_path, *captured("8-dual-primary"))
+    assert answer == [
+        {
+            "minor": 0,
+            "connection": "Connected",
+            "role": "Primary",
+            "peer_role": "Primary",
+            "disk": "UpToDate",
+            "peer_disk": "UpToDate",
+            "storage": "/dev/xenvg/d0.data",
+            "local": ["10.77.2.1", 11000],
+            "remote": ["10.77.2.2", 11000],
+            "secret": secret_digest("c0ffeec0ffeec0ffeec0ffeec0ffee"),
+            "dual_primary": True,
+        }
+    ]
+    (alone,) = shown_by(monkeypatch, tmp_path, *captured("1-attached-standalone"))
+    assert (alone["connection"], alone["remote"], alone["secret"]) == ("StandAlone", None, None)
+
+
+def test_no_secret_is_in_the_answer_about_connections(
+    here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc, show = captured("8-dual-primary")
+    assert "c0ffee" not in str(shown_by(monkeypatch, tmp_path, proc, show))
+    broken = show.replace('"c0ffee', '{ "c0ffee')
+    (facts,) = shown_by(monkeypatch, tmp_path, proc, broken)
+    assert facts["problem"] == "its configuration cannot be read"
+    assert "c0ffee" not in str(facts)
+
+
+def test_a_minor_which_shows_nothing_hides_no_other(
+    here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = errors.CommandError(["drbdsetup"], 10, "no such minor")
+    (facts,) = shown_by(monkeypatch, tmp_path, captured("8-dual-primary")[0], failure)
+    assert facts["minor"] == 0
+    assert "no such minor" in facts["problem"]
 
 
 def test_a_node_without_guests_needs_no_storage(

@@ -18,12 +18,14 @@ from fakes.config import GROUP, cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.bootstrap import local
+from ganeti.cmdlib.ops.disks import convert
 from ganeti.constants import disk as disk_c
 from ganeti.constants import verify as verify_const
 from ganeti.objects import BlockDevStatus, ConfigData, Disk
 from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
 from ganeti.platform import paths
 from ganeti.utils import clock
+from ganeti.utils.text import secret_digest
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 VG = "xenvg"
@@ -82,6 +84,24 @@ def healthy() -> ConfigData:
     )
 
 
+def minor(node: int, **changes: Any) -> dict[str, Any]:
+    """How the minor of the mirrored disk is connected on one of its nodes."""
+    return {
+        "minor": 0,
+        "connection": "Connected",
+        "role": "Primary" if node == 1 else "Secondary",
+        "peer_role": "Secondary" if node == 1 else "Primary",
+        "disk": "UpToDate",
+        "peer_disk": "UpToDate",
+        "storage": f"/dev/{VG}/web-data0",
+        "local": [f"192.0.2.{node}", 11000],
+        "remote": [f"192.0.2.{3 - node}", 11000],
+        "secret": secret_digest("secret"),
+        "dual_primary": False,
+        **changes,
+    }
+
+
 FACTS: dict[str, Any] = {
     "vglist": {VG: 100000.0},
     "lvlist": {
@@ -90,11 +110,12 @@ FACTS: dict[str, Any] = {
     "pvlist": [["/dev/sda", VG, 50000.0, 1.0, "a--", []]],
     "drbd-version": [8, 4, 11],
     "drbd-list": [0],
+    "drbd-connections": [minor(1)],
     "drbd-helper": [True, "/bin/true"],
     "master-ip": True,
 }
 # The third node has no disk.
-FREE = {"lvlist": {}, "drbd-list": []}
+FREE = {"lvlist": {}, "drbd-list": [], "drbd-connections": []}
 
 
 class Cluster:
@@ -106,7 +127,8 @@ class Cluster:
                 "lvlist": {
                     f"{VG}/web-data0": ["1024", False, True],
                     f"{VG}/web-meta0": ["128", False, True],
-                }
+                },
+                "drbd-connections": [minor(2)],
             },
             NODE3: dict(FREE),
         }
@@ -275,6 +297,16 @@ def status(**values: Any) -> BlockDevStatus:
     return BlockDevStatus(dev_path="/dev/drbd0", **values)
 
 
+def change_disk(c: Cluster, key: str, **changes: Any) -> None:
+    changed = dataclasses.replace(c.data.disks[uuid_of(key)], **changes)
+    c.become(dataclasses.replace(c.data, disks={**c.data.disks, changed.uuid: changed}))
+
+
+def outdated(c: Cluster) -> None:
+    change_disk(c, "web-disk0", outdated_node=uuid_of("node2"), outdated_since=1795377601.0)
+    mirrors_say(status(is_degraded=True, ldisk_status=disk_c.LDS_OKAY))(c)
+
+
 def tells(node: str, **facts: Any) -> Callable[[Cluster], None]:
     return lambda c: c.tell(node, **facts)
 
@@ -284,6 +316,18 @@ def answers(call: str, problem: str) -> Callable[[Cluster], None]:
         c.master.rpc.errors[call, NODE2] = errors.NodeCallFailed(NODE2, call, problem)
 
     return inject
+
+
+def kept(c: Cluster) -> None:
+    detached = dataclasses.replace(
+        volume("kept"),
+        name=convert.mark(uuid_of("web")),
+        nodes=(uuid_of("node3"),),
+        uuid="uuid-kept",
+        serial_no=1,
+    )
+    c.become(dataclasses.replace(c.data, disks={**c.data.disks, detached.uuid: detached}))
+    c.tell(NODE3, lvlist={f"{VG}/kept": ["1024", False, False]})
 
 
 #: Code, how it comes about, what the text has to contain.
@@ -304,13 +348,32 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("EINSTANCEBADNODE", lambda c: c.node(1, vm_capable=False), "not vm_capable"),
     ("EINSTANCEDOWN", lambda c: c.master.rpc.running.clear(), "does not run"),
     ("EINSTANCEFAULTYDISK", mirrors_say("no such minor"), "no such minor"),
-    ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True)), "not in sync"),
+    ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True)), "not connected"),
     (
         "EINSTANCEFAULTYDISK",
         mirrors_say(status(ldisk_status=disk_c.LDS_FAULTY)),
         "lost its storage",
     ),
-    ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True, sync_percent=42.0)), "42 %"),
+    ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True, sync_percent=42.0)), "42.0 %"),
+    ("EINSTANCEFAULTYDISK", outdated, f"node {NODE2} has missed writes since"),
+    (
+        "EINSTANCEFAULTYDISK",
+        tells(NODE1, drbd_connections=[minor(1, dual_primary=True)]),
+        f"disk/0 is dual-primary on node {NODE1}",
+    ),
+    (
+        "EINSTANCEFAULTYDISK",
+        tells(NODE2, drbd_connections=[minor(2, role="Primary")]),
+        "disk/0 is writable on both nodes",
+    ),
+    (
+        "EINSTANCEFAULTYDISK",
+        lambda c: (
+            c.tell(NODE1, drbd_connections=[minor(1, role="Secondary")]),
+            c.tell(NODE2, drbd_connections=[minor(2, role="Primary")]),
+        )[0],
+        f"disk/0 is writable on node {NODE2}",
+    ),
     ("EINSTANCELAYOUT", two_secondaries, "node2.example.com, node3.example.com"),
     ("EINSTANCEMISSINGCFGPARAMETER", no_spindles, "spindles of disk 0"),
     ("EINSTANCEMISSINGDISK", tells(NODE2, lvlist={}), f"{VG}/web-data0 is missing on node {NODE2}"),
@@ -321,6 +384,27 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEDRBD", tells(NODE2, drbd_list=[0, 7]), "minor 7 is in use"),
     ("ENODEDRBD", tells(NODE2, drbd_list=[]), "minor 0 of instance web.example.com is not active"),
     ("ENODEDRBD", tells(NODE2, drbd_list="no module"), "no module"),
+    ("ENODEDRBD", tells(NODE2, drbd_connections="no drbdsetup"), "connected: no drbdsetup"),
+    (
+        "ENODEDRBD",
+        tells(NODE2, drbd_connections=[{"minor": 0, "role": "Secondary", "problem": "no answer"}]),
+        "minor 0 of disk/0 of instance web.example.com did not show its configuration: no answer",
+    ),
+    (
+        "ENODEDRBD",
+        tells(NODE2, drbd_connections=[minor(2, remote=["192.0.2.3", 11000])]),
+        f"connects to 192.0.2.3:11000, not to its peer on node {NODE1}, 192.0.2.1:11000",
+    ),
+    (
+        "ENODEDRBD",
+        tells(NODE2, drbd_connections=[minor(2, secret=secret_digest("earlier"))]),
+        "has another secret than the configuration",
+    ),
+    (
+        "ENODEDRBD",
+        tells(NODE2, drbd_connections=[minor(2, storage=f"/dev/{VG}/mail-data0")]),
+        f"uses /dev/{VG}/mail-data0, not its own volume /dev/{VG}/web-data0",
+    ),
     ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[True, "/bin/false"]), "/bin/false"),
     ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[False, "no module"]), "no module"),
     ("ENODEDRBDVERSION", tells(NODE2, drbd_version=[8, 3, 11]), "other nodes have 8.4.11"),
@@ -358,6 +442,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEOOBPATH", tells(NODE2, oob_paths=["program /bin/oob does not exist"]), "/bin/oob"),
     ("ENODEORPHANINSTANCE", lambda c: c.master.rpc.run("ghost", "node3"), "ghost"),
     ("ENODEORPHANLV", tells(NODE3, lvlist={f"{VG}/old": ["1", True, False]}), f"{VG}/old"),
+    ("ENODEORPHANLV", kept, f"{VG}/kept, which an interrupted operation on disks of instance web"),
     ("ENODEOS", tells(NODE2, oslist=[]), "lacks OS noop"),
     (
         "ENODEOS",
@@ -451,6 +536,56 @@ def test_reserved_and_foreign_volumes_are_left_alone(broken: Cluster) -> None:
 def test_mirrors_that_are_not_in_use_need_no_minor(broken: Cluster) -> None:
     broken.instance("web", admin_state="down", disks_active=False)
     for node in (NODE1, NODE2):
-        broken.tell(node, drbd_list=[])
+        broken.tell(node, drbd_list=[], drbd_connections=[])
     assert broken.findings() == []
     assert broken.master.rpc.of("blockdev_getmirrorstatus_multi") == []
+
+
+# -- mirrored disks --------------------------------------------------------------
+
+
+def severities(found: list[list[str]], code: str) -> list[str]:
+    return [row[0] for row in found if row[1] == code]
+
+
+def test_a_synchronisation_and_kept_volumes_are_warnings(broken: Cluster) -> None:
+    kept(broken)
+    mirrors_say(status(is_degraded=True, sync_percent=42.0))(broken)
+    found = broken.findings()
+    assert severities(found, "EINSTANCEFAULTYDISK") == ["WARNING"]
+    assert severities(found, "ENODEORPHANLV") == ["WARNING"]
+
+
+def test_a_mirror_with_one_good_replica_is_an_error_and_says_what_to_do(broken: Cluster) -> None:
+    outdated(broken)
+    (found,) = broken.findings()
+    assert found[:2] == ["ERROR", "EINSTANCEFAULTYDISK"]
+    assert "Use 'gnt-instance activate-disks web.example.com'" in found[4]
+
+
+def test_a_detached_disk_is_no_unknown_volume(broken: Cluster) -> None:
+    kept(broken)
+    change_disk(broken, "kept", name="spare")
+    assert broken.findings() == []
+
+
+def stopped(c: Cluster, **record: Any) -> list[str]:
+    """Verify while the mirrored instance is stopped; returns the notices."""
+    c.instance("web", admin_state="down", disks_active=False)
+    change_disk(c, "web-disk0", **record)
+    for node in (NODE1, NODE2):
+        c.tell(node, drbd_list=[], drbd_connections=[])
+    c.master.rpc.running.pop(("web.example.com", NODE1), None)
+    assert c.findings() == [], "no error, and nothing that a program counts"
+    return [line for line in c.master.job.log if "NOTICE" in line and "compare" in line]
+
+
+def test_inactive_replicas_which_nobody_compared_are_a_notice(broken: Cluster) -> None:
+    (notice,) = stopped(broken)
+    assert "1 mirrored disk(s)" in notice
+    assert notice.endswith("web.example.com")
+    assert broken.master.rpc.of("blockdev_getmirrorstatus_multi") == []
+
+
+def test_inactive_replicas_which_were_compared_are_good(broken: Cluster) -> None:
+    assert stopped(broken, in_sync_at=1795377601.0) == []

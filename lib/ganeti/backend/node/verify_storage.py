@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ganeti import errors, ht
 from ganeti.constants import node_verify as nv
+from ganeti.storage.drbd import connections
 from ganeti.storage.drbd import status as drbd
 from ganeti.storage.lvm import facts as lvm
 
@@ -72,6 +73,11 @@ def _minors(_argument: Any) -> list[int]:
     return sorted(drbd.minors())
 
 
+def _connections(_argument: Any) -> list[dict[str, Any]]:
+    """Return how the DRBD minors in use are connected, see :func:`.connections.listed`."""
+    return connections.listed()
+
+
 def _version(_argument: Any) -> list[int]:
     """Return the version of the DRBD module, as a list, because a text would mean a problem."""
     return list(drbd.version())
@@ -89,6 +95,7 @@ _NAMES = ht.ListOf(ht.NonEmptyString)
 
 #: Name of a check -> (type of its argument, function).
 CHECKS: dict[str, tuple[ht.Type, _Check]] = {
+    nv.DRBDCONNECTIONS: (ht.Any, _or_why(_connections, list)),
     nv.DRBDHELPER: (ht.Any, _helper),
     nv.DRBDLIST: (ht.Any, _or_why(_minors, list)),
     nv.DRBDVERSION: (ht.Any, _or_why(_version, list)),

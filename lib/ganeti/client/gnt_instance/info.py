@@ -64,6 +64,12 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
         ("Disk template", info["disk_template"]),
         ("Disks", [_disk(index, disk, number) for index, disk in enumerate(info["disks"])]),
     ]
+    kept = info.get("kept_volumes")
+    if kept:
+        pairs += [
+            ("Kept volumes", [_kept(volume) for volume in kept]),
+            ("How they are removed", kept[0]["hint"]),
+        ]
     return pairs
 
 
@@ -136,6 +142,11 @@ def _disk(index: int | None, disk: Mapping[str, Any], number: Number) -> Pairs:
     for label, key in (("on primary", "pstatus"), ("on secondary", "sstatus")):
         if disk.get(key):
             pairs.append((label, _device(disk[key], disk["dev_type"], number)))
+    replicas = disk.get("replicas")
+    if replicas:
+        pairs.append(("replicas", replicas["text"]))
+        if replicas["hint"]:
+            pairs.append(("what to do", replicas["hint"]))
     if disk.get("spindles") is not None:
         pairs.append(("spindles", number(disk["spindles"])))
     pairs += [("name", disk["name"]), ("UUID", disk["uuid"])]
@@ -147,6 +158,17 @@ def _disk(index: int | None, disk: Mapping[str, Any], number: Number) -> Pairs:
             )
         )
     return pairs
+
+
+def _kept(volume: Mapping[str, Any]) -> Pairs:
+    """Return storage which an interrupted operation left."""
+    from ganeti.utils import text
+
+    exists = {True: "yes", False: "no", None: "not known"}[volume["exists"]]
+    return [
+        (volume["node"], f"{volume['name']}, size {text.format_unit(volume['size'])}"),
+        ("exists", exists),
+    ]
 
 
 def _logical_id(logical_id: Any) -> str:
@@ -173,7 +195,8 @@ def _device(status: Sequence[Any], dev_type: str, number: Number) -> str:
         if percent is not None:
             left = f", ETA {number(int(eta_s))}s" if eta_s else ", ETA unknown"
             text += f" *RECOVERING* {percent:.2f}%{left}"
-        else:
+        elif not degraded:
+            # A replica which is not connected does not know whether it is in sync.
             text += " in sync"
     if degraded:
         text += ", status *DEGRADED*"

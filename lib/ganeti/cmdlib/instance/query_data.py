@@ -11,7 +11,7 @@ from ganeti.cmdlib.ops.disks import replica_report
 from ganeti.cmdlib.ops.guest import location
 from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
-from ganeti.objects import Disk, Instance
+from ganeti.objects import BlockDevStatus, Disk, Instance
 from ganeti.opcodes.instance import OpInstanceQueryData
 from ganeti.wire.calls import BLOCKDEV_FIND
 
@@ -40,7 +40,10 @@ NicDetails: TypeAlias = list[str | None]
 
 
 class DiskDetails(TypedDict):
-    """A device; the keys are published. ``size`` is in MiB."""
+    """A device; the keys are published, except ``replicas``. ``size`` is in MiB.
+
+    ``replicas`` is there for mirrored disks, with the members of :class:`.ReplicaReport`.
+    """
 
     iv_name: str
     dev_type: str
@@ -54,10 +57,14 @@ class DiskDetails(TypedDict):
     spindles: int | None
     name: str | None
     uuid: str
+    replicas: NotRequired[dict[str, Any]]
 
 
 class InstanceDetails(TypedDict):
-    """An instance; the keys are published. Parameters in ``*_actual`` are filled."""
+    """An instance; the keys are published, except ``kept_volumes``.
+
+    That key is there when the instance has some. Parameters in ``*_actual`` are filled.
+    """
 
     name: str
     config_state: str
@@ -85,6 +92,7 @@ class InstanceDetails(TypedDict):
     ctime: float
     uuid: str
     forthcoming: NotRequired[bool]
+    kept_volumes: NotRequired[list[replica_report.KeptVolume]]
 
 
 @executes(OpInstanceQueryData)
@@ -176,6 +184,9 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         }
         if instance.forthcoming:
             details["forthcoming"] = True
+        kept = replica_report.kept_volumes(self, instance, ask=not self.op.static)
+        if kept:
+            details["kept_volumes"] = kept
         return details
 
     def _nic(self, nic: FilledNic) -> NicDetails:
@@ -200,13 +211,15 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         """
         for uuid in disk.secondary_nodes(instance.primary_node):
             secondary = uuid
-        return {
+        nodes = [uuid for uuid in (instance.primary_node, secondary) if uuid]
+        reports = {uuid: self._node_report(instance, disk, uuid) for uuid in nodes}
+        details: DiskDetails = {
             "iv_name": disk.iv_name,
             "dev_type": disk.dev_type,
             "logical_id": _without_secret(disk),
             "drbd_info": self._mirror(disk),
-            "pstatus": self._disk_status(instance, disk, instance.primary_node),
-            "sstatus": (None if not secondary else self._disk_status(instance, disk, secondary)),
+            "pstatus": _status(reports.get(instance.primary_node)),
+            "sstatus": _status(reports.get(secondary)) if secondary else None,
             "children": [self._disk(instance, child, secondary) for child in disk.children],
             "mode": disk.mode,
             "size": disk.size,
@@ -214,6 +227,11 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "name": disk.name,
             "uuid": disk.uuid,
         }
+        if disk.dev_type == DRBD8 and not instance.forthcoming:
+            asked = {} if self.op.static else reports
+            known = replica_report.judge(disk, instance, self.config.snapshot().nodes, asked)
+            details["replicas"] = known._asdict()
+        return details
 
     def _mirror(self, disk: Disk) -> MirrorDetails | None:
         """Describe the two replicas of a mirrored disk, in the order of the configuration."""
@@ -230,26 +248,35 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "port": port,
         }
 
-    def _disk_status(self, instance: Instance, disk: Disk, node_uuid: str) -> DiskStatus | None:
+    def _node_report(
+        self, instance: Instance, disk: Disk, node_uuid: str
+    ) -> replica_report.NodeReport:
+        """Ask a node for the state of a device; a text says why it is not known."""
+        if self.op.static or instance.forthcoming:
+            return "it was not asked"
         node = self.config.node(node_uuid)
-        if self.op.static or node.offline or instance.forthcoming:
-            return None
+        if node.offline:
+            return "it is offline"
         answer = self.rpc.call(BLOCKDEV_FIND, node.uuid, disk=(disk, instance))
         if answer.failure is not None:
             self.warn(f"node {node.name} did not report {disk.iv_name} of instance {instance.name}")
-            return None
-        status = answer.data
-        if status is None:
-            return None
-        return [
-            status.dev_path,
-            status.major,
-            status.minor,
-            status.sync_percent,
-            status.estimated_time,
-            status.is_degraded,
-            status.ldisk_status,
-        ]
+            return why(answer.failure)
+        status: BlockDevStatus | None = answer.data
+        return status
+
+
+def _status(report: replica_report.NodeReport) -> DiskStatus | None:
+    if not isinstance(report, BlockDevStatus):
+        return None
+    return [
+        report.dev_path,
+        report.major,
+        report.minor,
+        report.sync_percent,
+        report.estimated_time,
+        report.is_degraded,
+        report.ldisk_status,
+    ]
 
 
 def _without_secret(disk: Disk) -> list[Any]:

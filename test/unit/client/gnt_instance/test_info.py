@@ -208,6 +208,52 @@ def test_mirrored_disk_and_vnc(gnt: Gnt, master: FakeMaster) -> None:
     assert "hidden" not in text
 
 
+def test_a_replica_which_is_not_connected_is_not_called_in_sync(
+    gnt: Gnt, master: FakeMaster
+) -> None:
+    disk = {
+        **WEB1["disks"][0],
+        "dev_type": "drbd",
+        "pstatus": ["/dev/drbd0", 147, 0, None, None, True, 1],
+    }
+    master.results["OP_INSTANCE_QUERY_DATA"] = {"web1": {**WEB1, "disks": [disk]}}
+    text = gnt("instance info web1").out
+    assert "on primary: /dev/drbd0 (147:0), status *DEGRADED*\n" in text
+
+
+REPLICAS = {
+    "state": "outdated",
+    "node": "node2",
+    "since": 1795213015.38,
+    "compared": None,
+    "percent": None,
+    "text": "node node2 has missed writes since 2026-11-20 22:16:55",
+    "hint": "Use 'gnt-instance activate-disks web1', which connects and synchronises them.",
+}
+
+
+def test_replicas_and_kept_volumes(gnt: Gnt, master: FakeMaster) -> None:
+    first = {**WEB1["disks"][0], "replicas": REPLICAS}
+    second = {
+        **WEB1["disks"][0],
+        "replicas": {**REPLICAS, "text": "both in sync (compared 2026-11-20 22:16:55)", "hint": ""},
+    }
+    kept = {"node": "node2", "name": "xenvg/a_old", "size": 1536, "exists": True, "hint": "Use it."}
+    master.results["OP_INSTANCE_QUERY_DATA"] = {
+        "web1": {**WEB1, "disks": [first, second], "kept_volumes": [kept]}
+    }
+    text = gnt("instance info web1").out
+    (shown,) = yaml.safe_load(text)
+    (one, other) = shown["Disks"]
+    assert one["replicas"] == REPLICAS["text"]
+    assert one["what to do"] == REPLICAS["hint"]
+    assert list(one)[-2:] == ["name", "UUID"]
+    assert other["replicas"] == "both in sync (compared 2026-11-20 22:16:55)"
+    assert "what to do" not in other
+    assert shown["Kept volumes"] == [{"node2": "xenvg/a_old, size 1.5G", "exists": True}]
+    assert shown["How they are removed"] == "Use it."
+
+
 def test_roman(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_INSTANCE_QUERY_DATA"] = {"web1": WEB1}
     assert "    vcpus: default (IV)\n" in gnt("instance info --roman web1").out

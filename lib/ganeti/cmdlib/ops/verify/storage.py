@@ -12,23 +12,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.disks import convert, replica_report
+from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck, minors_of
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import snapshots
 from ganeti.utils.text import comma_join
-from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_GETMIRRORSTATUS_MULTI
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Cluster, Disk, Instance, Node, NodeGroup
+    from ganeti.wire.calls.base import Call
 
 MIN_VG_MIB = 20 * 1024
 # Physical volumes of the same model may differ by this part of their size.
 _PV_TOLERANCE = 0.02
 # Third letter of the attributes of a missing physical volume, see pvs(8).
 _MISSING = "m"
-
-Answers = Mapping[str, Mapping[str, Any]]
 
 
 def uses_lvm(cluster: Cluster) -> bool:
@@ -48,7 +49,7 @@ def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
         if exclusive and name:
             checks[nv.EXCLUSIVEPVS] = [name]
     if disk_c.DRBD8 in cluster.enabled_disk_templates:
-        checks.update({nv.DRBDVERSION: None, nv.DRBDLIST: None})
+        checks.update({nv.DRBDVERSION: None, nv.DRBDLIST: None, nv.DRBDCONNECTIONS: None})
         if cluster.drbd_usermode_helper:
             checks[nv.DRBDHELPER] = cluster.drbd_usermode_helper
     if disk_c.GLUSTER in cluster.enabled_disk_templates and cluster.gluster_storage_dir:
@@ -210,8 +211,7 @@ class StorageCheck:
                 for device in self._data.disks[uuid].walk():
                     if device.dev_type != disk_c.DRBD8 or len(device.logical_id) < 5:
                         continue
-                    node_a, node_b, _port, minor_a, minor_b = device.logical_id[:5]
-                    for owner, minor in ((node_a, minor_a), (node_b, minor_b)):
+                    for owner, minor in minors_of(device).items():
                         found.setdefault(owner, {})[minor] = instance.name, instance.disks_active
         return found
 
@@ -264,7 +264,7 @@ class StorageCheck:
     # -- volumes ---------------------------------------------------------------
 
     def volumes(self) -> None:
-        """Check for missing logical volumes, and for unknown ones."""
+        """Check for missing logical volumes, and for unknown and kept ones."""
         if not uses_lvm(self._data.cluster):
             return
         ours = {self._data.cluster.volume_group_name or ""}
@@ -284,6 +284,7 @@ class StorageCheck:
                     wanted.setdefault(node_uuid, {}).update(dict.fromkeys(names, instance.name))
         foreign = [re.compile(pattern) for pattern in self._data.cluster.reserved_lvs]
         reserved = self._config.reserved_volumes()
+        detached, kept = self._detached_volumes()
         for node in self._nodes:
             listed = self._answers[node.uuid].get(nv.LVLIST)
             if not isinstance(listed, dict):
@@ -297,10 +298,25 @@ class StorageCheck:
                     f"volume {name} is missing on node {node.name}",
                 )
             for name in sorted(set(listed) - set(expected)):
+                owner = kept.get((node.uuid, name))
+                if owner is not None:
+                    self._findings.report(
+                        "ENODEORPHANLV",
+                        node.name,
+                        f"has volume {name}, which an interrupted operation on disks of instance"
+                        f" {owner.name} left. {replica_report.kept_hint(owner)}",
+                        warning=True,
+                    )
+                    continue
                 parts = snapshots.split(name)
                 # A snapshot belongs to the owner of its volume.
                 belongs = parts is not None and (parts[0] in expected or parts[0] in reserved)
-                known = belongs or name in reserved or any(one.fullmatch(name) for one in foreign)
+                known = (
+                    belongs
+                    or name in reserved
+                    or (node.uuid, name) in detached
+                    or any(one.fullmatch(name) for one in foreign)
+                )
                 self._findings.check(
                     name.partition("/")[0] in ours and not known,
                     "ENODEORPHANLV",
@@ -308,26 +324,52 @@ class StorageCheck:
                     f"has volume {name}, which belongs to no disk",
                 )
 
+    def _detached_volumes(self) -> tuple[set[tuple[str, str]], dict[tuple[str, str], Instance]]:
+        """Volumes of disks which no instance has: UUID of the node, and name.
+
+        :returns: all of them; and those which an interrupted operation on an instance left.
+        """
+        instances = self._data.instances.values()
+        used = {uuid for instance in instances for uuid in instance.disks}
+        owners = {convert.mark(instance.uuid): instance for instance in instances}
+        detached: set[tuple[str, str]] = set()
+        kept: dict[tuple[str, str], Instance] = {}
+        for disk in self._data.disks.values():
+            if disk.uuid in used:
+                continue
+            owner = owners.get(disk.name or "")
+            for device in disk.walk():
+                if device.dev_type != disk_c.PLAIN:
+                    continue
+                for node_uuid in disk.nodes:
+                    key = node_uuid, replica_report.volume_name(device)
+                    detached.add(key)
+                    if owner is not None:
+                        kept[key] = owner
+        return detached, kept
+
     # -- disks of instances ----------------------------------------------------
 
     def disks(self, instances: Sequence[Instance]) -> None:
         """Check that all disks of instances exist, and that DRBD disks are in sync."""
-        files: dict[str, list[tuple[Disk, Instance]]] = {}
-        mirrors: dict[str, list[tuple[Disk, Instance]]] = {}
+        files: Asked = {}
+        mirrors: list[tuple[Disk, Instance]] = []
         for instance in instances:
             if instance.forthcoming:
                 continue
             for disk in self._config.instance_disks(instance):
                 if disk.dev_type == disk_c.DRBD8:
-                    if instance.disks_active:
-                        for uuid in disk.all_node_uuids():
-                            mirrors.setdefault(uuid, []).append((disk, instance))
+                    if not disk.forthcoming:
+                        mirrors.append((disk, instance))
                 elif disk.dev_type != disk_c.PLAIN:
                     files.setdefault(instance.primary_node, []).append((disk, instance))
         self._files(files)
-        self._mirrors(mirrors)
+        check = MirrorCheck(self._unit, self._findings, self._nodes, self._answers)
+        check.replicas(mirrors, self._ask)
+        check.connections(mirrors)
 
-    def _ask(self, call: Any, asked: dict[str, list[tuple[Disk, Instance]]]) -> dict[str, Any]:
+    def _ask(self, call: Call, asked: Asked) -> dict[str, Any]:
+        """Ask online nodes about disks, and report which of them did not answer."""
         online = {
             uuid: pairs for uuid, pairs in asked.items() if not self._data.nodes[uuid].offline
         }
@@ -348,7 +390,7 @@ class StorageCheck:
                 found[uuid] = answer.data
         return found
 
-    def _files(self, asked: dict[str, list[tuple[Disk, Instance]]]) -> None:
+    def _files(self, asked: Asked) -> None:
         for uuid, dimensions in self._ask(BLOCKDEV_GETDIMENSIONS, asked).items():
             name = self._data.nodes[uuid].name
             for (disk, instance), found in zip(asked[uuid], dimensions, strict=True):
@@ -358,33 +400,3 @@ class StorageCheck:
                     instance.name,
                     f"{disk.iv_name} does not exist on node {name}",
                 )
-
-    def _mirrors(self, asked: dict[str, list[tuple[Disk, Instance]]]) -> None:
-        for uuid, states in self._ask(BLOCKDEV_GETMIRRORSTATUS_MULTI, asked).items():
-            name = self._data.nodes[uuid].name
-            for (disk, instance), (known, state) in zip(asked[uuid], states, strict=True):
-                what = f"{disk.iv_name} on node {name}"
-                if not known:
-                    self._findings.report(
-                        "EINSTANCEFAULTYDISK",
-                        instance.name,
-                        f"state of {what} is not known: {state}",
-                    )
-                elif state.ldisk_status == disk_c.LDS_FAULTY:
-                    self._findings.report(
-                        "EINSTANCEFAULTYDISK", instance.name, f"{what} has lost its storage"
-                    )
-                elif state.sync_percent is not None:
-                    self._findings.report(
-                        "EINSTANCEFAULTYDISK",
-                        instance.name,
-                        f"{what} is synchronising, {state.sync_percent:.0f} % are done",
-                        warning=True,
-                    )
-                else:
-                    self._findings.check(
-                        bool(state.is_degraded),
-                        "EINSTANCEFAULTYDISK",
-                        instance.name,
-                        f"{what} is not in sync with its peer",
-                    )
