@@ -25,7 +25,7 @@ from fakes.node_side import Cluster
 from fakes.transfers import Transfers
 from ganeti import errors
 from ganeti.cmdlib.ops.transfer import disk_copy
-from ganeti.objects import Disk, Instance
+from ganeti.objects import ConfigData, Disk, Instance
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
@@ -33,7 +33,8 @@ from ganeti.rpc import Result
 
 SPARE, PRIMARY, SECONDARY = "node1", "node2", "node3"
 _BLOCK = 512
-_BLOCKS = 96
+#: Blocks are scattered over one MiB, so that a half copy has some and lacks others.
+_BLOCKS, _STEP, _STRIDE = 96, 37, 8192
 _TEXT = b"confirmed block "
 
 
@@ -75,14 +76,39 @@ def _full(node: str) -> str:
     return f"{node}.example.com"
 
 
+#: The configuration and the files (name, size, beginning) of a new instance, which is made once.
+_begun: dict[str, tuple[ConfigData, list[tuple[str, int, bytes]]]] = {}
+
+
+def _begin(directory: Path, template: str) -> tuple[ConfigData, list[tuple[str, int, bytes]]]:
+    cluster = empty(directory)
+    snode = SECONDARY if template == "drbd" else None
+    cluster.run(create(template, pnode=PRIMARY, snode=snode))
+    files = []
+    for path in directory.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as stream:
+                head = stream.read(1 << 16)
+            files.append((str(path.relative_to(directory)), path.stat().st_size, head))
+    return cluster.config.snapshot(), files
+
+
 class Lab:
     """The cluster, the guest of ``web``, and what was confirmed to it."""
 
     def __init__(self, directory: Path, template: str = "drbd") -> None:
-        self.cluster: Cluster = empty(directory)
+        if template not in _begun:
+            _begun[template] = _begin(directory, template)
+            shutil.rmtree(directory)
+        data, files = _begun[template]
+        directory.mkdir()
+        self.cluster = Cluster(data, directory)
         self.directory = directory
-        snode = SECONDARY if template == "drbd" else None
-        self.cluster.run(create(template, pnode=PRIMARY, snode=snode))
+        for name, size, head in files:
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(head)
+            os.truncate(path, size)
         self.confirmed: set[int] = set()
         self._next = 0
 
@@ -108,9 +134,14 @@ class Lab:
     def disks(self) -> tuple[Disk, ...]:
         return () if self.instance is None else self.cluster.config.instance_disks(self.instance)
 
+    @property
+    def name(self) -> str:
+        assert self.instance is not None
+        return self.instance.name
+
     def key(self, node: str) -> mirror.Key:
         """The minor of the disk on a node."""
-        (disk,) = self.disks
+        disk = self.disks[0]
         minors = dict(zip(disk.logical_id[:2], disk.logical_id[3:5], strict=True))
         return str(self.nodes.root(_full(node))), minors[uuid_of(node)]
 
@@ -203,7 +234,7 @@ class Lab:
             number = self._next
             self._next += 1
             content = (_TEXT + f"{number}\n".encode()).ljust(_BLOCK, b"\0")
-            if self._write(node, number * _BLOCK, content):
+            if self._write(node, number * _STEP % _BLOCKS * _STRIDE, content):
                 self.confirmed.add(number)
 
     def _write(self, node: str, offset: int, content: bytes) -> bool:
@@ -257,9 +288,9 @@ class Lab:
 def blocks(path: Path) -> set[int]:
     """The numbers of the blocks in a file."""
     with path.open("rb") as stream:
-        content = stream.read(_BLOCKS * _BLOCK)
+        content = stream.read(_BLOCKS * _STRIDE)
     return {
         int(content[at + len(_TEXT) : at + _BLOCK].split(b"\n")[0])
-        for at in range(0, len(content), _BLOCK)
+        for at in range(0, len(content), _STRIDE)
         if content.startswith(_TEXT, at)
     }
