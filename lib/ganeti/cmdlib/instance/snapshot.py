@@ -187,7 +187,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             return
         try:
             if not instance.disks_active:
-                disk_work.assemble_disks(self, instance, disks=mirrored, ignore_secondaries=True)
+                disk_work.assemble_disks(self, instance, disks=mirrored)
             self._make(plan)
         finally:
             if not instance.disks_active:

@@ -118,6 +118,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
                 hvparams=plan.hvparams,
                 beparams=plan.beparams,
                 ignore_secondaries=self.op.force,
+                accept_loss=self.op.force,
             )
         except errors.OpExecError as err:
             if self.op.no_remember:

@@ -166,14 +166,29 @@ def remove_disk(
 ) -> None:
     """Remove a disk from all its nodes; a disk which does not exist is no error.
 
-    All nodes are called, even after a failure. Devices which this operation was refused to create
-    stay.
+    Devices which this operation was refused to create stay. The replica on the primary node is
+    removed last, and only when the others are removed: it is the one which has all data. What a
+    secondary node which is marked offline has of the disk stays there, with a warning.
 
-    :param node_uuids: remove the disk from these of its nodes only.
+    :param node_uuids: remove the disk from these of its nodes only; all of them are called, even
+        after a failure.
     :raises errors.RpcError: the first failure.
     """
+    if node_uuids is None:
+        primary, *others = disk_nodes(disk, instance.primary_node)
+        for uuid in others:
+            node = unit.config.node(uuid)
+            if node.offline:
+                unit.warn(
+                    f"node {node.name} is marked offline and keeps its part of {disk.iv_name} of"
+                    f" instance {instance.name}",
+                    hint="Remove the volumes there by hand when the node comes back.",
+                )
+            else:
+                remove_disk(unit, instance, disk, [uuid])
+        node_uuids = [primary]
     failure: Exception | None = None
-    for node_uuid in node_uuids or disk_nodes(disk, instance.primary_node):
+    for node_uuid in node_uuids:
         for part in ownership.to_remove(unit, disk, node_uuid):
             answer = unit.rpc.call(BLOCKDEV_REMOVE, node_uuid, disk=(part, instance))
             failure = failure or answer.failure
@@ -202,7 +217,8 @@ def assemble_disks(
     :param node_uuid: the node which may write; by default the primary node of the instance.
     :param disks: disks of the instance to activate; all by default.
     :param ignore_secondaries: a failure on a secondary node is only a warning.
-    :param accept_loss: use a replica on the primary node which is known to have missed writes.
+    :param accept_loss: use a replica on the primary node which is known to have missed writes, or
+        does not connect to its peer.
     :returns: for each disk the name of the node, ``disk/N`` and the path of the device.
     :raises errors.OpExecError: a disk could not be activated; those before it stay active.
     """
@@ -260,7 +276,7 @@ def _assemble_all(
                 disk,
                 indexes[disk.uuid],
                 node.uuid,
-                alone=ignore_secondaries or accept_loss,
+                alone=accept_loss,
             ),
         )
         for disk in chosen
@@ -384,9 +400,10 @@ def _activate(
         and _lacks_only_its_peer(unit, instance, disk, node_uuid)
     ):
         # Recorded first, as always when only one of the replicas is written to.
+        loss = replicas.possible_loss(unit, disk, unit.config.node(node_uuid))
         unit.warn(
             f"disk {index} of instance {instance.name}: {why(answer.failure)}. Its replica on node"
-            f" {answer.node_name} is used nevertheless"
+            f" {answer.node_name} is used nevertheless: {loss}"
         )
         replicas.record_use(unit, [disk], [(disk, replicas.other_node(disk, node_uuid))])
         answer = _assemble(unit, instance, disk, node_uuid, index, True)
@@ -428,7 +445,8 @@ def shutdown_disks(
 ) -> None:
     """Deactivate disks of an instance on one node, or on all their nodes.
 
-    A failure does not keep the other disks from being deactivated. A secondary node which is marked
+    A failure does not keep the other disks from being deactivated; but a disk which stays active on
+    the primary node stays active on the other nodes, too. A secondary node which is marked
     offline is not called. When a mirrored disk is deactivated on all its nodes, its replicas are
     compared before, and the configuration records whether they were equal, or which one missed
     writes.
@@ -445,12 +463,19 @@ def shutdown_disks(
     replicas.record_active(unit, seen)
     for disk in chosen:
         nodes = [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node)
+        in_use = False
         for uuid in nodes:
             node = unit.config.node(uuid)
             if node.offline and uuid != instance.primary_node:
                 continue
+            if in_use:
+                # Its replica may be the only complete one which the primary node can reach.
+                continue
             answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, uuid, disk=(disk, instance))
             if answer.failure is not None:
+                in_use = uuid == instance.primary_node and not isinstance(
+                    answer.failure, errors.NodeOffline
+                )
                 label = indexes.get(disk.uuid, disk.iv_name)
                 failures.setdefault(node.name, []).append(f"disk {label}: {why(answer.failure)}")
     failed_on_primary = unit.config.node(instance.primary_node).name in failures

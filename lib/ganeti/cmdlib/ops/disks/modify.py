@@ -40,6 +40,7 @@ from ganeti.constants.disk import (
     MOD_REMOVE,
 )
 from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
+from ganeti.wire.calls import VERSION
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.guest.hotplug import Hotplug
@@ -416,6 +417,7 @@ def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | No
     """Unplug a disk from the guest and remove it from the instance; destroy it unless detached."""
     disk = step.disk
     assert disk is not None
+    _require_reachable(unit, instance, disk, step)
     if plug is not None and plug.running:
         if not plug.disk(HOTPLUG_ACTION_REMOVE, disk, step.index):
             raise errors.OpExecError(
@@ -442,6 +444,25 @@ def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | No
         _remove_directory(unit, instance, disk)
     if instance.disks_active:
         _renew_links(unit, instance, step.index)
+
+
+def _require_reachable(unit: AnyUnit, instance: Instance, disk: Disk, step: DiskStep) -> None:
+    """Check that the nodes of a disk answer, before a running guest loses it.
+
+    :raises errors.OpExecError: a node which is not marked offline does not answer.
+    """
+    nodes = [
+        uuid
+        for uuid in disk_work.disk_nodes(disk, instance.primary_node)
+        if not unit.config.node(uuid).offline
+    ]
+    for answer in unit.rpc.call_many(VERSION, nodes).values():
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"disk {step.index} of instance {instance.name} was not removed, because node"
+                f" {answer.node_name} does not answer: {why(answer.failure)}. If that machine is"
+                " off, mark the node offline and repeat the command."
+            )
 
 
 def _remove_directory(unit: AnyUnit, instance: Instance, disk: Disk) -> None:

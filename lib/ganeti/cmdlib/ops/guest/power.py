@@ -28,12 +28,14 @@ def start(
     hvparams: Mapping[str, Any] | None = None,
     beparams: Mapping[str, Any] | None = None,
     ignore_secondaries: bool = False,
+    accept_loss: bool = False,
 ) -> None:
     """Activate the disks and start the instance on its primary node.
 
     :param hvparams: overrides for this start only; likewise ``beparams``.
-    :param ignore_secondaries: start although disks cannot be activated on their secondary node, or
-        their replica on the primary node may have missed writes, which are then lost.
+    :param ignore_secondaries: start although disks cannot be activated on their secondary node.
+    :param accept_loss: start although the replicas on the primary node may have missed writes,
+        which are then lost.
     :raises errors.OpExecError: it does not run and its disks are inactive again; or the node became
         unreachable, then it may run and its disks stay active.
     """
@@ -47,7 +49,7 @@ def start(
             unit,
             instance,
             ignore_secondaries=ignore_secondaries,
-            accept_loss=ignore_secondaries,
+            accept_loss=accept_loss,
         )
         with unit.config.transaction() as change:
             change.set_disks_active(instance.uuid, True)

@@ -52,6 +52,7 @@ class FailoverToAnyPlan:
     :ivar target: P2, the node to which the instance goes.
     :ivar partner: S2, the node whose good replica stays.
     :ivar left: the node which loses its replica.
+    :ivar good: the partner is known to have all confirmed writes; False when a loss was accepted.
     """
 
     instance: Instance
@@ -59,6 +60,7 @@ class FailoverToAnyPlan:
     target: Node
     partner: Node
     left: Node
+    good: bool = True
 
     def env(self) -> dict[str, object]:
         """Hook variables: the names of the old and the new nodes."""
@@ -160,7 +162,7 @@ def carry_out(
         power.stop(unit, instance, shutdown_timeout_s)
         if chosen.partner.uuid != source.uuid:
             # The mirror may have been interrupted meanwhile.
-            mirror.require_good_replica(
+            still_good = mirror.require_good_replica(
                 unit,
                 instance,
                 chosen.partner,
@@ -172,6 +174,7 @@ def carry_out(
                     f" on node {target.name} until the command is repeated."
                 ),
             )
+            chosen = dataclasses.replace(chosen, good=chosen.good and still_good)
     _deactivate_old_disks(unit, chosen, old)
     _change_config(unit, chosen, old, new)
     moved = unit.config.instance(instance.uuid)
@@ -208,7 +211,8 @@ def _checked_partner(
         if chosen.partner.uuid == chosen.source.uuid and instance.disks_active:
             mirror.require_good_primary(unit, instance)
         else:
-            check(unit, instance, chosen.partner, alone=True, ignore=ignore_consistency)
+            good = check(unit, instance, chosen.partner, alone=True, ignore=ignore_consistency)
+            return dataclasses.replace(chosen, good=good)
         return chosen
     try:
         check(unit, instance, chosen.partner, alone=False, ignore=False)
@@ -222,8 +226,8 @@ def _checked_partner(
     except errors.OpExecError as err:
         if not ignore_consistency:
             raise errors.OpExecError(f"{refusal} {err}") from err
-        check(unit, instance, chosen.partner, alone=False, ignore=True)
-        return chosen
+        good = check(unit, instance, chosen.partner, alone=False, ignore=True)
+        return dataclasses.replace(chosen, good=good)
     _require_no_snapshots(unit, instance, chosen.partner)
     unit.warn(f"{refusal} Node {chosen.source.name} keeps its replica instead")
     return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
@@ -352,6 +356,13 @@ def _remove_old_replicas(unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instan
             f"node {chosen.left.name} is offline and keeps the old replicas of the disks of"
             f" instance {moved.name}",
             hint="The next replacement of disks removes them, after the node came back.",
+        )
+        return
+    if not chosen.good:
+        unit.warn(
+            f"the old replicas of the disks of instance {moved.name} stay on node"
+            f" {chosen.left.name}, because they may have writes which are missing now",
+            hint="The next replacement of disks, or the removal of the instance, removes them.",
         )
         return
     try:

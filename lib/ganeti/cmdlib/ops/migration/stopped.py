@@ -60,7 +60,10 @@ def fail_over(
     try:
         # The former primary node has the other replica now; that node may be dead.
         power.start(
-            unit, unit.config.instance(instance.uuid), ignore_secondaries=ignore_consistency
+            unit,
+            unit.config.instance(instance.uuid),
+            ignore_secondaries=ignore_consistency,
+            accept_loss=ignore_consistency,
         )
     except errors.OpExecError as err:
         raise errors.OpExecError(
