@@ -18,6 +18,7 @@ from ganeti.objects import BlockDevStatus
 from ganeti.opcodes.instance import OpInstanceQueryData
 
 THEN = time.mktime((2026, 11, 22, 20, 0, 1, 0, 0, -1))
+IF_NOT = " If they do not connect, see WHEN A MIRROR WAS INTERRUPTED in gnt-instance(8)."
 ACTIVATE = "Use 'gnt-instance activate-disks web.example.com', which connects and"
 
 
@@ -91,7 +92,7 @@ CASES: list[tuple[str, dict[str, Any], tuple[Any, ...], str, str, str]] = [
         (ALONE, ALONE),
         "outdated",
         f"node {NODE2} has missed writes since 2026-11-22 20:00:01",
-        f"{ACTIVATE} synchronises them.",
+        f"{ACTIVATE} synchronises them.{IF_NOT}",
     ),
     (
         "recorded, and all is inactive",
@@ -99,7 +100,7 @@ CASES: list[tuple[str, dict[str, Any], tuple[Any, ...], str, str, str]] = [
         (None, None),
         "outdated",
         f"node {NODE2} has missed writes since 2026-11-22 20:00:01",
-        f"{ACTIVATE} synchronises them.",
+        f"{ACTIVATE} synchronises them.{IF_NOT}",
     ),
     (
         "recorded, and the node is offline",
@@ -108,7 +109,7 @@ CASES: list[tuple[str, dict[str, Any], tuple[Any, ...], str, str, str]] = [
         "outdated",
         f"node {NODE2} has missed writes since 2026-11-22 20:00:01",
         f"When node {NODE2} is not offline any more, use 'gnt-instance activate-disks"
-        " web.example.com', which connects and synchronises them.",
+        f" web.example.com', which connects and synchronises them.{IF_NOT}",
     ),
     (
         "a disk without storage",
@@ -125,7 +126,15 @@ CASES: list[tuple[str, dict[str, Any], tuple[Any, ...], str, str, str]] = [
         (ALONE, ALONE),
         "not connected",
         "not connected, so one of them may miss writes",
-        f"{ACTIVATE} compares them.",
+        f"{ACTIVATE} synchronises them.{IF_NOT}",
+    ),
+    (
+        "no connection while it is in use",
+        {},
+        (status(is_degraded=True, writable=True), ALONE),
+        "not connected",
+        f"not connected, so node {NODE2} misses writes",
+        f"{ACTIVATE} synchronises them.{IF_NOT}",
     ),
     (
         "active on one node",
@@ -133,7 +142,16 @@ CASES: list[tuple[str, dict[str, Any], tuple[Any, ...], str, str, str]] = [
         (ALONE, None),
         "not connected",
         "not connected, so one of them may miss writes",
-        f"{ACTIVATE} compares them.",
+        f"{ACTIVATE} synchronises them.{IF_NOT}",
+    ),
+    (
+        "recorded, and without storage",
+        OUTDATED,
+        (GOOD, FAULTY),
+        "incomplete",
+        f"incomplete on node {NODE2} since 2026-11-22 20:00:01",
+        f"{ACTIVATE} synchronises them. If the node has lost its storage, use 'gnt-instance"
+        " replace-disks --auto web.example.com' instead.",
     ),
     (
         "inactive, and nobody compared them",
@@ -183,7 +201,7 @@ CASES: list[tuple[str, dict[str, Any], tuple[Any, ...], str, str, str]] = [
         (),
         "outdated",
         f"node {NODE2} has missed writes since 2026-11-22 20:00:01",
-        f"{ACTIVATE} synchronises them.",
+        f"{ACTIVATE} synchronises them.{IF_NOT}",
     ),
     (
         "static and inactive",

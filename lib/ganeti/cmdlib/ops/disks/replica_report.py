@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
 from ganeti.cmdlib.ops.disks import convert, replicas
-from ganeti.constants.disk import LDS_OKAY, PLAIN
+from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN, PLAIN
 from ganeti.objects import BlockDevStatus
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join
@@ -35,6 +35,9 @@ NOT_CONNECTED = "not connected"
 NOT_COMPARED = "not compared"
 #: No node reported the state of an active disk.
 UNKNOWN = "unknown"
+
+#: A sentence for replicas which may refuse to connect.
+_IF_NOT = " If they do not connect, see WHEN A MIRROR WAS INTERRUPTED in gnt-instance(8)."
 
 NodeReport: TypeAlias = BlockDevStatus | str | None
 """What a node reports of a disk: its state; why it did not report it; None: it is not active."""
@@ -104,7 +107,8 @@ class _Judge:
         lacking = [
             node
             for node in self._nodes
-            if node.uuid in live and live[node.uuid].ldisk_status not in (None, LDS_OKAY)
+            if node.uuid in live
+            and live[node.uuid].ldisk_status not in (None, LDS_OKAY, LDS_UNKNOWN)
         ]
         percents = [found.sync_percent for found in live.values() if found.sync_percent is not None]
         if percents:
@@ -119,9 +123,10 @@ class _Judge:
                 percent=percent,
             )
         if lacking:
+            since = "" if self._since(lacking) is None else f" since {replicas.since(self._disk)}"
             return ReplicaReport(
                 INCOMPLETE,
-                f"incomplete on node {comma_join(node.name for node in lacking)}",
+                f"incomplete on node {comma_join(node.name for node in lacking)}{since}",
                 f"{self._activate('connects and synchronises them')} If the node has lost its"
                 f" storage, use 'gnt-instance replace-disks --auto {self._instance.name}' instead.",
                 node=lacking[0].name if len(lacking) == 1 else None,
@@ -142,7 +147,7 @@ class _Judge:
             return ReplicaReport(
                 OUTDATED,
                 f"node {name} has missed writes since {replicas.since(self._disk)}",
-                self._activate("connects and synchronises them"),
+                self._activate("connects and synchronises them", _IF_NOT),
                 node=name,
                 since=self._disk.outdated_since,
             )
@@ -157,10 +162,16 @@ class _Judge:
                     UNKNOWN,
                     f"both in sync, as only node {names[uuid]} reports; {self._why_not()}",
                 )
+            away = [node.name for node in self._nodes if not self._is_writable(node)]
+            other = away[0] if len(away) == 1 else None
+            which = (
+                "one of them may miss writes" if other is None else f"node {other} misses writes"
+            )
             return ReplicaReport(
                 NOT_CONNECTED,
-                "not connected, so one of them may miss writes",
-                self._activate("connects and compares them"),
+                f"not connected, so {which}",
+                self._activate("connects and synchronises them", _IF_NOT),
+                node=other,
             )
         all_inactive = len(self._reports) == len(self._nodes) and all(
             found is None for found in self._reports.values()
@@ -200,10 +211,14 @@ class _Judge:
                 reasons.append(f"the replica on node {node.name} is not active")
         return ", ".join(reasons)
 
-    def _activate(self, effect: str) -> str:
+    def _is_writable(self, node: Node) -> bool:
+        """Whether the replica on a node is in use, so that it was known to have all data."""
+        return node.uuid in self._live and bool(self._live[node.uuid].writable)
+
+    def _activate(self, effect: str, more: str = "") -> str:
         away = comma_join(node.name for node in self._nodes if node.offline)
         use = f"When node {away} is not offline any more, use" if away else "Use"
-        return f"{use} 'gnt-instance activate-disks {self._instance.name}', which {effect}."
+        return f"{use} 'gnt-instance activate-disks {self._instance.name}', which {effect}.{more}"
 
 
 class KeptVolume(TypedDict):
