@@ -378,10 +378,19 @@ class Transaction:
         self._set_disks(instance, tuple(disk_uuids))
 
     def update_disk(self, disk: Disk) -> None:
-        """Replace a disk by a changed one."""
+        """Replace a disk by a changed one.
+
+        What is recorded about its replicas is forgotten when it gets another ``logical_id``, and
+        with it other nodes, another peer, or another type.
+        """
         for uuid in disk.nodes:
             self._require("nodes", uuid, f"disk {disk.uuid}")
-        self._replace(self._get("disks", disk.uuid), disk)
+        present = self._get("disks", disk.uuid)
+        if disk.logical_id != present.logical_id:
+            disk = dataclasses.replace(
+                disk, outdated_node=None, outdated_since=None, in_sync_at=None
+            )
+        self._replace(present, disk)
 
     # -- nodes, groups, networks --------------------------------------------------------------
 

@@ -316,6 +316,10 @@ def downgrade(config: Config) -> Config:
     known = changed["cluster"].setdefault("hvparams", {})
     for hypervisor, params in _HV_UNTIL_3_0.items():
         known[hypervisor] = {**params, **known.get(hypervisor, {})}
+    for disk in changed.get("disks", {}).values():
+        # What is known about replicas is not kept up to date by other versions.
+        for key in ("outdated_node", "outdated_since", "in_sync_at"):
+            disk.pop(key, None)
     changed["version"] = DOWNGRADE_VERSION
     return changed
 

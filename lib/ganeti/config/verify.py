@@ -346,6 +346,8 @@ def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
         yield f"{what}: there is no access mode {device.mode}"
     if device.size < 0:
         yield f"{what}: size is {device.size}"
+    if device.outdated_node is not None and device.outdated_node not in device.all_node_uuids():
+        yield f"{what}: node {device.outdated_node} has no replica of it, which could miss writes"
     for uuid in {
         *device.nodes,
         *(device.logical_id[:2] if device.dev_type == disk_const.DRBD8 else ()),

@@ -221,7 +221,7 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
                 f"disk {disk.uuid}: node {uuid} is not in the configuration"
             )
         found[key] = node.secondary_ip
-    if disk.outdated_node is not None:
+    if disk.outdated_node in (first, second):
         found["outdated"] = "local" if disk.outdated_node == ours[0] else "remote"
     return dataclasses.replace(disk, dynamic_params=found)
 

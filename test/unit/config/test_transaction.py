@@ -9,7 +9,7 @@ import pytest
 
 from fakes.config import commit
 from ganeti import errors
-from ganeti.config import Config, Transaction
+from ganeti.config import Config, Transaction, verify
 from ganeti.config.store import ConfigStore
 from ganeti.objects import ConfigData, Disk, FilterRule, Nic, updated
 
@@ -338,6 +338,41 @@ def test_the_port_of_a_dropped_mirror_is_free_again(config):
         change.add_detached_disk(dataclasses.replace(_drbd(11007), iv_name=""))
         change.remove_detached_disk(uuid_of("drbd"))
     assert 11007 in config.cluster().tcpudp_port_pool
+
+
+def test_what_is_known_about_replicas(config: Config) -> None:
+    """Which one missed writes, since when, and whether an inactive disk was in sync."""
+    uuid = uuid_of("drbd")
+    commit(config).add_detached_disk(dataclasses.replace(_drbd(11007), iv_name=""))
+
+    def known() -> tuple[str | None, float | None, float | None]:
+        disk = config.disk(uuid)
+        return disk.outdated_node, disk.outdated_since, disk.in_sync_at
+
+    assert known() == (None, None, None)
+    commit(config).mark_in_sync(uuid)
+    assert known() == (None, None, 2000.0)
+    commit(config).mark_outdated(uuid, N2)
+    assert known() == (N2, 2000.0, None)
+    before = config.disk(uuid)
+    commit(config).mark_outdated(uuid, N2)
+    commit(config).forget_in_sync(uuid)
+    assert config.disk(uuid) == before
+    assert not [line for line in verify.check(config.snapshot()) if "miss writes" in line]
+    wrong = dataclasses.replace(before, outdated_node=uuid_of("node9"))
+    data = dataclasses.replace(config.snapshot(), disks={uuid: wrong})
+    assert any("could miss writes" in line for line in verify.check(data))
+    # A change which leaves the replicas where they are keeps the record, another one ends it.
+    commit(config).update_disk(updated(before, size=2048))
+    assert known()[0] == N2
+    other = updated(config.disk(uuid), logical_id=(*before.logical_id[:5], "another secret"))
+    commit(config).update_disk(other)
+    assert known() == (None, None, None)
+    commit(config).mark_outdated(uuid, N1)
+    commit(config).forget_outdated(uuid)
+    assert known() == (None, None, None)
+    with pytest.raises(errors.ConfigurationError, match="has no replica of it"):
+        commit(config).mark_outdated(uuid, uuid_of("node9"))
 
 
 @pytest.mark.parametrize(

@@ -472,9 +472,6 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
                     children=(),
                     nodes=(primary,),
                     params=None,
-                    outdated_node=None,
-                    outdated_since=None,
-                    in_sync_at=None,
                 )
             )
         change.set_disks_active(instance.uuid, False)

@@ -324,7 +324,4 @@ def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
         logical_id=(*nodes, port, own, minor, specs.new_secret()),
         children=children,
         nodes=nodes,
-        outdated_node=None,
-        outdated_since=None,
-        in_sync_at=None,
     )

@@ -279,9 +279,6 @@ def _mirrored_to(disk: Disk, chosen: FailoverToAnyPlan, minor: int) -> Disk:
         logical_id=(*nodes, port, minor, kept, specs.new_secret()),
         children=tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children),
         nodes=nodes,
-        outdated_node=None,
-        outdated_since=None,
-        in_sync_at=None,
     )
 
 
