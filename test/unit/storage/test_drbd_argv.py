@@ -150,6 +150,7 @@ def test_rates():
         ("secondary 5", "/dev/drbd5 secondary", "secondary", {}),
         ("detach 5", "/dev/drbd5 detach", "detach", {}),
         ("down resource5", "/dev/drbd5 down", "down", {}),
+        ("outdate 5", "/dev/drbd5 outdate", "outdate", {}),
         ("pause-sync 5", "/dev/drbd5 pause-sync", "pause_sync", {}),
         ("resume-sync 5", "/dev/drbd5 resume-sync", "resume_sync", {}),
         ("show 5", "/dev/drbd5 show", "show", {}),

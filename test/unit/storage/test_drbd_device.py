@@ -9,6 +9,7 @@ import pytest
 from ganeti import errors
 from ganeti.backend.storage import blockdev
 from ganeti.backend.storage import drbd as calls
+from ganeti.constants.disk import LDS_UNKNOWN
 from ganeti.objects import Disk
 from ganeti.storage.drbd import device, leftover, status
 from ganeti.storage.lvm.device import LogicalVolumeDevice
@@ -105,19 +106,8 @@ class Kernel:
         self.dual = "--allow-two-primaries" in words
         self.connection = "WFConnection"
 
-    def do_disconnect(self, words):
-        self.peer = self.secret = None
-        self.connection = "StandAlone"
-
-    def do_detach(self, words):
-        self.data = self.meta = None
-
-    def do_down(self, words):
-        assert words[2] == self.resource
-        self.resource = self.data = self.meta = self.peer = None
-
-    def do_primary(self, words):
-        self.primary = True
+    def do_outdate(self, words):
+        self.local = "Outdated"
 
     def do_secondary(self, words):
         self.primary = False
@@ -239,7 +229,9 @@ def test_without_valid_data_it_waits_for_its_peer(kernel):
         (("WFConnection", "UpToDate", "DUnknown"), "local", "known to have missed writes"),
         (("WFConnection", "UpToDate", "DUnknown"), "remote", None),
         (("WFConnection", "Inconsistent", "DUnknown"), "remote", "no complete replica"),
-        (("WFConnection", "Outdated", "DUnknown"), "remote", "no complete replica"),
+        (("WFConnection", "Outdated", "DUnknown"), "remote", None),
+        (("WFConnection", "Outdated", "DUnknown"), "local", "known to have missed writes"),
+        (("WFConnection", "Outdated", "DUnknown"), None, "nobody can tell"),
         (("Connected", "UpToDate", "UpToDate"), "local", None),
         (("Connected", "UpToDate", "Diskless"), None, None),
         (("Connected", "UpToDate", "Diskless"), "local", "known to have missed writes"),
@@ -265,10 +257,55 @@ def test_only_a_replica_with_all_data_is_promoted(kernel, monkeypatch, states, o
     if problem is None:
         device.DrbdDevice(disk).open()
         assert kernel.primary
+        # The kernel promotes a replica which is marked as outdated with force only.
+        assert ("--force" in kernel.commands[-1]) is (states[1] == "Outdated")
         return
     with pytest.raises(errors.BlockDeviceError, match=problem):
         device.DrbdDevice(disk).open()
     assert kernel.verbs() == []
+
+
+def outdated_disk(which):
+    disk = mirrored()
+    return dataclasses.replace(disk, dynamic_params={**disk.dynamic_params, "outdated": which})
+
+
+def test_the_kernel_is_told_that_a_replica_missed_writes(kernel):
+    """Before it looks for its peer, so that nobody can promote it in between."""
+    kernel.local = "UpToDate"
+    device.DrbdDevice(outdated_disk("local")).assemble()
+    assert kernel.verbs() == [*FRESH[:-1], "outdate", "connect"]
+    assert kernel.local == "Outdated"
+    device.DrbdDevice(outdated_disk("local")).assemble()
+    assert kernel.verbs()[len(FRESH) + 1 :] == []
+    found = device.DrbdDevice(outdated_disk("local")).sync_status()
+    assert (found.ldisk_status, found.is_degraded) == (LDS_UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("which", "primary", "states"),
+    [
+        ("remote", False, ("WFConnection", "UpToDate", "DUnknown")),
+        ("local", False, ("Connected", "UpToDate", "UpToDate")),
+        ("local", False, ("SyncTarget", "Inconsistent", "UpToDate")),
+        ("local", False, ("WFConnection", "Inconsistent", "DUnknown")),
+        ("local", True, ("WFConnection", "UpToDate", "DUnknown")),
+    ],
+)
+def test_other_replicas_are_not_marked(kernel, which, primary, states):
+    kernel.ours()
+    kernel.primary = primary
+    kernel.connection, kernel.local, kernel.remote = states
+    device.DrbdDevice(outdated_disk(which)).assemble()
+    assert kernel.verbs() == []
+
+
+def test_a_kernel_which_refuses_the_mark_is_no_error(kernel):
+    """The rule of promotion holds without the mark."""
+    kernel.local = "UpToDate"
+    kernel.failing["outdate"] = "State change failed"
+    device.DrbdDevice(outdated_disk("local")).assemble()
+    assert kernel.verbs()[-2:] == ["outdate", "connect"]
 
 
 def test_with_another_peer_it_is_disconnected_first(kernel):

@@ -50,7 +50,8 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
             if disk.dev_type == disk_c.DRBD8
         ]
         for (disk, instance, uuid), status in zip(replicas, self._ask(replicas), strict=True):
-            if status is not None and status.ldisk_status != disk_c.LDS_FAULTY:
+            bad = (disk_c.LDS_FAULTY, disk_c.LDS_UNKNOWN)
+            if status is not None and status.ldisk_status not in bad:
                 continue
             problem = (
                 f"{disk.iv_name} of instance {instance.name} has no good replica on node"

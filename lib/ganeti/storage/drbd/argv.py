@@ -166,6 +166,10 @@ class Commands(ABC):
         """Detach the local storage; the device then uses that of the peer."""
         return self._plain("detach")
 
+    def outdate(self) -> list[str]:
+        """Mark the local replica as one which missed writes; no effect while it is connected."""
+        return self._plain("outdate")
+
     def pause_sync(self) -> list[str]:
         """Pause a synchronisation."""
         return self._plain("pause-sync")

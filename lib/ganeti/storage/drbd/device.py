@@ -14,8 +14,10 @@ mirrored to each other. The shared secret of each disk is a second protection ag
 
 Only :meth:`DrbdDevice.open` with ``force``, which is for new devices, declares a replica to be
 valid; otherwise that method promotes no replica which may have missed writes
-(:meth:`DrbdDevice.doubt`). Nothing here resolves a split brain: the peers stay disconnected until an administrator
-decides which replica is discarded.
+(:meth:`DrbdDevice.doubt`). A replica which the configuration knows to have missed writes is marked
+in the metadata of DRBD, so that the kernel does not promote it either (:meth:`DrbdDevice.outdate`).
+Nothing here resolves a split brain: the peers stay disconnected until an administrator decides
+which replica is discarded.
 
 Source: Ganeti design 2.0, *DRBD minor allocation* and *DRBD8 peer authentication*.
 """
@@ -155,6 +157,7 @@ class DrbdDevice(BlockDevice):
             self._take_down(present)
         self._make()
         self._attach()
+        self._outdate_as_recorded()
         try:
             self._connect(dual_primary=False)
         except errors.BlockDeviceError:
@@ -179,6 +182,7 @@ class DrbdDevice(BlockDevice):
             return False
         if diskless:
             self._attach()
+        self._outdate_as_recorded()
         if not self._state().standalone:
             if peer_fits:
                 return True
@@ -271,10 +275,13 @@ class DrbdDevice(BlockDevice):
             return
         if not force:
             self._wait_for_latest_data()
+            # The kernel may have been told that this replica missed writes, before it was decided
+            # to go on with it and without the other one.
+            force = self._may_be_used_alone(self._state()) and self._state().outdated
         self._run(self._commands().primary(force=force), "cannot become primary")
 
     def _wait_for_latest_data(self, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Wait until this node is known to have, or to reach, all data which were ever confirmed."""
+        """Wait until this node is known to have, or to reach, all confirmed data."""
 
         def latest() -> None:
             problem = self.doubt()
@@ -294,8 +301,10 @@ class DrbdDevice(BlockDevice):
         state = self._state()
         together = state.connected or state.resyncing
         if not together:
+            if self._may_be_used_alone(state):
+                return None
             if self._outdated == "remote":
-                return None if state.up_to_date else "has no complete replica on this node"
+                return "has no complete replica on this node"
             return self._outdated_alone(state) or (
                 f"is not connected to its peer (connection {state.connection}), so nobody can tell"
                 " whether it has all data"
@@ -313,6 +322,32 @@ class DrbdDevice(BlockDevice):
                 f" {state.remote_disk or 'unknown'}"
             )
         return None
+
+    def _may_be_used_alone(self, state: MinorState) -> bool:
+        """Whether the configuration allows to use a complete replica without comparing it."""
+        alone = not state.connected and not state.resyncing
+        return alone and self._outdated == "remote" and (state.up_to_date or state.outdated)
+
+    def outdate(self) -> None:
+        """Mark the local replica in the metadata of DRBD as one which missed writes.
+
+        The kernel itself then refuses to make it primary, also after a restart of the node, until
+        it has met its peer. A replica which is connected stays as it is, because DRBD compares it
+        with its peer; so do a primary and a replica which is not complete.
+        """
+        state = self._state()
+        if state.primary or state.connected or state.resyncing or not state.up_to_date:
+            return
+        self._run(self._commands().outdate(), "cannot be marked as outdated")
+
+    def _outdate_as_recorded(self) -> None:
+        if self._outdated != "local" or status.minor(self.minor) is None:
+            return
+        try:
+            self.outdate()
+        except errors.BlockDeviceError as err:
+            # Without this mark, open() still refuses what the kernel would allow.
+            _log.warning("%s", err)
 
     def close(self) -> None:
         """Make the device inaccessible on this node (secondary)."""
@@ -569,11 +604,14 @@ class DrbdDevice(BlockDevice):
         """Degraded unless both replicas are connected and valid.
 
         The replica whose peer is primary and has lost its storage is not degraded: it has all data,
-        and the instance may be migrated to its node.
+        and the instance may be migrated to its node. The state of a replica which is complete, but
+        marked as outdated, is unknown: only its peer can tell what it lacks.
         """
         state = self._state()
         if state.up_to_date:
             local = disk_constants.LDS_OKAY
+        elif state.outdated:
+            local = disk_constants.LDS_UNKNOWN
         elif state.resyncing:
             local = disk_constants.LDS_SYNC
         else:

@@ -40,6 +40,8 @@ SYNC_TARGETS = frozenset(("StartingSyncT", "WFBitMapT", "WFSyncUUID", "SyncTarge
 PRIMARY = "Primary"
 UP_TO_DATE = "UpToDate"
 DISKLESS = "Diskless"
+#: A complete replica which is marked as one that missed writes.
+OUTDATED = "Outdated"
 
 _VERSION = re.compile(r"^version:\s*(\d+)\.(\d+)(?:\.(\d+))?")
 _MINOR = re.compile(r"^\s*(\d+):\s+cs:(\S+)(.*)$")
@@ -92,6 +94,11 @@ class MinorState:
     def up_to_date(self) -> bool:
         """Whether the local replica is valid, as far as this node knows."""
         return self.local_disk == UP_TO_DATE
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the local replica is complete, but marked as one that missed writes."""
+        return self.local_disk == OUTDATED
 
     @property
     def primary(self) -> bool:

@@ -28,7 +28,7 @@ from ganeti.cmdlib.ops.disks.devices import (
     open_primary,
     shutdown_disks,
 )
-from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY
+from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY, LDS_UNKNOWN
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
     BLOCKDEV_FIND,
@@ -85,7 +85,7 @@ def require_good_replica(
         here = f"{disk.iv_name} of instance {instance.name} on node {target.name}"
         if status is None:
             raise errors.OpExecError(f"{here} is not active. {changed}")
-        if status.ldisk_status != LDS_OKAY:
+        if status.ldisk_status not in (LDS_OKAY, LDS_UNKNOWN):
             raise errors.OpExecError(f"{here} has no complete copy of the data. {changed}")
         if not status.is_degraded or (alone and replicas.is_latest(disk, target.uuid)):
             continue
