@@ -227,7 +227,7 @@ class FakeRpc:
         ]
 
     def _is_there(self, node: str, disk: Disk) -> bool:
-        """Whether a node has a device: those of instances are there, and those to be adopted."""
+        """Whether a node has a device, by the configuration."""
         known = self.config.node_by_name(node)
         found = [
             (one, device)
@@ -235,9 +235,7 @@ class FakeRpc:
             for device in one.walk()
             if device.logical_id == disk.logical_id
         ]
-        return not found or any(
-            not top.nodes or (known and known.uuid in top.nodes) for top, _device in found
-        )
+        return any(not top.nodes or (known and known.uuid in top.nodes) for top, _device in found)
 
     def _blockdev_snapshot_list(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [[] for _disk in args["disks"]]

@@ -52,6 +52,9 @@ LockRequest: TypeAlias = Collection[str] | None
 
 Job: TypeAlias = Sequence["OpCode"]
 
+DeviceKey: TypeAlias = tuple[str, str, tuple[Any, ...]]
+"""A device on one node: UUID of the node, ``dev_type`` and ``logical_id``."""
+
 FieldValue: TypeAlias = Any
 """One value of a query, a JSON value; its type depends on the field."""
 
@@ -230,6 +233,8 @@ class LogicalUnit(Generic[OpT, PlanT]):
         self.shared_levels: set[Level] = set()
         self.opportunistic_levels: set[Level] = set()  # take the free ones of the locks, never wait
         self.added_locks: dict[Level, list[str]] = {}
+        #: Devices which nodes refused to create; see :mod:`ganeti.cmdlib.ops.disks.ownership`.
+        self.refused: set[DeviceKey] = set()
 
     # -- the phases ------------------------------------------------------------
 

@@ -220,6 +220,7 @@ def test_the_older_words_for_disks():
 def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
     op = create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}])
     master = master_with()
+    master.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None]]
     master.run(op)
     _instance, (disk,) = new(master)
     assert "blockdev_create" not in master.rpc.names()
@@ -227,6 +228,7 @@ def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
     assert pair[0].logical_id == ("xenvg", "theirs")
     assert pair[1] == disk.logical_id
     failing = master_with()
+    failing.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None]]
     failing.rpc.errors["instance_os_add"] = "script failed"
     failing.failed(create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}]))
     assert "blockdev_remove" not in failing.rpc.names()

@@ -51,12 +51,13 @@ def fresh(
     rules = ipolicy.defaults()
     rules["minmax"][0]["min"]["disk-size"] = 1
     cluster = Cluster(cluster_of(3, instances, disks, ipolicy=rules), directory)
-    if exists and not lost:
+    if exists:
         for disk in disks:
             top = cluster.rpc.root("node1.example.com")
             path = Path(str(top) + disk.logical_id[1])
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(bytes([1]) * (disk.size << 20))
+            if not lost:
+                path.write_bytes(bytes([1]) * (disk.size << 20))
     if up:
         cluster.run(ops.OpInstanceStartup(instance_name=WEB))
         cluster.rpc.restart()

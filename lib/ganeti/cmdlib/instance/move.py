@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, convert, snapshots
+from ganeti.cmdlib.ops.disks import capacity, convert, ownership, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
 from ganeti.cmdlib.ops.policy import instance as policy
@@ -172,10 +172,20 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         instance, target = plan.instance, plan.target
         undo.add(f"disks of {instance.name} on node {target.name}", convert.clear, self, instance)
         convert.clear(self, instance)
+        undo.add(
+            f"directory of disks on node {target.name}",
+            disk_work.remove_storage_dir,
+            self,
+            instance,
+            disks,
+            target.uuid,
+        )
+        disk_work.create_storage_dir(self, instance, disks, target.uuid)
+        # The disks keep their names, which something else may have on the target.
+        ownership.require_absent(self, instance, [(disk, target.uuid) for disk in disks])
         with self.config.transaction() as change:
             for disk in disks:
                 change.add_detached_disk(convert.detached_part(self, instance, disk, target.uuid))
-        disk_work.create_storage_dir(self, instance, disks, target.uuid)
         for index, disk in enumerate(disks):
             self.feedback(f"* making disk {index} on node {target.name}")
             try:

@@ -123,15 +123,8 @@ class Creation:
         unit = self._unit
         if to_make:
             unit.feedback("* making the disks of the instance")
-            undo.add(
-                "",
-                self._attempt,
-                "the disk directory",
-                disk_work.remove_storage_dir,
-                unit,
-                instance,
-                disks,
-            )
+            # Files which stay there are not of this instance, so it need not stay for them.
+            undo.add("the disk directory", disk_work.remove_storage_dir, unit, instance, disks)
             disk_work.create_storage_dir(unit, instance, disks)
         for index, disk in enumerate(to_make):
             undo.add(
