@@ -373,11 +373,11 @@ def _require_usable_alone(
     if not accept_loss:
         other = unit.config.node(replicas.other_node(disk, node.uuid)).name
         raise errors.OpExecError(
-            f"cannot use the disks of instance {instance.name}: {loss}. Bring node {other} back; or"
-            f" use 'gnt-instance startup --force {instance.name}', which loses these writes for"
-            " ever."
+            f"the disks of instance {instance.name} were not activated: {loss}, when this replica"
+            f" is used. Bring node {other} back; or accept the loss with 'gnt-instance startup"
+            f" --force {instance.name}'."
         )
-    unit.warn(f"{loss}; they are lost")
+    unit.warn(loss)
 
 
 def _activate(

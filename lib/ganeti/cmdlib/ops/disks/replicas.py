@@ -69,7 +69,7 @@ def possible_loss(unit: AnyUnit, disk: Disk, node: Node) -> str:
     if disk.outdated_node == node.uuid:
         return (
             f"the replica of {disk.iv_name} on node {node.name} is known to miss the writes since"
-            f" {since(disk)}, which only node {other} has"
+            f" {since(disk)}: those which only node {other} has are lost"
         )
     return (
         f"the replica of {disk.iv_name} on node {node.name} cannot be compared with that on node"
