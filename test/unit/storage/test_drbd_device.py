@@ -106,6 +106,20 @@ class Kernel:
         self.dual = "--allow-two-primaries" in words
         self.connection = "WFConnection"
 
+    def do_disconnect(self, words):
+        self.peer = self.secret = None
+        self.connection = "StandAlone"
+
+    def do_detach(self, words):
+        self.data = self.meta = None
+
+    def do_down(self, words):
+        assert words[2] == self.resource
+        self.resource = self.data = self.meta = self.peer = None
+
+    def do_primary(self, words):
+        self.primary = True
+
     def do_outdate(self, words):
         self.local = "Outdated"
 
