@@ -364,7 +364,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     (
         "EINSTANCEFAULTYDISK",
         tells(NODE2, drbd_connections=[minor(2, role="Primary")]),
-        "disk/0 is writable on both nodes",
+        f"disk/0 is writable on node {NODE1}, {NODE2}, but the instance belongs to node {NODE1}",
     ),
     (
         "EINSTANCEFAULTYDISK",
@@ -372,7 +372,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
             c.tell(NODE1, drbd_connections=[minor(1, role="Secondary")]),
             c.tell(NODE2, drbd_connections=[minor(2, role="Primary")]),
         )[0],
-        f"disk/0 is writable on node {NODE2}",
+        f"disk/0 is writable on node {NODE2}, but the instance belongs to node {NODE1}",
     ),
     ("EINSTANCELAYOUT", two_secondaries, "node2.example.com, node3.example.com"),
     ("EINSTANCEMISSINGCFGPARAMETER", no_spindles, "spindles of disk 0"),

@@ -129,9 +129,7 @@ class MirrorCheck:
                 problem is not None,
                 "EINSTANCEFAULTYDISK",
                 instance.name,
-                f"{disk.iv_name} {problem}, although no migration is under way. Use 'gnt-instance"
-                f" migrate --cleanup {instance.name}', which finds out where the instance runs and"
-                " takes the right to write from the other node.",
+                f"{disk.iv_name} {problem}",
             )
 
     def _wrong_connection(
@@ -171,14 +169,21 @@ class MirrorCheck:
     ) -> str | None:
         """Tell how another node than the primary node may write to a disk, by its minors."""
         writers = [uuid for uuid, facts in here.items() if facts["role"] == _PRIMARY]
-        if len(writers) > 1:
-            return "is writable on both nodes"
-        for uuid in writers:
-            if uuid != instance.primary_node:
-                return f"is writable on node {self._data.nodes[uuid].name}"
+        names = comma_join(self._data.nodes[uuid].name for uuid in writers)
+        if writers and writers != [instance.primary_node]:
+            return (
+                f"is writable on node {names}, but the instance belongs to node"
+                f" {self._data.nodes[instance.primary_node].name}, and no migration is under way."
+                f" Use 'gnt-instance migrate --cleanup {instance.name}', which finds out where it"
+                " runs, and takes the right to write from the other node."
+            )
         dual = [self._data.nodes[uuid].name for uuid in here if here[uuid].get("dual_primary")]
         if dual:
-            return f"is dual-primary on node {comma_join(dual)}, so that a second node could write"
+            return (
+                f"is dual-primary on node {comma_join(dual)}, so that a second node could write,"
+                " although no migration is under way. Use 'gnt-instance activate-disks"
+                f" {instance.name}', which ends that."
+            )
         return None
 
 
