@@ -8,8 +8,9 @@ Whether a device exists has three answers: it is present, it is absent, or nobod
 its storage cannot be asked or is not there. The third one is an error: what is not found at the
 moment is not lost.
 
-Operations which open, change or remove a device ask first for its lock (:mod:`ganeti.storage.busy`).
-That applies to every class below :class:`BlockDevice`, without a line of its own.
+Operations which open, change or remove a device ask first for its lock
+(:mod:`ganeti.storage.busy`). That applies to every class below :class:`BlockDevice`, without a line
+of its own.
 """
 
 from __future__ import annotations

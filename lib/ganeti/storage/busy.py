@@ -161,11 +161,13 @@ def _refusal(path: str, device: Disk) -> errors.BlockDeviceError:
     what = "/".join(map(str, device.logical_id[:2]))
     if device.dev_type == disk_constants.DRBD8:
         what = f"drbd (port {device.logical_id[2]})"
+    elif device.dev_type in disk_constants.FILE_BASED:
+        what = str(device.logical_id[1])
     beginner, since, doing = _note(path)
     holders = list(_holders(path)) or [(beginner, "")]
     names = [f"{pid} ({program})" if program else pid for pid, program in holders[:_MAX_HOLDERS]]
     return errors.BlockDeviceError(
-        f"device {what}: it is {doing} since {since}, by process {', '.join(names)} of this node."
+        f"device {what}: it is {doing} since {since} (process {', '.join(names)} of this node)."
         " Wait until that has ended, or end it with"
         f" 'kill {' '.join(pid for pid, _program in holders[:_MAX_HOLDERS])}' when nobody needs its"
         " result any more; then repeat the command."

@@ -39,6 +39,12 @@ def test_wiping_a_part(disk):
         disk_content.wipe(disk, 3, 2)
 
 
+def test_wiping_the_end_of_a_volume_with_odd_extents(disk):
+    os.truncate(storage.device(disk).path, 3 * MIB + 1536)
+    disk_content.wipe(disk, 2, 2)
+    assert content(disk) == b"1" * 2 * MIB + bytes(MIB + 1536)
+
+
 def test_writing_an_image(disk, tmp_path):
     image = tmp_path / "image"
     image.write_bytes(b"2" * MIB + b"end")
@@ -76,8 +82,8 @@ def test_what_does_not_exist(disk):
 
 
 def test_commands():
-    assert " ".join(copy.wipe_argv("/dev/x", 5, 7, is_block=True)) == (
-        "dd if=/dev/zero seek=5 bs=1048576 oflag=direct of=/dev/x count=7"
+    assert " ".join(copy.wipe_argv("/dev/x", 5, 7 * MIB, is_block=True)) == (
+        "dd if=/dev/zero seek=5 bs=1048576 oflag=direct of=/dev/x iflag=count_bytes count=7340032"
     )
     assert " ".join(copy.image_argv("/i", "/dev/x", 7, is_block=True)) == (
         "dd if=/i seek=0 bs=1048576 oflag=direct of=/dev/x count=7"

@@ -17,6 +17,7 @@ from ganeti.constants.net import (
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.platform import paths
+from ganeti.storage import busy
 from ganeti.wire import calls
 
 
@@ -45,6 +46,8 @@ def hotplug_device(
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
         raise errors.HotplugError(f"instance {instance.name} does not run")
+    if isinstance(device, Disk) and action == HOTPLUG_ACTION_ADD:
+        busy.require_idle(device)
     verb = {
         HOTPLUG_ACTION_ADD: driver.hot_add,
         HOTPLUG_ACTION_REMOVE: driver.hot_remove,

@@ -28,6 +28,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import OS
 from ganeti.platform import paths
+from ganeti.storage import busy
 from ganeti.utils import fs, process, suggest
 from ganeti.wire import calls
 
@@ -588,22 +589,26 @@ def run_logged(
 
     :param kind: ``add``, ``rename``, ``import`` or ``export``, for the name of the log.
     :raises OpExecError: the script failed; the text has the last lines of its log.
+    :raises BlockDeviceError: other work on a disk has not ended.
     """
     directory = paths.current().log_os_dir
     fs.make_dirs(directory, 0o750)
     log = f"{directory}/{log_name(kind, instance.os, instance.name, time.localtime())}"
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
     old = os.umask(_UMASK)
+    doing = f"in use by the script {os.path.basename(script)} of {instance.os}"
     try:
-        done = process.run(
-            [script],
-            timeout_s=_CREATE_TIMEOUT_S,
-            env=env,
-            exact_env=True,
-            cwd=definition.path,
-            check=False,
-            output_fd=fd,
-        )
+        with busy.working_on(*instance.disks_info, doing=doing) as work:
+            done = process.run(
+                [script],
+                timeout_s=_CREATE_TIMEOUT_S,
+                env=env,
+                exact_env=True,
+                cwd=definition.path,
+                check=False,
+                output_fd=fd,
+                keep_fds=work.fds,
+            )
         reason = done.fail_reason
     except errors.CommandError as err:
         reason = str(err)
