@@ -177,7 +177,8 @@ def test_drained_and_offline_nodes_get_no_instances(cluster: Cluster) -> None:
     modify(cluster, NODE4, "--drained=yes").ok()
     cluster.run("gnt-instance", "reboot", name).ok()
     cluster.run("gnt-node", "migrate", "-f", "-n", NODE3, NODE4).ok()
-    said = modify(cluster, NODE3, "--offline=yes").ok().text
+    modify(cluster, NODE3, "--offline=yes").failed("instances run there", name, "--force")
+    said = modify(cluster, NODE3, "--offline=yes", "--force").ok().text
     assert f"is the primary node of {name}" in said and "gnt-node evacuate" in said
     cluster.run(*ADD, "-n", NODE3, "other.example.com").failed("offline")
     assert [

@@ -55,7 +55,11 @@ def power(values: Values, arguments: list[str]) -> int:
         # In the same job, the nodes are marked offline before they are switched off.
         opcodes += [
             OpNodeSetParams(
-                node_name=name, offline=True, auto_promote=values.auto_promote, **common
+                node_name=name,
+                offline=True,
+                auto_promote=values.auto_promote,
+                force=values.force,
+                **common,
             )
             for name in names
         ]

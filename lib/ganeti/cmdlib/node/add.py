@@ -16,7 +16,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
-from ganeti.cmdlib.ops.node import candidates
+from ganeti.cmdlib.ops.node import candidates, guests
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
 from ganeti.constants.rpc import PROTOCOL_VERSION
@@ -200,6 +200,8 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             )
         if node.vm_capable:
             self._check_hypervisors(node, address)
+        if readd:
+            guests.require_none_misplaced(self, node)
         digest = None
         if self._becomes_candidate(node):
             digest = candidates.certificate_digest(self, node)

@@ -14,13 +14,13 @@ from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
-from ganeti.cmdlib.ops.node import candidates, roles
+from ganeti.cmdlib.ops.node import candidates, guests, roles
 from ganeti.cmdlib.ops.node.roles import FLAG_OF, Role
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import ALL, Level
-from ganeti.objects import Node, updated
+from ganeti.objects import Instance, Node, updated
 from ganeti.opcodes.node import OpNodeSetParams
 from ganeti.utils import net
 from ganeti.wire.calls import NODE_HAS_IP_ADDRESS, VERSION
@@ -35,12 +35,15 @@ class NodeChangePlan:
 
     :ivar transition: requirements and consequences of the change of role.
     :ivar changes: pairs of parameter and new value, which the user is shown.
+    :ivar misplaced: instances whose guests still run on a node which comes back, and which belong
+        to other nodes.
     """
 
     old: Node
     new: Node
     transition: roles.Transition
     changes: list[tuple[str, str]]
+    misplaced: list[Instance]
 
 
 @executes(OpNodeSetParams)
@@ -101,8 +104,12 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         self._check_power(node, present, role)
         if self.op.secondary_ip is not None:
             self._check_secondary_ip(node, self.op.secondary_ip)
+        misplaced: list[Instance] = []
         if transition.answers:
             self._check_back(node)
+            misplaced = guests.misplaced(self, node, force=self.op.force)
+        if role is Role.OFFLINE and present is not Role.OFFLINE:
+            guests.require_none(self, node, force=self.op.force)
         if transition.leaves:
             self._check_pool(node)
         if transition.enlists and not self.op.master_candidate:
@@ -110,7 +117,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
                 f"node {node.name} becomes a master candidate, because there are fewer than"
                 " candidate_pool_size"
             )
-        return self._plan(node, present, role, transition)
+        return self._plan(node, present, role, transition, misplaced)
 
     def _check_capable(self, node: Node) -> None:
         if self.op.vm_capable is False and any(self.config.node_instances(node.uuid)):
@@ -224,7 +231,12 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
             )
 
     def _plan(
-        self, node: Node, present: Role, role: Role, transition: roles.Transition
+        self,
+        node: Node,
+        present: Role,
+        role: Role,
+        transition: roles.Transition,
+        misplaced: list[Instance],
     ) -> NodeChangePlan:
         op = self.op
         values: dict[str, Any] = {}
@@ -255,10 +267,12 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         if op.disk_state:
             values["disk_state_static"] = merged_disk_state(node.disk_state_static, op.disk_state)
             changes.append(("disk_state", str(values["disk_state_static"])))
-        return NodeChangePlan(node, updated(node, **values), transition, changes)
+        return NodeChangePlan(node, updated(node, **values), transition, changes, misplaced)
 
     def exec(self, plan: NodeChangePlan) -> list[tuple[str, str]]:
         new = plan.new
+        # Before anybody starts these instances, or connects to their replicas on this node.
+        guests.stop(self, plan.old, plan.misplaced)
         if plan.transition.enlists:
             digest = candidates.certificate_digest(self, new)
             with self.config.transaction() as change:
@@ -267,6 +281,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
         else:
             with self.config.transaction() as change:
                 change.update_node(new)
+        guests.release_disks(self, new, plan.misplaced)
         returns = plan.old.offline and not new.offline
         if (plan.old.master_candidate or returns) and not new.master_candidate:
             # A node which was offline when it was demoted still has its old copies.

@@ -72,13 +72,13 @@ class _Whereabouts:
         the primary node did not answer, or was not asked.
     :ivar failure: why the primary node did not answer.
     :ivar elsewhere: other nodes which run it.
-    :ivar silent: other nodes which did not answer and are not marked as offline, and why.
+    :ivar unresponsive: other nodes which did not answer and are not marked as offline, and why.
     """
 
     info: Mapping[str, Any] | None
     failure: Exception | None
     elsewhere: list[Node]
-    silent: list[tuple[Node, Exception]]
+    unresponsive: list[tuple[Node, Exception]]
 
 
 def _ask(unit: AnyUnit, instance: Instance, nodes: Iterable[Node]) -> dict[str, Result]:
@@ -109,7 +109,7 @@ def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _W
     answers = _ask(unit, instance, nodes) if nodes else {}
     own = answers.get(primary)
     elsewhere: list[Node] = []
-    silent: list[tuple[Node, Exception]] = []
+    unresponsive: list[tuple[Node, Exception]] = []
     for node in nodes:
         answer = answers[node.uuid]
         if node.uuid == primary:
@@ -118,12 +118,12 @@ def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _W
             if prereq.is_running(answer.data):
                 elsewhere.append(node)
         elif not node.offline:
-            silent.append((node, answer.failure))
+            unresponsive.append((node, answer.failure))
     return _Whereabouts(
         own.data if own is not None and own.failure is None else None,
         None if own is None else own.failure,
         elsewhere,
-        silent,
+        unresponsive,
     )
 
 
@@ -143,9 +143,9 @@ def require_only_on_primary(
     if found.failure is not None:
         raise found.failure
     if certain_to and not prereq.is_running(found.info or {}):
-        _refuse_silent(unit, instance, found, certain_to)
+        _refuse_unresponsive(unit, instance, found, certain_to)
     else:
-        _warn_silent(unit, instance, found.silent)
+        _warn_unresponsive(unit, instance, found.unresponsive)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
     return found.info or {}
 
@@ -161,10 +161,27 @@ def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str 
     found = _find(unit, instance, others_only=True)
     _refuse_elsewhere(unit, instance, found)
     if certain_to:
-        _refuse_silent(unit, instance, found, certain_to)
+        _refuse_unresponsive(unit, instance, found, certain_to)
     else:
-        _warn_silent(unit, instance, found.silent)
+        _warn_unresponsive(unit, instance, found.unresponsive)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
+
+
+def require_not_on_offline_node(unit: AnyUnit, instance: Instance) -> None:
+    """Check that the instance does not run on a living node which is marked as offline.
+
+    For the repair after a migration, which itself asks the nodes that are not marked.
+
+    :raises errors.OpPrereqError: it runs there.
+    """
+    marked = [node for node in possible_nodes(unit, instance) if node.offline]
+    answers = _ask(unit, instance, marked) if marked else {}
+    elsewhere = [
+        node
+        for node in marked
+        if answers[node.uuid].failure is None and prereq.is_running(answers[node.uuid].data)
+    ]
+    _refuse_elsewhere(unit, instance, _Whereabouts(None, None, elsewhere, []))
 
 
 def require_stopped(
@@ -184,7 +201,7 @@ def require_stopped(
     if primary_may_be_off and primary.offline:
         found = _find(unit, instance)
         _refuse_elsewhere(unit, instance, found)
-        _refuse_silent(unit, instance, found, action)
+        _refuse_unresponsive(unit, instance, found, action)
         _require_dead(unit, instance, primary, found)
     elif prereq.is_running(require_only_on_primary(unit, instance, certain_to=action)):
         raise still_runs(unit, instance, action)
@@ -230,14 +247,14 @@ def require_failover(
     """
     found = _find(unit, instance)
     _refuse_elsewhere(unit, instance, found)
-    _warn_silent(unit, instance, found.silent)
+    _warn_unresponsive(unit, instance, found.unresponsive)
     node = _primary(unit, instance)
     if node.offline:
         option = option or f"'gnt-instance failover --ignore-consistency {instance.name}'"
         _require_dead(unit, instance, node, found, force=force, option=option)
         return {}
     if found.failure is not None:
-        _warn_silent(unit, instance, [(node, found.failure)])
+        _warn_unresponsive(unit, instance, [(node, found.failure)])
     return found.info or {}
 
 
@@ -323,8 +340,10 @@ def _refuse_elsewhere(unit: AnyUnit, instance: Instance, found: _Whereabouts) ->
     )
 
 
-def _refuse_silent(unit: AnyUnit, instance: Instance, found: _Whereabouts, action: str) -> None:
-    for node, failure in found.silent:
+def _refuse_unresponsive(
+    unit: AnyUnit, instance: Instance, found: _Whereabouts, action: str
+) -> None:
+    for node, failure in found.unresponsive:
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: node {node.name} did not report whether it"
             f" runs it: {why(failure)}. If that machine is certainly off, mark it offline with"
@@ -333,10 +352,10 @@ def _refuse_silent(unit: AnyUnit, instance: Instance, found: _Whereabouts, actio
         )
 
 
-def _warn_silent(
-    unit: AnyUnit, instance: Instance, silent: Iterable[tuple[Node, Exception]]
+def _warn_unresponsive(
+    unit: AnyUnit, instance: Instance, unresponsive: Iterable[tuple[Node, Exception]]
 ) -> None:
-    for node, failure in silent:
+    for node, failure in unresponsive:
         unit.warn(
             f"node {node.name} did not report whether it runs instance {instance.name}:"
             f" {why(failure)}"

@@ -23,6 +23,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import mirror
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
+from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.migration import live
 from ganeti.cmdlib.ops.migration.plan import require_mirrored
 from ganeti.constants.disk import INT_MIRRORED
@@ -55,6 +56,7 @@ def plan_cleanup(unit: AnyUnit, instance: Instance) -> CleanupPlan:
     :raises errors.OpPrereqError: the disks exist on the primary node only.
     """
     require_mirrored(unit, instance, "clean up after a migration of")
+    location.require_not_on_offline_node(unit, instance)
     source = unit.config.node(instance.primary_node)
     nodes = tuple(
         node
