@@ -80,6 +80,12 @@ def kvm(cluster: Cluster) -> None:
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _own_blocks(request: pytest.FixtureRequest) -> None:
+    """Give the blocks of each module a mark of their own."""
+    drbd.new_mark(request.module.__name__.rpartition(".")[2])
+
+
 @pytest.fixture(autouse=True)
 def _logs_of_failures(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect the logs of the machines right after a test failed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+import uuid
 
 from ganeti.storage.drbd.parse import MinorState, parse_proc
 from lab.machines import Machine
@@ -12,6 +13,14 @@ from lab.waiting import wait_until
 
 #: Where ``writer.py`` is on the machines.
 WRITER = "/root/writer.py"
+#: The mark of the blocks which are written and expected now.
+_mark = "laboratory"
+
+
+def new_mark(name: str) -> None:
+    """From now on write and expect other blocks than before: volumes may be where others were."""
+    global _mark
+    _mark = f"{name}-{uuid.uuid4().hex[:8]}"
 
 
 def minors(machine: Machine) -> dict[int, MinorState]:
@@ -51,7 +60,7 @@ class Writer:
     def __init__(self, machine: Machine, device: str, first: int = 1) -> None:
         self.confirmed = first - 1
         self._machine = machine
-        self._process = machine.spawn(f"exec python3 {WRITER} write {device} {first}")
+        self._process = machine.spawn(f"exec python3 {WRITER} write {device} {_mark} {first}")
         self.output: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -107,4 +116,12 @@ def check(machine: Machine, device: str, last: int) -> None:
 
     :raises Failed: some are not.
     """
-    machine.run(f"python3 {WRITER} check {device} {last}")
+    machine.run(f"python3 {WRITER} check {device} {_mark} {last}")
+
+
+def lost(machine: Machine, device: str, last: int, first: int = 1) -> int:
+    """Number of blocks from `first` to `last` which are not on the device."""
+    done = machine.call(f"python3 {WRITER} check {device} {_mark} {last} {first}")
+    found = re.match(r"\d+ blocks, (\d+) wrong", done.stdout)
+    assert found, f"{device} on {machine.name} cannot be read: {done.stdout}{done.stderr}"
+    return int(found.group(1))
