@@ -10,6 +10,7 @@ from fakes import node_side
 from ganeti import errors, storage
 from ganeti.backend.backup import exports
 from ganeti.objects.transfer import ImportExportStatus
+from ganeti.utils import receipt
 from ganeti.wire.calls import backup as calls
 
 
@@ -19,12 +20,15 @@ class Transfers(node_side.NodeSide):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.targets: dict[int, str] = {}
+        self.files: set[str] = set()
         self.names: dict[str, ImportExportStatus] = {}
 
     def _import_start(self, options: Any, instance: Any, component: str, target: Any) -> str:
         port = 5000 + len(self.names)
         name = f"import-{port}"
         self.targets[port] = self._path(target)
+        if target[0] == calls.FILE:
+            self.files.add(self.targets[port])
         self.names[name] = ImportExportStatus(listen_port=port)
         return name
 
@@ -37,6 +41,8 @@ class Transfers(node_side.NodeSide):
             shutil.copyfile(self._path(source), target)
         except FileNotFoundError as err:
             raise errors.OpExecError(f"{err.filename} is not there") from err
+        if target in self.files:
+            write_receipt(target)
         done = ImportExportStatus(listen_port=port, connected=True, exit_status=0)
         name = f"export-{port}"
         self.names[name] = self.names[f"import-{port}"] = done
@@ -55,3 +61,11 @@ class Transfers(node_side.NodeSide):
 
     def _impexp_cleanup(self, name: str) -> None:
         self.names[name] = ImportExportStatus(exit_status=1, error_message="gone")
+
+
+def write_receipt(path: str) -> None:
+    """What the receiver of a complete file leaves beside it."""
+    tally, found = receipt.Tally(), os.stat(path)
+    with open(path, "rb") as stream:
+        tally.add(stream.read())
+    receipt.write(path, tally, (found.st_dev, found.st_ino))

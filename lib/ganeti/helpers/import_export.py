@@ -37,7 +37,8 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.helpers.import_export_status import Status
 from ganeti.helpers.tls_pipe import TlsPipe
-from ganeti.utils import compress, fs, text, x509
+from ganeti.utils import compress, fs, receipt, text, x509
+from ganeti.utils.receipt import Tally
 
 EXPORT: Final = "export"
 IMPORT: Final = "import"
@@ -215,7 +216,9 @@ class _Endpoint:
                 child.kill()
                 child.wait()
 
-    def _start_script(self, **streams: Any) -> subprocess.Popen[bytes]:
+    def _start_script(
+        self, pass_fds: Sequence[int] = (), **streams: Any
+    ) -> subprocess.Popen[bytes]:
         options = self._options
         log_fd = os.open(
             options.log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640
@@ -227,7 +230,7 @@ class _Endpoint:
                     cwd=os.path.dirname(options.script),
                     stderr=log_fd,
                     # The script may outlive this process, so it inherits the lock of the disk.
-                    pass_fds=(*streams.pop("pass_fds", ()), *options.lock_fd),
+                    pass_fds=(*pass_fds, *options.lock_fd),
                     **streams,
                 )
                 self.add(f"script {options.script}", child)
@@ -279,7 +282,12 @@ class _Source(_Endpoint):
 
 
 class _Sink(_Endpoint):
-    """Destination of an import; :attr:`fd` can be written."""
+    """Destination of an import; :attr:`fd` can be written.
+
+    :ivar identity: number of its file system, and of the file there; known when it is closed.
+    """
+
+    identity = (0, 0)
 
     def open(self) -> None:
         options = self._options
@@ -292,7 +300,8 @@ class _Sink(_Endpoint):
         path = options.device or options.file
         flags = os.O_WRONLY | os.O_CLOEXEC
         if options.file:
-            flags |= os.O_CREAT | os.O_TRUNC
+            # A transfer which somebody forgot may still write to a file of that name.
+            flags |= os.O_CREAT | os.O_EXCL
         try:
             self.fd = os.open(path, flags, 0o600)
         except OSError as err:
@@ -302,6 +311,8 @@ class _Sink(_Endpoint):
         """Flush the data to the disk, and close the file, device or pipe."""
         if not self._options.script:
             os.fsync(self.fd)
+            found = os.fstat(self.fd)
+            self.identity = found.st_dev, found.st_ino
         os.close(self.fd)
         self.fd = -1
 
@@ -325,11 +336,16 @@ def _write_all(fd: int, data: memoryview) -> None:
 
 
 def _pump_out(
-    source_fd: int, connection: TlsPipe, status: Status | None, limit: int | None
+    source_fd: int,
+    connection: TlsPipe,
+    status: Status | None,
+    limit: int | None,
+    tally: Tally | None = None,
 ) -> None:
     """Copy from a file descriptor to the connection.
 
-    :param limit: maximum number of bytes, or None.
+    :param limit: number of bytes to copy; None for everything.
+    :raises TransferFailed: the source ended before the limit.
     """
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
@@ -340,24 +356,44 @@ def _pump_out(
             break
         connection.sendall(view[:count])
         left = None if left is None else left - count
-        if status is not None:
-            status.moved(count)
+        _count(view[:count], status, tally)
+    _require_all(limit, left)
 
 
-def _pump_in(connection: TlsPipe, sink_fd: int, status: Status | None) -> None:
+def _count(data: memoryview, status: Status | None, tally: Tally | None) -> None:
+    if status is not None:
+        status.moved(len(data))
+    if tally is not None:
+        tally.add(data)
+
+
+def _require_all(limit: int | None, left: int | None) -> None:
+    """Check that a source had as many bytes as it should.
+
+    :raises TransferFailed: it ended before.
+    """
+    if limit and left:
+        raise TransferFailed(f"the source ended after {limit - left} of {limit} bytes")
+
+
+def _pump_in(
+    connection: TlsPipe, sink_fd: int, status: Status | None, tally: Tally | None = None
+) -> None:
     """Copy from the connection to a file descriptor, up to the proper end of the connection."""
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
     while count := connection.recv_into(view):
         _write_all(sink_fd, view[:count])
-        if status is not None:
-            status.moved(count)
+        _count(view[:count], status, tally)
 
 
-def _pump_local(source_fd: int, sink_fd: int, status: Status, limit: int | None) -> None:
+def _pump_local(
+    source_fd: int, sink_fd: int, status: Status, limit: int | None, tally: Tally | None
+) -> None:
     """Copy between two file descriptors.
 
-    :param limit: maximum number of bytes, or None.
+    :param limit: number of bytes to copy; None for everything.
+    :raises TransferFailed: the source ended before the limit.
     """
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
@@ -368,23 +404,27 @@ def _pump_local(source_fd: int, sink_fd: int, status: Status, limit: int | None)
             break
         _write_all(sink_fd, view[:count])
         left = None if left is None else left - count
-        status.moved(count)
+        _count(view[:count], status, tally)
+    _require_all(limit, left)
 
 
 class _Worker(threading.Thread):
     """Thread which copies to or from the compression tool; :meth:`finish` raises its failure."""
 
-    def __init__(self, source_fd: int, sink_fd: int, status: Status, limit: int | None) -> None:
+    def __init__(
+        self, source_fd: int, sink_fd: int, status: Status, limit: int | None, tally: Tally | None
+    ) -> None:
         super().__init__(daemon=True)
         self._ends = (source_fd, sink_fd)
         self._status = status
         self._limit = limit
-        self._failure: OSError | None = None
+        self._tally = tally
+        self._failure: OSError | TransferFailed | None = None
 
     def run(self) -> None:
         try:
-            _pump_local(*self._ends, self._status, self._limit)
-        except OSError as err:
+            _pump_local(*self._ends, self._status, self._limit, self._tally)
+        except (OSError, TransferFailed) as err:
             self._failure = err
         finally:
             # The compression tool must see the end of its input, even after a failure.
@@ -394,6 +434,7 @@ class _Worker(threading.Thread):
         """Wait for the end of the thread.
 
         :raises OSError: the thread failed.
+        :raises TransferFailed: the source ended too early.
         """
         self.join()
         if self._failure is not None:
@@ -417,7 +458,7 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
     """
     source = _Source(options, status)
     limit = None if options.size is None else options.size * _MIB
-    magic = read_magic(options.magic_file)
+    magic, tally = read_magic(options.magic_file), _tally(options.expected_sha256)
     with _closing(source), connect(options, status) as connection:
         status.update(connected=True)
         source.open()
@@ -425,16 +466,22 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
             connection.sendall(f"M={magic}".encode("ascii"))
         argv = compress.export_argv(options.compress)
         if argv is None:
-            _pump_out(source.fd, connection, status, limit)
+            _pump_out(source.fd, connection, status, limit, tally)
         else:
             tool = _compressor(argv, source)
             assert tool.stdin is not None and tool.stdout is not None
-            worker = _Worker(source.fd, os.dup(tool.stdin.fileno()), status, limit)
+            worker = _Worker(source.fd, os.dup(tool.stdin.fileno()), status, limit, tally)
             tool.stdin.close()
             worker.start()
             _pump_out(tool.stdout.fileno(), connection, None, None)
             worker.finish()
         source.wait()
+        # The other side takes the data for complete only after the proper end below.
+        if tally is not None and tally.sha256 != options.expected_sha256:
+            raise TransferFailed(
+                f"{options.file or options.device} is damaged: the checksum of its"
+                f" {tally.size} bytes is not the one which was recorded when it was written"
+            )
         try:
             # Returns when the other side has ended the connection properly, too.
             connection.finish()
@@ -442,23 +489,27 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
             raise TransferFailed(f"the other side did not confirm the transfer: {err}") from err
 
 
+def _tally(wanted: object) -> Tally | None:
+    return Tally() if wanted else None
+
+
 def run_import(options: argparse.Namespace, status: Status) -> None:
     """Receive a disk.
 
     :raises TransferFailed: this side failed, or the connection broke.
     """
-    sink = _Sink(options, status)
+    sink, tally = _Sink(options, status), _tally(options.receipt)
     with _closing(sink), accept(options, status) as connection:
         status.update(connected=True)
         sink.open()
         argv = compress.import_argv(options.compress)
         try:
             if argv is None:
-                _pump_in(connection, sink.fd, status)
+                _pump_in(connection, sink.fd, status, tally)
             else:
                 tool = _compressor(argv, sink)
                 assert tool.stdin is not None and tool.stdout is not None
-                worker = _Worker(tool.stdout.fileno(), os.dup(sink.fd), status, None)
+                worker = _Worker(tool.stdout.fileno(), os.dup(sink.fd), status, None, tally)
                 worker.start()
                 _pump_in(connection, tool.stdin.fileno(), None)
                 tool.stdin.close()
@@ -472,6 +523,8 @@ def run_import(options: argparse.Namespace, status: Status) -> None:
         sink.close()
         sink.wait()
         connection.finish()
+        if tally is not None:
+            receipt.write(options.file, tally, sink.identity)
 
 
 # -- the program ---------------------------------------------------------------------------------
@@ -518,11 +571,19 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--log", help="file for the messages of the script")
     parser.add_argument("--size", type=int, help="number of MiB to send, from the beginning")
+    parser.add_argument("--expected-sha256", help="checksum which the sent data must have")
+    parser.add_argument(
+        "--receipt",
+        action="store_true",
+        help="write size and checksum of the received file beside it, when it is complete",
+    )
     end = parser.add_mutually_exclusive_group(required=True)
     end.add_argument("--file", help="file to read or write")
     end.add_argument("--device", help="device to read or write")
     end.add_argument("--script", help="script of an OS definition to read from or write to")
     options = parser.parse_args(argv)
+    if options.receipt and (options.mode == EXPORT or options.file is None):
+        parser.error("--receipt is for the import of a file")
     if options.mode == EXPORT and (options.host is None or options.port is None):
         parser.error("an export needs --host and --port")
     return options

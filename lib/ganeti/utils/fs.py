@@ -23,6 +23,10 @@ _LARGE_BYTES = 1 << 20
 # The system accepts so many pieces in one call.
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 
+# From linux/fcntl.h and linux/fs.h; see renameat2(2).
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
 _serial = itertools.count()
 
 
@@ -237,6 +241,24 @@ def remove_file(path: str, missing_ok: bool = True) -> None:
             os.unlink(path)
     else:
         os.unlink(path)
+
+
+def exchange(first: str, second: str) -> bool:
+    """Exchange the names of two files or directories in one step.
+
+    :returns: False when the file system cannot do that; nothing was done.
+    :raises OSError: one of them is missing, or cannot be renamed.
+    """
+    # Only node daemons need it; it would cost every command its time to load.
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, first.encode(), _AT_FDCWD, second.encode(), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        if number in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            return False
+        raise OSError(number, os.strerror(number), first, None, second)
+    return True
 
 
 def list_visible(directory: str) -> list[str]:

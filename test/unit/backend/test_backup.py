@@ -1,8 +1,10 @@
 """Exports on a node, transfers from and to it, and the keys for them."""
 
 import configparser
+import hashlib
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +16,7 @@ from ganeti.objects import Nic, fill
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.platform import paths
 from ganeti.storage.file import FileDevice
-from ganeti.utils import process, x509
+from ganeti.utils import fs, process, receipt, x509
 from ganeti.wire.calls import backup as calls
 
 PATIENCE_S = 60
@@ -47,14 +49,15 @@ def export_of(here, name, text="[export]\nversion = 0\n[instance]\nname = web\n"
 
 def test_list_and_remove(here):
     assert exports.export_list() == []
-    for name in ("one", "two", "three.new", "four.old"):
+    for name in ("one", "two", "three~new", "four~old", "one.new", "one.old"):
         export_of(here, name)
     os.makedirs(f"{here.export_dir}/empty")
-    assert sorted(exports.export_list()) == ["one", "two"]
+    # Instances may have names such as one.new.
+    assert sorted(exports.export_list()) == ["one", "one.new", "one.old", "two"]
     exports.export_remove("one")
-    exports.export_remove("three.new")
-    exports.export_remove("three.new")
-    assert exports.export_list() == ["two"]
+    exports.export_remove("three~new")
+    exports.export_remove("three~new")
+    assert exports.export_list() == ["one.new", "one.old", "two"]
     with pytest.raises(errors.OpExecError, match="no export one"):
         exports.export_remove("one")
 
@@ -89,13 +92,12 @@ def test_finalize(here):
         "tiny+small", osparams={"Size": "9"}, osparams_private=ht.PrivateDict({"pass": "x"})
     )
     (disk,) = found.disks_info
-    new = f"{here.export_dir}/{NAME}.new"
+    new = f"{here.export_dir}/{NAME}~new"
     with pytest.raises(errors.OpExecError, match="has not arrived"):
         exports.finalize_export(found, [disk])
     assert exports.export_list() == []
-    for name in (disk.uuid, "left-by-another-attempt"):
-        with open(f"{new}/{name}", "w") as stream:
-            stream.write("data")
+    arrive(f"{new}/{disk.uuid}", b"data")
+    arrive(f"{new}/left-by-another-attempt", b"data")
     old = export_of(here, NAME)
     exports.finalize_export(found, [disk])
     assert sorted(os.listdir(here.export_dir)) == [NAME]
@@ -129,6 +131,8 @@ def test_finalize(here):
             "disk0_dump",
             "disk0_size",
             "disk0_name",
+            "disk0_bytes",
+            "disk0_sha256",
         )
     } == {
         "name": NAME,
@@ -146,7 +150,155 @@ def test_finalize(here):
         "disk0_dump": disk.uuid,
         "disk0_size": "1024",
         "disk0_name": "None",
+        "disk0_bytes": "4",
+        "disk0_sha256": hashlib.sha256(b"data").hexdigest(),
     }
+
+
+def arrive(path, data):
+    """What a complete transfer of a file leaves."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as stream:
+        stream.write(data)
+    tally, found = receipt.Tally(), os.stat(path)
+    tally.add(data)
+    receipt.write(path, tally, (found.st_dev, found.st_ino))
+
+
+def exported(here, data, *, finalize=True):
+    """Export the instance; returns the path of its file."""
+    found = instance()
+    (disk,) = found.disks_info
+    arrive(f"{here.export_dir}/{NAME}~new/{disk.uuid}", data)
+    if finalize:
+        exports.finalize_export(found, [disk])
+    return f"{here.export_dir}/{NAME}/{disk.uuid}"
+
+
+def read(path):
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def without_receipt(path):
+    os.unlink(path + receipt.SUFFIX)
+
+
+def cut_off(path):
+    os.truncate(path, 3)
+
+
+def written_by_another(path):
+    with open(f"{path}.other", "wb") as stream:
+        stream.write(b"newer")
+    os.rename(f"{path}.other", path)
+
+
+def with_damaged_receipt(path):
+    with open(path + receipt.SUFFIX, "w") as stream:
+        stream.write("5\n")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "fragment"),
+    [
+        (without_receipt, "was not received completely"),
+        (cut_off, "has 3 bytes, but 5 were received"),
+        (written_by_another, "is not the file that was received"),
+        (with_damaged_receipt, "has a damaged receipt"),
+        (os.unlink, "is missing"),
+    ],
+)
+def test_an_older_export_stays_when_the_new_one_is_not_complete(here, break_it, fragment):
+    path = exported(here, b"good")
+    before = exports.export_info(NAME)
+    exported(here, b"newer", finalize=False)
+    break_it(path.replace(NAME, f"{NAME}~new", 1))
+    found = instance()
+    with pytest.raises(errors.OpExecError, match=fragment):
+        exports.finalize_export(found, found.disks_info)
+    assert (exports.export_list(), exports.export_info(NAME)) == ([NAME], before)
+    assert read(path) == b"good"
+    exports.export_remove(f"{NAME}~new")
+    assert os.listdir(here.export_dir) == [NAME]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_there_is_an_export_at_every_moment(here, monkeypatch, exchanges):
+    """The replacement is broken off at each step, and done again."""
+    path = exported(here, b"good")
+    steps, breaks = [], []
+    real = {"rename": os.rename, "exchange": fs.exchange}
+
+    def step(name):
+        def act(*args):
+            if name == "exchange" and not exchanges:
+                return False
+            # Not the files in the directories.
+            if args[0].endswith((NAME, f"{NAME}~new")):
+                steps.append(name)
+                if len(steps) in breaks:
+                    raise KeyboardInterrupt
+            return real[name](*args)
+
+        return act
+
+    monkeypatch.setattr(os, "rename", step("rename"))
+    monkeypatch.setattr(fs, "exchange", step("exchange"))
+    wanted = 1 if exchanges else 2
+    for number in range(1, wanted + 1):
+        steps.clear()
+        breaks[:] = [number]
+        with pytest.raises(KeyboardInterrupt):
+            exported(here, b"newer")
+        # The next export begins so.
+        breaks.clear()
+        exports.export_remove(f"{NAME}~new")
+        assert (exports.export_list(), read(path)) == ([NAME], b"good")
+        assert os.listdir(here.export_dir) == [NAME]
+    steps.clear()
+    exported(here, b"newer")
+    assert steps == (["exchange"] if exchanges else ["rename", "rename"])
+    assert read(path) == b"newer"
+    assert os.listdir(here.export_dir) == [NAME]
+
+
+def test_the_export_of_an_instance_with_a_similar_name_stays(here):
+    path = exported(here, b"good")
+    similar = export_of(here, f"{NAME}.new")
+    exports.export_remove(f"{NAME}~new")
+    exported(here, b"newer")
+    assert os.path.isdir(similar) and read(path) == b"newer"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "fragment"),
+    [
+        (os.unlink, "disk 0: file .* is missing"),
+        (cut_off, "has 3 bytes, but must have 4"),
+        (lambda path: os.truncate(path, 0), "has 0 bytes, but must have 4"),
+        (lambda path: (os.unlink(path), os.mkdir(path)), "is not a file"),
+    ],
+)
+def test_a_damaged_export_is_not_offered(here, break_it, fragment):
+    break_it(exported(here, b"good"))
+    with pytest.raises(errors.OpExecError, match=fragment):
+        exports.export_info(NAME)
+
+
+def test_exports_of_other_versions(here):
+    """They do not have the sizes of the files."""
+    text = "[export]\nversion = 0\n[instance]\nname = web\ndisk_count = 1\ndisk0_dump = d\n"
+    directory = export_of(here, "other", text)
+    with pytest.raises(errors.OpExecError, match="file d is missing"):
+        exports.export_info("other")
+    open(f"{directory}/d", "w").close()
+    with pytest.raises(errors.OpExecError, match="file d is empty"):
+        exports.export_info("other")
+    with open(f"{directory}/d", "w") as stream:
+        stream.write("x")
+    assert exports.export_info("other") == text
+    assert exports.recorded_checksum(f"{directory}/d") is None
 
 
 def test_an_instance_without_disks(here):
@@ -220,12 +372,13 @@ def ended(status):
 def test_a_transfer(node):
     """From a disk of an instance without OS to a file of an export, and its ends."""
     found = instance()
-    (disk,) = found.disks_info
+    disk = replace(found.disks_info[0], size=1)
     source = storage.device(disk).path
     os.makedirs(os.path.dirname(source))
     with open(source, "wb") as stream:
         stream.write(b"content" * 1000)
-    target = f"{paths.Paths().export_dir}/{NAME}.new/{disk.uuid}"
+        stream.truncate(disk.size << 20)
+    target = f"{paths.Paths().export_dir}/{NAME}~new/{disk.uuid}"
     receiver = transfers.import_start(options(), found, "disk/0", (calls.FILE, target))
     port = until(receiver, lambda status: status.listen_port).listen_port
     sender = transfers.export_start(
@@ -233,13 +386,39 @@ def test_a_transfer(node):
     )
     assert until(sender, ended).exit_status == 0
     assert until(receiver, ended).exit_status == 0
-    with open(node.to_local(target), "rb") as stream:
-        assert stream.read() == b"content" * 1000
+    arrived = node.to_local(target)
+    with open(arrived, "rb") as stream:
+        assert stream.read(7000) == b"content" * 1000
+    assert receipt.check(arrived).size == disk.size << 20 == os.path.getsize(arrived)
+    exports.finalize_export(found, [disk])
     assert os.path.isdir(f"{node.import_export_dir}/{sender}")
     for name in (sender, receiver, receiver):
         transfers.impexp_cleanup(name)
     assert os.listdir(node.import_export_dir) == []
     assert transfers.impexp_status([sender]) == [None]
+
+
+@pytest.mark.programs
+def test_a_file_whose_content_has_changed_is_not_sent_completely(node):
+    path = exported(node, b"good" * 1000)
+    with open(path, "r+b") as stream:
+        stream.write(b"evil")
+    found = instance()
+    receiver = transfers.import_start(
+        options(), found, "disk/0", (calls.FILE, f"{paths.Paths().export_dir}/x/y")
+    )
+    port = until(receiver, lambda status: status.listen_port).listen_port
+    sender = transfers.export_start(
+        options(),
+        "127.0.0.1",
+        port,
+        found,
+        "disk/0",
+        (calls.FILE, f"{NAME}/{os.path.basename(path)}"),
+    )
+    assert "is damaged" in until(sender, ended).error_message
+    assert until(receiver, ended).exit_status == 1
+    assert not os.path.exists(f"{node.export_dir}/x/y{receipt.SUFFIX}")
 
 
 @pytest.mark.programs

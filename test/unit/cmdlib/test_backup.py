@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
+from fakes.disks import drbd_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.backend.backup import exports
 from ganeti.cmdlib.ops.transfer import disk_copy, handshake, signed
 from ganeti.constants.hv import STATE_RUNNING
 from ganeti.objects import Disk
-from ganeti.objects.transfer import ImportExportStatus
+from ganeti.objects.transfer import BlockDevStatus, ImportExportStatus
 from ganeti.opcodes.backup import OpBackupExport, OpBackupPrepare, OpBackupRemove
 from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.platform import paths
 from ganeti.utils import x509
+from ganeti.utils.receipt import Receipt
 
 NODE1, NODE2, NODE3 = (f"node{n}.example.com" for n in (1, 2, 3))
 
@@ -42,6 +46,7 @@ class Nodes:
         answers["export_start"] = lambda node, args: self.start("export", node, args)
         answers["impexp_status"] = lambda node, args: [self.look(name) for name in args["names"]]
         answers["impexp_cleanup"] = lambda node, args: self.cleaned.append(args["name"])
+        answers["export_info"] = lambda node, args: description(master)
         answers["impexp_abort"] = lambda node, args: self.aborted.append(args["name"])
 
     def start(self, mode, node, args):
@@ -103,7 +108,7 @@ def test_export():
     assert master.run(export(compress="gzip")) == (True, [True, True])
     assert acting(master) == [
         "instance_shutdown",
-        "export_remove",
+        *["export_remove"] * 3,
         "import_start",
         "import_start",
         "export_start",
@@ -116,7 +121,7 @@ def test_export():
     ((to, first), _) = master.rpc.of("import_start")
     assert (to, first["target"]) == (
         NODE2,
-        ("file", f"/var/lib/ganeti/export/web.example.com.new/{uuid_of('web-disk0')}"),
+        ("file", f"/var/lib/ganeti/export/web.example.com~new/{uuid_of('web-disk0')}"),
     )
     ((source, sent), _) = master.rpc.of("export_start")
     assert (source, sent["host"], sent["port"], sent["source"][0]) == (
@@ -214,6 +219,72 @@ def test_removing_it_afterwards():
     ]
 
 
+@pytest.mark.parametrize("ignore", [False, True])
+@pytest.mark.parametrize(
+    ("found", "fragment"),
+    [
+        ({"disk_count__2": "disk_count = 1"}, "disk/1 is missing"),
+        ({"disk0_dump__": "disk0_dump = x"}, "disk/0 is missing"),
+        ({"name__web": "name = other"}, "of instance other.example.com"),
+        ({"[instance]": "[instant]"}, "cannot be read"),
+        ("disk 0: file x has 5 bytes", "cannot be checked: disk 0: file x has 5 bytes"),
+    ],
+)
+def test_nothing_is_removed_before_the_target_has_everything(found, fragment, ignore):
+    """Neither the instance nor older exports, whatever option was given."""
+    master, _nodes = exporting(disks=2)
+    if isinstance(found, dict):
+        text = description(master, found)
+        master.rpc.answers["export_info"] = lambda node, args: text
+    else:
+        master.rpc.errors["export_info"] = found
+    master.rpc.answers["export_list"] = ["web.example.com"]
+    problem = master.failed(export(remove_instance=True, ignore_remove_failures=ignore))
+    assert fragment in problem and "were not removed" in problem
+    assert len(master.config.instances()) == 1
+    assert "blockdev_remove" not in acting(master)
+    assert {args["export"] for _node, args in master.rpc.of("export_remove")} == {
+        "web.example.com~new"
+    }
+
+
+@pytest.mark.parametrize("mode", ["export", "import"])
+def test_an_instance_of_which_a_disk_did_not_arrive_is_never_removed(mode):
+    master, nodes = exporting(disks=2)
+    nodes.outcome[mode] = "no space"
+    master.failed(export(remove_instance=True, ignore_remove_failures=True))
+    assert len(master.config.instances()) == 1
+    assert "blockdev_remove" not in acting(master)
+
+
+def test_ends_which_counted_differently():
+    master, nodes = exporting()
+    look = nodes.look
+
+    def counting(name):
+        status = look(name)
+        moved = 1.0 if name.startswith("export") else 0.5
+        return replace(status, progress_mbytes=moved) if status.exit_status == 0 else status
+
+    nodes.look = counting
+    assert "disk/0 did not arrive" in master.failed(export())
+    assert master.job.said("1.0 MiB were sent, but 0.5 MiB were received")
+    assert "finalize_export" not in acting(master)
+
+
+@pytest.mark.parametrize("ldisk", [2, 3, 4, None])
+def test_a_guest_is_not_stopped_for_a_replica_without_all_data(ldisk):
+    disk = drbd_of("web")
+    web = instance_of("web", disks=(disk.uuid,), admin_state="up", disks_active=True)
+    master = Master(cluster_of(2, (web,), (disk,), enabled_disk_templates=("drbd",)))
+    master.rpc.run("web", "node1")
+    status = BlockDevStatus(dev_path="/dev/drbd0", ldisk_status=ldisk)
+    master.rpc.answers["blockdev_find"] = None if ldisk is None else status
+    assert "no complete replica" in master.refused(export(), errors.ECODE_STATE)
+    assert master.rpc.where("web") == ["node1"]
+    assert acting(master) == []
+
+
 @pytest.mark.parametrize(
     ("mode", "text"),
     [
@@ -228,9 +299,9 @@ def test_a_transfer_that_fails(mode, text):
     assert master.job.said(text)
     # It runs again, nothing is on the target, and the other end was told to end.
     assert master.rpc.where("web") == ["node1"]
-    assert [args["export"] for _node, args in master.rpc.of("export_remove")] == [
-        "web.example.com.new"
-    ] * 2
+    assert master.rpc.of("export_remove") == [
+        (node, {"export": "web.example.com~new"}) for node in (NODE1, NODE2, NODE3, NODE2)
+    ]
     assert "finalize_export" not in acting(master)
     assert len(nodes.aborted) == 1
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
@@ -242,7 +313,7 @@ def test_a_step_that_fails(call):
     master.rpc.errors[call] = "disk on fire"
     master.failed(export())
     assert master.rpc.where("web") == ["node1"]
-    assert master.rpc.of("export_remove")[-1][1]["export"] == "web.example.com.new"
+    assert master.rpc.of("export_remove")[-1][1]["export"] == "web.example.com~new"
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
 
 
@@ -304,9 +375,10 @@ def test_remove():
     )
     master.run(OpBackupRemove(instance_name="web"))
     master.run(OpBackupRemove(instance_name="gone.example.com"))
-    assert master.rpc.of("export_remove") == [
+    assert [call for call in master.rpc.of("export_remove") if "~" not in call[1]["export"]] == [
         (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")
     ]
+    assert (NODE3, {"export": "gone.example.com~new"}) in master.rpc.of("export_remove")
     master.run(OpBackupRemove(instance_name="nosuch"))
     assert master.job.said("no export of nosuch")
     master.rpc.errors["export_remove"] = "busy"
@@ -316,10 +388,11 @@ def test_remove():
 # -- import ----------------------------------------------------------------------
 
 
-def description(master, changes):
+def description(master, changes=()):
     """What an export of the instance would say."""
     instance = master.config.filled(master.config.instances()[0])
-    text = exports.describe(instance, instance.disks_info, 1)
+    received = {disk.uuid: Receipt(1 << 30, "5a17") for disk in instance.disks_info}
+    text = exports.describe(instance, instance.disks_info, 1, received)
     for old, new in dict(changes).items():
         text = text.replace(old.replace("__", " = "), new)
     return text
@@ -462,6 +535,21 @@ def test_a_damaged_export_is_refused(text, fragment):
     assert fragment in master.refused(anew(), errors.ECODE_ENVIRON)
 
 
+def test_an_export_with_a_short_file_is_refused_before_disks_are_made():
+    master, _nodes = importing()
+    master.rpc.errors["export_info"] = "the export is damaged: disk 0: file x is missing"
+    assert "file x is missing" in master.refused(anew(), errors.ECODE_ENVIRON)
+    assert acting(master) == []
+
+
+def test_an_export_which_is_replaced_while_it_is_read():
+    master, _nodes = importing()
+    texts = ["another", master.rpc.answers["export_info"]]
+    master.rpc.answers["export_info"] = lambda node, args: texts.pop()
+    assert "was replaced or removed meanwhile" in master.failed(anew())
+    assert master.config.instances() == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "ecode", "fragment"),
     [
@@ -534,6 +622,25 @@ def test_remote_export(secret, certificate):
         master.refused(op, errors.ECODE_INVAL)
     op.target_node = [handshake.signed_disk(secret, 1, "198.51.100.7", 4711, "magic-word")]
     assert "not signed" in master.refused(op, errors.ECODE_INVAL)
+
+
+def test_a_remote_export_that_fails_removes_nothing(secret, certificate):
+    master, nodes = exporting(disks=2)
+    nodes.outcome["export"] = "the other side did not confirm"
+    op = export(
+        mode="remote",
+        remove_instance=True,
+        ignore_remove_failures=True,
+        x509_key_name=handshake.signed_key(secret, "key-1"),
+        destination_x509_ca=signed.sign_certificate(secret, certificate, "5a17"),
+        target_node=[
+            handshake.signed_disk(secret, index, "198.51.100.7", 4711 + index, "magic-word")
+            for index in range(2)
+        ],
+    )
+    assert "disk/0, disk/1 did not arrive" in master.failed(op)
+    assert len(master.config.instances()) == 1
+    assert "blockdev_remove" not in acting(master)
 
 
 def test_remote_import(secret, certificate):

@@ -20,6 +20,7 @@ from fakes.config import cluster_of, disk_of, instance_of
 from fakes.node_side import BREAKS, Cluster
 from fakes.transfers import Transfers
 from ganeti import errors
+from ganeti.backend.backup import exports
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.objects import ipolicy
 from ganeti.opcodes import instance as ops
@@ -28,6 +29,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 
 DATA = bytes([7]) * (2 << 20)
+NEWER = bytes([8]) * (2 << 20)
 WAYS = BREAKS if os.environ.get("GANETI_LONG") else ("kill", "cut")
 
 
@@ -120,6 +122,30 @@ def test_export(tmp_path: Path) -> None:
         check_export(cluster)
 
     assert everywhere(maker(tmp_path, up=True), export, set_right, breaks=breaks) > 40
+
+
+@pytest.mark.larger
+def test_there_is_a_complete_export_at_every_moment(tmp_path: Path) -> None:
+    """The older one, until the new one takes its place."""
+
+    def again() -> Cluster:
+        cluster = fresh(tmp_path / str(len(list(tmp_path.iterdir()))), up=False)
+        cluster.run(export())
+        for disk in cluster.config.instance_disks(cluster.config.instances()[0]):
+            path = Path(str(cluster.rpc.root("node1.example.com")) + disk.logical_id[1])
+            path.write_bytes(NEWER)
+        cluster.rpc.restart()
+        return cluster
+
+    def check(cluster: Cluster) -> None:
+        with paths.override(paths.Paths(str(cluster.rpc.root("node2.example.com")))) as here:
+            # Refuses an export which is not complete.
+            exports.export_info(WEB)
+            files = [path for path in Path(here.export_dir, WEB).iterdir() if path.suffix != ".ini"]
+            contents = {path.read_bytes() for path in files}
+        assert len(files) == 2 and contents in ({DATA}, {NEWER})
+
+    assert everywhere(again, export, check, breaks=breaks) > 40
 
 
 @pytest.mark.larger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -15,7 +16,7 @@ import pytest
 
 from ganeti.helpers import import_export
 from ganeti.helpers.import_export_status import Status
-from ganeti.utils import x509
+from ganeti.utils import receipt, x509
 
 LIB = str(Path(import_export.__file__).parents[2])
 PATIENCE_S = 60
@@ -151,6 +152,50 @@ def test_devices_keep_their_size(ends, tmp_path):
     sender = export(ends, receiver.port(), "--device", source, "--size", 1)
     assert (sender.wait(), receiver.wait()) == (0, 0)
     assert target.read_bytes() == b"a" * (1 << 20) + b"z" * (1 << 20)
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_a_source_which_is_too_short(ends, tmp_path, compress):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"a" * ((1 << 20) - 1))
+    tool = ("--compress", compress)
+    receiver = ends("import", "--file", target, "--receipt", *tool)
+    sender = export(ends, receiver.port(), "--device", source, "--size", 1, *tool)
+    assert (sender.wait(), receiver.wait()) == (1, 1)
+    assert "ended after 1048575 of 1048576 bytes" in sender.status["error_message"]
+    assert not Path(f"{target}.receipt").exists()
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_a_receipt_for_a_complete_file(ends, tmp_path, compress):
+    source, target = tmp_path / "source", tmp_path / "target"
+    data = os.urandom(1_000_001)
+    source.write_bytes(data)
+    tool, digest = ("--compress", compress), hashlib.sha256(data).hexdigest()
+    receiver = ends("import", "--file", target, "--receipt", *tool)
+    port = receiver.port()
+    sender = export(ends, port, "--file", source, "--expected-sha256", digest, *tool)
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    assert receipt.check(str(target)) == receipt.Receipt(len(data), digest)
+    # A transfer which somebody forgot does not write to the file of a newer one.
+    late = ends("import", "--file", target, "--receipt", *tool)
+    assert export(ends, late.port(), "--file", source, *tool).wait() == 1
+    assert late.wait() == 1
+    assert "File exists" in late.status["error_message"]
+    assert target.read_bytes() == data
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_content_which_has_changed_is_not_confirmed(ends, tmp_path, compress):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"changed")
+    tool, digest = ("--compress", compress), hashlib.sha256(b"content").hexdigest()
+    receiver = ends("import", "--file", target, "--receipt", *tool)
+    port = receiver.port()
+    sender = export(ends, port, "--file", source, "--expected-sha256", digest, *tool)
+    assert (sender.wait(), receiver.wait()) == (1, 1)
+    assert "is damaged" in sender.status["error_message"]
+    assert not Path(f"{target}.receipt").exists()
 
 
 def test_scripts(ends, tmp_path):
@@ -302,6 +347,7 @@ def test_nothing_to_send(ends, tmp_path, what):
         ["status", "import"],
         ["status", "import", "--file", "x", "--magic", "word"],
         ["status", "move", "--file", "x"],
+        ["status", "import", "--device", "x", "--receipt"],
     ],
 )
 def test_wrong_options(words, capsys):

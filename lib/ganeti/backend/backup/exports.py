@@ -1,8 +1,13 @@
 """Exports of instances on this node.
 
 An export is a directory with a file for every disk and the description of the instance
-(``config.ini``). While data arrive, the directory is called ``<instance>.new``; it replaces an
-older export when it is complete, so that a listed export is always complete.
+(``config.ini``). While data arrive, the directory is called ``<instance>~new``. When all files are
+complete, which their receipts prove (:mod:`ganeti.utils.receipt`), it takes the place of an older
+export in one step. So a listed export is always complete, and a failed or interrupted export leaves
+the older one as it was; the next export of the instance removes what is left of it.
+
+The description has size and checksum of each file. An export with a missing or short file is not
+used (:func:`export_info`), and a file whose content has changed is not sent completely.
 """
 
 from __future__ import annotations
@@ -12,7 +17,8 @@ import io
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.backend.registry import serves
@@ -20,13 +26,15 @@ from ganeti.constants import hv
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
-from ganeti.utils import clock, fs
+from ganeti.utils import clock, fs, receipt
+from ganeti.utils.receipt import Receipt
 from ganeti.wire.calls import backup as calls
 
 CONFIG_FILE = "config.ini"
 VERSION = 0
-UNFINISHED = ".new"
-_REPLACED = ".old"
+UNFINISHED = calls.UNFINISHED
+# The older export, on a file system which cannot exchange two names.
+_REPLACED = "~old"
 
 
 def directory(name: str) -> str:
@@ -71,32 +79,92 @@ def export_list() -> list[str]:
 
 @serves(calls.EXPORT_INFO)
 def export_info(path: str) -> str:
-    """Return the text of ``config.ini`` of an export.
+    """Return the text of ``config.ini`` of an export whose files are complete.
 
-    :raises OpExecError: the export does not exist, or a section is missing.
+    :raises OpExecError: the export does not exist, a section is missing, or the file of a disk is
+        missing or has another size.
     """
     found = local_path(path)
-    try:
-        text = fs.read_file(f"{found}/{CONFIG_FILE}")
-    except FileNotFoundError:
-        raise errors.OpExecError(f"there is no export in {found}") from None
-    parser = configparser.ConfigParser(interpolation=None)
-    try:
-        parser.read_string(text)
-    except configparser.Error as err:
-        raise errors.OpExecError(f"{CONFIG_FILE} of the export in {found}: {err}") from err
+    text, parser = _description(found)
     missing = [name for name in ("export", "instance") if not parser.has_section(name)]
     if missing:
         raise errors.OpExecError(
             f"{CONFIG_FILE} of the export in {found} has no section {', '.join(missing)}"
         )
+    section = parser["instance"]
+    problems = [
+        f"disk {index}: file {name} {problem}"
+        for index, name in _dumps(section)
+        if (problem := _wrong_file(f"{found}/{name}", section.get(f"disk{index}_bytes")))
+    ]
+    if problems:
+        raise errors.OpExecError(f"the export in {found} is damaged: {'; '.join(problems)}")
     return text
+
+
+def _description(directory_path: str) -> tuple[str, configparser.ConfigParser]:
+    """Read ``config.ini`` of an export: its text, and its values.
+
+    :raises OpExecError: it is missing, or cannot be read.
+    """
+    try:
+        text = fs.read_file(f"{directory_path}/{CONFIG_FILE}")
+    except (FileNotFoundError, NotADirectoryError):
+        raise errors.OpExecError(f"there is no export in {directory_path}") from None
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text)
+    except configparser.Error as err:
+        raise errors.OpExecError(f"{CONFIG_FILE} of the export in {directory_path}: {err}") from err
+    return text, parser
+
+
+def _dumps(section: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Numbers of disks, and the names of their files; the master judges other values."""
+    count = section.get("disk_count", "")
+    for index in range(int(count) if count.isdecimal() else 0):
+        name = section.get(f"disk{index}_dump")
+        if name and "/" not in name:
+            yield index, name
+
+
+def _wrong_file(path: str, recorded_size: str | None) -> str | None:
+    """What is wrong with the file of a disk; None when nothing is.
+
+    :param recorded_size: in bytes; None in an export which another version has made.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return "is missing"
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a file"
+    if recorded_size is None:
+        return None if found.st_size else "is empty"
+    if str(found.st_size) != recorded_size:
+        return f"has {found.st_size} bytes, but must have {recorded_size}"
+    return None
+
+
+def recorded_checksum(path: str) -> str | None:
+    """The checksum of a file in an export, from the description; None when it has none."""
+    directory_path, name = os.path.split(path)
+    try:
+        _text, parser = _description(directory_path)
+    except errors.OpExecError:
+        return None
+    section = parser["instance"] if parser.has_section("instance") else {}
+    for index, dump in _dumps(section):
+        if dump == name:
+            return section.get(f"disk{index}_sha256")
+    return None
 
 
 @serves(calls.EXPORT_REMOVE)
 def export_remove(export: str) -> None:
-    """Remove an export with its data, and the remains of an interrupted one."""
+    """Remove an export with its data, or what is left of an interrupted one."""
     path = directory(export)
+    _settle(export.removesuffix(UNFINISHED))
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
@@ -106,41 +174,84 @@ def export_remove(export: str) -> None:
     fs.flush_dir(paths.current().export_dir)
 
 
+def _settle(name: str) -> None:
+    """Bring an export back whose replacement was interrupted, or remove it if it was replaced."""
+    final, replaced = directory(name), directory(name + _REPLACED)
+    if not os.path.isdir(replaced):
+        return
+    if os.path.exists(final):
+        shutil.rmtree(replaced)
+    else:
+        os.rename(replaced, final)
+    fs.flush_dir(paths.current().export_dir)
+
+
 @serves(calls.FINALIZE_EXPORT)
 def finalize_export(instance: FilledInstance, disks: Sequence[Disk | None]) -> None:
-    """Complete an export whose data have arrived: write ``config.ini``, and rename the directory.
+    """Complete an export whose data have arrived, and let it take the place of an older one.
 
-    :raises OpExecError: the data of a disk have not arrived.
+    :raises OpExecError: the data of a disk have not arrived completely; an older export stays.
     """
     new, final = directory(instance.name + UNFINISHED), directory(instance.name)
     # Without disks nothing was sent, so the directory does not exist.
     fs.make_dirs(paths.current().export_dir, 0o750)
     fs.make_dirs(new, 0o750)
-    for disk in disks:
-        if disk is not None and not os.path.exists(f"{new}/{disk.uuid}"):
-            raise errors.OpExecError(
-                f"disk {disk.uuid} of instance {instance.name} has not arrived in {new}"
-            )
-    wanted = {disk.uuid for disk in disks if disk is not None}
+    received = {
+        disk.uuid: _received(instance, disk, f"{new}/{disk.uuid}")
+        for disk in disks
+        if disk is not None
+    }
     for name in os.listdir(new):
-        if name not in wanted:  # from an earlier attempt which was interrupted
+        if name not in received:  # receipts, and files of an earlier attempt
             fs.remove_file(f"{new}/{name}")
-    fs.write_file(f"{new}/{CONFIG_FILE}", describe(instance, disks, int(clock.now())), mode=0o600)
-    replaced = final + _REPLACED
-    shutil.rmtree(replaced, ignore_errors=True)
-    if os.path.exists(final):
-        os.rename(final, replaced)
-    os.rename(new, final)
-    fs.flush_dir(os.path.dirname(final))
-    shutil.rmtree(replaced, ignore_errors=True)
+    text = describe(instance, disks, int(clock.now()), received)
+    fs.write_file(f"{new}/{CONFIG_FILE}", text, mode=0o600)
+    export_info(new)
+    _replace(instance.name, new, final)
     logging.info("export of instance %s is complete in %s", instance.name, final)
 
 
-def describe(instance: FilledInstance, disks: Sequence[Disk | None], timestamp: int) -> str:
+def _received(instance: FilledInstance, disk: Disk, path: str) -> Receipt:
+    what = f"disk {disk.uuid} of instance {instance.name}"
+    try:
+        return receipt.check(path)
+    except FileNotFoundError:
+        problem = "is missing"
+    except ValueError as err:
+        problem = str(err)
+    raise errors.OpExecError(f"{what} has not arrived: {path} {problem}")
+
+
+def _replace(name: str, new: str, final: str) -> None:
+    """Let a new export take the place of an older one."""
+    _settle(name)
+    top = os.path.dirname(final)
+    if not os.path.exists(final):
+        os.rename(new, final)
+    elif fs.exchange(new, final):
+        fs.flush_dir(top)
+        shutil.rmtree(new, ignore_errors=True)
+    else:
+        # When this is interrupted, _settle() brings the older export back.
+        os.rename(final, final + _REPLACED)
+        os.rename(new, final)
+        fs.flush_dir(top)
+        shutil.rmtree(final + _REPLACED, ignore_errors=True)
+    fs.flush_dir(top)
+
+
+def describe(
+    instance: FilledInstance,
+    disks: Sequence[Disk | None],
+    timestamp: int,
+    received: Mapping[str, Receipt],
+) -> str:
     """Make the text of ``config.ini``.
 
     Sections and keys are published: programs read them, and other versions import what this one
-    has exported.
+    has exported. Size and checksum of the files are additions, which other versions ignore.
+
+    :param received: for each disk its UUID, and what was received.
     """
     sections: dict[str, dict[str, object]] = {
         "export": {
@@ -150,7 +261,7 @@ def describe(instance: FilledInstance, disks: Sequence[Disk | None], timestamp: 
             "os": instance.os,
             "compression": "none",
         },
-        "instance": _instance_section(instance, disks),
+        "instance": _instance_section(instance, disks, received),
         "hypervisor": {
             key: value for key, value in instance.hvparams.items() if key not in hv.GLOBAL_PARAMS
         },
@@ -167,7 +278,9 @@ def describe(instance: FilledInstance, disks: Sequence[Disk | None], timestamp: 
     return stream.getvalue()
 
 
-def _instance_section(instance: FilledInstance, disks: Sequence[Disk | None]) -> dict[str, object]:
+def _instance_section(
+    instance: FilledInstance, disks: Sequence[Disk | None], received: Mapping[str, Receipt]
+) -> dict[str, object]:
     backend = instance.beparams
     section: dict[str, object] = {
         "name": instance.name,
@@ -201,6 +314,8 @@ def _instance_section(instance: FilledInstance, disks: Sequence[Disk | None]) ->
             f"disk{count}_dump": disk.uuid,
             f"disk{count}_size": disk.size,
             f"disk{count}_name": disk.name,
+            f"disk{count}_bytes": received[disk.uuid].size,
+            f"disk{count}_sha256": received[disk.uuid].sha256,
         }
         count += 1
     section["disk_count"] = count

@@ -159,9 +159,11 @@ def _endpoint(
         path = exports.local_path(detail)
         if mode == _IMPORT:
             fs.make_dirs(os.path.dirname(path), 0o750)
-        elif not os.path.isfile(path):
+            return _Endpoint(["--file", path, "--receipt"], {})
+        if not os.path.isfile(path):
             raise errors.OpExecError(f"file {path} does not exist")
-        return _Endpoint(["--file", path], {})
+        sha256 = exports.recorded_checksum(path)
+        return _Endpoint(["--file", path, *(["--expected-sha256", sha256] if sha256 else [])], {})
     if kind == calls.RAW:
         return _raw(mode, detail)
     disk, index = detail

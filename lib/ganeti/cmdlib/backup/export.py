@@ -7,11 +7,16 @@ the watcher starts the instance again.
 
 At the end, after a success or a failure, the instance runs again if it ran before (and is not to be
 removed), its snapshots have been removed, and a failed export has been removed from the target.
+
+Nothing is destroyed before the new export is proved good: an older export on the target is replaced
+by the node in one step, and those on other nodes and the instance itself are removed only after the
+target has described the complete export, with every disk.
 """
 
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +28,9 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import snapshots
 from ganeti.cmdlib.ops.guest import helper, location, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
-from ganeti.cmdlib.ops.transfer import disk_copy, handshake
+from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake
 from ganeti.cmdlib.ops.transfer import zero_free_space as zeroing
-from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
+from ganeti.cmdlib.ops.transfer.exports import nodes_with_export, remove_unfinished
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
 from ganeti.locking import Level
@@ -33,7 +38,7 @@ from ganeti.objects import Disk, Instance, Node
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
-from ganeti.wire.calls import BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
+from ganeti.wire.calls import BLOCKDEV_FIND, BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 
 #: Disk templates with snapshots: of the disk, or of its data volume.
@@ -152,6 +157,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             location.require_only_on_primary(self, instance, certain_to="export")
         )
         disks = self.config.instance_disks(instance)
+        self._require_complete_replicas(instance, source, disks)
         slow = sorted({disk.dev_type for disk in disks if disk.dev_type not in _SNAPSHOTS})
         # The instance stays down anyway when it is moved to another cluster or removed.
         moves = self.op.mode == EXPORT_REMOTE or self.op.remove_instance
@@ -164,6 +170,25 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             )
         work = zeroing.plan(self, self.op, instance, source, running=running)
         return ExportPlan(instance, source, running, target, remote, work)
+
+    def _require_complete_replicas(
+        self, instance: Instance, source: Node, disks: Sequence[Disk]
+    ) -> None:
+        """Check active mirrored disks before the guest is stopped; the snapshot itself decides.
+
+        :raises errors.OpPrereqError: the replica on the primary node has not all data.
+        """
+        for index, disk in enumerate(disks):
+            if disk.dev_type not in disk_c.INT_MIRRORED or not instance.disks_active:
+                continue
+            status = self.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance)).payload()
+            if status is None or status.ldisk_status != disk_c.LDS_OKAY:
+                raise errors.OpPrereqError(
+                    f"disk {index} of instance {instance.name} has no complete replica on node"
+                    f" {source.name}, which would be exported. Wait until it is in sync, or replace"
+                    f" its storage with 'gnt-instance replace-disks -p {instance.name}'.",
+                    errors.ECODE_STATE,
+                )
 
     def _remote_target(self, instance: Instance) -> RemoteTarget:
         op, secret = self.op, handshake.domain_secret()
@@ -199,6 +224,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
                     name=plan.remote.key_name,
                 )
         if plan.target is not None:
+            self._require_exported(plan.instance, plan.target)
             self._remove_older(plan.instance.name, plan.target)
         if self.op.remove_instance:
             self.feedback(f"Removing instance {plan.instance.name}")
@@ -334,10 +360,10 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
     def _send_local(self, plan: ExportPlan, target: Node, sent: list[Disk]) -> list[bool]:
         instance = plan.instance
-        unfinished = f"{instance.name}.new"
+        unfinished = f"{instance.name}{calls.UNFINISHED}"
         # The path as it is in node calls: in a virtual cluster each node adds its own root.
         base = posixpath.join(paths.Paths().export_dir, unfinished)
-        self._best_effort("", calls.EXPORT_REMOVE, target.uuid, export=unfinished)
+        remove_unfinished(self, instance.name)
         complete = False
         try:
             arrived = disk_copy.copy_disks(
@@ -407,6 +433,32 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
             )
         disk_copy.run(self, ends)
         return [end.ok for end in ends]
+
+    def _require_exported(self, instance: Instance, target: Node) -> None:
+        """Check that the target has a complete export with every disk.
+
+        :raises errors.OpExecError: it has not, or it does not answer.
+        """
+        what = f"the export of instance {instance.name} on node {target.name}"
+        kept = "; the instance and older exports on other nodes were not removed"
+        answer = self.rpc.call(calls.EXPORT_INFO, target.uuid, path=instance.name)
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"{what} cannot be checked: {why(answer.failure)}{kept}"
+            ) from answer.failure
+        try:
+            found = export_description.parse(answer.data, self.warn)
+        except errors.OpPrereqError as err:
+            raise errors.OpExecError(f"{what} is not usable: {err}{kept}") from err
+        dumps = {disk.dump for disk in found.disks}
+        missing = [
+            f"disk/{index}" for index, uuid in enumerate(instance.disks) if uuid not in dumps
+        ]
+        if missing or found.name != instance.name:
+            raise errors.OpExecError(
+                f"{what} is not usable: it is of instance {found.name}, and"
+                f" {', '.join(missing) or 'no disk'} is missing{kept}"
+            )
 
     def _remove_older(self, name: str, target: Node) -> None:
         """Remove older exports of the instance from other nodes."""

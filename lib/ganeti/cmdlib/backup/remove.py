@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
+from ganeti.cmdlib.ops.transfer.exports import nodes_with_export, remove_unfinished
 from ganeti.locking import Level
 from ganeti.opcodes.backup import OpBackupRemove
 from ganeti.wire.calls import backup as calls
@@ -44,6 +44,7 @@ class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
         return having
 
     def exec(self, plan: list[str]) -> Any:
+        remove_unfinished(self, self.name)
         failed = []
         for uuid in plan:
             answer = self.rpc.call(calls.EXPORT_REMOVE, uuid, export=self.name)

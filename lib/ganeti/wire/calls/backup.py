@@ -26,6 +26,9 @@ from ganeti.wire.calls.base import (
 )
 
 RAW, SCRIPT, FILE = "raw", "script", "file"
+#: Added to the name of an export which is not complete. No name of an instance has such a
+#: character, or the export of another instance could have that name.
+UNFINISHED = "~new"
 
 
 class _IoEncoding(Encoding):
@@ -83,14 +86,14 @@ IO = _IoEncoding("source or target of data")
 EXPORTED_DISKS = _ExportedDisksEncoding("exported disks")
 OPTIONS = ObjectEncoding(ImportExportOptions)
 
-#: -> the text of ``config.ini`` of an export
+#: -> the text of ``config.ini`` of an export; an export with a missing or short file is an error
 EXPORT_INFO = Call(
     "export_info", (Arg("path", PLAIN, ht.NonEmptyString),), ResultCodec(ht.Str), timeout_s=300
 )
 #: -> names of the exports on a node
 EXPORT_LIST = Call("export_list", (), ResultCodec(ht.ListOf(ht.Str)), timeout_s=300, many=True)
 EXPORT_REMOVE = Call("export_remove", (Arg("export", PLAIN, ht.NonEmptyString),), timeout_s=300)
-#: Writes ``config.ini`` and gives the export its final place.
+#: Checks that all data are complete, writes ``config.ini``, and replaces an older export.
 FINALIZE_EXPORT = Call(
     "finalize_export", (Arg("instance", INSTANCE), Arg("disks", EXPORTED_DISKS)), timeout_s=900
 )

@@ -142,7 +142,19 @@ def copy_disks(
         return [receiver.partner]
 
     run(unit, [receiver for receiver, _sender in pairs], on_listening=listening)
-    return [receiver.ok and sender.ok for receiver, sender in pairs]
+    return [_complete(unit, receiver, sender) for receiver, sender in pairs]
+
+
+def _complete(unit: AnyUnit, receiver: TransferEnd, sender: TransferEnd) -> bool:
+    """Whether both ends succeeded, and have counted the same number of bytes."""
+    if not (receiver.ok and sender.ok):
+        return False
+    sent, received = (
+        end.status.progress_mbytes if end.status is not None else None for end in (sender, receiver)
+    )
+    if sent != received:
+        unit.warn(f"{receiver.label}: {sent} MiB were sent, but {received} MiB were received")
+    return sent == received
 
 
 def run(

@@ -1,8 +1,8 @@
-"""Finding the nodes which have an export of an instance."""
+"""Finding the nodes which have an export of an instance, and removing unfinished ones."""
 
 from __future__ import annotations
 
-from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.wire.calls import backup as calls
 
 
@@ -19,3 +19,20 @@ def nodes_with_export(unit: AnyUnit, name: str) -> tuple[list[str], list[str]]:
     ]
     unresponsive = [answer.node_name for answer in answers.values() if answer.failure is not None]
     return having, unresponsive
+
+
+def remove_unfinished(unit: AnyUnit, name: str) -> None:
+    """Remove what interrupted exports have left, from all nodes which are not marked offline.
+
+    A node which does not answer is asked again by the next export.
+
+    :param name: name of the export, which is the name of its instance.
+    """
+    nodes = [node.uuid for node in unit.config.nodes() if not node.offline]
+    answers = unit.rpc.call_many(calls.EXPORT_REMOVE, nodes, export=f"{name}{calls.UNFINISHED}")
+    for answer in answers.values():
+        if answer.failure is not None:
+            unit.warn(
+                f"what an interrupted export of {name} may have left on node {answer.node_name}"
+                f" could not be removed: {why(answer.failure)}"
+            )

@@ -73,12 +73,14 @@ class LocalImport:
     :ivar path: directory of the export on the node.
     :ivar old_name: name of the instance when it was exported.
     :ivar dumps: for each disk the name of the file with its content; None for a disk without.
+    :ivar text: the description of the export.
     """
 
     node: Node
     path: str
     old_name: str
     dumps: tuple[str | None, ...]
+    text: str
 
     def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
         """Copy the files to the disks, and run the rename script of the OS if the name is new."""
@@ -103,7 +105,22 @@ class LocalImport:
             instance,
             [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
         )
+        self._require_unchanged(unit, instance)
         _rename(unit, instance, self.old_name)
+
+    def _require_unchanged(self, unit: AnyUnit, instance: Instance) -> None:
+        """Check that no other export took this one's place while its files were read.
+
+        :raises errors.OpExecError: the disks may be of different exports.
+        """
+        answer = unit.rpc.call(calls.EXPORT_INFO, self.node.uuid, path=self.path)
+        if answer.failure is not None or answer.data != self.text:
+            problem = "has changed" if answer.failure is None else why(answer.failure)
+            raise errors.OpExecError(
+                f"import of instance {instance.name} failed: the export {self.path} on node"
+                f" {self.node.name} was replaced or removed meanwhile ({problem}). Repeat the"
+                " command."
+            )
 
     def hook_env(self) -> dict[str, object]:
         """Node, directory and files of the export."""
@@ -151,7 +168,7 @@ def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> LocalImport:
         ) from answer.failure
     found = export_description.parse(answer.data, unit.warn)
     dumps = _take_over(unit, op, found)
-    return LocalImport(node, path, found.name, dumps)
+    return LocalImport(node, path, found.name, dumps, answer.data)
 
 
 def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
