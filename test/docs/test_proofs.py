@@ -1,4 +1,4 @@
-"""The tests which ``doc/*-proofs.rst`` name exist."""
+"""The tests which ``doc/*-proofs.rst`` and ``doc/design-data-safety.rst`` name exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "".join(
-    path.read_text(encoding="utf-8") for path in sorted((ROOT / "doc").glob("*-proofs.rst"))
+    path.read_text(encoding="utf-8")
+    for path in (*sorted((ROOT / "doc").glob("*-proofs.rst")), ROOT / "doc/design-data-safety.rst")
 )
 NAMED = sorted(set(re.findall(r"``([a-z0-9_/]*test_[a-z0-9_]+\.py)(?:::(\w+))?``", TEXT)))
 
