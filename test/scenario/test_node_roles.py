@@ -191,6 +191,39 @@ def test_drained_and_offline_nodes_get_no_instances(cluster: Cluster) -> None:
     agreed(cluster)
 
 
+def test_a_guest_on_a_node_that_is_taken_for_dead(cluster: Cluster) -> None:
+    """The node lives, then it is cut off, then it is back: its guest never stays a second one."""
+
+    def runs_on(node: str) -> bool:
+        return cluster.path(node, f"var/run/ganeti/fake-hypervisor/{name}").exists()
+
+    name = "twice.example.com"
+    failover = ("gnt-instance", "failover", "-f", "-n", NODE4)
+    cluster.run(*ADD, "-n", NODE3, name).ok()
+    modify(cluster, NODE3, "--offline=yes").failed("instances run there", name)
+    modify(cluster, NODE3, "--offline=yes", "--force").ok()
+    cluster.run(*failover, name).failed("is marked offline, but it answers", "runs there")
+    cluster.run(*failover, "--ignore-consistency", name).failed("runs there")
+    assert runs_on(NODE3)
+    assert not runs_on(NODE4)
+    # Nobody can know of a guest on a machine which does not answer.
+    cluster.on(NODE3, "daemon-util", "stop", "ganeti-noded").ok()
+    cluster.run(*failover, name).ok()
+    assert runs_on(NODE3)
+    assert runs_on(NODE4)
+    cluster.on(NODE3, "daemon-util", "start", "ganeti-noded").ok()
+    modify(cluster, NODE3, "--offline=no").failed(f"{name} (belongs to node {NODE4})")
+    cluster.run("gnt-node", "add", "--readd", NODE3).failed(f"{name} (belongs to node {NODE4})")
+    for command in ("shutdown", "reboot"):
+        cluster.run("gnt-instance", command, name).failed(f"runs on node {NODE3}")
+    cluster.run("gnt-instance", "remove", "-f", name).failed(f"runs on node {NODE3}")
+    modify(cluster, NODE3, "--offline=no", "--force").ok()
+    assert not runs_on(NODE3)
+    assert runs_on(NODE4)
+    cluster.run("gnt-instance", "remove", "-f", name).ok()
+    agreed(cluster)
+
+
 # --- vetoes --------------------------------------------------------------------------------------
 
 
