@@ -218,6 +218,8 @@ class Kernel:
         self.minors: dict[Key, Minor] = {}
         #: Messages about split brains.
         self.split: list[str] = []
+        #: Replicas which were attached with a smaller size than they had.
+        self.truncated: list[str] = []
         #: Minors which guests have open.
         self.held: set[Key] = set()
         self.now = 0.0
@@ -518,8 +520,13 @@ class Kernel:
         minor.local, minor.remote, minor.net = local, remote, net
         self._go_on()
 
-    def attach(self, key: Key, data: str, meta: str) -> None:
+    def attach(self, key: Key, data: str, meta: str, sectors: int | None = None) -> None:
         minor = self.minors.setdefault(key, Minor())
+        if sectors is not None:
+            if sectors < agreed_sectors(meta):
+                # The real kernel does it, too, with a line in its log only.
+                self.truncated.append(f"minor {key[1]} of {_short(key[0])}")
+            agree_on(meta, sectors)
         found = self.peer(key)
         present = Meta.read(meta)
         if minor.primary and found is None and present.generations[:1] != (minor.used,):
@@ -528,6 +535,14 @@ class Kernel:
         if found is not None:
             self._compare(key, found[0])
         self._show_devices()
+
+    def resize(self, key: Key, sectors: int) -> None:
+        found = self.peer(key)
+        if found is None:
+            return  # the real kernel succeeds as well, and waits with the growth for the peer
+        for minor in (self.minors[key], found[1]):
+            if minor.meta is not None:
+                agree_on(minor.meta, sectors)
 
     def disconnect(self, key: Key) -> None:
         found = self.peer(key)
@@ -698,6 +713,20 @@ class Kernel:
         return True
 
 
+def agreed_sectors(meta: str) -> int:
+    """The size on which replicas agreed, which is in the metadata behind the rest."""
+    with open(meta, "rb") as stream:
+        stream.seek(_META_BYTES)
+        return int.from_bytes(stream.read(8), "big")
+
+
+def agree_on(meta: str, sectors: int) -> None:
+    """Write the size on which replicas agree."""
+    with open(meta, "r+b") as stream:
+        stream.seek(_META_BYTES)
+        stream.write(sectors.to_bytes(8, "big"))
+
+
 def device_path(root: str, number: int) -> str:
     """Path of the device of a minor."""
     return f"{root}/drbd{number}"
@@ -726,8 +755,14 @@ class _Commands:
     def make(self) -> list[list[Any]]:
         return []
 
-    def attach(self, data: str, meta: str, size_mib: int | None, params: Any) -> list[list[Any]]:
-        return [["attach", data, meta]]
+    def prepare_attach(self, meta: str) -> list[list[Any]]:
+        return []
+
+    def attach(self, data: str, meta: str, sectors: int | None, params: Any) -> list[Any]:
+        return ["attach", data, meta, sectors]
+
+    def resize(self, size_mib: int) -> list[Any]:
+        return ["resize", size_mib * 2048]
 
     def connect(self, local: Endpoint, remote: Endpoint, net: NetOptions) -> list[list[Any]]:
         return [["connect", local, remote, net]]
@@ -760,7 +795,7 @@ class _Commands:
         return ["nothing"]
 
     #: What makes no difference here.
-    sync_options = resize = nothing
+    sync_options = nothing
 
 
 class Replica(device.DrbdDevice):
@@ -781,6 +816,14 @@ class Replica(device.DrbdDevice):
 
     def _write_metadata(self, meta_path: str) -> None:
         Meta().write(meta_path)
+        agree_on(meta_path, 0)
+
+    def _agreed_sectors(self, meta: str) -> int:
+        return agreed_sectors(meta)
+
+    def _kernel_sectors(self) -> int:
+        own = self.kernel.minors.get(self._key)
+        return 0 if own is None or own.meta is None else agreed_sectors(own.meta)
 
     def remove(self) -> None:
         super().remove()

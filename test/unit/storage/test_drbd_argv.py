@@ -38,16 +38,35 @@ def test_make():
 
 
 def test_attach_84():
-    assert joined(Commands84(3).attach("/dev/vg/d", "/dev/vg/m", 1024, PARAMS)) == [
+    commands = Commands84(3)
+    found = [
+        *commands.prepare_attach("/dev/vg/m"),
+        commands.dump_metadata("/dev/vg/m"),
+        commands.attach("/dev/vg/d", "/dev/vg/m", 1024 * 2048, PARAMS),
+    ]
+    assert joined(found) == [
         "drbdmeta /dev/drbd3 v08 /dev/vg/m flex-external apply-al",
+        "drbdmeta /dev/drbd3 v08 /dev/vg/m flex-external dump-md",
         "drbdsetup attach 3 /dev/vg/d /dev/vg/m flexible --on-io-error=detach --size 1024m",
     ]
 
 
 def test_attach_83():
-    assert joined(Commands83(3).attach("/dev/vg/d", "/dev/vg/m", 1024, PARAMS)) == [
-        "drbdsetup /dev/drbd3 disk /dev/vg/d /dev/vg/m 0 -e detach --create-device -d 1024m"
+    commands = Commands83(3)
+    found = [
+        *commands.prepare_attach("/dev/vg/m"),
+        commands.dump_metadata("/dev/vg/m"),
+        commands.attach("/dev/vg/d", "/dev/vg/m", 1024 * 2048, PARAMS),
     ]
+    assert joined(found) == [
+        "drbdmeta /dev/drbd3 v08 /dev/vg/m 0 dump-md",
+        "drbdsetup /dev/drbd3 disk /dev/vg/d /dev/vg/m 0 -e detach --create-device -d 1024m",
+    ]
+
+
+def test_a_size_which_is_no_multiple_of_1_mib():
+    for commands in (Commands84(3), Commands83(3)):
+        assert "2097153s" in commands.attach("/dev/vg/d", "/dev/vg/m", 1024 * 2048 + 1, PARAMS)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +91,8 @@ def test_attach_83():
 )
 def test_barriers(disabled, meta, new, old):
     params = {**PARAMS, "disabled-barriers": disabled, "disable-meta-flush": meta}
-    assert Commands84(0).attach("d", "m", None, params)[-1][7:] == new
-    assert Commands83(0).attach("d", "m", None, params)[-1][9:] == old
+    assert Commands84(0).attach("d", "m", None, params)[7:] == new
+    assert Commands83(0).attach("d", "m", None, params)[9:] == old
 
 
 @pytest.mark.parametrize("value", ["x", "bb", "nb", "", "bfdx"])
@@ -84,7 +103,7 @@ def test_wrong_barriers(value):
 
 def test_custom_words_come_last():
     params = {**PARAMS, "disk-custom": "--al-extents 257 --x 'a b'"}
-    words = Commands84(0).attach("d", "m", 1, params)[-1]
+    words = Commands84(0).attach("d", "m", 1, params)
     assert words[-4:] == ["--al-extents", "257", "--x", "a b"]
     with pytest.raises(errors.BlockDeviceError, match="disk-custom"):
         Commands84(0).attach("d", "m", 1, {**PARAMS, "disk-custom": "it's"})

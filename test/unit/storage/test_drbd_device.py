@@ -55,6 +55,8 @@ class Kernel:
         self.dual = self.primary = False
         self.connection, self.local, self.remote = "StandAlone", "Inconsistent", "DUnknown"
         self.meta_sectors = 128 * 2048
+        self.agreed = "la-size-sect 0;"
+        self.sectors = None
         self.remote_role = "Unknown"
 
     def state(self):
@@ -105,6 +107,12 @@ class Kernel:
         self.secret = words[words.index("--shared-secret") + 1]
         self.dual = "--allow-two-primaries" in words
         self.connection = "WFConnection"
+
+    def do_drbdmeta(self, words):
+        if words[-1] != "dump-md":
+            return ""
+        assert self.data is None, "drbdmeta does not read metadata which are in use"
+        return f'version "v08";\n\n# md_size_sect 262144\nuuid {{ 0x4; }}\n{self.agreed}\nbm {{ }}'
 
     def do_disconnect(self, words):
         self.peer = self.secret = None
@@ -161,7 +169,7 @@ def kernel(monkeypatch):
     return found
 
 
-FRESH = ["new-resource", "new-minor", "apply-al", "attach", "disk-options", "connect"]
+FRESH = ["new-resource", "new-minor", "apply-al", "dump-md", "attach", "disk-options", "connect"]
 
 
 def test_activation_takes_a_constant_number_of_commands(kernel):
@@ -659,6 +667,42 @@ def test_last_good_copy_is_not_detached(kernel):
     ):
         calls.remove_children(mirrored(), mirrored().children)
     assert kernel.data == DATA
+
+
+@pytest.mark.parametrize(
+    ("agreed", "size"),
+    [(0, "1024m"), (512 * 2048, "1024m"), (1536 * 2048, "1536m"), (1024 * 2048 + 8, "2097160s")],
+)
+def test_a_replica_is_never_attached_with_less_than_it_had(kernel, agreed, size):
+    # A growth ended after the device got larger, and before that was recorded.
+    kernel.agreed = f"la-size-sect {agreed};"
+    device.DrbdDevice(mirrored()).assemble()
+    (attach,) = [words for words in kernel.commands if words[1] == "attach"]
+    assert attach[attach.index("--size") + 1] == size
+
+
+def test_a_replica_of_unknown_size_is_not_attached(kernel):
+    kernel.agreed = "# something else"
+    device.DrbdDevice(mirrored()).assemble()
+    assert "attach" not in kernel.verbs() and kernel.peer
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "resizes"), [(1024, 1088, 1), (1088, 1088, 0), (2048, 2048, 0)]
+)
+def test_growing_never_makes_a_device_smaller(kernel, monkeypatch, before, after, resizes):
+    kernel.ours()
+    sizes = [size * 2048 for size in (before, after)]
+    monkeypatch.setattr(device.DrbdDevice, "_kernel_sectors", lambda self: sizes.pop(0))
+    device.DrbdDevice(mirrored()).grow(64, dry_run=False, backing_store=False)
+    assert kernel.verbs().count("resize") == resizes
+
+
+def test_a_device_which_does_not_grow_is_an_error(kernel, monkeypatch):
+    kernel.ours()
+    monkeypatch.setattr(device.DrbdDevice, "_kernel_sectors", lambda self: 1024 * 2048)
+    with pytest.raises(errors.BlockDeviceError, match="has not grown to 1088 MiB"):
+        device.DrbdDevice(mirrored()).grow(64, dry_run=False, backing_store=False)
 
 
 def test_growing_in_two_passes(kernel, monkeypatch):

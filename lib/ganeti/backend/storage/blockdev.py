@@ -20,6 +20,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.platform import paths
+from ganeti.storage import busy
 from ganeti.storage import file as file_storage
 from ganeti.storage.drbd import leftover
 from ganeti.utils import fs
@@ -178,7 +179,12 @@ def create(
 
 @serves(calls.BLOCKDEV_REMOVE)
 def remove(disk: Disk) -> None:
-    """Remove a device and the devices below it."""
+    """Remove a device and the devices below it.
+
+    :raises BlockDeviceError: it cannot be removed, or a program works on it.
+    """
+    # Before a device above it is taken down.
+    busy.require_idle(disk)
     device = storage.device(disk)
     path = "" if device.PATH_NEEDS_ASSEMBLY else _known_path(device)
     try:

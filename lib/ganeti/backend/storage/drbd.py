@@ -13,6 +13,7 @@ from ganeti import errors, storage
 from ganeti.backend.registry import serves
 from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
+from ganeti.storage import busy
 from ganeti.storage.drbd import device, status
 from ganeti.storage.drbd.device import DrbdDevice
 from ganeti.utils import retry
@@ -110,8 +111,11 @@ def helper() -> str:
 def add_children(disk: Disk, children: Sequence[Disk]) -> None:
     """Attach new storage to a mirrored disk, which is then filled from the peer.
 
-    :raises BlockDeviceError: the disk has storage, or the new one cannot be used.
+    :raises BlockDeviceError: the disk has storage, or the new one cannot be used, for example
+        because a program still works on it.
     """
+    for child in children:
+        busy.require_idle(child)
     _mirrored(disk).add_children(children)
 
 

@@ -1,7 +1,8 @@
 """Commands of DRBD; pure functions, in a class for each syntax.
 
 The version of the kernel module decides the syntax, and not that of drbd-utils: utilities of
-version 9 accept the syntax of 8.4 for a module 8.4. Sizes are in MiB, rates in KiB/s.
+version 9 accept the syntax of 8.4 for a module 8.4. Sizes are in MiB or in sectors of 512 bytes,
+rates in KiB/s.
 
 The shared secret is an argument: ``drbdsetup`` reads it neither from a file nor from its standard
 input. See ganeti-noded(8), *Secrets and command lines*.
@@ -20,6 +21,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.utils.process import Secret
 
+SECTORS_PER_MIB = 2048
 #: Digest for the handshake of two peers.
 HMAC = "md5"
 META_SIZE_MIN_MIB = 128
@@ -113,12 +115,22 @@ class Commands(ABC):
         """Create the device without storage and peer; one which exists stays as it is."""
 
     @abstractmethod
+    def prepare_attach(self, meta: str) -> list[list[str]]:
+        """Make metadata ready to be read and attached, after a crash of the node, too."""
+
+    @abstractmethod
+    def dump_metadata(self, meta: str) -> list[str]:
+        """Print metadata which are not attached, see :func:`.parse.parse_agreed_sectors`."""
+
+    @abstractmethod
     def attach(
-        self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
-    ) -> list[list[str]]:
+        self, data: str, meta: str, sectors: int | None, params: Mapping[str, Any]
+    ) -> list[str]:
         """Attach the local storage.
 
-        :param size_mib: of the device; None for all of the storage.
+        The kernel cuts the device off at the given size, without asking, even if it was larger.
+
+        :param sectors: size of the device; None for all of the storage.
         :param params: disk parameters.
         :raises BlockDeviceError: a parameter is not valid.
         """
@@ -196,9 +208,16 @@ class Commands84(Commands):
             ["drbdsetup", "new-minor", self.resource, str(self.minor), "0"],
         ]
 
+    def prepare_attach(self, meta: str) -> list[list[str]]:
+        # Marks the blocks as out of sync which were being written when the node crashed.
+        return [["drbdmeta", self.device, "v08", meta, "flex-external", "apply-al"]]
+
+    def dump_metadata(self, meta: str) -> list[str]:
+        return ["drbdmeta", self.device, "v08", meta, "flex-external", "dump-md"]
+
     def attach(
-        self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
-    ) -> list[list[str]]:
+        self, data: str, meta: str, sectors: int | None, params: Mapping[str, Any]
+    ) -> list[str]:
         off = check_barriers(params.get("disabled-barriers", NO_BARRIERS))
         options = [
             f"--{name}=no"
@@ -208,20 +227,16 @@ class Commands84(Commands):
         if params.get("disable-meta-flush"):
             options.append("--md-flushes=no")
         return [
-            # Marks the blocks as out of sync which were being written when the node crashed.
-            ["drbdmeta", self.device, "v08", meta, "flex-external", "apply-al"],
-            [
-                "drbdsetup",
-                "attach",
-                str(self.minor),
-                data,
-                meta,
-                "flexible",
-                "--on-io-error=detach",
-                *(["--size", f"{size_mib}m"] if size_mib else []),
-                *options,
-                *custom_options(params.get("disk-custom", ""), "disk-custom"),
-            ],
+            "drbdsetup",
+            "attach",
+            str(self.minor),
+            data,
+            meta,
+            "flexible",
+            "--on-io-error=detach",
+            *(["--size", _size(sectors)] if sectors else []),
+            *options,
+            *custom_options(params.get("disk-custom", ""), "disk-custom"),
         ]
 
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
@@ -288,9 +303,16 @@ class Commands83(Commands):
         # The other commands create the device with --create-device.
         return []
 
+    def prepare_attach(self, meta: str) -> list[list[str]]:
+        # The kernel reads the activity log itself.
+        return []
+
+    def dump_metadata(self, meta: str) -> list[str]:
+        return ["drbdmeta", self.device, "v08", meta, "0", "dump-md"]
+
     def attach(
-        self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
-    ) -> list[list[str]]:
+        self, data: str, meta: str, sectors: int | None, params: Mapping[str, Any]
+    ) -> list[str]:
         off = check_barriers(params.get("disabled-barriers", NO_BARRIERS))
         options = [
             f"--no-{name}"
@@ -300,20 +322,18 @@ class Commands83(Commands):
         if params.get("disable-meta-flush"):
             options.append("--no-md-flushes")
         return [
-            [
-                "drbdsetup",
-                self.device,
-                "disk",
-                data,
-                meta,
-                "0",
-                "-e",
-                "detach",
-                "--create-device",
-                *(["-d", f"{size_mib}m"] if size_mib else []),
-                *options,
-                *custom_options(params.get("disk-custom", ""), "disk-custom"),
-            ]
+            "drbdsetup",
+            self.device,
+            "disk",
+            data,
+            meta,
+            "0",
+            "-e",
+            "detach",
+            "--create-device",
+            *(["-d", _size(sectors)] if sectors else []),
+            *options,
+            *custom_options(params.get("disk-custom", ""), "disk-custom"),
         ]
 
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
@@ -372,6 +392,11 @@ def _sync_arguments(params: Mapping[str, Any], rate_option: str) -> list[str]:
     if not params.get("dynamic-resync"):
         return [rate_option, str(params["resync-rate"])]
     return [argument for name in _DYNAMIC for argument in (f"--{name}", str(params[name]))]
+
+
+def _size(sectors: int) -> str:
+    mib, rest = divmod(sectors, SECTORS_PER_MIB)
+    return f"{sectors}s" if rest else f"{mib}m"
 
 
 def commands(version: tuple[int, int, int], minor: int) -> Commands:

@@ -222,9 +222,25 @@ class DrbdDevice(BlockDevice):
 
     def _attach_to(self, data: str, meta: str) -> None:
         commands = self._commands()
-        for command in commands.attach(data, meta, self.disk.size, self._params):
+        for command in commands.prepare_attach(meta):
             self._run(command, f"cannot attach {data}")
+        # The configuration has a smaller size when a growth ended before it was recorded. Writes
+        # to the rest may have been confirmed since then.
+        sectors = max(self.disk.size * argv.SECTORS_PER_MIB, self._agreed_sectors(meta))
+        command = commands.attach(data, meta, sectors, self._params)
+        self._run(command, f"cannot attach {data}")
         self._run(commands.sync_options(self._params), "cannot set its synchronisation rate")
+
+    def _agreed_sectors(self, meta: str) -> int:
+        """The size of the device when it was last in use, as its metadata have it.
+
+        :raises BlockDeviceError: it cannot be read, so that attaching might cut off a part.
+        """
+        done = self._run(self._commands().dump_metadata(meta), f"cannot read {meta}")
+        try:
+            return parse.parse_agreed_sectors(done.stdout)
+        except errors.ParseError as err:
+            raise self.fail(f"cannot be attached: {err}") from err
 
     def _connect(self, *, dual_primary: bool) -> None:
         options = argv.NetOptions(
@@ -471,7 +487,10 @@ class DrbdDevice(BlockDevice):
     def grow(
         self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
     ) -> None:
-        """Grow the storage on each node, and in the second pass the device on one of them."""
+        """Grow the storage on each node, and in the second pass the device on one of them.
+
+        A device which has the size already, or a larger one, stays as it is.
+        """
         if self._state().diskless:
             raise self.fail("cannot grow without local storage")
         if backing_store:
@@ -481,11 +500,16 @@ class DrbdDevice(BlockDevice):
                 amount_mib, dry_run=dry_run, backing_store=True, exclusive=exclusive
             )
             return
-        if not dry_run:
-            self._run(
-                self._commands().resize(self.disk.size + amount_mib),
-                f"cannot grow by {amount_mib} MiB",
-            )
+        wanted_mib = self.disk.size + amount_mib
+        # DRBD would make a larger device smaller.
+        if not dry_run and self._kernel_sectors() < wanted_mib * argv.SECTORS_PER_MIB:
+            self._run(self._commands().resize(wanted_mib), f"cannot grow by {amount_mib} MiB")
+            if 0 < self._kernel_sectors() < wanted_mib * argv.SECTORS_PER_MIB:
+                # Without its peer the command succeeds and does nothing.
+                raise self.fail(
+                    f"has not grown to {wanted_mib} MiB (connection {self._state().connection}). It"
+                    " grows when both replicas are connected."
+                )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
         """Refuse: the minor is the name of the device.
@@ -589,16 +613,20 @@ class DrbdDevice(BlockDevice):
 
     def size_bytes(self) -> int:
         """Size of the device in bytes; while the kernel has none, that of its data device."""
-        try:
-            with open(f"/sys/block/drbd{self.minor}/size", encoding="ascii") as stream:
-                sectors = int(stream.read())
-        except (OSError, ValueError):
-            sectors = 0
+        sectors = self._kernel_sectors()
         if sectors:
             return sectors * _SECTOR
         if not self.disk.children:
             raise self.fail("has no known size on this node")
         return storage.device(self.disk.children[0]).size_bytes()
+
+    def _kernel_sectors(self) -> int:
+        """Size of the device in the kernel; 0 while it has none."""
+        try:
+            with open(f"/sys/block/drbd{self.minor}/size", encoding="ascii") as stream:
+                return int(stream.read())
+        except (OSError, ValueError):
+            return 0
 
     def sync_status(self) -> BlockDevStatus:
         """Degraded unless both replicas are connected and valid.

@@ -48,6 +48,7 @@ _MINOR = re.compile(r"^\s*(\d+):\s+cs:(\S+)(.*)$")
 _STATES = re.compile(r"\b(?:ro|st):([^/\s]+)/(\S+)\s+ds:([^/\s]+)/(\S+)")
 _PERCENT = re.compile(r"sync'ed:\s*([\d.]+)%")
 _FINISH = re.compile(r"finish:\s*(\d+):(\d+):(\d+)")
+_AGREED = re.compile(r"^la-size-sect\s+(\d+);", re.MULTILINE)
 _OUT_OF_SYNC = re.compile(r"\boos:(\d+)")
 
 
@@ -221,6 +222,18 @@ def parse_show(text: str) -> MinorConfig:
     found: dict[str, Any] = {}
     _collect(tree, (), found)
     return MinorConfig(**found)
+
+
+def parse_agreed_sectors(text: str) -> int:
+    """Read from the output of ``drbdmeta dump-md`` on which size the replicas last agreed.
+
+    :returns: sectors of 512 bytes; 0 for new metadata.
+    :raises ParseError: the text is not such output.
+    """
+    found = _AGREED.search(text)
+    if found is None:
+        raise errors.ParseError(f"no size in the output of drbdmeta dump-md: {text!r:.120}")
+    return int(found.group(1))
 
 
 def _collect(items: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:
