@@ -6,10 +6,14 @@ signed messages from one to the other. It needs neither the secret nor access to
 of the disks go directly from node to node.
 
 For each instance, the source prepares a key; the destination creates the instance and announces the
-addresses at which it receives the disks; the source stops the instance and sends the disks. When
-both have succeeded, the instance is removed from the source (except with
-``--keep-source-instance``), and the new instance is started if the old one was running. When a step
-fails, the instance on the source is as it was before, and nothing remains on the destination.
+addresses at which it receives the disks; the source stops the instance and sends the disks. Only
+when the jobs of both clusters have succeeded, the new instance is started, if the old one was
+running, and then the old one is removed. So no cluster removes or starts anything on the word of a
+transfer alone, and the instance never runs in both clusters. When a step fails before, the instance
+on the source is as it was, and nothing remains on the destination. If this program itself is ended,
+the instance on the source may stay stopped.
+
+With ``--keep-source-instance`` both instances exist at the end, and run if the old one ran.
 """
 
 from __future__ import annotations
@@ -197,14 +201,44 @@ class Mover:
         name = info["name"]
         prepared = self._result(self._source, self._source.PrepareExport(name, _REMOTE), "source")
         wanted = specification(info, self._options)
+        # Kept on the source, the instance is to run in both clusters.
+        hand_over = wanted["start"] and not self._options.keep
+        if hand_over:
+            wanted["start"] = False
         importing, announced = self._create(name, wanted, prepared)
         self._say(f"job {importing} of the destination waits for the disks")
+        try:
+            if hand_over:
+                # Marked down, so that the source does not start it again after the export.
+                self._result(self._source, self._source.ShutdownInstance(name), "source")
+            self._send(name, prepared, announced, importing)
+        except (MoveError, rapi.Error):
+            # The new instance is not started without us, so the old one may run in any case.
+            if hand_over:
+                self._start_again(name)
+            raise
+        if not self._options.keep:
+            self._take_over(name, wanted["name"], start=hand_over)
+        self._say(f"instance {wanted['name']} is complete")
+
+    def _send(
+        self,
+        name: str,
+        prepared: Mapping[str, Any],
+        announced: Announcement,
+        importing: int,
+    ) -> None:
+        """Send the disks.
+
+        :param importing: the job of the destination which receives them.
+        :raises MoveError: a job failed; the message contains the reasons of both clusters.
+        """
         exporting = self._source.ExportInstance(
             name,
             _REMOTE,
             announced["disks"],
             shutdown=True,
-            remove_instance=not self._options.keep,
+            remove_instance=False,
             x509_key_name=prepared["x509_key_name"],
             destination_x509_ca=announced["x509_ca"],
             compress=self._options.compress,
@@ -221,7 +255,30 @@ class Mover:
                 failures.append(str(err))
         if failures:
             raise MoveError("; ".join(failures))
-        self._say(f"instance {wanted['name']} is complete")
+
+    def _start_again(self, name: str) -> None:
+        """Start the instance on the source after a failure, which this must not hide."""
+        try:
+            self._result(self._source, self._source.StartupInstance(name), "source")
+        except (MoveError, rapi.Error) as err:
+            self._say(f"instance {name} stays stopped on the source: {err}")
+
+    def _take_over(self, name: str, new_name: str, *, start: bool) -> None:
+        """Let the complete instance on the destination take the place of the one on the source.
+
+        :raises MoveError: it does not start, or the one on the source cannot be removed.
+        """
+        try:
+            if start:
+                started = self._destination.StartupInstance(new_name)
+                self._result(self._destination, started, "destination")
+            self._result(self._source, self._source.DeleteInstance(name), "source")
+        except (MoveError, rapi.Error) as err:
+            raise MoveError(
+                f"instance {new_name} is complete on the destination, and instance {name} still"
+                f" exists on the source, stopped: {err}. Start the new one, make sure that it is"
+                " good, then remove the old one."
+            ) from err
 
     def _create(
         self, name: str, wanted: dict[str, Any], prepared: Mapping[str, Any]

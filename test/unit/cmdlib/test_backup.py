@@ -677,6 +677,54 @@ def test_remote_import(secret, certificate):
     assert master.rpc.of("instance_run_rename")[0][1]["old_name"] == "old.example.com"
 
 
+@pytest.mark.parametrize("outcome", ["unresponsive", "no space"])
+def test_the_end_of_a_remote_import_is_not_known(secret, certificate, monkeypatch, outcome):
+    """The source may be gone: then the new instance is the only copy."""
+    master = Master(cluster_of(2))
+    nodes = Nodes(master)
+    nodes.looks["other-disk-0"] = 0
+    nodes.outcome["import"] = outcome
+    look = nodes.look
+
+    def listening_first(name):
+        status = look(name)
+        return ImportExportStatus(listen_port=5000) if nodes.looks[name] == 1 else status
+
+    nodes.look = listening_first
+    monkeypatch.setattr(disk_copy, "UNRESPONSIVE_S", 0.0)
+    master.rpc.answers["x509_cert_create"] = ["key-2", certificate]
+    op = anew(
+        mode="remote-import",
+        disks=[{"size": 1024}],
+        nics=[{}],
+        disk_template="file",
+        os_type="noop",
+        source_handshake=handshake.greeting(secret),
+        source_instance_name="old.example.com",
+        source_x509_ca=signed.sign_certificate(secret, certificate, "5a17"),
+        src_path=None,
+        start=True,
+    )
+    problem = master.failed(op)
+    assert "instance_start" not in acting(master)
+    if outcome == "no space":
+        assert "did not arrive" in problem
+        assert master.config.instances() == ()
+        return
+    assert "nobody knows whether disk/0" in problem
+    (instance,) = master.config.instances()
+    assert instance.admin_state == "down"
+    assert "blockdev_remove" not in acting(master)
+
+
+def test_a_complete_import_stays_when_its_disks_stay_active():
+    master, _nodes = importing()
+    master.rpc.errors["blockdev_shutdown"] = "in use"
+    assert "is complete, but has active disks" in master.failed(anew())
+    assert len(master.config.instances()) == 1
+    assert "blockdev_remove" not in acting(master)
+
+
 def test_who_does_not_know_the_secret_is_refused(secret, certificate):
     master = Master(cluster_of(1))
 

@@ -77,6 +77,9 @@ class Side:
             return {"status": "error", "opresult": [["OpPrereqError", list(outcome.args)]]}
         return {"status": rapi.JOB_STATUS_SUCCESS, "opresult": [outcome]}
 
+    def methods(self) -> list[str]:
+        return [name for name, _args, _kwargs in self.calls]
+
     def of(self, method: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         return [(args, kwargs) for name, args, kwargs in self.calls if name == method]
 
@@ -124,7 +127,7 @@ def test_the_instance_is_the_same_there() -> None:
         "hvparams": {"acpi": False},
         "beparams": {"maxmem": 512, "minmem": 512, "vcpus": 2},
         "osparams": {"size": "9"},
-        "start": True,
+        "start": False,
         "compress": "none",
         "source_handshake": [0, "d", "s"],
         "source_x509_ca": "their ca",
@@ -134,11 +137,22 @@ def test_the_instance_is_the_same_there() -> None:
     assert args == ("web.example.com", "remote", ANNOUNCED["disks"])
     assert exported == {
         "shutdown": True,
-        "remove_instance": True,
+        "remove_instance": False,
         "x509_key_name": ["key", "d", "s"],
         "destination_x509_ca": "our ca",
         "compress": "none",
     }
+    assert source.methods()[2:] == ["ShutdownInstance", "ExportInstance", "DeleteInstance"]
+    assert destination.methods() == ["CreateInstance", "StartupInstance"]
+
+
+def test_a_stopped_instance_stays_stopped() -> None:
+    source, destination = clusters()
+    info = {**INFO, "config_state": "down"}
+    source.outcomes["GetInstanceInfo"] = {"web.example.com": info}
+    move(source, destination)
+    assert source.methods()[2:] == ["ExportInstance", "DeleteInstance"]
+    assert destination.methods() == ["CreateInstance"]
 
 
 def test_what_is_to_be_different() -> None:
@@ -171,6 +185,10 @@ def test_what_is_to_be_different() -> None:
     assert created["beparams"] == {"maxmem": 1024, "minmem": 1024, "vcpus": 2}
     ((_args, exported),) = source.of("ExportInstance")
     assert (exported["remove_instance"], exported["compress"]) == (False, "gzip")
+    # The user wants both.
+    assert created["start"] is True
+    assert source.methods()[2:] == ["ExportInstance"]
+    assert destination.methods() == ["CreateInstance"]
 
 
 def test_the_destination_refuses() -> None:
@@ -180,11 +198,49 @@ def test_the_destination_refuses() -> None:
     assert source.of("ExportInstance") == []
 
 
-def test_the_source_fails() -> None:
+class Ending(Side):
+    """The destination, which learns at the end of its job that the import failed."""
+
+    def GetJobStatus(self, job: int) -> dict[str, Any]:  # noqa: N802
+        if self.jobs[job] == "CreateInstance":
+            return {"status": "error", "opresult": [["OpExecError", ["no space left"]]]}
+        return super().GetJobStatus(job)
+
+
+@pytest.mark.parametrize("method", ["ShutdownInstance", "ExportInstance"])
+def test_the_source_fails(method: str) -> None:
     source, destination = clusters()
-    source.outcomes["ExportInstance"] = RuntimeError("disk on fire")
-    with pytest.raises(MoveError, match="job 3 of the source has failed: disk on fire"):
+    source.outcomes[method] = RuntimeError("disk on fire")
+    with pytest.raises(MoveError, match="of the source has failed: disk on fire"):
         move(source, destination)
+    assert source.methods()[-1] == "StartupInstance"
+    assert source.of("DeleteInstance") == []
+    assert destination.of("StartupInstance") == []
+
+
+def test_the_source_has_sent_everything_but_the_destination_fails() -> None:
+    """What the receivers confirmed is not what the destination has."""
+    source, _other = clusters()
+    destination = Ending(CreateInstance=["node9"])
+    with pytest.raises(MoveError, match="job 1 of the destination has failed: no space left"):
+        move(source, destination)
+    assert source.methods()[-1] == "StartupInstance"
+    assert source.of("DeleteInstance") == []
+
+
+def test_the_new_instance_does_not_start() -> None:
+    source, destination = clusters(StartupInstance=RuntimeError("no memory"))
+    with pytest.raises(MoveError, match=r"still exists on the source, stopped.*no memory"):
+        move(source, destination)
+    assert source.of("DeleteInstance") == source.of("StartupInstance") == []
+
+
+def test_the_old_instance_is_not_removed() -> None:
+    source, destination = clusters()
+    source.outcomes["DeleteInstance"] = RuntimeError("node is away")
+    with pytest.raises(MoveError, match=r"is complete on the destination.*node is away"):
+        move(source, destination)
+    assert source.of("StartupInstance") == []
 
 
 def test_free_nodes_only_for_so_long() -> None:

@@ -22,6 +22,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
+from ganeti.cmdlib.ops.transfer.import_source import ImportUnknown
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -110,9 +111,17 @@ class Creation:
             if disk_work.mirrored_internally(disks):
                 self._synchronise(undo, instance)
             unit.release_locks(Level.NODE_RES)
-            if disks and not unit.op.no_install:
-                self._install(instance)
+            installs = disks and not unit.op.no_install
+            if installs:
+                try:
+                    self._install(instance)
+                except ImportUnknown:
+                    undo.commit()
+                    raise
             undo.commit()
+        # The instance is complete, and perhaps the only copy: nothing is taken back any more.
+        if installs and not unit.op.start:
+            self._deactivate(instance)
         return unit.config.instance(instance.uuid)
 
     # -- disks -----------------------------------------------------------------
@@ -165,8 +174,15 @@ class Creation:
             # Disks which stay active are the smaller problem and must not hide the greater one.
             self._attempt("active disks", disk_work.shutdown_disks, unit, instance)
             raise
-        if not unit.op.start:
-            disk_work.shutdown_disks(unit, instance)
+
+    def _deactivate(self, instance: Instance) -> None:
+        try:
+            disk_work.shutdown_disks(self._unit, instance)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err}. Instance {instance.name} is complete, but has active disks. Repeat"
+                f" 'gnt-instance deactivate-disks {instance.name}'."
+            ) from err
 
     def _run_create_script(self, instance: Instance) -> None:
         self._unit.feedback("* running the OS's create script")

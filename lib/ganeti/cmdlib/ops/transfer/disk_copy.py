@@ -53,6 +53,7 @@ class TransferEnd:
     :ivar partner: the other end, when it is in this cluster.
     :ivar name: name of the transfer on its node; empty until it has started.
     :ivar problem: why it failed; None as long as it did not.
+    :ivar unknown: the node did not say how it ended, so the other end may have succeeded.
     :ivar answered_at: time of the last answer about it, in seconds of the monotonic clock.
     :ivar progress_at: time of the last progress message.
     :ivar reported: events of which the job log has a message.
@@ -71,6 +72,7 @@ class TransferEnd:
     status: ImportExportStatus | None = None
     problem: str | None = None
     done: bool = False
+    unknown: bool = False
     answered_at: float = 0.0
     progress_at: float = 0.0
     reported: set[str] = field(default_factory=set)
@@ -234,12 +236,14 @@ def _poll(unit: AnyUnit, ends: Sequence[TransferEnd], now_s: float) -> None:
         if answer.failure is not None:
             for end in mine:
                 if now_s - end.answered_at > UNRESPONSIVE_S:
+                    end.unknown = True
                     _fail(unit, end, f"the node does not answer: {why(answer.failure)}")
             continue
         for end, status in zip(mine, answer.data, strict=True):
             if status is not None:
                 end.answered_at, end.status = now_s, status
             elif now_s - end.answered_at > UNRESPONSIVE_S:
+                end.unknown = True
                 _fail(unit, end, "the node does not know the transfer any more")
 
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 LOG_REMOTE_IMPORT = "remote-import"
 
 
+class ImportUnknown(errors.OpExecError):
+    """It is not known whether all disks arrived; the new instance must not be removed again."""
+
+
 class ImportSource(Protocol):
     """The source of the content of the new disks."""
 
@@ -40,6 +44,7 @@ class ImportSource(Protocol):
 
         :param compress: compression tool of the transfer.
         :raises errors.OpExecError: the content of a disk did not arrive.
+        :raises ImportUnknown: it may have arrived, and the source may have been removed after that.
         """
 
     def hook_env(self) -> dict[str, object]:
@@ -373,7 +378,17 @@ class RemoteImport:
             answer = unit.rpc.call(calls.X509_CERT_REMOVE, primary.uuid, name=name)
             if answer.failure is not None:
                 unit.warn(f"key {name} stays on node {primary.name}: {why(answer.failure)}")
-        _require_all(instance, [end.label for end in ends if not end.ok])
+        failed = [end for end in ends if not end.ok]
+        if failed and all(end.unknown for end in failed):
+            # One end which is known to have failed would have kept the source from its removal.
+            raise ImportUnknown(
+                f"nobody knows whether {', '.join(end.label for end in failed)} of instance"
+                f" {instance.name} arrived. The new instance stays, stopped, because the other"
+                f" cluster may have removed {self.old_name} after it had sent everything. If it is"
+                " still there, remove the new one with 'gnt-instance remove'. Otherwise the new one"
+                " is complete."
+            )
+        _require_all(instance, [end.label for end in failed])
         _rename(unit, instance, self.old_name)
 
     def hook_env(self) -> dict[str, object]:
