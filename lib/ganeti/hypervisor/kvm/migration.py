@@ -2,7 +2,7 @@
 
 The target gets the runtime file of the source, so that the guest keeps its hardware.
 
-A guest never runs on both nodes, whatever the master asks for:
+A guest never runs on both nodes, also when the master asks for it:
 
 - QEMU on the target starts with ``-S``, so that the guest stays paused when it has arrived. Only
   :meth:`KvmMigration.finalize_migration_target` lets it run.
