@@ -89,6 +89,9 @@ def require_good_replica(
             raise errors.OpExecError(f"{here} has no complete copy of the data. {changed}")
         if not status.is_degraded or (alone and replicas.is_latest(disk, target.uuid)):
             continue
+        if status.ldisk_status == LDS_OKAY and status.sync_percent is not None:
+            # The other replica is being synchronised from this one, which has all data.
+            continue
         loss = replicas.possible_loss(unit, disk, target)
         if not ignore:
             raise errors.OpExecError(
@@ -170,6 +173,7 @@ def compare_inactive(
                     f" {err}. Nothing was changed."
                 ) from err
             unit.warn(str(err))
+            connect_replicas(unit, instance, node_uuid=target.uuid)
     return require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
 
 
@@ -203,12 +207,19 @@ def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None
     for disk in mirrored_disks(unit, instance):
         answer = unit.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance))
         status = answer.payload()
-        if status is None or status.ldisk_status != LDS_OKAY:
+        if status is not None and status.ldisk_status == LDS_OKAY:
+            continue
+        here = f"{disk.iv_name} of instance {instance.name}"
+        if status is not None and status.sync_percent is not None:
             raise errors.OpExecError(
-                f"{disk.iv_name} of instance {instance.name} has lost its storage on node"
-                f" {source.name}, so the instance cannot be migrated. Nothing was changed. Fail it"
-                " over, or replace the disk first."
+                f"{here} is being synchronised on node {source.name}, so the instance cannot be"
+                " migrated yet. Nothing was changed. Wait for the end of the synchronisation, or"
+                " fail the instance over."
             )
+        raise errors.OpExecError(
+            f"{here} has lost its storage on node {source.name}, so the instance cannot be migrated."
+            " Nothing was changed. Fail it over, or replace the disk first."
+        )
 
 
 def make_dual_primary(

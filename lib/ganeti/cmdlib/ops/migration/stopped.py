@@ -54,6 +54,8 @@ def fail_over(
     with unit.config.transaction() as change:
         change.set_instance_primary(instance.uuid, target.uuid)
         replicas.record_new_primary(change, disks, source, good=good)
+        if disks and instance.admin_state != prereq.ADMIN_UP:
+            change.set_disks_active(instance.uuid, False)
     if instance.admin_state != prereq.ADMIN_UP:
         return
     unit.feedback(f"* starting it on {target.name}")
