@@ -552,6 +552,13 @@ class Kernel:
         own.local = own.remote = own.net = None
         self._go_on()
 
+    def single_primary(self, key: Key) -> None:
+        own, found = self.minors[key], self.peer(key)
+        assert own.net is not None
+        if own.primary and found is not None and found[1].primary:
+            raise errors.BlockDeviceError("both replicas are writable")
+        own.net = dataclasses.replace(own.net, dual_primary=False)
+
     def open(self, key: Key, *, force: bool) -> None:
         own, found = self.minors[key], self.peer(key)
         if own.primary:
@@ -769,6 +776,9 @@ class _Commands:
 
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[Any]:
         return ["disconnect"]
+
+    def single_primary(self, local: Endpoint, remote: Endpoint) -> list[Any]:
+        return ["single_primary"]
 
     def primary(self, *, force: bool) -> list[Any]:
         return ["open", force]

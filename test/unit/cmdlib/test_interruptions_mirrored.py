@@ -435,3 +435,22 @@ def test_the_kernel_of_these_tests_sees_a_split_brain(tmp_path: Path) -> None:
     kernel.settle()
     assert kernel.split
     assert kernel.state(one).standalone and kernel.state(two).standalone
+
+
+@pytest.mark.parametrize("how", ["kill", "lost"])
+def test_a_connection_left_dual_primary_ends_with_the_next_activation(
+    tmp_path: Path, how: str
+) -> None:
+    """The master dies between the connection and the promotion of the target, or after that."""
+    whole = fresh(tmp_path / "whole", up=True)
+    whole.run(migrate())
+    names = [name for name, _node in whole.rpc.calls]
+    cluster = fresh(tmp_path / "cluster", up=True)
+    cluster.broken(migrate(), names.index("blockdev_open"), how)
+    minors = cluster.rpc.kernel.minors.values()
+    assert [minor.net.dual_primary for minor in minors if minor.net] == [True, True]
+    both = all(minor.primary for minor in minors)
+    assert both == (how == "lost")
+    cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
+    assert [minor.net.dual_primary for minor in minors if minor.net] == [False, False]
+    check_clean(cluster)

@@ -187,6 +187,13 @@ def test_short_commands(new, old, verb, args):
     assert " ".join(getattr(Commands83(5), verb)(**args)) == f"drbdsetup {old}"
 
 
+def test_single_primary_without_disconnecting():
+    assert " ".join(Commands84(5).single_primary(HERE, THERE)) == (
+        "drbdsetup net-options ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000 --allow-two-primaries=no"
+    )
+    assert Commands83(5).single_primary(HERE, THERE) is None
+
+
 def test_metadata():
     assert " ".join(Commands84(5).create_metadata("/dev/vg/m")) == (
         "drbdmeta --force /dev/drbd5 v08 /dev/vg/m flex-external create-md"

@@ -114,6 +114,15 @@ class Kernel:
         assert self.data is None, "drbdmeta does not read metadata which are in use"
         return f'version "v08";\n\n# md_size_sect 262144\nuuid {{ 0x4; }}\n{self.agreed}\nbm {{ }}'
 
+    def do_net_options(self, words):
+        assert words[2:] == [
+            "ipv4:192.0.2.1:11000",
+            "ipv4:192.0.2.2:11000",
+            "--allow-two-primaries=no",
+        ]
+        assert not (self.primary and self.remote_role == "Primary")
+        self.dual = False
+
     def do_disconnect(self, words):
         self.peer = self.secret = None
         self.connection = "StandAlone"
@@ -292,7 +301,7 @@ def outdated_disk(which):
     return dataclasses.replace(disk, dynamic_params={**disk.dynamic_params, "outdated": which})
 
 
-def test_the_kernel_is_told_that_a_replica_missed_writes(kernel):
+def test_the_kernel_knows_that_a_replica_missed_writes(kernel):
     """Before it looks for its peer, so that nobody can promote it in between."""
     kernel.local = "UpToDate"
     device.DrbdDevice(outdated_disk("local")).assemble()
@@ -463,6 +472,41 @@ def test_two_writers_and_back(kernel):
     assert not kernel.dual
     connect = kernel.commands[-1]
     assert connect[connect.index("--protocol") + 1] == "A"
+
+
+@pytest.mark.parametrize("roles", ["Primary/Secondary", "Secondary/Primary", "Secondary/Unknown"])
+def test_what_a_dead_master_left_dual_primary_is_made_single_primary(kernel, roles):
+    kernel.ours()
+    kernel.dual = True
+    kernel.primary, kernel.remote_role = roles.startswith("Primary"), roles.partition("/")[2]
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["net-options"] and not kernel.dual
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["net-options"]
+
+
+def test_while_both_replicas_are_primary_it_stays_dual_primary(kernel):
+    kernel.ours()
+    kernel.dual = kernel.primary = True
+    kernel.remote_role = "Primary"
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == [] and kernel.dual
+
+
+def test_the_replica_which_leaves_a_dual_primary_device_ends_it(kernel):
+    kernel.ours()
+    kernel.dual = kernel.primary = True
+    kernel.remote_role = "Primary"
+    device.DrbdDevice(mirrored()).close()
+    assert kernel.verbs() == ["secondary", "net-options"] and not kernel.dual
+
+
+def test_an_old_module_connects_anew_to_become_single_primary(kernel, monkeypatch):
+    kernel.ours()
+    kernel.dual = True
+    monkeypatch.setattr(device.argv.Commands84, "single_primary", lambda *_args: None)
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["disconnect", "connect"] and not kernel.dual
 
 
 def test_disconnecting_takes_a_moment(kernel):

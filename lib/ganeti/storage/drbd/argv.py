@@ -152,6 +152,15 @@ class Commands(ABC):
         """Disconnect from the peer."""
 
     @abstractmethod
+    def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
+        """Make a dual-primary connection single-primary, without disconnecting.
+
+        The kernel refuses it while both replicas are primary.
+
+        :returns: None where this version must disconnect and connect again.
+        """
+
+    @abstractmethod
     def primary(self, *, force: bool) -> list[str]:
         """Make the device writable; ``force`` declares the local replica to be valid."""
 
@@ -273,6 +282,9 @@ class Commands84(Commands):
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
         return ["drbdsetup", "disconnect", str(local), str(remote)]
 
+    def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
+        return ["drbdsetup", "net-options", str(local), str(remote), "--allow-two-primaries=no"]
+
     def primary(self, *, force: bool) -> list[str]:
         return ["drbdsetup", "primary", str(self.minor), *(["--force"] if force else [])]
 
@@ -371,6 +383,9 @@ class Commands83(Commands):
 
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
         return self._plain("disconnect")
+
+    def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
+        return None
 
     def primary(self, *, force: bool) -> list[str]:
         return [*self._plain("primary"), *(["-o"] if force else [])]

@@ -12,6 +12,10 @@ If the kernel refuses to take the minor down, because a program writes to it, as
 minor in use by something else is never adopted: two disks of different instances must not be
 mirrored to each other. The shared secret of each disk is a second protection against that.
 
+Only a migration needs a dual-primary device, and it makes it so itself. One which
+:meth:`DrbdDevice.assemble` finds was left by a migration whose master died; it becomes
+single-primary again, unless both replicas are primary.
+
 Only :meth:`DrbdDevice.open` with ``force``, which is for new devices, declares a replica to be
 valid; otherwise that method promotes no replica which may have missed writes
 (:meth:`DrbdDevice.doubt`). A replica which the configuration knows to have missed writes is marked
@@ -184,11 +188,30 @@ class DrbdDevice(BlockDevice):
             self._attach()
         self._outdate_as_recorded()
         if not self._state().standalone:
-            if peer_fits:
+            if peer_fits and not (present.dual_primary and self._end_dual_primary()):
                 return True
             self._disconnect_from(present)
         self._connect(dual_primary=False)
         return True
+
+    def _end_dual_primary(self) -> bool:
+        """Make a connection single-primary which a migration left dual-primary.
+
+        While both replicas are primary it stays as it is: a migration may have left a guest on each
+        node, and only ``gnt-instance migrate --cleanup`` knows which one stays.
+
+        :returns: whether it must be disconnected and connected again for that.
+        """
+        state = self._state()
+        if state.primary and state.remote_role == parse.PRIMARY:
+            _log.warning("%s stays dual-primary: both replicas are primary", self.unique_id)
+            return False
+        _log.info("%s was left dual-primary", self.unique_id)
+        command = self._commands().single_primary(self._local, self._remote)
+        if command is None:
+            return True
+        self._run(command, "cannot be made single-primary")
+        return False
 
     def _has_our_storage(self, present: MinorConfig) -> bool:
         if len(self.disk.children) != 2:
@@ -291,7 +314,7 @@ class DrbdDevice(BlockDevice):
             return
         if not force:
             self._wait_for_latest_data()
-            # The kernel may have been told that this replica missed writes, before it was decided
+            # The kernel may know that this replica missed writes from before it was decided
             # to go on with it and without the other one.
             force = self._may_be_used_alone(self._state()) and self._state().outdated
         self._run(self._commands().primary(force=force), "cannot become primary")
@@ -348,8 +371,8 @@ class DrbdDevice(BlockDevice):
         """Mark the local replica in the metadata of DRBD as one which missed writes.
 
         The kernel itself then refuses to make it primary, also after a restart of the node, until
-        it has met its peer. A replica which is connected stays as it is, because DRBD compares it
-        with its peer; so do a primary and a replica which is not complete.
+        it was connected to its peer. A replica which is connected stays as it is, because DRBD
+        compares it with its peer; so do a primary and a replica which is not complete.
         """
         state = self._state()
         if state.primary or state.connected or state.resyncing or not state.up_to_date:
@@ -369,6 +392,9 @@ class DrbdDevice(BlockDevice):
         """Make the device inaccessible on this node (secondary)."""
         if self._state().primary:
             self._run(self._commands().secondary(), "cannot become secondary")
+            if self._configuration().dual_primary:
+                # A connection with this option on one side only would not come back once it broke.
+                self._end_dual_primary()
 
     # -- the connection --------------------------------------------------------
 
