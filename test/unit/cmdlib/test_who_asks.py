@@ -306,10 +306,12 @@ def assert_untouched(master: Master, op: OpCode) -> None:
     assert master.rpc.where("web") == ["node2"]
 
 
-def offline(master: Master, node: str) -> None:
-    commit(master.config).update_node(
-        dataclasses.replace(master.config.node(uuid_of(node)), offline=True, master_candidate=False)
-    )
+def offline(master: Master, *nodes: str) -> None:
+    for name in nodes:
+        node = master.config.node(uuid_of(name))
+        commit(master.config).update_node(
+            dataclasses.replace(node, offline=True, master_candidate=False)
+        )
     master.config.writes.clear()
 
 
@@ -461,6 +463,35 @@ def test_a_helper_which_fails_decides_nothing() -> None:
     master.run(failover())
     assert master.job.said("did not tell whether node node2.example.com is switched on")
     assert master.rpc.where("web") == ["node3"]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        ops.OpInstanceShutdown(instance_name=WEB, ignore_offline_nodes=True),
+        ops.OpInstanceRemove(instance_name=WEB, ignore_failures=True),
+        ops.OpInstanceDeactivateDisks(instance_name=WEB, force=True),
+    ],
+    ids=lambda op: op.OP_ID,
+)
+def test_nothing_is_taken_from_a_guest_on_a_living_node(op: OpCode) -> None:
+    """Its primary node is marked offline, so that nobody would stop it there."""
+    text = refusal(lost_primary(alive=True, running=True), op)
+    assert "is marked offline, but it answers, and instance web.example.com runs there" in text
+    assert "gnt-node modify --offline=no node2.example.com" in text
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_disks_are_recreated_elsewhere_only_when_the_machine_is_off(running: bool) -> None:
+    master = master_with(DOWN, "plain")
+    offline(master, "node2")
+    commit(master.config).set_instance_primary(uuid_of("web"), NODE2)
+    master.config.writes.clear()
+    master.rpc.alive.add("node2.example.com")
+    if running:
+        master.rpc.run("web", "node2")
+    op = ops.OpInstanceRecreateDisks(instance_name=WEB, nodes=["node3"])
+    assert "node2.example.com is marked offline, but it answers" in refusal(master, op)
 
 
 def test_other_ways_away_from_a_living_node() -> None:

@@ -151,15 +151,18 @@ def require_only_on_primary(
 
 
 def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str = "") -> None:
-    """Check that the instance does not run on another node; its primary node is not asked.
+    """Check that the instance does not run on another node.
 
-    For operations which stop the guest on its primary node themselves.
+    For operations which stop the guest on its primary node themselves. That node is asked only when
+    it is marked as offline, because nobody stops a guest there.
 
     :param certain_to: as in :func:`require_only_on_primary`.
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     """
-    found = _find(unit, instance, others_only=True)
+    primary = _primary(unit, instance)
+    found = _find(unit, instance, others_only=not primary.offline)
     _refuse_elsewhere(unit, instance, found)
+    _refuse_on_offline_primary(unit, instance, found)
     if certain_to:
         _refuse_unresponsive(unit, instance, found, certain_to)
     else:
@@ -271,14 +274,7 @@ def _require_dead(
 
     :param option: the way to set ``force``, for errors.
     """
-    online = f"Mark it online with 'gnt-node modify --offline=no {node.name}'"
-    if found.info is not None and prereq.is_running(found.info):
-        raise errors.OpPrereqError(
-            f"node {node.name} is marked offline, but it answers, and instance {instance.name} runs"
-            " there. If the instance were started on another node, too, two guests would write to"
-            f" its disks. {online}, or switch the machine off, and repeat the command.",
-            errors.ECODE_STATE,
-        )
+    _refuse_on_offline_primary(unit, instance, found)
     problem = _sign_of_life(unit, node, found.failure)
     if not problem:
         prereq.note(f"node {node.name}, which is marked offline, does not answer")
@@ -293,8 +289,25 @@ def _require_dead(
         return
     way = option and f" If it is certain that the instance does not run there, use {option}."
     raise errors.OpPrereqError(
-        f"{text}. {lost}. {online}, or switch the machine off, and repeat the command.{way}",
+        f"{text}. {lost}. {_way_out(node)}{way}",
         errors.ECODE_STATE,
+    )
+
+
+def _refuse_on_offline_primary(unit: AnyUnit, instance: Instance, found: _Whereabouts) -> None:
+    node = _primary(unit, instance)
+    if node.offline and prereq.is_running(found.info or {}):
+        raise errors.OpPrereqError(
+            f"node {node.name} is marked offline, but it answers, and instance {instance.name} runs"
+            f" there. {_way_out(node)}",
+            errors.ECODE_STATE,
+        )
+
+
+def _way_out(node: Node) -> str:
+    return (
+        f"Mark the node online with 'gnt-node modify --offline=no {node.name}', or switch the"
+        " machine off, and repeat the command."
     )
 
 
