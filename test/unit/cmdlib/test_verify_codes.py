@@ -563,6 +563,14 @@ def test_a_mirror_with_one_good_replica_is_an_error_and_says_what_to_do(broken: 
     assert "Use 'gnt-instance activate-disks web.example.com'" in found[4]
 
 
+def test_a_mirror_of_which_one_node_reports_that_it_is_in_sync(broken: Cluster) -> None:
+    call = "blockdev_getmirrorstatus_multi"
+    broken.master.rpc.errors[call, NODE2] = errors.NodeUnreachable(NODE2, call, "no route")
+    found = broken.findings()
+    assert severities(found, "ENODERPC") == ["ERROR"]
+    assert severities(found, "EINSTANCEFAULTYDISK") == ["WARNING"]
+
+
 def test_a_detached_disk_is_no_unknown_volume(broken: Cluster) -> None:
     kept(broken)
     change_disk(broken, "kept", name="spare")

@@ -83,7 +83,8 @@ class MirrorCheck:
                 "EINSTANCEFAULTYDISK",
                 instance.name,
                 text.strip(),
-                warning=found.state == replica_report.SYNCHRONISING,
+                # Nobody has to act: it is being synchronised, or only one node could report.
+                warning=not found.hint,
             )
         if not_compared:
             self._findings.note(
