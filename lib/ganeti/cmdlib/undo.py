@@ -28,6 +28,8 @@ class UndoStack:
     def __init__(self, report: Callable[[str], None] | None = None, *, hint: str = "") -> None:
         self._report = report
         self._hint = hint
+        #: What could not be undone until now, in words; a later step of the undo may ask for it.
+        self.left: list[str] = []
         self._steps: list[tuple[str, Callable[[], object]]] = []
 
     def add(self, what: str, step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -50,8 +52,8 @@ class UndoStack:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        left: list[str] = []
-        self._unwind(left)
+        self._unwind()
+        left = self.left
         if not left:
             return
         if self._report is not None:
@@ -61,7 +63,7 @@ class UndoStack:
         text = f"{cause}; left behind: {', '.join(left)}"
         raise errors.OpExecError(f"{text}. {self._hint}" if self._hint else text) from exc
 
-    def _unwind(self, left: list[str]) -> None:
+    def _unwind(self) -> None:
         # The recursion with try/finally runs the other functions after an unexpected error, too.
         if not self._steps:
             return
@@ -69,6 +71,6 @@ class UndoStack:
         try:
             step()
         except errors.GenericError as err:
-            left.append(f"{what} ({err})")
+            self.left.append(f"{what} ({err})")
         finally:
-            self._unwind(left)
+            self._unwind()

@@ -183,7 +183,7 @@ class BlockDevice(ABC):
         """The URI by which a hypervisor opens the disk itself; None for a device of this node."""
         return None
 
-    def _clean_up(self, what: str, is_there: Callable[[], bool]) -> NoReturn:
+    def clean_up(self, what: str, is_there: Callable[[], bool]) -> NoReturn:
         """End :meth:`create` after a failure: remove what it may have made.
 
         :param what: as for :meth:`fail`.

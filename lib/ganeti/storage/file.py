@@ -223,7 +223,7 @@ class FileDevice(BlockDevice):
                 os.close(fd)
             fs.flush_dir(os.path.dirname(self._path))
         except OSError as err:
-            self._clean_up(
+            self.clean_up(
                 f"cannot set the size of the file to {size_mib} MiB: {err.strerror}",
                 lambda: True,
             )

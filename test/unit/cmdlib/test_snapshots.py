@@ -582,7 +582,7 @@ def test_lost_files_whose_snapshots_remain_are_not_made_anew():
     nodes.rpc.answers["blockdev_getdimensions"] = [None]
     nodes.refused(
         ops.OpInstanceRecreateDisks(instance_name="web"),
-        r"would destroy the snapshots, perhaps the only data which are left \(last",
+        r"the snapshots, perhaps the only data which are left, would belong to no disk \(last",
     )
 
 

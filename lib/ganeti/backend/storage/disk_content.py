@@ -129,18 +129,23 @@ def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
 
     :param size_mib: capacity of the snapshot, where the storage needs one.
     :param at_rest: no program writes to the disk meanwhile.
-    :raises BlockDeviceError: the name is malformed, disks of this kind have no snapshots, or the
-        snapshot fails.
+    :raises DeviceCreationError: the name is malformed or taken, disks of this kind have no
+        snapshots, or the snapshot fails. Nothing is left, unless ``created_devices`` names it.
     """
-    device = _existing(disk)
-    problem = snapshots.wrong_name(name)
-    if problem is not None:
-        raise device.fail(problem)
-    with contextlib.ExitStack() as stack:
-        if at_rest:
-            # A file is copied, and no guest may be started during that.
-            stack.enter_context(busy.working_on(disk, doing=f"being copied to snapshot {name}"))
-        device.keep_snapshot(name, size_mib, at_rest=at_rest)
+    try:
+        device = _existing(disk)
+        problem = snapshots.wrong_name(name)
+        if problem is not None:
+            raise device.fail(problem)
+        with contextlib.ExitStack() as stack:
+            if at_rest:
+                # A file is copied, and no guest may be started during that.
+                stack.enter_context(busy.working_on(disk, doing=f"being copied to snapshot {name}"))
+            device.keep_snapshot(name, size_mib, at_rest=at_rest)
+    except errors.DeviceCreationError:
+        raise
+    except errors.BlockDeviceError as err:
+        raise errors.DeviceCreationError(str(err)) from err
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_LIST)

@@ -1,23 +1,31 @@
 """Make lost disks again, empty.
 
 This is for disks which are lost with their machine or its storage: the instance keeps its name, its
-parameters and the sizes of its disks, not their content. The disks may be made on other nodes. They
-are written into the configuration first, so that after a failure the instance and its present disks
-can be removed, or the command repeated: a disk which exists already is kept, never overwritten.
+parameters and the sizes of its disks, not their content. The disks may be made on other nodes.
+
+Only a disk which is surely absent is lost; when nobody can tell, the command refuses. A disk which
+exists is kept. And because storage may come back nevertheless, a disk which is made again gets new
+names (:func:`ganeti.cmdlib.ops.disks.specs.renewed`): the old storage is never touched, and never
+taken for the new one. The log of the job has its names.
+
+The new names are written into the configuration before the devices are made, with the mark
+*forthcoming*. So a disk with this mark has only devices which this command made: when the command
+was interrupted and is repeated, it removes them. When it fails, it removes them itself, and the
+disks get their old names again.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.guest import location
@@ -29,6 +37,9 @@ from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+
+if TYPE_CHECKING:
+    from ganeti.rpc import Result
 
 #: Parameters of a disk which may be changed when it is made again.
 CHANGEABLE = frozenset(("size", "mode", "spindles"))
@@ -143,7 +154,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             "recreate disks of",
             # Volumes take their snapshots with them.
             disks=[index for index, disk in chosen if disk.dev_type in FILE_BASED],
-            reason="a failure would destroy the snapshots, perhaps the only data which are left",
+            reason="the snapshots, perhaps the only data which are left, would belong to no disk",
         )
         self._check_free_space(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
@@ -220,11 +231,16 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
 
     def exec(self, plan: RecreatePlan) -> None:
         self._remove_incomplete(plan)
-        self._record(plan)
-        instance = self.config.instance(plan.instance.uuid)
-        disks = self.config.instance_disks(instance)
-        hint = f"Repeat 'gnt-instance recreate-disks {instance.name}' when the cause is gone."
+        before = self.config.instance_disks(plan.instance)
+        hint = f"Repeat 'gnt-instance recreate-disks {plan.instance.name}' when the cause is gone."
         with UndoStack(self.warn, hint=hint) as undo:
+            # This step is undone last: the names stay while devices of these names are left.
+            undo.add("the new names of the disks", self._put_back, plan, before, undo)
+            self._record(plan)
+            instance = self.config.instance(plan.instance.uuid)
+            disks = self.config.instance_disks(instance)
+            if plan.nodes:
+                undo.add("the disk directory", disk_work.remove_storage_dir, self, instance, disks)
             disk_work.create_storage_dir(self, instance, disks)
             for index, _disk in plan.disks:
                 disk = disks[index]
@@ -234,8 +250,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                     disk_work.create_disk(self, instance, disk)
                 except errors.RpcError as err:
                     raise errors.OpExecError(
-                        f"could not create disk {index} of instance {instance.name}: {why(err)}."
-                        f" {hint}"
+                        f"could not create disk {index} of instance {instance.name}: {why(err)}"
                     ) from err
             undo.commit()
         with self.config.transaction() as change:
@@ -270,7 +285,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         for uuid, answer in answers.items():
             there = [
                 str(i)
-                for i, size in enumerate(answer.payload())
+                for i, size in enumerate(_found(instance, answer))
                 if size is not None and not disks[i].forthcoming
             ]
             if there:
@@ -300,7 +315,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             disks=[(_storage_of(stored[index]), instance) for index, _disk in chosen],
         )
         for answer in answers.values():
-            sizes = answer.payload()
+            sizes = _found(instance, answer)
             present |= {
                 index
                 for (index, _disk), size in zip(chosen, sizes, strict=True)
@@ -323,7 +338,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         return [(index, disk) for index, disk in chosen if index not in present]
 
     def _remove_incomplete(self, plan: RecreatePlan) -> None:
-        """Destroy disks which an interrupted run has made; they have no content yet."""
+        """Destroy what an interrupted run has made under new names; it has no content yet."""
         instance = plan.instance
         stored = self.config.instance_disks(instance)
         for index, _disk in plan.disks:
@@ -337,36 +352,59 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 disk_work.remove_disk(self, instance, disk, nodes)
 
     def _record(self, plan: RecreatePlan) -> None:
-        """Write the disks as they will be, and their nodes, into the configuration."""
-        instance = plan.instance
+        """Write the disks under their new names, and their nodes, into the configuration."""
+        nodes = tuple(node.uuid for node in plan.nodes)
+        stored = self.config.instance_disks(plan.instance)
         changed = []
         for index, disk in plan.disks:
-            if plan.nodes:
-                disk = self._moved(index, disk, plan.nodes)
+            new = specs.renewed(self, disk, index, nodes)
             # Marked, so that an interrupted run can be repeated, and no incomplete disk is used.
-            changed.append(dataclasses.replace(disk, forthcoming=True))
+            changed.append(dataclasses.replace(new, forthcoming=True))
+            if not stored[index].forthcoming:
+                self.info(
+                    f"disk {index} was {_parts(stored[index])}; it is replaced by {_parts(new)}."
+                    " If the old storage comes back, nothing uses or removes it."
+                )
         with self.config.transaction() as change:
             for disk in changed:
                 change.update_disk(disk)
-            if plan.nodes:
-                change.set_instance_primary(instance.uuid, plan.nodes[0].uuid)
+            if nodes:
+                change.set_instance_primary(plan.instance.uuid, nodes[0])
 
-    def _moved(self, index: int, disk: Disk, nodes: tuple[Node, ...]) -> Disk:
-        """The disk as it will be on other nodes: with new volumes, and new minors if mirrored."""
-        uuids = tuple(node.uuid for node in nodes)
-        if disk.dev_type == DRBD8:
-            minors = self.config.allocate_minors(uuids, self.ctx.ec_id)
-            data, meta = disk.children
-            spec = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
-            return dataclasses.replace(
-                disk,
-                logical_id=(*uuids, disk.logical_id[2], *minors, specs.new_secret()),
-                children=specs.mirror_children(self, spec, index, uuids),
-                nodes=uuids,
-            )
-        if disk.nodes:
-            return dataclasses.replace(disk, nodes=uuids[:1])
-        return disk
+    def _put_back(self, plan: RecreatePlan, before: Sequence[Disk], undo: UndoStack) -> None:
+        """Write the disks as they were into the configuration, and their nodes.
+
+        :raises errors.OpExecError: devices under the new names are left, which only the next run
+            can remove.
+        """
+        if undo.left:
+            raise errors.OpExecError("kept in the configuration, so that they can be removed")
+        with self.config.transaction() as change:
+            for index, _disk in plan.disks:
+                present = change.data.disks[before[index].uuid]
+                change.update_disk(dataclasses.replace(before[index], serial_no=present.serial_no))
+            if plan.nodes:
+                change.set_instance_primary(plan.instance.uuid, plan.instance.primary_node)
+
+
+def _found(instance: Instance, answer: Result) -> Sequence[Any]:
+    """The sizes which a node has found, None for a disk which is surely absent.
+
+    :raises errors.OpPrereqError: nobody can tell which disks are lost.
+    """
+    if answer.failure is not None:
+        raise errors.OpPrereqError(
+            f"cannot tell which disks of instance {instance.name} are lost on node"
+            f" {answer.node_name}: {why(answer.failure)}",
+            errors.ECODE_ENVIRON,
+        ) from answer.failure
+    return list(answer.data)
+
+
+def _parts(disk: Disk) -> str:
+    """The names of the devices which hold content and metadata of a disk."""
+    parts = [device for device in disk.walk() if device.dev_type != DRBD8]
+    return " and ".join(ownership.shown(device) for device in parts)
 
 
 def _storage_of(disk: Disk) -> Disk:

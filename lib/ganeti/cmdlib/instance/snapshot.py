@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, snapshots
+from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
 from ganeti.cmdlib.undo import UndoStack
@@ -204,6 +204,15 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             f"Remove it with 'gnt-instance remove-snapshot {instance.name} {plan.name}' when"
             " the cause is gone."
         )
+        ownership.require_absent(
+            self,
+            instance,
+            [
+                (naming.as_disk(disk, plan.name), node.uuid)
+                for _index, disk in plan.disks
+                if disk.dev_type not in snapshots.CREATE_ONLY
+            ],
+        )
         with UndoStack(self.warn, hint=hint) as undo:
             for index, disk in plan.disks:
                 self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
@@ -213,18 +222,11 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                         f" disk {index} belongs to its storage provider from now on",
                         hint="It is listed, restored and removed with the provider's own tools.",
                     )
-                else:
-                    undo.add(
-                        f"snapshot {plan.name} of disk {index} on node {node.name}",
-                        self._remove,
-                        plan,
-                        disk,
-                    )
-                self._keep(plan, index, disk)
+                self._keep(plan, index, disk, undo)
             undo.commit()
 
-    def _keep(self, plan: SnapshotPlan, index: int, disk: Disk) -> None:
-        instance = plan.instance
+    def _keep(self, plan: SnapshotPlan, index: int, disk: Disk, undo: UndoStack) -> None:
+        instance, node = plan.instance, plan.node
         answer = self.rpc.call(
             BLOCKDEV_SNAPSHOT_KEEP,
             plan.node.uuid,
@@ -236,6 +238,14 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         if disk.dev_type in snapshots.CREATE_ONLY and not instance.disks_active:
             # The call has attached the disk on the node.
             self.rpc.call(BLOCKDEV_SHUTDOWN, plan.node.uuid, disk=(disk, instance))
+        made = answer.failure is None or ownership.may_be_made(answer.failure)
+        if made and disk.dev_type not in snapshots.CREATE_ONLY:
+            undo.add(
+                f"snapshot {plan.name} of disk {index} on node {node.name}",
+                self._remove,
+                plan,
+                disk,
+            )
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not make a snapshot of disk {index} of instance {instance.name} on node"

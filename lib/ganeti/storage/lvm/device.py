@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import replace
 from typing import Any
 
 from ganeti import errors
@@ -116,7 +117,7 @@ class LogicalVolumeDevice(BlockDevice):
                 return
             problem = done.output.strip() or done.fail_reason
         # It did not exist before, so what is there now is of these commands.
-        self._clean_up(f"cannot be created: {problem}", lambda: self._known() is not None)
+        self.clean_up(f"cannot be created: {problem}", lambda: self._known() is not None)
 
     def remove(self) -> None:
         """Remove the volume; one which does not exist is no error."""
@@ -250,8 +251,13 @@ class LogicalVolumeDevice(BlockDevice):
                 f" but {size_mib} MiB are needed"
             )
         tags = self._require().tags
-        command = argv.snapshot_argv(self.path, target, size_mib, tags)
-        self._change(command, "cannot take a snapshot")
+        made = LogicalVolumeDevice(replace(self.disk, logical_id=(self.group, target)))
+        if made.exists():
+            raise self.fail(f"cannot take a snapshot: {made.unique_id} exists already")
+        try:
+            facts.here().change(argv.snapshot_argv(self.path, target, size_mib, tags))
+        except errors.CommandError as err:
+            made.clean_up(f"cannot be taken as a snapshot of {self.unique_id}: {err}", made.exists)
         return (self.group, target)
 
     def keep_snapshot(self, name: str, size_mib: int, *, at_rest: bool) -> None:

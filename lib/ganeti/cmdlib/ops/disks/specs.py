@@ -356,6 +356,37 @@ def make_disks(
     return disks
 
 
+def renewed(unit: AnyUnit, disk: Disk, index: int, nodes: tuple[str, ...]) -> Disk:
+    """Return a lost disk under new names, which has nothing in common with its old storage.
+
+    If the old storage comes back, nothing of it is taken for the new disk: a mirrored disk has a
+    new secret, too. Its port stays, and on the same nodes its minors.
+
+    :param nodes: UUIDs of its new nodes, the primary node first; empty when it stays on its nodes.
+    """
+    values: dict[str, Any] = {"outdated_node": None, "outdated_since": None, "in_sync_at": None}
+    if disk.dev_type == DRBD8:
+        data, meta = disk.children
+        node_a, node_b, port, *minors = disk.logical_id[:5]
+        if nodes:
+            minors = list(unit.config.allocate_minors(nodes, unit.ctx.ec_id))
+        where = nodes or (node_a, node_b)
+        spec = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
+        values |= {
+            "logical_id": (*where, port, *minors, new_secret()),
+            "children": mirror_children(unit, spec, index, where),
+            "nodes": where,
+        }
+        return dataclasses.replace(disk, **values)
+    first, second = disk.logical_id
+    spec = {"vg": first, "provider": first}
+    directory = posixpath.dirname(str(second))
+    values["logical_id"] = _identity(unit, disk.dev_type, spec, index, directory, str(first))
+    if disk.nodes and nodes:
+        values["nodes"] = nodes[:1]
+    return dataclasses.replace(disk, **values)
+
+
 def _new_uuid(unit: AnyUnit) -> str:
     return unit.config.new_uuid(unit.ctx.ec_id)
 
