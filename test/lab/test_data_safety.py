@@ -107,6 +107,15 @@ class Mirror:
             f"drbdsetup disk-options {minor} --c-plan-ahead=0 --resync-rate={_SLOW_KIB}k"
         )
 
+    def storage(self, node: str) -> tuple[str, str]:
+        """Data and metadata device of the replica on a node."""
+        minor = self.cluster.minor(NAME, node)
+        shown = self.cluster.lab[node].run(f"drbdsetup show {minor}")
+        data = re.search(r'\sdisk\s+"(/dev/\S+)"', shown)
+        metadata = re.search(r'\smeta-disk\s+"(/dev/\S+)"', shown)
+        assert data and metadata, shown
+        return data[1], metadata[1]
+
     def split(self) -> None:
         """Let each replica have writes which the other one misses; those of node2 count."""
         other, minor = self.cluster.lab["node3"], self.cluster.minor(NAME, "node3")
@@ -281,6 +290,60 @@ def test_both_nodes_restart_and_the_stale_one_first(mirror: Mirror) -> None:
     judge()
 
 
+def test_the_kernel_refuses_an_outdated_replica(mirror: Mirror) -> None:
+    """It is marked in the metadata of DRBD, which a restart keeps and a connection ends."""
+    cluster, machine = mirror.cluster, mirror.cluster.lab["node3"]
+    minor = cluster.minor(NAME, "node3")
+    promote = f"drbdsetup primary {minor} 2>&1"
+    mirror.cut()
+    mirror.write()
+    mirror.stop()
+    cluster.gnt("instance", "activate-disks", NAME)
+    mirror.state("node3", "^WFConnection Outdated/DUnknown")
+    storage, metadata = mirror.storage("node3")
+    assert "Need access to UpToDate data" in machine.call(promote).stdout
+    machine.power_off()
+    mirror.restart("node3")
+    machine.run(
+        f"drbdsetup new-resource resource{minor} &&"
+        f" drbdsetup new-minor resource{minor} {minor} 0 &&"
+        f" drbdsetup attach {minor} {storage} {metadata} flexible"
+    )
+    mirror.state("node3", "^StandAlone Outdated/DUnknown")
+    assert "Need access to UpToDate data" in machine.call(promote).stdout
+    mirror.join()
+    assert mirror.lost_in_use() == 0
+    cluster.in_step(NAME)
+
+
+def test_a_loss_which_is_accepted(mirror: Mirror) -> None:
+    """Only an option which names the loss makes the stale replica the one in use."""
+    cluster = mirror.cluster
+    mirror.cut()
+    before = mirror.last
+    mirror.write()
+    cluster.gnt("cluster", "verify-disks")
+    cluster.lab["node2"].power_off()
+    cluster.gnt("node", "modify", "--offline=yes", "--auto-promote", "node2")
+    mirror.refused("instance", "failover", "-f", NAME, text="known to miss the writes since")()
+    said = cluster.gnt("instance", "failover", "-f", "--ignore-consistency", NAME)
+    assert "known to miss the writes since" in said, said
+    assert cluster.nodes_of(NAME) == ("node3", "node2")
+    alone = mirror.last - before
+    assert mirror.lost(cluster.lab["node3"], cluster.device(NAME, "node3")) <= alone
+    mirror.last = before
+    mirror.write(50, "node3")
+    # The other replica has writes which this one misses. It comes back, and is not used.
+    mirror.restart("node2")
+    mirror.join()
+    mirror.tried("instance", "activate-disks", NAME)
+    assert drbd.minors(cluster.lab["node3"])[cluster.minor(NAME, "node3")].primary
+    assert mirror.lost_in_use() == 0
+    cluster.gnt("instance", "replace-disks", "-s", NAME)
+    cluster.in_step(NAME)
+    assert mirror.lost_in_use() == 0
+
+
 # -- a replica which missed writes stays or is copied ----------------------------------
 
 
@@ -409,9 +472,8 @@ def test_a_former_secondary_comes_back(mirror: Mirror) -> None:
     old_minor, number = cluster.minor(NAME, "node3"), disk["logical_id"][2]
     shown = cluster.lab["node3"].run(f"drbdsetup show {old_minor}")
     secret = re.search(r'shared-secret\s+"(\w+)"', shown)
-    storage = re.search(r'disk\s+"(/dev/\S+)"', shown)
-    metadata = re.search(r'meta-disk\s+"?(/dev/[^";\s]+)', shown)
-    assert secret and storage and metadata, shown
+    storage, metadata = mirror.storage("node3")
+    assert secret, shown
     # It does not answer, so nobody tells it that it is not the secondary any more.
     cluster.lab["node3"].power_off()
     cluster.gnt("node", "modify", "--offline=yes", "--auto-promote", "node3")
@@ -428,7 +490,7 @@ def test_a_former_secondary_comes_back(mirror: Mirror) -> None:
     machine.run(
         f"drbdsetup new-resource resource{old_minor} &&"
         f" drbdsetup new-minor resource{old_minor} {old_minor} 0 &&"
-        f" drbdsetup attach {old_minor} {storage[1]} {metadata[1]} flexible &&"
+        f" drbdsetup attach {old_minor} {storage} {metadata} flexible &&"
         f" drbdsetup connect resource{old_minor} ipv4:10.77.2.3:{number} ipv4:10.77.2.2:{number}"
         f" --protocol C --cram-hmac-alg md5 --shared-secret {secret[1]}"
     )
@@ -436,7 +498,7 @@ def test_a_former_secondary_comes_back(mirror: Mirror) -> None:
     wait_until(
         lambda: (
             "Authentication of peer failed" in machine.run("dmesg")
-            or drbd.minors(machine)[old_minor].connected
+            or not drbd.minors(machine)[old_minor].connection.startswith(("WF", "Stand"))
         ),
         "the former secondary was answered",
         180,
@@ -618,16 +680,13 @@ def _synchronising(mirror: Mirror) -> None:
 def _primary_synchronising(mirror: Mirror) -> None:
     """The primary lost its storage, got it back, and is being synchronised, slowly."""
     cluster = mirror.cluster
-    shown = cluster.lab["node2"].run(f"drbdsetup show {cluster.minor(NAME, 'node2')}")
-    storage = re.search(r'disk\s+"(/dev/\S+)"', shown)
-    metadata = re.search(r'meta-disk\s+"?(/dev/[^";\s]+)', shown)
-    assert storage and metadata, shown
+    storage, metadata = mirror.storage("node2")
     mirror.lose_primary_storage()
     mirror.write(_SLOW_BLOCKS)
     minor, other = (cluster.minor(NAME, node) for node in _NODES)
     # The rate of a synchronisation can be set when the storage is attached, not before.
     cluster.lab["node3"].run(f"drbdsetup pause-sync {other}")
-    cluster.lab["node2"].run(f"drbdsetup attach {minor} {storage[1]} {metadata[1]} flexible")
+    cluster.lab["node2"].run(f"drbdsetup attach {minor} {storage} {metadata} flexible")
     mirror.state("node2", "^PausedSyncT Inconsistent/UpToDate")
     mirror.slow_down("node2")
     cluster.lab["node3"].run(f"drbdsetup resume-sync {other}")
