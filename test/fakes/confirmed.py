@@ -54,6 +54,23 @@ class Nodes(Transfers, mirror.MirrorNodeSide):
             )
         return super()._one(call, uuid, args)
 
+    def _probe(self, call: Any, uuid: str, args: dict[str, Any]) -> Result:
+        name = self.config.node(uuid).name
+        if name.split(".")[0] in self.silent:
+            self.alive.discard(name)
+        else:
+            self.alive.add(name)
+        return super()._probe(call, uuid, args)
+
+    def _storage_execute(self, su_name: str, su_args: Any, name: str, op: str) -> None:
+        """The physical volume is lost, and with it all logical volumes."""
+        root = paths.current().root
+        for key, minor in self.kernel.minors.items():
+            if key[0] == root and minor.data is not None:
+                self.kernel.detach(key)
+        for path in Path(root, mirror.LVM, name).iterdir():
+            path.unlink()
+
     def _blockdev_wipe(self, disk: Disk, offset_mib: int, size_mib: int) -> None:
         """Without a program."""
         from ganeti import storage

@@ -135,6 +135,17 @@ class NodeSide:
             )
         return result
 
+    def call_addresses(
+        self, call: Call, addresses: Mapping[str, str], **args: Any
+    ) -> dict[str, Result]:
+        """Likewise, whether the nodes are marked offline or not."""
+        found = {}
+        for name in addresses:
+            node = next(node for node in self.config.nodes() if node.name == name)
+            ask = self._probe if node.offline else self._one
+            found[name] = ask(call, node.uuid, args)
+        return found
+
     # -- the nodes -----------------------------------------------------------------
 
     def _answer(self, call: Call, node_name: str, args: dict[str, Any]) -> Result:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fakes import mirror
 from fakes.breaking import WEB
 from fakes.confirmed import PRIMARY, SECONDARY, SPARE, Lab
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
-from ganeti.opcodes.node import OpNodeEvacuate, OpNodeSetParams
+from ganeti.opcodes.node import OpNodeEvacuate, OpNodeSetParams, OpRepairNodeStorage
 
 NEW_NAME = "www.example.com"
 _SNAPSHOT = "before"
@@ -43,6 +44,26 @@ def _modify(**changes: Any) -> Operation:
 
 def _replace(mode: str, **changes: Any) -> Operation:
     return _web(ops.OpInstanceReplaceDisks, mode=mode, disks=[], **changes)
+
+
+def _repair_storage(node: str, ignore_consistency: bool = False) -> Operation:
+    """The volume group has lost a physical volume; what was on it is removed."""
+    op = OpRepairNodeStorage(
+        node_name=node,
+        storage_type="lvm-vg",
+        name="xenvg",
+        ignore_consistency=ignore_consistency,
+    )
+    return Operation(lambda: [op], repair=_make_lost_disk_again)
+
+
+def _make_lost_disk_again(lab: Lab) -> None:
+    """The volumes of one node are lost; they are made and filled anew."""
+    assert lab.instance is not None
+    for node, mode in ((PRIMARY, "replace_on_primary"), (SECONDARY, "replace_on_secondary")):
+        volumes = lab.nodes.root(f"{node}.example.com") / mirror.LVM / "xenvg"
+        if not any(volumes.iterdir()):
+            lab.run(ops.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, disks=[]))
 
 
 def _attach_again(lab: Lab) -> None:
@@ -139,5 +160,8 @@ OPERATIONS: dict[str, Operation] = {
     "mark the secondary offline": Operation(
         lambda: [OpNodeSetParams(node_name=SECONDARY, offline=True)]
     ),
+    "repair-storage of the primary": _repair_storage(PRIMARY),
+    "repair-storage of the primary --ignore-consistency": _repair_storage(PRIMARY, True),
+    "repair-storage of the secondary": _repair_storage(SECONDARY),
     "repair-disk-sizes": Operation(lambda: [OpClusterRepairDiskSizes(instances=[WEB])]),
 }

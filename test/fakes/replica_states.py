@@ -216,6 +216,15 @@ def primary_offline(lab: Lab, running: bool) -> None:
 
 
 @_state
+def primary_offline_alive(lab: Lab, running: bool) -> None:
+    """The primary node is marked offline, but works, and so does a guest there."""
+    good(lab, running)
+    lab.mark_offline(PRIMARY)
+    if running:
+        lab.write()
+
+
+@_state
 def primary_dead(lab: Lab, running: bool) -> None:
     """The primary node is dead, which nobody has recorded."""
     good(lab, running)

@@ -324,7 +324,8 @@ def drbd(status):
     )
     web = instance_of("web", "node1", disks=(disk.uuid,), disks_active=True, admin_state="up")
     master = Master(cluster_of(2, (web,), (disk,)))
-    master.rpc.answers["blockdev_find"] = BlockDevStatus(dev_path="/dev/drbd0", ldisk_status=status)
+    found = BlockDevStatus(dev_path="/dev/drbd0", ldisk_status=status, is_degraded=False)
+    master.rpc.answers["blockdev_getmirrorstatus_multi"] = [(True, found)]
     return master
 
 
@@ -342,7 +343,9 @@ def test_repair_needs_a_good_copy_elsewhere():
             node_name="node2", storage_type="lvm-vg", name="xenvg", ignore_consistency=True
         )
     )
-    assert bad.job.said("has no good replica")
+    assert bad.job.said(
+        f"has no replica on node {NODE1} which is known to have all data, so its data may be lost"
+    )
 
 
 def test_only_volume_groups_are_repaired():

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.ops.disks import replicas
 from ganeti.cmdlib.ops.node.storage_query import storage_arguments
 from ganeti.constants import disk as disk_c
-from ganeti.objects import BlockDevStatus, Disk, Instance
-from ganeti.opcodes.node import (
-    OpRepairNodeStorage,
-)
-from ganeti.wire.calls import (
-    BLOCKDEV_FIND,
-    STORAGE_EXECUTE,
-)
+from ganeti.objects import Disk, Instance
+from ganeti.opcodes.node import OpRepairNodeStorage
+from ganeti.wire.calls import BLOCKDEV_FIND, STORAGE_EXECUTE
 
 FIX_CONSISTENCY = "fix-consistency"
 REPAIRABLE = (disk_c.ST_LVM_VG,)
@@ -37,55 +31,48 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
     def check_prereq(self) -> None:
         """Check the other replicas of the disks on the node, which may be the only good ones.
 
-        :raises errors.OpPrereqError: one of them is faulty, missing, or could not be checked.
+        The repair removes volumes, also those of disks which are not active. So each of the other
+        replicas must be known to have all data: it is seen in use, or the configuration says that
+        the one on this node is outdated. That both were in sync once is not enough: the other node
+        may have come back with older data since.
+
+        :raises errors.OpPrereqError: one of them may lack data, or is missing.
         """
         primaries, secondaries = self.config.node_instances(self.node.uuid)
-        replicas = [
-            (disk, instance, uuid)
+        pairs = [
+            (disk, instance)
             for instance in (*primaries, *secondaries)
-            if instance.disks_active
-            for uuid in self.config.instance_nodes(instance)
-            if uuid != self.node.uuid
-            for disk in self.config.instance_disks(instance)
-            if disk.dev_type == disk_c.DRBD8
+            for disk in replicas.mirrored(self.config.instance_disks(instance))
+            if not disk.forthcoming
         ]
-        for (disk, instance, uuid), status in zip(replicas, self._ask(replicas), strict=True):
-            bad = (disk_c.LDS_FAULTY, disk_c.LDS_UNKNOWN)
-            if status is not None and status.ldisk_status not in bad:
+        seen = {one.disk.uuid: one for one in replicas.observe(self, pairs)}
+        for disk, instance in pairs:
+            if self._is_kept_elsewhere(disk, instance, seen.get(disk.uuid)):
                 continue
+            other = self.config.node(replicas.other_node(disk, self.node.uuid))
             problem = (
-                f"{disk.iv_name} of instance {instance.name} has no good replica on node"
-                f" {self.config.node(uuid).name}"
+                f"{disk.iv_name} of instance {instance.name} has no replica on node {other.name}"
+                " which is known to have all data, so its data may be lost"
             )
             if not self.op.ignore_consistency:
                 raise errors.OpPrereqError(
-                    f"{problem}. Use --ignore-consistency to repair all the same.",
+                    f"{problem}. Activate the disks of the instance and wait until they are in"
+                    " sync, or accept the loss with --ignore-consistency.",
                     errors.ECODE_STATE,
                 )
             self.warn(problem)
 
-    def _ask(self, replicas: Sequence[tuple[Disk, Instance, str]]) -> list[BlockDevStatus | None]:
-        """Ask nodes for the states of replicas: all nodes at once, each for one disk at a time.
-
-        :param replicas: disk, instance, UUID of the node.
-        :returns: for each replica its state; None if it does not exist or the node did not answer.
-        """
-        waiting: dict[str, list[int]] = {}
-        for number, (_disk, _instance, uuid) in enumerate(replicas):
-            waiting.setdefault(uuid, []).append(number)
-        found: list[BlockDevStatus | None] = [None] * len(replicas)
-        while waiting:
-            asked = {uuid: numbers.pop(0) for uuid, numbers in waiting.items()}
-            answers = self.rpc.call_many(
-                BLOCKDEV_FIND,
-                list(asked),
-                per_node={uuid: {"disk": replicas[number][:2]} for uuid, number in asked.items()},
-            )
-            for uuid, number in asked.items():
-                if answers[uuid].failure is None:
-                    found[number] = answers[uuid].data
-            waiting = {uuid: numbers for uuid, numbers in waiting.items() if numbers}
-        return found
+    def _is_kept_elsewhere(
+        self, disk: Disk, instance: Instance, seen: replicas.Observation | None
+    ) -> bool:
+        """Tell whether the replica on the other node has all data, so that this one may go."""
+        if seen is not None and (seen.equal or seen.outdated == self.node.uuid):
+            return True
+        if disk.outdated_node != self.node.uuid:
+            return False
+        other = replicas.other_node(disk, self.node.uuid)
+        found = self.rpc.call(BLOCKDEV_FIND, other, disk=(disk.children[0], instance))
+        return found.failure is None and found.data is not None
 
     def exec(self, plan: None) -> None:
         op = self.op

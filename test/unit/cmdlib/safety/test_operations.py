@@ -1,0 +1,350 @@
+"""Which opcodes destroy or promote a replica is found in the code, and compared with a list.
+
+A logical unit destroys or promotes when it can reach one of the node calls in :data:`DANGEROUS`:
+its class, and all that it names, are followed through :mod:`ganeti.cmdlib`. What is only named
+counts as used, so nothing is missed that is not hidden in a string. A new unit or a new node call
+makes a test here fail, which names it: then it belongs into one of the lists, and the operation
+into :mod:`fakes.replica_operations`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import NamedTuple
+
+import ganeti.wire.calls
+from fakes.replica_operations import OPERATIONS
+from ganeti import cmdlib
+from ganeti.wire.calls.base import Call
+
+LIB = Path(cmdlib.__file__).resolve().parents[2]
+
+#: Node calls which make a replica writable, write to it, or give it up.
+DANGEROUS = {
+    "ACCEPT_INSTANCE",
+    "BLOCKDEV_ADDCHILDREN",
+    "BLOCKDEV_ASSEMBLE",
+    "BLOCKDEV_CONVERT",
+    "BLOCKDEV_CREATE",
+    "BLOCKDEV_GROW",
+    "BLOCKDEV_IMAGE",
+    "BLOCKDEV_OPEN",
+    "BLOCKDEV_REMOVE",
+    "BLOCKDEV_REMOVECHILDREN",
+    "BLOCKDEV_RENAME",
+    "BLOCKDEV_SNAPSHOT",
+    "BLOCKDEV_SNAPSHOT_KEEP",
+    "BLOCKDEV_SNAPSHOT_RESTORE",
+    "BLOCKDEV_WIPE",
+    "DRBD_ATTACH_NET",
+    "FILE_STORAGE_DIR_REMOVE",
+    "FILE_STORAGE_DIR_RENAME",
+    "HELPER_START",
+    "HOTPLUG_DEVICE",
+    "IMPORT_START",
+    "INSTANCE_FINALIZE_MIGRATION_DST",
+    "INSTANCE_MIGRATE",
+    "INSTANCE_OS_ADD",
+    "INSTANCE_REBOOT",
+    "INSTANCE_RUN_RENAME",
+    "INSTANCE_START",
+    "STORAGE_EXECUTE",
+}
+
+#: The others, which do not change what a replica has, and let nobody write to it.
+HARMLESS = {
+    # They ask.
+    "ALL_INSTANCES_INFO",
+    "BDEV_SIZES",
+    "BLOCKDEV_FIND",
+    "BLOCKDEV_GETDIMENSIONS",
+    "BLOCKDEV_GETMIRRORSTATUS",
+    "BLOCKDEV_GETMIRRORSTATUS_MULTI",
+    "BLOCKDEV_SNAPSHOT_LIST",
+    "BRIDGES_EXIST",
+    "DRBD_HELPER",
+    "DRBD_NEEDS_ACTIVATION",
+    "DRBD_WAIT_SYNC",
+    "EXPORT_INFO",
+    "EXPORT_LIST",
+    "EXTSTORAGE_DIAGNOSE",
+    "GET_WATCHER_PAUSE",
+    "HELPER_STATUS",
+    "HOOKS_PRESENT",
+    "HOTPLUG_SUPPORTED",
+    "HYPERVISOR_VALIDATE_PARAMS",
+    "IALLOCATOR_RUNNER",
+    "IMPEXP_STATUS",
+    "INSTANCE_GET_MIGRATION_STATUS",
+    "INSTANCE_INFO",
+    "INSTANCE_LIST",
+    "INSTANCE_MIGRATABLE",
+    "JOBQUEUE_INVENTORY",
+    "LV_LIST",
+    "MASTER_NODE_NAME",
+    "MASTER_VOTE",
+    "MIGRATION_INFO",
+    "NODE_CRYPTO_STATE",
+    "NODE_CRYPTO_TOKENS",
+    "NODE_HAS_IP_ADDRESS",
+    "NODE_INFO",
+    "NODE_VERIFY",
+    "NODE_VERIFY_LIGHT",
+    "NODE_VOLUMES",
+    "OS_DIAGNOSE",
+    "OS_VALIDATE",
+    "STORAGE_LIST",
+    "VERSION",
+    "VG_LIST",
+    # They end the use of a disk, or stop a guest.
+    "BLOCKDEV_CLOSE",
+    "BLOCKDEV_SHUTDOWN",
+    "DRBD_DISCONNECT_NET",
+    "HELPER_STOP",
+    "INSTANCE_FINALIZE_MIGRATION_SRC",
+    "INSTANCE_SHUTDOWN",
+    # They read a disk, or are about copies which exports are.
+    "EXPORT_REMOVE",
+    "EXPORT_START",
+    "FINALIZE_EXPORT",
+    "IMPEXP_ABORT",
+    "IMPEXP_CLEANUP",
+    # They have to do with disks or guests, but not with their content.
+    "BLOCKDEV_PAUSE_RESUME_SYNC",
+    "BLOCKDEV_SETINFO",
+    "FILE_STORAGE_DIR_CREATE",
+    "INSTANCE_BALLOON_MEMORY",
+    "INSTANCE_METADATA_MODIFY",
+    "STORAGE_MODIFY",
+    # They have nothing to do with disks.
+    "CONFIG_REWRITE",
+    "ETC_HOSTS_MODIFY",
+    "HOOKS_RUNNER",
+    "JOBQUEUE_PURGE",
+    "JOBQUEUE_RENAME",
+    "JOBQUEUE_SET_DRAIN_FLAG",
+    "JOBQUEUE_UPDATE",
+    "JOBQUEUE_UPDATE_MANY",
+    "MASTER_CLAIM",
+    "NODE_ACTIVATE_MASTER_IP",
+    "NODE_CHANGE_MASTER_NETMASK",
+    "NODE_CRYPTO_ACTIVATE",
+    "NODE_CRYPTO_IDENTITY",
+    "NODE_CRYPTO_TRUST",
+    "NODE_DEACTIVATE_MASTER_IP",
+    "NODE_DEMOTE_FROM_MC",
+    "NODE_ENSURE_DAEMON",
+    "NODE_LEAVE_CLUSTER",
+    "NODE_POWERCYCLE",
+    "NODE_SSH_ACTIVATE",
+    "NODE_SSH_KEYS",
+    "NODE_SSH_TRUST",
+    "NODE_START_MASTER_DAEMONS",
+    "NODE_STOP_MASTER",
+    "RESTRICTED_COMMAND",
+    "RUN_OOB",
+    "SET_WATCHER_PAUSE",
+    "TEST_DELAY",
+    "UPLOAD_FILE",
+    "UPLOAD_FILE_SINGLE",
+    "WRITE_SSCONF_FILES",
+    "X509_CERT_CREATE",
+    "X509_CERT_REMOVE",
+}
+
+#: Opcodes which reach a dangerous call, but are not tried in every state, and why.
+NOT_TRIED = {
+    "OP_INSTANCE_CREATE": "its disks are new, and have names which no volume had before",
+    "OP_INSTANCE_MOVE": "its disks have one replica only, see test_one_replica.py",
+}
+
+#: Opcodes which submit jobs that destroy or promote; the opcodes in these jobs are tried.
+SUBMIT = {
+    "OP_GROUP_EVACUATE",
+    "OP_INSTANCE_CHANGE_GROUP",
+    "OP_INSTANCE_MULTI_ALLOC",
+    "OP_NODE_EVACUATE",
+    "OP_NODE_MIGRATE",
+}
+
+Place = tuple[str, str]  # module, name in it
+
+#: It submits a job without the result of an opcode.
+SELF_REPAIR = ("ganeti.cmdlib.ops.disks.self_repair", "_submit")
+
+
+@functools.cache
+def wire_calls() -> frozenset[str]:
+    names = set()
+    for info in pkgutil.iter_modules(ganeti.wire.calls.__path__, "ganeti.wire.calls."):
+        module = importlib.import_module(info.name)
+        names |= {name for name, value in vars(module).items() if isinstance(value, Call)}
+    return frozenset(names)
+
+
+class Module:
+    """What the names in a module stand for, and what is defined there."""
+
+    def __init__(self, name: str) -> None:
+        path = LIB / name.replace(".", "/")
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        self.name = name
+        self.tree = ast.parse(file.read_text(encoding="utf-8"))
+        self.defined: dict[str, ast.AST] = {}
+        for node in self.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                self.defined[node.name] = node
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        self.defined[target.id] = node
+        self.imported: dict[str, Place] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ganeti"):
+                for alias in node.names:
+                    self.imported[alias.asname or alias.name] = (node.module or "", alias.name)
+
+
+@functools.cache
+def module(name: str) -> Module:
+    return Module(name)
+
+
+def is_module(name: str) -> bool:
+    path = LIB / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def followed(name: str) -> bool:
+    """Whether calls may be hidden there: everything which makes node calls for logical units."""
+    return name.startswith(("ganeti.cmdlib", "ganeti.allocator"))
+
+
+def named_in(place: Place) -> set[Place]:
+    """What a function or class names: places, node calls as ``("call", name)``, and opcodes as
+    ``("opcode", id)``."""
+    where = module(place[0])
+    found: set[Place] = set()
+    if place[1] not in where.defined:
+        if place[1] in where.imported:  # passed on by a package
+            found |= resolved(*where.imported[place[1]])
+        return found
+    for node in ast.walk(where.defined[place[1]]):
+        if isinstance(node, ast.Name):
+            if node.id in where.defined:
+                found.add((where.name, node.id))
+            elif node.id in where.imported:
+                found |= resolved(*where.imported[node.id])
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            origin = where.imported.get(node.value.id)
+            if origin is not None and is_module(".".join(origin)):
+                found |= resolved(".".join(origin), node.attr)
+    return found
+
+
+def resolved(where: str, name: str) -> set[Place]:
+    if where.startswith("ganeti.wire.calls"):
+        return {("call", name)} if name in wire_calls() else set()
+    if where.startswith("ganeti.opcodes."):
+        opcode = getattr(getattr(importlib.import_module(where), name, None), "OP_ID", None)
+        return {("opcode", opcode)} if opcode else set()
+    return {(where, name)} if followed(where) and not is_module(f"{where}.{name}") else set()
+
+
+class Reached(NamedTuple):
+    """What a logical unit can reach.
+
+    :ivar submits: it can submit jobs.
+    """
+
+    calls: frozenset[str]
+    opcodes: frozenset[str]
+    submits: bool
+
+
+def followed_from(start: Place) -> Reached:
+    seen, left = {start}, [start]
+    while left:
+        place = left.pop()
+        if place[0] not in ("call", "opcode"):
+            new = named_in(place) - seen
+            seen |= new
+            left += new
+    return Reached(
+        frozenset(name for kind, name in seen if kind == "call"),
+        frozenset(name for kind, name in seen if kind == "opcode"),
+        bool(seen & {("ganeti.cmdlib.base", "ResultWithJobs"), SELF_REPAIR}),
+    )
+
+
+@functools.cache
+def reached() -> dict[str, Reached]:
+    """What the logical unit of each opcode can reach."""
+    found = {}
+    for path in sorted((LIB / "ganeti/cmdlib").rglob("*.py")):
+        name = ".".join(path.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__")
+        for node in module(name).tree.body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "executes":
+                    ((_kind, opcode),) = resolved(
+                        *module(name).imported[ast.unparse(decorator.args[0])]
+                    )
+                    found[opcode] = followed_from((name, node.name))
+    return found
+
+
+def dangerous() -> dict[str, list[str]]:
+    """Opcode to the dangerous node calls which its unit can reach."""
+    found = {opcode: sorted(one.calls & DANGEROUS) for opcode, one in reached().items()}
+    return {opcode: calls for opcode, calls in found.items() if calls}
+
+
+def tried() -> set[str]:
+    """The opcodes of all operations."""
+    return {op.OP_ID for operation in OPERATIONS.values() for op in operation.make()}
+
+
+def test_each_node_call_is_known_to_be_dangerous_or_harmless() -> None:
+    assert not DANGEROUS & HARMLESS
+    new = wire_calls() - DANGEROUS - HARMLESS
+    assert not new, f"do these destroy or promote a replica? {sorted(new)}"
+    assert DANGEROUS | HARMLESS <= wire_calls(), "these calls do not exist any more"
+
+
+def test_each_opcode_which_destroys_or_promotes_is_tried() -> None:
+    new = {
+        opcode: calls
+        for opcode, calls in dangerous().items()
+        if opcode not in tried() and opcode not in NOT_TRIED
+    }
+    assert not new, f"these opcodes destroy or promote, but are not tried in every state: {new}"
+    needless = {opcode for opcode in NOT_TRIED if opcode not in dangerous() or opcode in tried()}
+    assert not needless, f"no reason is needed for {needless}"
+
+
+def test_the_calls_are_found_through_the_code() -> None:
+    """The way is long: from the unit through the failover to the start of a guest."""
+    found = dangerous()
+    assert {"BLOCKDEV_ASSEMBLE", "INSTANCE_START"} <= set(found["OP_INSTANCE_FAILOVER"])
+    assert "BLOCKDEV_REMOVE" in found["OP_INSTANCE_REPLACE_DISKS"]
+    assert "BLOCKDEV_REMOVE" in found["OP_BACKUP_EXPORT"]
+    assert "OP_CLUSTER_CONFIG_QUERY" not in found
+
+
+def test_jobs_which_destroy_or_promote_have_opcodes_which_are_tried() -> None:
+    """Those which an allocator wants are the same: migrations, failovers, replacements."""
+    submitting = {
+        opcode: (one.opcodes - {opcode}) & dangerous().keys()
+        for opcode, one in reached().items()
+        if one.submits and ("IALLOCATOR_RUNNER" in one.calls or one.opcodes & dangerous().keys())
+    }
+    assert submitting.keys() == SUBMIT
+    for opcode, submitted in submitting.items():
+        assert submitted <= tried() | NOT_TRIED.keys(), opcode
