@@ -18,13 +18,14 @@ import tempfile
 import termios
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kvm_node import NAME, PATIENCE_S, TOP, Node, find_qemu, follow, move, wait_until
 
 from ganeti import errors
-from ganeti.backend.instance import lifecycle
+from ganeti.backend.instance import hotplug, lifecycle
 from ganeti.backend.storage import blockdev
 from ganeti.hypervisor.kvm import accelerator, facts
 from ganeti.hypervisor.kvm.qmp import Qmp
@@ -144,6 +145,33 @@ def test_diskless_guest(node: Node) -> None:
     wait_until(lambda: "tiny: diskless boot" in node.console(guest), "it runs from memory")
     node.shutdown(guest)
     assert node.leftovers() == []
+
+
+def test_a_guest_cannot_make_another_format_of_its_disk(node: Node, tmp_path: Path) -> None:
+    """A header of qcow2 in a raw disk is content, also when the disk is plugged in."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"of the node" + bytes(4096))
+    guest = node.instance("header.example.com", disks=3)
+    node.install(guest)
+    header = tmp_path / "header"
+    process.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(secret), str(header)],
+        timeout_s=60,
+    )
+    for index in (1, 2):
+        with node.disk_file(guest, index).open("r+b") as stream:
+            stream.write(header.read_bytes())
+    first = replace(guest, disks_info=guest.disks_info[:2])
+    node.start(first, paused=True)
+    with paths.override(node.paths):
+        plugged = guest.disks_info[2]
+        _device, link, uri = blockdev.assemble(plugged, guest, True, 2)
+        hotplug.hotplug_device(first, "hotadd", "disk", plugged, [link, uri], 2)
+    with Qmp(node.socket(guest, "qmp"), guest.name) as control:
+        nodes = control.execute("query-named-block-nodes")
+    formats = {block["file"]: block["drv"] for block in nodes if block["drv"] != "file"}
+    assert len(formats) == 3 and set(formats.values()) == {"raw"}
+    assert str(secret) not in str(nodes)
 
 
 def test_q35_with_scsi_disk(node: Node) -> None:
@@ -674,7 +702,9 @@ def test_facts_are_remembered(node: Node, monkeypatch: pytest.MonkeyPatch) -> No
         assert facts.of(find_qemu()) == first
 
 
-def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
+def test_validation_on_the_node(node: Node, guest: FilledInstance, tmp_path: Path) -> None:
+    qcow2 = tmp_path / "image"
+    qcow2.write_bytes(b"QFI\xfb\0\0\0\3" + bytes(4096))
     with paths.override(node.paths):
         lifecycle.validate_params("kvm", guest.hvparams)
         lifecycle.validate_params(
@@ -691,6 +721,9 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
         for params, words in (
             ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
             ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
+            ({"cdrom_image_path": str(qcow2)}, "cdrom_image_path: .*format qcow2, but must be raw"),
+            ({"cdrom2_image_path": str(qcow2)}, "cdrom2_image_path: .*format qcow2"),
+            ({"floppy_image_path": str(qcow2)}, "floppy_image_path: .*format qcow2"),
             ({"machine_version": "pdp11"}, "knows no machine pdp11"),
             ({"disk_type": "sd"}, "disk_type: the machines of guests have no sd disks"),
             ({"cpu_type": "8080"}, "cpu_type=8080: .*unable to find CPU model '8080'"),

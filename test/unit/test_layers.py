@@ -81,7 +81,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("users",),
         ("ssh_keys", "ssh_keygen", "master_epoch"),
     ),
-    "storage": (("busy",), ("base", "content", "copy"), ("lvm",), ("blockdev", "drbd", "ext", "file", "rbd"),
+    "storage": (("busy",), ("base", "content", "copy", "image_format"), ("lvm",), ("blockdev", "drbd", "ext", "file", "rbd"),
                 ("gluster",), ("units",)),
 }  # fmt: skip
 

@@ -58,6 +58,27 @@ def test_writing_an_image(disk, tmp_path):
         disk_content.image(disk, "/nowhere", 4)
 
 
+@pytest.mark.parametrize("head", [b"QFI\xfb", b"KDMV", b"QED\0", b"vhdxfile"])
+def test_an_image_which_is_not_raw_is_refused(disk, tmp_path, head):
+    before = content(disk)
+    image = tmp_path / "image"
+    image.write_bytes(head + bytes(MIB))
+    with pytest.raises(errors.BlockDeviceError, match=f"{image} is an image of format .* be raw"):
+        disk_content.image(disk, str(image), 4)
+    assert content(disk) == before
+
+
+def test_what_a_guest_has_written_may_look_like_anything(disk, tmp_path):
+    """The content of a disk is never taken for an image, only bytes which it holds."""
+    path = Path(storage.device(disk).path)
+    path.write_bytes(b"QFI\xfb" + bytes(4 * MIB - 4))
+    assert storage.device(disk).size_bytes() == 4 * MIB
+    disk_content.keep_snapshot(disk, "a", 0, True)
+    path.write_bytes(bytes(4 * MIB))
+    disk_content.restore_snapshot(disk, "a")
+    assert content(disk) == b"QFI\xfb" + bytes(4 * MIB - 4)
+
+
 def test_an_image_that_cannot_be_loaded(disk):
     before = content(disk)
     with pytest.raises(errors.BlockDeviceError, match="cannot be loaded"):

@@ -225,6 +225,12 @@ def test_a_helper_that_was_left_is_ended_by_what_comes_next(
         assert hypervisor.of("fake").list_instances() == []
 
 
+def test_an_image_which_is_not_raw_is_refused(root: Path) -> None:
+    (root / "helper.img").write_bytes(b"QFI\xfb\0\0\0\3" + bytes(4096))
+    with pytest.raises(errors.OpExecError, match="helper.img is an image of format qcow2.* be raw"):
+        helper_disk.make("web1", "/helper.img")
+
+
 def test_boot_parameters_stand_beside_the_image(root: Path) -> None:
     (root / "helper.img.json").write_text(
         json.dumps(

@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.objects.disk import Disk
 from ganeti.platform import paths
-from ganeti.storage import content, copy
+from ganeti.storage import content, copy, image_format
 from ganeti.utils import fs, process, text
 from ganeti.wire import json
 
@@ -58,7 +58,8 @@ def make(instance_name: str, image: str) -> HelperDisk:
     beside the image. Without it the image must boot by itself.
 
     :param image: absolute path on this node, or an address.
-    :raises OpExecError: the image cannot be read or copied; the directory may exist then.
+    :raises OpExecError: the image is not raw, or cannot be read or copied; the directory may exist
+        then.
     """
     where = directory(instance_name)
     fs.make_dirs(paths.current().helper_dir, 0o750)
@@ -75,6 +76,7 @@ def make(instance_name: str, image: str) -> HelperDisk:
             source = local if os.path.exists(local) else image
             hvparams = _side_parameters(source)
             _copy(source, target)
+        _require_raw(target, image)
         size_bytes = _round_up(target)
     except errors.CommandError as err:
         shown = copy.shown_address(image)
@@ -104,6 +106,16 @@ def _copy(source: str, target: str) -> None:
     os.close(fd)
     content.copy(source, target, found.st_size)
     os.truncate(target, found.st_size)
+
+
+def _require_raw(path: str, image: str) -> None:
+    """Check the format of a loaded image.
+
+    :param image: the image as the user named it.
+    """
+    problem = image_format.not_raw(path, copy.shown_address(image))
+    if problem is not None:
+        raise errors.OpExecError(f"the helper guest cannot start: {problem}")
 
 
 def _round_up(path: str) -> int:

@@ -19,7 +19,7 @@ from ganeti.backend.registry import serves
 from ganeti.constants.rpc import TIMEOUT_SLOW_S
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
-from ganeti.storage import busy, content, copy
+from ganeti.storage import busy, content, copy, image_format
 from ganeti.storage.base import BlockDevice
 from ganeti.utils import process
 from ganeti.wire import calls
@@ -73,14 +73,15 @@ def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
 def image(disk: Disk, image: str, size_mib: int) -> None:
     """Write an image to a disk.
 
-    :raises BlockDeviceError: the image does not exist, is too large, or cannot be written; or
+    :raises BlockDeviceError: the image does not exist, is not raw, is too large, or cannot be
+        written; or
         other work on the disk has not ended.
     """
     device = _existing(disk)
     # Also while the image is loaded: what is written after that must not hit a running guest.
     with busy.working_on(disk, doing="being filled with an image") as work:
         if not _ADDRESS.match(image):
-            _write_image(work, device, image, size_mib)
+            _write_image(work, device, image, size_mib, image)
             return
         with tempfile.TemporaryDirectory(prefix="ganeti-image-") as directory:
             path = f"{directory}/image"
@@ -91,12 +92,24 @@ def image(disk: Disk, image: str, size_mib: int) -> None:
                 f"image {copy.shown_address(image)} cannot be loaded",
                 copy.fetch_input(image),
             )
-            _write_image(work, device, path, size_mib)
+            _write_image(work, device, path, size_mib, copy.shown_address(image))
 
 
-def _write_image(work: busy.Work, device: BlockDevice, path: str, size_mib: int) -> None:
+def _write_image(
+    work: busy.Work, device: BlockDevice, path: str, size_mib: int, shown: str
+) -> None:
+    """Write a raw image.
+
+    :param shown: the image as the user named it.
+    """
     if not os.path.isabs(path) or not os.path.isfile(path):
         raise device.fail(f"there is no image {path} on this node")
+    try:
+        problem = image_format.not_raw(path, shown)
+    except OSError as err:
+        raise device.fail(f"image {shown} cannot be read", err) from err
+    if problem is not None:
+        raise device.fail(f"cannot be filled: {problem}")
     image_mib = -(-os.path.getsize(path) // _MIB)
     if image_mib > size_mib:
         raise device.fail(f"image {path} has {image_mib} MiB, the disk has {size_mib} MiB")

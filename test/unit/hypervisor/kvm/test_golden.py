@@ -55,6 +55,18 @@ def test_command_line(name: str, version: str) -> None:
     assert text == path.read_text()
 
 
+@pytest.mark.parametrize("version", QEMUS)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_qemu_never_has_to_find_out_the_format_of_an_image(name: str, version: str) -> None:
+    """Else a guest could write the header of another format, with any file behind it."""
+    words = command(name, QEMUS[version])
+    nodes = [words[at + 1] for at, word in enumerate(words) if word == "-blockdev"]
+    assert [node for node in nodes if not node.startswith("driver=raw,")] == []
+    for old in ("-drive", "-hda", "-cdrom", "-fda", "-sd", "-mtdblock", "-pflash"):
+        assert old not in words
+    assert not [word for word in words if "if=" in word and "format=" not in word]
+
+
 def test_no_file_without_a_variant() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == {
         f"{name}.{version}" for name in VARIANTS for version in QEMUS
