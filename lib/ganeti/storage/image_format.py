@@ -1,9 +1,10 @@
 """Recognise disk images which are not raw.
 
-Disks of guests are raw: their content is what the guest wrote, and QEMU is always told so. If it
-had to find out the format, a guest could write the header of another format, which names any file
-of the node as its backing file. For the same reason no file is converted here because it looks
-like another format. A file which a user gives as a raw image, and which is none, is refused.
+Disks of guests are raw: their content is what the guest wrote, and every command line of QEMU says
+so. If QEMU had to find out the format, a guest could write the header of another format, which
+names any file of the node as its backing file. For the same reason no file is converted here
+because it looks like another format. A file which a user gives as a raw image, and which is none,
+is refused.
 
 Source: the descriptions of the formats in QEMU (``docs/interop``) and of their authors.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,14 @@ def test_what_cannot_be_examined_is_not_absent(root: Path, call: Callable[[Disk]
     blockdev.file_storage_dir_remove(DIRECTORY)
     with pytest.raises(errors.BlockDeviceError, match="nobody can tell whether it exists"):
         call(disk())
+
+
+def test_a_device_is_not_good_when_nobody_knows_what_is_below_it(root: Path) -> None:
+    blockdev.create(disk(), 4, "web1", True, "info", False)
+    away = replace(disk(1), logical_id=("loop", f"{DIRECTORY}-away/disk1"))
+    for below, state in ((disk(1), 4), (away, 3)):
+        (found,) = blockdev.mirror_status([replace(disk(), children=(below,))])
+        assert found.is_degraded and found.ldisk_status == state
 
 
 def test_a_refused_creation_says_that_nothing_was_made(root: Path) -> None:

@@ -320,8 +320,15 @@ def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
     status = device.sync_status()
     for child in device.disk.children:
         below = storage.device(child)
-        if not below.exists():
-            status = replace(status, is_degraded=True, ldisk_status=disk_constants.LDS_FAULTY)
+        try:
+            there, worst = below.exists(), disk_constants.LDS_FAULTY
+        except errors.BlockDeviceError as err:
+            # What the device above knows of itself and of its peer must not be hidden.
+            logging.warning("a device below %s: %s", device.unique_id, err)
+            there, worst = False, disk_constants.LDS_UNKNOWN
+        if not there:
+            worst = max(status.ldisk_status or 0, worst)
+            status = replace(status, is_degraded=True, ldisk_status=worst)
             continue
         found = below.sync_status()
         status = replace(
