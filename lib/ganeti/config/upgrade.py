@@ -317,8 +317,8 @@ def downgrade(config: Config) -> Config:
     for hypervisor, params in _HV_UNTIL_3_0.items():
         known[hypervisor] = {**params, **known.get(hypervisor, {})}
     for disk in changed.get("disks", {}).values():
-        # What is known about replicas is not kept up to date by other versions.
-        for key in ("outdated_node", "outdated_since", "in_sync_at"):
+        # What is known about replicas and growths is not kept up to date by other versions.
+        for key in ("outdated_node", "outdated_since", "in_sync_at", "unwiped_from"):
             disk.pop(key, None)
     changed["version"] = DOWNGRADE_VERSION
     return changed

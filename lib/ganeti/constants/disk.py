@@ -32,6 +32,8 @@ MUST_ADOPT = frozenset((BLOCK,))
 NO_FREE_SPACE_CHECK = frozenset((EXT, FILE, GLUSTER, RBD, SHARED_FILE))
 HAVE_ACCESS = frozenset((RBD, GLUSTER, EXT))
 SNAPSHOT_CAPABLE = frozenset((DRBD8, EXT, PLAIN))
+# Templates whose new storage may hold data of former owners.
+WIPED = frozenset((PLAIN, EXT))
 # Templates whose paths contain the name of the instance.
 INSTANCE_DEPENDENT_PATH = frozenset((FILE, SHARED_FILE))
 NOT_CONVERTIBLE_FROM = frozenset((DISKLESS,))

@@ -24,6 +24,8 @@ class Disk:
         which nobody observed may have missed earlier ones.
     :ivar in_sync_at: DRBD only: time at which the inactive disk was deactivated with both replicas
         equal, in seconds since 1970; None while it is active, or when nobody compared them.
+    :ivar unwiped_from: a growth has begun and was not completed; the storage may hold data of
+        former owners from this size (MiB) on. None when there is nothing of that kind.
     """
 
     dev_type: str
@@ -44,6 +46,7 @@ class Disk:
     outdated_node: str | None = None
     outdated_since: float | None = None
     in_sync_at: float | None = None
+    unwiped_from: int | None = None
     # The fields below occur only in node calls and in the record of a running guest.
     dynamic_params: dict[str, Any] | None = None
     pci: int | None = None

@@ -17,6 +17,8 @@ from ganeti.opcodes.cluster import OpClusterQuery
 
 NODE1, NODE2 = "node1.example.com", "node2.example.com"
 
+MIB = 1 << 20
+
 
 def volume(name: str, size: int) -> Disk:
     return Disk(dev_type="plain", logical_id=("xenvg", name), size=size, nodes=(uuid_of("node1"),))
@@ -82,11 +84,20 @@ def test_only_where_it_is_wanted_and_needed() -> None:
 
 def test_what_was_added_alone() -> None:
     master, unit = unit_of()
-    wipe.wipe(
-        unit, instance_of("web"), volume("lv", 20), uuid_of("node1"), offset_mib=20, size_mib=5
-    )
+    wipe.wipe(unit, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=20)
     assert wiped(master)[0][2] == 20
     assert sum(piece[3] for piece in wiped(master)) == 5
+
+
+def test_a_volume_is_wiped_up_to_the_end_of_its_last_extent() -> None:
+    master, unit = unit_of()
+    # 25 MiB, and extents of 6.5 MiB.
+    master.rpc.answers["blockdev_getdimensions"] = [[26 * MIB, None]]
+    disk_work.create_disk(unit, instance_of("web"), volume("lv", 25))
+    assert sum(piece[3] for piece in wiped(master)) == 26
+    master.rpc.answers["blockdev_getdimensions"] = [[27 * MIB + 512, None]]
+    wipe.wipe(unit, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=26)
+    assert sum(piece[3] for piece in wiped(master)[-2:]) == 2
 
 
 def test_a_failure_is_one_of_the_creation() -> None:

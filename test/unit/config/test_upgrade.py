@@ -186,6 +186,7 @@ def test_back_and_forth_again() -> None:
     known = copy.deepcopy(here)
     for disk in known["disks"].values():
         disk |= {"outdated_node": disk["nodes"][0], "outdated_since": 1.5, "in_sync_at": 1.5}
+        disk |= {"unwiped_from": 128}
     assert known["disks"]
     back = upgrade.downgrade(known)
     assert back["version"] == 3_000_000

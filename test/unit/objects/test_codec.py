@@ -74,7 +74,8 @@ def test_stored_attributes_are_as_published(name, cls):
     runtime = {"Disk": {"dynamic_params", "hvinfo", "pci"}}.get(name, set())
     wanted = PUBLISHED["objects"][name]
     # What only our clusters record; it is left out while nothing is known.
-    own = {"Disk": {"in_sync_at", "outdated_node", "outdated_since"}}.get(name, set())
+    disk = {"in_sync_at", "outdated_node", "outdated_since", "unwiped_from"}
+    own = {"Disk": disk}.get(name, set())
     fields = {field.name: field for field in dataclasses.fields(cls) if field.name not in runtime}
     assert sorted(fields) == sorted([*wanted, *own])
     assert all(fields[key].default is None for key in own)

@@ -17,6 +17,7 @@ from ganeti import errors, hypervisor, storage
 from ganeti.backend.instance import helper_disk, metadata
 from ganeti.backend.registry import serves
 from ganeti.backend.storage import blockdev
+from ganeti.constants import disk as disk_c
 from ganeti.constants import instance as instance_constants
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects.instance import FilledInstance
@@ -45,10 +46,16 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     """Link all disks of an instance, which must be assembled.
 
     :raises BlockDeviceError: a disk does not exist, and the new links are removed again; or a
-        program works on a disk.
+        program works on a disk, or a guest could read data of others on it.
     """
-    for disk in instance.disks_info:
+    for index, disk in enumerate(instance.disks_info):
         busy.require_idle(disk)
+        if disk.unwiped_from is not None and disk.dev_type in disk_c.WIPED:
+            raise errors.BlockDeviceError(
+                f"disk {index} of instance {instance.name}: a growth was not completed, so behind"
+                f" {disk.unwiped_from} MiB it may hold data of others. Activate the disks with"
+                f" 'gnt-instance activate-disks {instance.name}', which overwrites these."
+            )
     attached = []
     try:
         for index, disk in enumerate(instance.disks_info):

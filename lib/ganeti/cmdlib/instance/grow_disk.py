@@ -1,8 +1,12 @@
 """Grow a disk of an instance.
 
-Every node first simulates the growth. Then each replica of the disk grows to the wanted size,
-measured by the present size of its storage. So the same command completes an interrupted growth,
-and a disk never gets too large. The configuration gets the new size when the storage has it.
+Every node first simulates the growth. Then the storage of each replica grows to the wanted size,
+measured by its present size, and what was added is overwritten (:mod:`.wipe`). Then the
+configuration gets the new size, and at last the device on top of the storage grows, such as DRBD.
+So a device is never larger than the configuration says, and what is overwritten is never in use.
+
+After an interruption the same command with an absolute size completes the growth. One with an
+amount does so as long as the configuration has the old size.
 """
 
 from __future__ import annotations
@@ -14,17 +18,17 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, snapshots, sync, wipe
+from ganeti.cmdlib.ops.disks import capacity, sizes, snapshots, sync, wipe
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.guest import dry_run_steps, location
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import DRBD8, GROWABLE, LVM_BASED
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance
+from ganeti.objects import Disk, Instance, updated
 from ganeti.opcodes.instance import OpInstanceGrowDisk
 from ganeti.utils import text
-from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_GROW
+from ganeti.wire.calls import BLOCKDEV_GROW
 
 _MIB = 1 << 20
 
@@ -99,16 +103,17 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         return plan
 
     def _wanted_mib(self, instance: Instance, disk: Disk) -> int:
+        amount_mib = text.parse_unit(self.op.amount)
         if not self.op.absolute:
-            return disk.size + self.op.amount
-        if self.op.amount < disk.size:
+            return disk.size + amount_mib
+        if amount_mib < disk.size:
             raise errors.OpPrereqError(
                 f"disk {self.op.disk} of instance {instance.name} has"
                 f" {text.format_unit(disk.size)} and cannot shrink to"
-                f" {text.format_unit(self.op.amount)}",
+                f" {text.format_unit(amount_mib)}",
                 errors.ECODE_STATE,
             )
-        return self.op.amount
+        return amount_mib
 
     def _check_policy(self, plan: GrowPlan) -> None:
         filled = self.config.filled(plan.instance)
@@ -138,13 +143,18 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         )
         disk_work.assemble_disks(self, instance, disks=[disk])
         nodes = disk_work.disk_nodes(disk, instance.primary_node)
-        for dry_run in (True, False):
-            for uuid in nodes:
-                self._grow(plan, uuid, dry_run=dry_run, backing_store=True)
-        # Now the device on top of the storage, such as DRBD, grows.
-        self._grow(plan, instance.primary_node, dry_run=False, backing_store=False)
+        for uuid in nodes:
+            self._grow_storage(plan, uuid, dry_run=True)
+        reached_mib = wipe.reached_mib(self, instance, disk)
+        self._require_larger(plan, reached_mib)
+        wipe.begin_growth(self, disk, reached_mib)
+        for uuid in nodes:
+            self._grow_storage(plan, uuid, dry_run=False)
+            wipe.wipe(self, instance, wipe.stored(disk), uuid, offset_mib=reached_mib)
         with self.config.transaction() as change:
-            change.update_disk(resized(self.config.disk(disk.uuid), plan.size_mib))
+            grown = resized(self.config.disk(disk.uuid), plan.size_mib)
+            change.update_disk(updated(grown, unwiped_from=None))
+        self._grow_device(plan)
         self.downgrade_locks(Level.NODE_RES)
         changed = self.config.disk(disk.uuid)
         if self.op.wait_for_sync and not sync.wait_for_sync(self, instance, [changed]):
@@ -159,12 +169,40 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
                     " synchronised. Deactivate it with 'gnt-instance deactivate-disks' then."
                 )
 
-    def _grow(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool, backing_store: bool) -> None:
-        amount_mib = plan.delta_mib
-        if backing_store:
-            amount_mib = self._missing_mib(plan, node_uuid)
-            if not amount_mib:
-                return
+    def _require_larger(self, plan: GrowPlan, reached_mib: int) -> None:
+        """Check that the device of a mirrored disk is not larger than wanted.
+
+        An older version recorded the new size last, so an interrupted growth may have left such a
+        device, and a guest may have written to all of it.
+        """
+        if plan.disk.dev_type == DRBD8 and reached_mib > plan.size_mib:
+            raise errors.OpExecError(
+                f"disk {self.op.disk} of instance {plan.instance.name} has {reached_mib} MiB"
+                " already, more than the configuration says. Correct that with"
+                f" 'gnt-cluster repair-disk-sizes {plan.instance.name}', and repeat the command."
+            )
+
+    def _grow_storage(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool) -> None:
+        present = sizes.present_bytes(self, plan.instance, wipe.stored(plan.disk), node_uuid)
+        # Where the storage cannot be measured, the configured size counts.
+        present_mib = plan.disk.size if present is None else present // _MIB
+        if present_mib < plan.size_mib:
+            self._grow(plan, node_uuid, plan.size_mib - present_mib, dry_run, True)
+
+    def _grow_device(self, plan: GrowPlan) -> None:
+        """Grow the device on top of the storage; the configuration has the new size already."""
+        try:
+            self._grow(plan, plan.instance.primary_node, plan.delta_mib, False, False)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err} Its storage and the configuration have {plan.size_mib} MiB now. Complete"
+                f" the growth with 'gnt-instance grow-disk --absolute {plan.instance.name}"
+                f" {self.op.disk} {plan.size_mib}'."
+            ) from err
+
+    def _grow(
+        self, plan: GrowPlan, node_uuid: str, amount_mib: int, dry_run: bool, backing_store: bool
+    ) -> None:
         answer = self.rpc.call(
             BLOCKDEV_GROW,
             node_uuid,
@@ -175,34 +213,8 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             exclusive_storage=disk_work.exclusive_storage(self, node_uuid),
         )
         if answer.failure is not None:
+            again = " Repeat the command when the cause is gone." if backing_store else ""
             raise errors.OpExecError(
                 f"disk {self.op.disk} of instance {plan.instance.name} cannot grow on node"
-                f" {answer.node_name}: {why(answer.failure)}. Repeat the command when the cause is"
-                " gone."
+                f" {answer.node_name}: {why(answer.failure)}.{again}"
             ) from answer.failure
-        if backing_store and not dry_run:
-            # This comes before the device on top grows, so that the guest cannot read old data.
-            wipe.wipe(
-                self,
-                plan.instance,
-                _stored(plan.disk),
-                node_uuid,
-                offset_mib=plan.size_mib - amount_mib,
-                size_mib=amount_mib,
-            )
-
-    def _missing_mib(self, plan: GrowPlan, node_uuid: str) -> int:
-        """The difference (MiB) between the wanted size and the size of the storage on a node."""
-        answer = self.rpc.call(
-            BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(_stored(plan.disk), plan.instance)]
-        )
-        if answer.failure is not None or answer.data[0] is None:
-            # Some storage cannot be measured; then the configured size counts.
-            return plan.delta_mib
-        present_mib = int(answer.data[0][0]) // _MIB
-        return max(plan.size_mib - present_mib, 0)
-
-
-def _stored(disk: Disk) -> Disk:
-    """The device which holds the data of a disk."""
-    return disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk

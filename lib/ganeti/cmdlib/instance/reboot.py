@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.disks import snapshots, wipe
 from ganeti.cmdlib.ops.guest import dry_run_steps, location, power
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
@@ -79,6 +79,8 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
             change.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)
         instance = self.config.instance(plan.instance.uuid)
         if plan.on_node:
+            for disk in self.config.instance_disks(instance):
+                wipe.finish(self, instance, disk)
             answer = self.rpc.call(
                 INSTANCE_REBOOT,
                 instance.primary_node,

@@ -412,6 +412,8 @@ def _activate(
             f"disk {index} of instance {instance.name} cannot be activated on node"
             f" {answer.node_name}: {why(answer.failure)}"
         ) from answer.failure
+    # Nobody can have started a guest between the activation and this.
+    wipe.finish(unit, instance, disk)
     return ActiveDisk(*[*(answer.data or ()), None, None, None][:3])
 
 

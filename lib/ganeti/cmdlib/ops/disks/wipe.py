@@ -3,13 +3,24 @@
 New devices are overwritten when the cluster parameter ``prealloc_wipe_disks`` is set, and only on
 storage which may hold old data: logical volumes (those of DRBD disks, too) and external storage. A
 new file and a new RBD image read as zeros.
+
+What a growth adds to a device is overwritten, too. A growth may end in between, for example because
+the master died, and a guest can use the whole of a plain volume at its next start. So before the
+storage grows, the configuration gets a mark: from which size on nothing was overwritten
+(``Disk.unwiped_from``). The activation of such a disk overwrites the rest (:func:`finish`), and no
+node starts a guest on a disk with the mark. So no guest reads old data, and nothing is overwritten
+that a guest has written.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ganeti import errors
+from ganeti.cmdlib.base import why
+from ganeti.cmdlib.ops.disks import sizes
 from ganeti.constants import disk as disk_c
+from ganeti.objects import updated
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_WIPE
 
@@ -17,7 +28,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Disk, Instance
 
-KINDS = frozenset((disk_c.PLAIN, disk_c.EXT))
+KINDS = disk_c.WIPED
 # Devices are overwritten in pieces, so that the log of the job shows the progress and no node call
 # takes too long.
 MAX_CHUNK_MIB = 1024
@@ -36,16 +47,20 @@ def wipe(
     node_uuid: str,
     *,
     offset_mib: int = 0,
-    size_mib: int | None = None,
 ) -> None:
-    """Overwrite a device on a node, or a part of it, if :func:`is_wanted`.
+    """Overwrite a device on a node up to its end, if :func:`is_wanted`.
+
+    LVM rounds sizes up, so the end may be behind the size in the configuration.
 
     :param offset_mib: where to begin.
-    :param size_mib: how much to overwrite; by default everything from the offset on.
     :raises errors.RpcError: the node call failed.
     """
-    total_mib = device.size - offset_mib if size_mib is None else size_mib
-    if not is_wanted(unit, device) or total_mib <= 0:
+    if not is_wanted(unit, device):
+        return
+    present = sizes.present_bytes(unit, instance, device, node_uuid)
+    end_mib = device.size if present is None else sizes.rounded_up_mib(present)
+    total_mib = end_mib - offset_mib
+    if total_mib <= 0:
         return
     node_name = unit.config.node(node_uuid).name
     what = "/".join(map(str, device.logical_id))
@@ -64,3 +79,65 @@ def wipe(
         done_mib += piece_mib
         if done_mib < total_mib:
             unit.feedback(f" - {what}: {100 * done_mib // total_mib} % wiped")
+
+
+def reached_mib(unit: AnyUnit, instance: Instance, disk: Disk) -> int:
+    """The size (MiB) of an active disk up to which a guest can read and write."""
+    present = sizes.present_bytes(unit, instance, disk, instance.primary_node)
+    return disk.size if present is None else sizes.rounded_up_mib(present)
+
+
+def begin_growth(unit: AnyUnit, disk: Disk, reached: int) -> None:
+    """Record, if necessary, that the storage of a disk is about to grow.
+
+    :param reached: size (MiB) behind which no guest can read now.
+    """
+    if is_wanted(unit, stored(disk)):
+        with unit.config.transaction() as change:
+            change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=reached))
+
+
+def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
+    """Overwrite what an interrupted growth has added to an active disk, and remove the mark.
+
+    A mirrored disk keeps the mark: the device above its storage hides what was added, until the
+    growth is repeated.
+
+    :raises errors.OpExecError: a node call failed; the mark stays.
+    """
+    if not _is_open_growth(disk):
+        return
+    try:
+        wipe(unit, instance, disk, instance.primary_node, offset_mib=disk.unwiped_from)
+    except errors.RpcError as err:
+        raise errors.OpExecError(
+            f"{disk.iv_name} of instance {instance.name} may hold data of others behind"
+            f" {disk.unwiped_from} MiB, from a growth which was not completed, and cannot be"
+            f" wiped: {why(err)}"
+        ) from err
+    with unit.config.transaction() as change:
+        change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=None))
+
+
+def require_finished(instance: Instance, index: int, disk: Disk) -> None:
+    """Check that no growth has left data of others on a disk which gets another kind of storage.
+
+    :raises errors.OpPrereqError: one may have left some.
+    """
+    if _is_open_growth(disk):
+        raise errors.OpPrereqError(
+            f"a growth of disk {index} of instance {instance.name} was not completed, so behind"
+            f" {disk.unwiped_from} MiB it may hold data of others. Repeat the growth, or activate"
+            f" the disks with 'gnt-instance activate-disks {instance.name}', which overwrites"
+            " these.",
+            errors.ECODE_STATE,
+        )
+
+
+def _is_open_growth(disk: Disk) -> bool:
+    return disk.unwiped_from is not None and disk.dev_type in KINDS
+
+
+def stored(disk: Disk) -> Disk:
+    """The device which holds the data of a disk."""
+    return disk.children[0] if disk.dev_type == disk_c.DRBD8 and disk.children else disk

@@ -1,0 +1,66 @@
+"""The sizes which disks really have on their nodes.
+
+The size in the configuration may be smaller: LVM rounds the sizes of volumes up to whole extents,
+and a growth may have ended before its result was recorded. A guest sees the real size, and may have
+written up to it. So an operation which copies the content of disks makes the new ones as large as
+the old ones are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib.base import why
+from ganeti.cmdlib.ops.disks.specs import resized
+from ganeti.constants.disk import DRBD8, FILE, PLAIN, SHARED_FILE
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.objects import Disk, Instance
+
+_MIB = 1 << 20
+#: Disk templates whose devices can be measured; a DRBD device only while it is active.
+_MEASURED = frozenset((DRBD8, FILE, PLAIN, SHARED_FILE))
+
+
+def present_bytes(unit: AnyUnit, instance: Instance, device: Disk, node_uuid: str) -> int | None:
+    """Measure a device on a node.
+
+    :returns: None when it is not active there, or its storage cannot be measured.
+    """
+    answer = unit.rpc.call(BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance)])
+    if answer.failure is not None or answer.data[0] is None:
+        return None
+    return int(answer.data[0][0])
+
+
+def rounded_up_mib(size_bytes: int) -> int:
+    """A size in MiB, in which the last one may be incomplete."""
+    return -(-size_bytes // _MIB)
+
+
+def real(unit: AnyUnit, instance: Instance, disks: Iterable[Disk]) -> tuple[Disk, ...]:
+    """Disks of an instance with the sizes which they have on its primary node.
+
+    :raises errors.OpPrereqError: the node did not report the size of a disk.
+    """
+    found = []
+    for disk in disks:
+        size_mib = disk.size
+        if disk.dev_type in _MEASURED:
+            answer = unit.rpc.call(
+                BLOCKDEV_GETDIMENSIONS, instance.primary_node, disks=[(disk, instance)]
+            )
+            if answer.failure is not None:
+                raise errors.OpPrereqError(
+                    f"node {answer.node_name} did not report the size of {disk.iv_name} of"
+                    f" instance {instance.name}: {why(answer.failure)}",
+                    errors.ECODE_ENVIRON,
+                ) from answer.failure
+            if answer.data[0] is not None:
+                size_mib = max(size_mib, rounded_up_mib(int(answer.data[0][0])))
+        found.append(resized(disk, size_mib))
+    return tuple(found)
