@@ -31,7 +31,8 @@ from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
 NAME = "before"
-OLD, NEW = bytes(range(256)) * 4096, bytes(reversed(range(256))) * 4096  # one MiB each
+# As large as the disks, 4 MiB.
+OLD, NEW = bytes(range(256)) * 16384, bytes(reversed(range(256))) * 16384
 LONG = bool(os.environ.get("GANETI_LONG"))
 
 
@@ -44,7 +45,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def fresh(directory: Path, template: str, *, up: bool = False, kept: bool = False) -> Cluster:
     """Three nodes, an instance with two disks; and what they had before is kept."""
     cluster = empty(directory)
-    cluster.run(create(template, disks=[{"size": 1}] * 2))
+    cluster.run(create(template, disks=[{"size": 4}] * 2))
     for path in contents(cluster):
         path.write_bytes(OLD if kept else NEW)
     if kept:

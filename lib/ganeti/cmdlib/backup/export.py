@@ -25,7 +25,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.disks import sizes, snapshots
 from ganeti.cmdlib.ops.guest import helper, location, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake
@@ -301,7 +301,8 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         :param snapshots: each snapshot is appended at once, for the clean-up.
         """
         found = []
-        for disk in self.config.instance_disks(plan.instance):
+        disks = sizes.real(self, plan.instance, self.config.instance_disks(plan.instance))
+        for disk in disks:
             snapshot = None
             if disk.dev_type in _SNAPSHOTS:
                 self.feedback(f"Creating a snapshot of {disk.iv_name} on {plan.source.name}")

@@ -2,9 +2,10 @@
 
 The new disks are made on the target under their present names and filled, while the old ones stay
 as they are. Then one change of the configuration makes the target the primary node, and only after
-it the old disks are destroyed. Volumes which do not belong to the instance yet, or any more, have
-the mark of :mod:`~ganeti.cmdlib.ops.disks.convert` in the configuration: when the master dies, the
-next move, or the removal of the instance, destroys them.
+it the old disks are destroyed. The new disks are as large as the old ones really are, and the same
+change of the configuration records that. Volumes which do not belong to the instance yet, or any
+more, have the mark of :mod:`~ganeti.cmdlib.ops.disks.convert` in the configuration: when the master
+dies, the next move, or the removal of the instance, destroys them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.disks import capacity, convert, ownership, snapshots
+from ganeti.cmdlib.ops.disks import capacity, convert, ownership, sizes, snapshots, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
 from ganeti.cmdlib.ops.policy import instance as policy
@@ -34,12 +35,14 @@ from ganeti.wire.calls.backup import RAW
 class MovePlan:
     """The nodes of the move.
 
+    :ivar disks: the disks, with the sizes which they have on the source.
     :ivar up: the instance is marked up, so that it is started on the target afterwards.
     """
 
     instance: Instance
     source: Node
     target: Node
+    disks: tuple[Disk, ...]
     up: bool
 
 
@@ -102,8 +105,9 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 instance.hypervisor,
                 filled.hvparams,
             )
-        capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(filled.disks_info))
-        return MovePlan(instance, source, target, up)
+        disks = sizes.real(self, instance, self.config.instance_disks(instance))
+        capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(disks))
+        return MovePlan(instance, source, target, disks, up)
 
     # -- act -------------------------------------------------------------------
 
@@ -120,8 +124,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         ]
 
     def exec(self, plan: MovePlan) -> None:
-        instance = plan.instance
-        disks = self.config.instance_disks(instance)
+        instance, disks = plan.instance, plan.disks
         self._stop(plan)
         with UndoStack(self.warn) as undo:
             if plan.up:
@@ -163,6 +166,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 change.add_detached_disk(
                     convert.detached_part(self, instance, disk, plan.source.uuid)
                 )
+                change.update_disk(specs.resized(change.data.disks[disk.uuid], disk.size))
             change.set_instance_primary(instance.uuid, plan.target.uuid)
 
     def _start_again(self, instance: Instance) -> None:

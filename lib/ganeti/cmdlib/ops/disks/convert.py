@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import capacity, mirror, ownership, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import (
+    capacity,
+    mirror,
+    ownership,
+    sizes,
+    snapshots,
+    specs,
+    sync,
+    wipe,
+)
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.undo import UndoStack
@@ -195,12 +204,14 @@ def plan(
         )
     _check_secondary(unit, instance, template, secondary)
     disk_specs: list[specs.DiskSpec] = []
-    for index, disk in enumerate(disks):
+    for index, disk in enumerate(sizes.real(unit, instance, disks)):
+        wipe.require_finished(instance, index, disk)
         spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
         if template == EXT:
             spec |= ext_params
         planned = specs.plan_disk(unit, template, f"disk {index}", spec)
-        disk_specs.append({**planned, "name": disk.name})
+        # The size of a volume which becomes a part of a DRBD disk is not rounded.
+        disk_specs.append({**planned, "name": disk.name, "size": disk.size})
     nodes = [instance.primary_node, *([secondary.uuid] if secondary else [])]
     if (old, template) == (DRBD8, PLAIN):
         needed = {}

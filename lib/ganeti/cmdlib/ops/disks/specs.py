@@ -40,7 +40,7 @@ from ganeti.constants.disk import (
 )
 from ganeti.constants.net import VALUE_AUTO
 from ganeti.objects import Disk
-from ganeti.utils import clock
+from ganeti.utils import clock, text
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -243,13 +243,16 @@ def _require_known(template: str, what: str, spec: Mapping[str, Any]) -> None:
 
 
 def checked_size(what: str, size: Any) -> int:
-    """Check the size of a disk: a number of MiB, at least 1.
+    """Check the size which a user asks for: a number of MiB, or a text with a unit.
 
-    :raises errors.OpPrereqError: the size is something else.
+    It is rounded up as the commands round it, so that every way leads to the same disk.
+
+    :returns: MiB, a multiple of 4.
+    :raises errors.OpPrereqError: the size is something else, or less than 1 MiB.
     """
     try:
-        size_mib = int(size)
-    except (TypeError, ValueError):
+        size_mib = text.parse_unit(size)
+    except errors.UnitParseError:
         raise errors.OpPrereqError(
             f"{what}: {size!r} is not a size in MiB", errors.ECODE_INVAL
         ) from None
@@ -365,6 +368,7 @@ def renewed(unit: AnyUnit, disk: Disk, index: int, nodes: tuple[str, ...]) -> Di
     :param nodes: UUIDs of its new nodes, the primary node first; empty when it stays on its nodes.
     """
     values: dict[str, Any] = {"outdated_node": None, "outdated_since": None, "in_sync_at": None}
+    values["unwiped_from"] = None
     if disk.dev_type == DRBD8:
         data, meta = disk.children
         node_a, node_b, port, *minors = disk.logical_id[:5]
