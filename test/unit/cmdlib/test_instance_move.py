@@ -520,14 +520,14 @@ def sequence(master, *states):
     master.rpc.answers["instance_get_migration_status"] = report
 
 
-def test_with_postcopy_the_target_runs_before_all_is_sent():
+def test_with_postcopy_the_configuration_names_the_target_before_all_is_sent():
     master = master_with()
     sequence(master, "active!", "postcopy-active!", "postcopy-active!")
     known = []
     answer = master.rpc._answer
 
     def look(asked, node, args):
-        if asked.name == "instance_finalize_migration_dst":
+        if asked.name == "instance_get_migration_status":
             known.append(primary(master))
         return answer(asked, node, args)
 
@@ -536,11 +536,10 @@ def test_with_postcopy_the_target_runs_before_all_is_sent():
     assert acts(master) == [
         ("accept_instance", "node2", None),
         ("migrate", "node1", None),
-        ("finalize_migration_dst", "node2", True),
         ("finalize_migration_src", "node1", True),
         ("finalize_migration_dst", "node2", True),
     ]
-    assert known == [NODE2, NODE2]
+    assert known == [NODE1, NODE1, NODE2, NODE2]
 
 
 @pytest.mark.parametrize("then", ["postcopy-paused!", "failed!"])
@@ -574,7 +573,6 @@ def test_cleanup_resumes_a_postcopy_migration(known):
     master.rpc._answer = resume
     master.run(cleanup())
     assert acts(master) == [
-        ("finalize_migration_dst", "node2", True),
         ("accept_instance", "node2", None),
         ("migrate", "node1", None),
         ("finalize_migration_src", "node1", True),
@@ -597,6 +595,11 @@ def test_cleanup_never_continues_a_postcopy_source():
     reports(master, node1="postcopy-paused!")
     assert "cannot run on" in master.failed(cleanup())
     assert acts(master) == []
+    # Where the configuration names the target already, the instance can be started there.
+    with master.config.transaction() as change:
+        change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+    assert "cannot run on" in master.failed(cleanup())
+    assert acts(master) == [("finalize_migration_src", "node1", True)]
 
 
 # -- clean-up of what is nowhere -------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ganeti import errors
+from ganeti.hypervisor.kvm import parse
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.utils import retry
 
@@ -20,10 +21,17 @@ def wait_complete(control: Qmp, instance_name: str) -> None:
     The source is done when it has sent the last byte; the target may still read. A guest which was
     stopped before it was sent is stopped on the target, too, even if it was continued there before.
 
+    With post-copy, too, the guest waits for all of its memory: when the connection breaks while the
+    guest runs, QEMU stops answering as soon as it needs what is missing, so that the transfer could
+    not be resumed any more.
+
     :raises HypervisorError: the target has not read it within two minutes.
     """
     _wait_until(
-        lambda: control.execute("query-status").get("status") != "inmigrate",
+        lambda: (
+            control.execute("query-status").get("status") != "inmigrate"
+            and not parse.is_postcopy(control.execute("query-migrate").get("status"))
+        ),
         INCOMING_TIMEOUT_S,
         f"instance {instance_name} was sent, but has not arrived on this node",
     )

@@ -11,9 +11,10 @@ A guest never runs on both nodes, also when the master asks for it:
 - :meth:`KvmMigration.finalize_migration_target` does not end a guest which has arrived, because it
   cannot run on anywhere else.
 
-With post-copy the target has the guest before it has all of its memory. When the connection breaks
-then, neither node can do without the other; :meth:`KvmMigration.accept_instance` on the target and
-:meth:`KvmMigration.migrate` on the source resume the transfer.
+With post-copy the target has the guest before it has all of its memory, and lets it run when it has
+all. When the connection breaks before, neither node can do without the other;
+:meth:`KvmMigration.accept_instance` on the target and :meth:`KvmMigration.migrate` on the source
+resume the transfer.
 
 Source: QEMU, ``docs/devel/migration`` (*Postcopy*); QEMU's QMP reference, ``MigrationStatus``.
 """
@@ -200,7 +201,7 @@ class KvmMigration(KvmStarter):
                     answer = control.execute("query-migrate")
                     status = parse.parse_migration_status(answer)
                     if status.status == "active" and _is_postcopy_due(answer, instance.hvparams):
-                        # The target gets the guest now, which fetches the rest when it needs it.
+                        # The target gets the guest now, and then the rest of its memory.
                         control.execute("migrate-start-postcopy")
             except (errors.HypervisorError, errors.ParseError) as err:
                 problem = err
@@ -272,10 +273,10 @@ class KvmMigration(KvmStarter):
         layout = self.layout(instance.name)
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
-            incoming.wait_complete(control, instance.name)
             run_state = control.execute("query-status").get("status")
             if parse.has_sent(run_state, control.execute("query-migrate")):
                 raise _was_sent(instance.name)
+            incoming.wait_complete(control, instance.name)
             # At once: a network which cannot be set up must not keep the guest from running.
             control.execute("cont")
         record = runtime.load(layout.runtime_file, instance.name)

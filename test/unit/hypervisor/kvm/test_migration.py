@@ -323,6 +323,28 @@ def test_a_postcopy_migration_whose_connection_broke_is_resumed(kvm, monkeypatch
     ]
 
 
+def test_with_postcopy_the_guest_runs_when_it_has_all_of_its_memory(kvm, monkeypatch):
+    states = ["postcopy-active", "postcopy-active", "completed"]
+
+    class Arriving(StateQmp):
+        def execute(self, command, arguments=None):
+            if command == "query-migrate":
+                return {"status": states.pop(0) if len(states) > 1 else states[0]}
+            assert command != "cont" or states == ["completed"]
+            return super().execute(command, arguments)
+
+    monkeypatch.setattr(migration, "Qmp", Arriving)
+    monkeypatch.setattr(StateQmp, "run_state", "paused")
+    monkeypatch.setattr(migration.runtime, "load", lambda *args: runtime.Runtime((), (), {}, ()))
+    kvm.finalize_migration_target(GUEST, None, success=True)
+    assert StateQmp.done == [("cont", {})]
+    monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", 0.01)
+    states[:] = ["postcopy-paused"]
+    with pytest.raises(errors.HypervisorError, match="has not arrived"):
+        kvm.finalize_migration_target(GUEST, None, success=True)
+    assert StateQmp.done == [("cont", {})]
+
+
 # -- disks -----------------------------------------------------------------------------------
 
 

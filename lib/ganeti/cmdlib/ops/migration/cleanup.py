@@ -116,9 +116,7 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
         _complete_postcopy(unit, instance, keeper, [nodes[uuid] for uuid in found.sent], sleep)
     for uuid in dict.fromkeys((*found.sent, source.uuid)):
         if uuid in nodes and uuid != keeper.uuid:
-            unit.rpc.call(
-                INSTANCE_FINALIZE_MIGRATION_SRC, uuid, instance=instance, success=True, live=True
-            ).payload()
+            _forget_sent(unit, instance, uuid)
     if arrived or keeper.uuid != source.uuid:
         _let_run(unit, instance, keeper)
     else:
@@ -133,6 +131,13 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
         else:
             shutdown_disks(unit, instance, node.uuid)
     unit.feedback("* done")
+
+
+def _forget_sent(unit: AnyUnit, instance: Instance, node_uuid: str) -> None:
+    """End a guest which was sent from a node."""
+    unit.rpc.call(
+        INSTANCE_FINALIZE_MIGRATION_SRC, node_uuid, instance=instance, success=True, live=True
+    ).payload()
 
 
 def _let_run(unit: AnyUnit, instance: Instance, node: Node) -> None:
@@ -182,6 +187,9 @@ def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
         for uuid in found.waiting:
             if uuid != source.uuid:
                 live.abort_on_target(unit, instance, unit.config.node(uuid), None)
+        if len(found.sent) == 1 and source.uuid not in found.sent:
+            # The configuration names the other node, where the user can start it.
+            _forget_sent(unit, instance, next(iter(found.sent)))
         if found.sent:
             raise errors.OpExecError(
                 f"instance {instance.name} was sent from node"
@@ -225,7 +233,6 @@ def _complete_postcopy(
             f" {instance.name}', then start it."
         )
     (source,) = sources
-    _let_run(unit, instance, target)
     paused = [
         _report(unit, instance, node).postcopy_status == live.POSTCOPY_PAUSED
         for node in (target, source)

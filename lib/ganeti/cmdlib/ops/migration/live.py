@@ -4,7 +4,7 @@ The target only *accepts* the guest before the transfer is complete. When the so
 the transfer failed, the target forgets the guest, and only then the source goes on with it: the
 target must be known to have ended. When the transfer is complete, first the configuration is
 changed, then the source is cleaned up, then the target lets the guest run. With post-copy the
-target has the guest before the transfer is complete; from then on the configuration names the
+target has the guest before it has all of the memory; from then on the configuration names the
 target, and the source never goes on.
 
 Once the source was asked to send the guest, only its own word that it did not, or that it failed,
@@ -184,23 +184,13 @@ class _Transfer:
             raise
 
     def _hand_over(self) -> None:
-        """Let the guest run on the target, which fetches the rest of its memory."""
+        """Record that the target has the guest, which waits there for the rest of its memory."""
         if self._handed_over:
             return
         unit, plan = self._unit, self._plan
         record_target(unit, plan.instance, plan.target, in_sync_with=plan.source)
         self._handed_over = True
-        unit.feedback(f"* it goes on on {plan.target.name}, which fetches the rest of its memory")
-        answer = unit.rpc.call(
-            INSTANCE_FINALIZE_MIGRATION_DST,
-            plan.target.uuid,
-            instance=unit.config.instance(plan.instance.uuid),
-            info=self._info,
-            success=True,
-        )
-        if answer.failure is not None:
-            # It is asked again when the transfer is complete.
-            unit.warn(f"instance {plan.instance.name} does not run on yet: {why(answer.failure)}")
+        unit.feedback(f"* it is on {plan.target.name} now, which waits for the rest of its memory")
 
     def undo(self) -> None:
         """Undo a transfer which has failed: the target ends before the source goes on.
