@@ -16,7 +16,7 @@ import pytest
 from fakes import mirror
 from fakes.breaking import WEB, create, empty, known
 from fakes.node_side import Cluster
-from ganeti import errors, storage
+from ganeti import cmdlib, errors, storage
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
@@ -198,3 +198,22 @@ def test_a_device_whose_answer_was_lost_is_removed(tmp_path: Path, name: str) ->
         before = set(found(cluster))
         assert cluster.broken(op(), at, "cut") is not None
         assert set(found(cluster)) == before, at
+
+
+#: The modules of the master side which create or remove devices of disks, and those which remove
+#: snapshots only.
+CREATE, REMOVE = {"ops/disks/devices.py"}, {"ops/disks/devices.py"}
+SNAPSHOTS = {"instance/snapshot.py", "instance/snapshot_remove.py", "backup/export.py"}
+
+
+def test_no_operation_passes_the_rule_by() -> None:
+    """Whoever creates or removes a device calls the functions which obey it."""
+    top = Path(cmdlib.__file__).parent
+    texts = {
+        str(path.relative_to(top)): path.read_text(encoding="utf-8") for path in top.rglob("*.py")
+    }
+    assert {name for name, text in texts.items() if "BLOCKDEV_CREATE" in text} == CREATE
+    assert {name for name, text in texts.items() if "BLOCKDEV_REMOVE," in text} == {
+        *REMOVE,
+        *SNAPSHOTS,
+    }

@@ -6,15 +6,18 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fakes import mirror
 from fakes.breaking import WEB, contents, create, empty, web
-from fakes.config import uuid_of
+from fakes.config import FakeConfig, cluster_of, uuid_of
 from fakes.node_side import BREAKS, Cluster
 from ganeti import errors
+from ganeti.cmdlib.ops.disks import specs
+from ganeti.objects import Disk
 from ganeti.opcodes import instance as ops
 from ganeti.rpc import Result
 from ganeti.wire.calls import Call
@@ -260,3 +263,31 @@ def test_new_devices_which_cannot_be_removed_stay_recorded(tmp_path: Path) -> No
     away.returns()
     away.cluster.run(recreate())
     assert not left.exists() and away.is_untouched()
+
+
+@pytest.mark.parametrize(
+    ("template", "logical_id", "expected"),
+    [
+        ("plain", ("othervg", "old.disk3"), ("othervg", ".disk3")),
+        ("file", ("blktap", "/srv/f/web/old"), ("blktap", "/srv/f/web/")),
+        ("sharedfile", ("loop", "/srv/s/web/old"), ("loop", "/srv/s/web/")),
+        ("gluster", ("loop", "ganeti/old"), ("loop", "ganeti/")),
+        ("rbd", ("rbd", "old.rbd.disk3"), ("rbd", ".rbd.disk3")),
+        ("ext", ("shop", "old.ext.disk3"), ("shop", ".ext.disk3")),
+    ],
+)
+def test_a_new_name_stays_in_the_same_place(
+    template: str, logical_id: tuple[Any, ...], expected: tuple[str, str]
+) -> None:
+    unit: Any = SimpleNamespace(config=FakeConfig(cluster_of(2)), ctx=SimpleNamespace(ec_id="job"))
+    nodes = (uuid_of("node1"),) if template in ("plain", "file") else ()
+    params = {"pool": "p"} if template == "rbd" else None
+    disk = Disk(
+        dev_type=template, logical_id=logical_id, size=5, uuid="u", nodes=nodes, params=params
+    )
+    new = specs.renewed(unit, disk, 3, ())
+    assert new == dataclasses.replace(disk, logical_id=new.logical_id)
+    assert new.logical_id[0] == expected[0] and new.logical_id != logical_id
+    assert expected[1] in new.logical_id[1] and "old" not in new.logical_id[1]
+    elsewhere = specs.renewed(unit, disk, 3, (uuid_of("node2"),))
+    assert elsewhere.nodes == ((uuid_of("node2"),) if nodes else ())
