@@ -226,6 +226,16 @@ def mirror(cluster: Cluster) -> Iterator[Mirror]:
             machine.call(f"lvremove -f {GROUP}/{volume}")
 
 
+def attach_by_hand(machine: Machine, minor: int, storage: str, metadata: str) -> None:
+    """Make a minor with its old volumes after a restart, as an administrator could."""
+    machine.run(
+        f"drbdsetup new-resource resource{minor} &&"
+        f" drbdsetup new-minor resource{minor} {minor} 0 &&"
+        f" drbdmeta /dev/drbd{minor} v08 {metadata} flex-external apply-al &&"
+        f" drbdsetup attach {minor} {storage} {metadata} flexible"
+    )
+
+
 def plain_device(cluster: Cluster, node: str) -> str:
     """The only logical volume of the cluster's group on a node."""
     (volume,) = drbd.volumes(cluster.lab[node])
@@ -304,11 +314,7 @@ def test_the_kernel_refuses_an_outdated_replica(mirror: Mirror) -> None:
     assert "Need access to UpToDate data" in machine.call(promote).stdout
     machine.power_off()
     mirror.restart("node3")
-    machine.run(
-        f"drbdsetup new-resource resource{minor} &&"
-        f" drbdsetup new-minor resource{minor} {minor} 0 &&"
-        f" drbdsetup attach {minor} {storage} {metadata} flexible"
-    )
+    attach_by_hand(machine, minor, storage, metadata)
     mirror.state("node3", "^StandAlone Outdated/DUnknown")
     assert "Need access to UpToDate data" in machine.call(promote).stdout
     mirror.join()
@@ -487,11 +493,9 @@ def test_a_former_secondary_comes_back(mirror: Mirror) -> None:
     machine = cluster.lab["node3"]
     machine.start()
     machine.wait()
+    attach_by_hand(machine, old_minor, storage, metadata)
     machine.run(
-        f"drbdsetup new-resource resource{old_minor} &&"
-        f" drbdsetup new-minor resource{old_minor} {old_minor} 0 &&"
-        f" drbdsetup attach {old_minor} {storage} {metadata} flexible &&"
-        f" drbdsetup connect resource{old_minor} ipv4:10.77.2.3:{number} ipv4:10.77.2.2:{number}"
+        f"drbdsetup connect resource{old_minor} ipv4:10.77.2.3:{number} ipv4:10.77.2.2:{number}"
         f" --protocol C --cram-hmac-alg md5 --shared-secret {secret[1]}"
     )
     # It was heard and turned away, or it was taken for the peer.
