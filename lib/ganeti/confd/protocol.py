@@ -81,11 +81,22 @@ def unpack(keys: list[bytes], datagram: bytes) -> Signed:
     salt, text, signature = (envelope.get(name) for name in ("salt", "msg", "hmac"))
     if not (isinstance(salt, str) and isinstance(text, str) and isinstance(signature, str)):
         raise errors.ConfdClientError("the envelope lacks salt, msg or hmac")
+    if not (_is_encodable(salt) and _is_encodable(text)):
+        raise errors.ConfdClientError("the envelope has an incomplete surrogate pair")
     for key in keys:
         # Only ASCII text can be compared in constant time; any other signature is wrong.
         if signature.isascii() and hmac.compare_digest(_signature(key, salt, text), signature):
             return Signed(salt, _parse(text.encode("utf-8")), key, signature)
     raise BadSignature("the signature is not one of this cluster's")
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether UTF-8 can express a text; JSON can escape half of a surrogate pair, UTF-8 cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parse(data: bytes) -> Any:
@@ -119,9 +130,12 @@ def parse_request(message: Any) -> ConfdRequest:
         raise errors.ConfdClientError("the request is not a JSON object")
     kind, rsalt = message.get("type"), message.get("rsalt")
     if message.get("protocol") != const.PROTOCOL_VERSION:
-        raise errors.ConfdClientError(f"protocol {message.get('protocol')!r:.20} is not known")
+        raise errors.ConfdClientError("the request has another protocol")
     if not isinstance(kind, int) or isinstance(kind, bool) or not isinstance(rsalt, str):
         raise errors.ConfdClientError("the request lacks type or rsalt")
+    if not _is_encodable(rsalt):
+        # It becomes the salt of the answer, which is signed.
+        raise errors.ConfdClientError("rsalt has an incomplete surrogate pair")
     return ConfdRequest(kind, message.get("query"), rsalt)
 
 

@@ -7,6 +7,7 @@ of DRBD disks) are replaced by a fixed text in every object which is sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,9 @@ from ganeti.constants import confd as const
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Instance, Node, codec
 from ganeti.utils import text
+
+# An index in a JSON pointer; a number of thousands of digits cannot be converted.
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 # Index of the secret in the logical id of a DRBD disk.
 _DRBD_SECRET = 5
@@ -183,7 +187,9 @@ class ConfigFacts:
 
     def cluster_master(self, query: Any) -> AnswerAndSerial:
         """Return the name of the master node, or the fields in the query."""
-        master = self.data.nodes[self.data.cluster.master_node]
+        master = self.data.nodes.get(self.data.cluster.master_node)
+        if master is None:
+            raise _QueryError(_UNKNOWN)
         if query is None or query == "":
             return master.name, self.serial
         fields = query.get(const.KEY_FIELDS) if isinstance(query, dict) else None
@@ -279,7 +285,7 @@ class ConfigFacts:
             step = escaped.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and step in value:
                 value = value[step]
-            elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            elif isinstance(value, list) and _INDEX.fullmatch(step) and int(step) < len(value):
                 value = value[int(step)]
             else:
                 raise _QueryError(_UNKNOWN)

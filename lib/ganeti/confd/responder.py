@@ -6,10 +6,14 @@ another machine. The time in a request must be near the time here, and a signatu
 before means a replay. Signatures are remembered for a time of the monotonic clock, because the time
 of day may be changed. (The daemon forgets them when it ends. Within the permitted difference of the
 clocks a copy of a request may then get an answer once more; it is the same answer.)
+
+A datagram is an entry point: when its content causes any error, the datagram gets no answer, is
+counted, and the daemon goes on.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 
 from ganeti import errors
@@ -24,6 +28,7 @@ BAD_SALT = "wrong time"
 REPLAYED = "replayed"
 MALFORMED = "malformed"
 TOO_LARGE = "answer too large"
+FAILED = "internal error"
 
 
 class Responder:
@@ -38,6 +43,7 @@ class Responder:
         self.counts: Counter[str] = Counter()
         self._key: bytes | None = None
         self._old_key: tuple[bytes, float] | None = None
+        self._reported: set[type[Exception]] = set()
         self._seen: set[str] = set()
         self._seen_order: deque[tuple[float, str]] = deque()
 
@@ -60,9 +66,19 @@ class Responder:
         :param now: seconds since the epoch.
         :param tick: seconds of the monotonic clock.
         """
-        outcome, reply = self._judge(datagram, now, tick)
+        try:
+            outcome, reply = self._judge(datagram, now, tick)
+        except Exception as err:  # noqa: BLE001 -- the entry point of a datagram
+            outcome, reply = FAILED, None
+            self._report(err)
         self.counts[outcome] += 1
         return reply
+
+    def _report(self, err: Exception) -> None:
+        """Log the first error of each class; a flood of datagrams must not fill the disk."""
+        if type(err) not in self._reported:
+            self._reported.add(type(err))
+            logging.error("a datagram caused an internal error", exc_info=err)
 
     def _keys(self, tick: float) -> list[bytes]:
         if self._old_key is not None and tick > self._old_key[1]:
