@@ -15,6 +15,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import tempfile
@@ -245,9 +246,11 @@ class Lab:
                 for number, (uuid, node) in enumerate(data.nodes.items(), 1)
             },
         )
+        self.directory = directory
         self.cluster = Cluster(data, directory)
         for path in (directory / "shared", *(directory / name for name in NODES)):
-            _empty(path)
+            # The configuration's own runner has made them; that of the test makes them again.
+            shutil.rmtree(path)
         self.side = RealSide(self.cluster.config, directory)
         self.cluster.rpc = self.cluster.config.node_side = self.side
         self.cluster._new_master()
@@ -312,15 +315,7 @@ class Lab:
         self.observer.end()
         for node in self.nodes.values():
             node.end_all()
-
-
-def _empty(path: Path) -> None:
-    """The configuration's own runner has made it; that of the test makes it again."""
-    for directory, names, files in os.walk(path, topdown=False):
-        for name in (*names, *files):
-            found = Path(directory, name)
-            found.rmdir() if found.is_dir() and not found.is_symlink() else found.unlink()
-    path.rmdir()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 @pytest.fixture
