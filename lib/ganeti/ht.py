@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 REDACTED = "<redacted>"
 
+#: The highest number of a job. Larger numbers are not exact in the JSON of other programs.
+MAX_JOB_ID = (1 << 53) - 1
+# Bounds of all other numbers. A larger one has no use, and many calculations fail with it.
+_LOWEST_INT = -(1 << 63)
+_HIGHEST_INT = (1 << 63) - 1
+_HIGHEST_FLOAT = 1e18
+# The longest time that a user may give, in seconds: about 32 years.
+_MAX_SECONDS = 10**9
+
 _LISTS = (list, tuple)
 _SETS = (list, tuple, set, frozenset)
 _SCALARS = (str, int)
@@ -90,14 +99,22 @@ def redact(value: typing.Any) -> typing.Any:
 
 def _is_int(value: typing.Any) -> bool:
     # In Python, bool is a subclass of int.
-    return isinstance(value, int) and not isinstance(value, bool)
+    return (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and _LOWEST_INT <= value <= _HIGHEST_INT
+    )
 
 
 Any = Type("any", lambda value: True)
 NoneType = Type("none", lambda value: value is None)
 Bool = Type("bool", lambda value: isinstance(value, bool))
 Int = Type("int", _is_int)
-Float = Type("float", lambda value: isinstance(value, float) and value - value == 0)
+# NaN is in no range.
+Float = Type(
+    "float",
+    lambda value: isinstance(value, float) and -_HIGHEST_FLOAT <= value <= _HIGHEST_FLOAT,
+)
 Str = Type("str", lambda value: isinstance(value, str))
 NonEmptyString = Type("nonempty-str", lambda value: isinstance(value, str) and value != "")
 List = Type("list(any)", lambda value: isinstance(value, _LISTS))
@@ -127,9 +144,19 @@ def Neg(inner: Type) -> Type:
     )
 
 
+def Within(inner: Type, low: float, high: float) -> Type:
+    """Return the type of numbers from `low` to `high`; it has the name of the inner type."""
+    return Type(
+        inner.name,
+        lambda value: inner.check(value) and low <= value <= high,
+        made_of=("within", inner, low, high),
+    )
+
+
 NonNegInt = NonNeg(Int)
 PositiveInt = Pos(Int)
 NegativeInt = Neg(Int)
+Seconds = Within(Float, -_MAX_SECONDS, _MAX_SECONDS)
 
 
 def Maybe(inner: Type) -> Type:
@@ -291,6 +318,8 @@ def describe(type_: Type) -> str:
     form, *parts = type_.made_of
     if form in _RANGES:
         return f"{describe(parts[0])} {_RANGES[form]}"
+    if form == "within":
+        return f"{describe(parts[0])} from {parts[1]} to {parts[2]}"
     if form in ("maybe", "or"):
         return _choice(list(map(describe, parts if form == "or" else (*parts, NoneType))))
     if form == "list":
@@ -306,6 +335,15 @@ def describe(type_: Type) -> str:
     return type_.name
 
 
+def limit_of(value: typing.Any) -> str:
+    """Return an addition to a message about a wrong value: ``; ...`` for a number out of range."""
+    if isinstance(value, int) and not _LOWEST_INT <= value <= _HIGHEST_INT:
+        return "; a whole number has at most 64 bits"
+    if isinstance(value, float) and not -_HIGHEST_FLOAT <= value <= _HIGHEST_FLOAT:
+        return f"; a number is at most {_HIGHEST_FLOAT:g}"
+    return ""
+
+
 def _choice(words: Sequence[str]) -> str:
     """Join texts: ``a``, ``a or b``, ``a, b or c``; a further comma if a text has commas itself."""
     *most, last = words
@@ -315,10 +353,13 @@ def _choice(words: Sequence[str]) -> str:
     return f"{', '.join(most)}{comma} or {last}"
 
 
-JobId = Type(
-    "job-id",
-    lambda value: (
-        (_is_int(value) and value >= 0)
-        or (isinstance(value, str) and value.isascii() and value.isdigit())
-    ),
-)
+def _is_job_id(value: typing.Any) -> bool:
+    if isinstance(value, str):
+        # Old programs send it as text. A longer text is not converted: that may fail or take long.
+        if not (value.isascii() and value.isdigit() and len(value) <= len(str(MAX_JOB_ID))):
+            return False
+        value = int(value)
+    return _is_int(value) and 0 <= value <= MAX_JOB_ID
+
+
+JobId = Type("job-id", _is_job_id)

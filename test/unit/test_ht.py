@@ -10,11 +10,11 @@ CASES = [
     (ht.Any, [None, 1, object()], []),
     (ht.NoneType, [None], [0, "", False]),
     (ht.Bool, [True, False], [0, 1, None, "true"]),
-    (ht.Int, [0, -5, 10**30], [True, 1.0, "1", None]),
+    (ht.Int, [0, -5, 2**63 - 1, -(2**63)], [2**63, 10**30, True, 1.0, "1", None]),
     (ht.NonNegInt, [0, 5], [-1, True, 1.0]),
     (ht.PositiveInt, [1], [0, -1, True]),
     (ht.NegativeInt, [-1], [0, 1]),
-    (ht.Float, [0.0, -1.5], [1, True, float("nan"), float("inf"), "1.5"]),
+    (ht.Float, [0.0, -1.5, 1e18], [1e19, 1e300, 1, True, float("nan"), float("inf"), "1.5"]),
     (ht.Str, ["", "a"], [None, 1, b"a"]),
     (ht.NonEmptyString, ["a"], ["", None, 1]),
     (ht.List, [[], (1,)], ["ab", {}, None]),
@@ -33,7 +33,11 @@ CASES = [
         [{"a": 1}, {"a": 1, "b": "x"}],
         [{}, {"b": "x"}, {"a": 1, "c": 2}, {"a": "x"}, []],
     ),
-    (ht.JobId, [0, 5, "12"], [-1, "x", "", "-1", True, None, "²"]),
+    (
+        ht.JobId,
+        [0, 5, "12", 2**53 - 1],
+        [2**53, "9" * 16, "1" * 40, "1" * 5000, -1, "x", "", "-1", True, None, "²"],
+    ),
     (ht.Private(ht.Str), ["a"], [1]),
 ]
 

@@ -36,8 +36,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ganeti import errors, ht
 from ganeti.objects import MasterVote
 from ganeti.platform.master_epoch import NONE, Epoch, parse
+
+# Every change adds one: a higher serial number is that of a damaged file.
+_MAX_SERIAL = 1 << 62
 
 
 def majority(count: int) -> int:
@@ -90,8 +94,12 @@ class Standing(NamedTuple):
 def standing(vote: MasterVote) -> Standing:
     """Decode a vote.
 
-    :raises ParseError: an epoch in it cannot be read.
+    :raises ParseError: an epoch in it cannot be read, or a number is none that a master gives out.
     """
+    if not (0 <= vote.config_serial <= _MAX_SERIAL and 0 <= vote.last_job <= ht.MAX_JOB_ID):
+        raise errors.ParseError(
+            f"serial number {vote.config_serial:.6g} or job id {vote.last_job:.6g} is out of range"
+        )
     return Standing(
         vote.master.lower(),
         parse(vote.epoch),

@@ -20,6 +20,8 @@ from ganeti import errors, ht
 from ganeti.jobstore.files import ARCHIVE, DRAIN, SERIAL, VERSION, ids_in, job_file
 from ganeti.utils import fs
 
+#: In place of the digest of a file which cannot be read.
+UNREADABLE = "unreadable"
 #: Shape of :meth:`Inventory.to_wire`.
 SHAPE = ht.DictOf(ht.NonEmptyString, ht.Any)
 
@@ -104,11 +106,16 @@ def take(directory: str, parts: Iterable[int] = ()) -> Inventory:
     Reads every live job, and only the names and sizes of archived ones.
 
     :param parts: parts of the archive whose jobs shall be named.
-    :raises OSError: a file cannot be read.
+    :raises OSError: the directory cannot be read.
     """
     live = {}
     for job_id in _ids(directory):
-        content = _read(f"{directory}/{job_file(job_id)}")
+        try:
+            content = _read(f"{directory}/{job_file(job_id)}")
+        except OSError:
+            # One damaged file must not keep the others from being compared.
+            live[job_id] = UNREADABLE
+            continue
         if content is not None:  # else archived meanwhile
             live[job_id] = digest(content)
     plain = {}

@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ganeti import ht
 from ganeti.constants import job as const
 from ganeti.jobstore.files import SERIAL, job_id_of
 from ganeti.utils import fs
@@ -234,7 +235,7 @@ def journaled_serial(directory: str) -> int:
             job_id = job_id_of(name)
             if job_id is not None:
                 highest = max(highest, job_id)
-            elif name == SERIAL and text.strip().isdecimal():
+            elif name == SERIAL and ht.JobId(text.strip()):
                 highest = max(highest, int(text))
     return highest
 

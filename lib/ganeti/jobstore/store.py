@@ -29,14 +29,16 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ganeti import errors
+from ganeti import errors, ht
 from ganeti.constants import job as const
 from ganeti.jobstore.files import (
     ARCHIVE,
+    DAMAGED,
     DRAIN,
     SERIAL,
     VERSION,
     archive_file,
+    damaged_file,
     ids_in,
     job_file,
     job_id_of,
@@ -212,6 +214,27 @@ class QueueStore:
         """
         return self._read(archive_file(job_id))
 
+    def damaged_ids(self) -> list[int]:
+        """Return the ids of the jobs whose files were set aside, ascending.
+
+        :raises OSError: the directory cannot be read.
+        """
+        try:
+            return ids_in(self._path(DAMAGED))
+        except FileNotFoundError:
+            return []
+
+    def set_aside(self, job_id: int) -> None:
+        """Move a live job's file into the folder of damaged files; candidates never get it.
+
+        :raises OSError: it cannot be moved.
+        """
+        self._make_dirs(self._path(DAMAGED))
+        self._fault("set aside")
+        os.rename(self._path(job_file(job_id)), self._path(damaged_file(job_id)))
+        fs.flush_dir(self._path(DAMAGED))
+        fs.flush_dir(self.directory)
+
     def read_published(self, name: str) -> str | None:
         """Return the newest text of a file by its name; None when there is no such file.
 
@@ -234,7 +257,7 @@ class QueueStore:
         text = self._read(SERIAL)
         if text is None:
             return 0
-        if not text.strip().isdecimal():
+        if not ht.JobId(text.strip()):
             raise errors.JobQueueError(
                 f"file {self._path(SERIAL)} contains no job id. Write the highest id of all jobs,"
                 " archived ones included, into it."

@@ -100,7 +100,9 @@ class Callbacks:
         if kind == const.LOG_MESSAGE:
             message = str(message)
         else:
-            json.dumps(message)  # raises here, in the job, and not in the committer
+            # These raise here, in the job, and not in the committer.
+            json.dumps(message)
+            json.check_nesting(message)
         job = self._job
         with self._table.lock:
             job.add_log(self._op, str(kind), message, self._table.now())

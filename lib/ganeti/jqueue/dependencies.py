@@ -45,7 +45,8 @@ def decide(
     :param status_of: returns the state of a job; None when there is no such job.
     """
     waiting = None
-    for job_id, accepted in depends or ():
+    for wanted_id, accepted in depends or ():
+        job_id = int(wanted_id)  # old programs write ids as text
         status = status_of(job_id)
         if status is None:
             return Decision(Verdict.FAIL, job_id, f"depends on job {job_id}, which does not exist")

@@ -115,10 +115,14 @@ def describe_rule(rule: FilterRule | None) -> str:
 
 
 def _reason_of(rule: FilterRule) -> str:
+    # Read like the reason trails of jobs: the configuration may have been edited.
     reasons = "; ".join(
-        reason
-        for source, reason, _time in rule.reason_trail
-        if source == const.REASON_USER and reason
+        str(entry[1])
+        for entry in rule.reason_trail
+        if isinstance(entry, list | tuple)
+        and len(entry) == 3
+        and entry[0] == const.REASON_USER
+        and entry[1]
     )
     return f" ({reasons})" if reasons else ""
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ganeti import errors, ht, opcodes
 from ganeti.constants import job as const
-from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.base import COMMON_PARAMS, OpCode
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
@@ -48,6 +48,9 @@ LEGAL_MOVES: dict[str, frozenset[str]] = {
     SUCCESS: frozenset(),
     ERROR: frozenset(),
 }
+
+# The end of the year 9999.
+_LAST_SECOND = 253402300799
 
 Timestamp = tuple[int, int]
 LogEntry = tuple[int, Timestamp, str, Any]
@@ -156,7 +159,8 @@ class QueuedOpCode:
         if self._summary is None:
             try:
                 self._summary = (self._op or opcodes.from_dict(self.input)).summary()
-            except errors.GenericError:
+            except (errors.GenericError, ArithmeticError, TypeError, ValueError):
+                # The parameters come from a file, and nothing has validated them.
                 self._summary = str(self.input.get("OP_ID", "")).removeprefix("OP_")
         return self._summary
 
@@ -274,6 +278,17 @@ class QueuedJob:
             if op.state.status not in FINALIZED:
                 op.move(status, result=result, end=now)
                 op.drop_opcode()
+
+    def fail(self, op: QueuedOpCode, error: BaseException, now: Timestamp) -> None:
+        """End an opcode with an error as its result."""
+        result = wire_errors.encode(error)
+        try:
+            json.dumps(result)
+        except errors.ProgrammerError:
+            # An argument of the error is an object, which no file and no message can hold.
+            result = ["OpExecError", [str(error)]]
+        op.move(ERROR, result=result, end=now)
+        op.drop_opcode()
 
     def cancellation(self) -> errors.JobCanceled:
         """Return the error with which the job is canceled."""
@@ -408,10 +423,14 @@ def _time_text(time: Timestamp | None) -> str:
 def decode(text: str, *, archived: bool = False) -> QueuedJob:
     """Read a job file.
 
+    Everything is checked on which the queue relies. The other parameters of an opcode are validated
+    when it is executed.
+
     :raises errors.JobFileCorrupted: says what is wrong with it.
     """
     try:
         data = json.loads(text)
+        json.check_nesting(data)
     except errors.ParseError as err:
         raise errors.JobFileCorrupted(str(err)) from err
     try:
@@ -429,6 +448,8 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
         op = QueuedOpCode(entry["input"])
         if entry["status"] not in LEGAL_MOVES:
             raise ValueError(f"unknown opcode status {entry['status']!r}")
+        if entry["status"] not in FINALIZED:
+            _check_unfinished(entry)
         op.state = OpState(
             entry["status"],
             entry.get("result"),
@@ -442,9 +463,11 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
             stamp = _time(when)
             if stamp is None:
                 raise ValueError("a log entry has no time")
-            op.log.append((_number(number), stamp, str(kind), message))
+            op.log.append((_number(number, low=0), stamp, str(kind), message))
             serial = max(serial, number)
         ops.append(op)
+    if not ht.JobId(data["id"]):
+        raise ValueError("its id is not the number of a job")
     job = QueuedJob(_number(data["id"]), ops, _time(data["received_timestamp"]))
     livelock, process_id = data.get("livelock"), data.get("process_id")
     job.state = JobState(
@@ -459,14 +482,22 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
     return job
 
 
+def _check_unfinished(entry: dict[str, Any]) -> None:
+    """Check what the scheduler uses of an unfinished opcode."""
+    if not COMMON_PARAMS["depends"].type(entry["input"].get("depends")):
+        raise ValueError("its dependencies are not a list of [job id, states]")
+
+
 def _time(value: Any) -> Timestamp | None:
     if value is None:
         return None
     seconds, microseconds = value
-    return _number(seconds), _number(microseconds)
+    return _number(seconds, low=0, high=_LAST_SECOND), _number(microseconds, low=0, high=10**6)
 
 
-def _number(value: Any) -> int:
+def _number(value: Any, *, low: int = -(1 << 62), high: int = 1 << 62) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a whole number")
+        raise ValueError(f"{value!r:.80} is not a whole number")
+    if not low <= value <= high:
+        raise ValueError("a number is out of range")
     return value

@@ -433,6 +433,11 @@ class JobQueue:
         if self.replicator is not None:
             self.replicator.compare()
 
+    def lost_jobs(self) -> dict[int, str]:
+        """Return why jobs could not be read when the daemon started, by id."""
+        with self.table.lock:
+            return dict(self.table.lost)
+
     def set_max_running(self, limit: int) -> None:
         """Change the number of jobs which are executed at once."""
         self.scheduler.pool.set_limit(limit)
@@ -526,7 +531,11 @@ def _check_ops(ops: Sequence[OpCode]) -> Sequence[OpCode] | errors.GenericError:
     try:
         for op in ops:
             op.validate()
-            json.dumps(op.to_dict())
+            values = op.to_dict()
+            json.dumps(values)
+            json.check_nesting(values)
+    except errors.ParseError as err:
+        return errors.OpPrereqError(f"{op.OP_ID}: {err}", errors.ECODE_INVAL)
     except errors.GenericError as err:
         return err
     return ops

@@ -36,23 +36,37 @@ def _load(table: JobTable) -> None:
         table.serial = max(store.archived_ids(), default=0)
     for job_id in store.job_ids():
         table.serial = max(table.serial, job_id)
-        text = store.read_job(job_id)
-        if text is None:
-            continue
         try:
+            text = store.read_job(job_id)
+            if text is None:
+                continue
             job = jobs.decode(text)
             if job.id != job_id:
                 raise errors.JobFileCorrupted(f"it holds job {job.id}")
-        except errors.JobFileCorrupted as err:
-            # The file stays for the administrator to look at; its id is never used again.
-            _log.error("job %d is lost: its file cannot be read: %s", job_id, err)
-            continue
-        table.jobs[job_id] = job
+        except (OSError, errors.JobFileCorrupted) as err:
+            _set_aside(table, job_id, err)
+        else:
+            table.jobs[job_id] = job
+    for job_id in store.damaged_ids():
+        table.serial = max(table.serial, job_id)
+        if job_id not in table.jobs and table.archived(job_id) is None:
+            table.lost.setdefault(job_id, "its file was damaged")
+
+
+def _set_aside(table: JobTable, job_id: int, reason: Exception) -> None:
+    """Record a job whose file cannot be read, and keep the file for the administrator."""
+    table.lost[job_id] = str(reason)
+    _log.error("job %d cannot be read, its file is set aside: %s", job_id, reason)
+    try:
+        table.store.set_aside(job_id)
+    except OSError as err:
+        _log.error("the file of job %d cannot be set aside and stays: %s", job_id, err)
 
 
 def settle(table: JobTable, scheduler: Scheduler, job: jobs.QueuedJob) -> None:
     """Bring an unfinished job into a state from which it can go on. Needs the lock."""
-    op = job.current()
+    # Of a damaged file, a later opcode may be at work although an earlier one has not ended.
+    op = next((op for op in job.ops if op.state.status in jobs.ACTIVE), job.current())
     assert op is not None
     status, begun = op.state.status, op.state.exec is not None
     if status == jobs.RUNNING or (status == jobs.CANCELING and begun):

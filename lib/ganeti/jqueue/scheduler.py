@@ -32,7 +32,6 @@ from ganeti.jqueue.worker import WorkerPool
 from ganeti.locking import Owner
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
-from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -90,10 +89,24 @@ class Scheduler:
     # -- may a job start? ------------------------------------------------------------------------
 
     def schedule(self, job: jobs.QueuedJob) -> None:
-        """Put a job in line, or let it wait for another job or a filter rule. Needs the lock."""
+        """Put a job in line, or let it wait for another job or a filter rule. Needs the lock.
+
+        A job with which that fails ends with the error, because one job must not end the daemon.
+        """
         op = job.current()
-        if op is not None and not self._table.stopping and self._may_start(job, op) is not None:
-            self.pool.add(job.id, job.priority)
+        if op is None or self._table.stopping:
+            return
+        try:
+            if self._may_start(job, op) is not None:
+                self.pool.add(job.id, job.priority)
+        except Exception as err:  # noqa: BLE001 -- the entry point of a job step
+            self._give_up(job, err)
+
+    def _give_up(self, job: jobs.QueuedJob, err: Exception) -> None:
+        """End a job in which an internal error happened. Needs the lock."""
+        _log.exception("job %d: internal error", job.id)
+        if not job.finalized:
+            self.end_rest(job, jobs.ERROR, _internal_error(err))
 
     def _may_start(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> FilterVerdict | None:
         """Return the verdict of the filters on a job which may start now; else None.
@@ -189,7 +202,12 @@ class Scheduler:
         while True:
             with self._table.lock:
                 job = self._table.jobs.get(job_id)
-                op = None if job is None else self._begin_op(job)
+                try:
+                    op = None if job is None else self._begin_op(job)
+                except Exception as err:  # noqa: BLE001 -- the entry point of a job step
+                    assert job is not None
+                    self._give_up(job, err)
+                    return
             if job is None or op is None or not self._run_op(job, op):
                 return
 
@@ -216,6 +234,7 @@ class Scheduler:
         try:
             result = self._execute(op.opcode(), callbacks)
             json.dumps(result)
+            json.check_nesting(result)
             if op.state.status == jobs.WAITING:
                 callbacks.notify_start()
         except QueueStopping:
@@ -236,14 +255,7 @@ class Scheduler:
             return False
         except Exception as err:  # noqa: BLE001 -- the entry point of a job step
             _log.exception("job %d: internal error in %s", job.id, op.summary())
-            self._end_failed(
-                job,
-                op,
-                errors.OpExecError(
-                    f"internal error: {type(err).__name__}: {err}."
-                    " The master's log has the details."
-                ),
-            )
+            self._end_failed(job, op, _internal_error(err))
             return False
         with self._table.lock:
             op.move(jobs.SUCCESS, result=result, end=self._table.now())
@@ -260,8 +272,7 @@ class Scheduler:
 
     def _end_failed(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, err: Exception) -> None:
         with self._table.lock:
-            op.move(jobs.ERROR, result=wire_errors.encode(err), end=self._table.now())
-            op.drop_opcode()
+            job.fail(op, err, self._table.now())
             self.end_rest(
                 job, jobs.ERROR, errors.OpExecError("an earlier opcode of this job failed")
             )
@@ -297,3 +308,9 @@ class Scheduler:
                 job = self._table.jobs.get(waiter)
                 if job is not None:
                     self.schedule(job)
+
+
+def _internal_error(err: Exception) -> errors.OpExecError:
+    return errors.OpExecError(
+        f"internal error: {type(err).__name__}: {err}. The master's log has the details."
+    )

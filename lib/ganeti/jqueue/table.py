@@ -28,6 +28,7 @@ class JobTable:
     :ivar lock: guards this table, every job in it, and the state of the queue's other parts.
     :ivar jobs: live jobs by id, those included whose first commit is under way.
     :ivar serial: the highest job id given out so far.
+    :ivar lost: why a job could not be read at the start, by id.
     :ivar unfinished: number of jobs which have not ended.
     :ivar stopping: the queue starts no opcode and takes no job any more.
     """
@@ -40,6 +41,7 @@ class JobTable:
         self.livelock = livelock
         self.lock = threading.RLock()
         self.jobs: dict[int, jobs.QueuedJob] = {}
+        self.lost: dict[int, str] = {}
         self.serial = 0
         self.unfinished = 0
         self.stopping = False

@@ -66,7 +66,7 @@ class OpBackupExport(OpCode):
         default=None,
     )
     zeroing_timeout_per_mib: float | None = param(
-        ht.Maybe(ht.Float),
+        ht.Maybe(ht.Seconds),
         "Additional seconds which overwriting may take for each MiB",
         default=None,
     )

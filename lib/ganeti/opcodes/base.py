@@ -177,7 +177,7 @@ class OpCode:
                 if as_float is not None and wanted.check(as_float):
                     mine[name] = as_float
                     continue
-            shown = ht.REDACTED if wanted.hidden else _shorten(repr(value))
+            shown = ht.REDACTED if wanted.hidden else _shorten(repr(value)) + ht.limit_of(value)
             raise errors.OpPrereqError(
                 f"{self.OP_ID}: parameter {name!r} must be {ht.describe(wanted)}, not {shown}",
                 errors.ECODE_INVAL,

@@ -23,7 +23,7 @@ class OpOobCommand(OpCode):
         ht.Bool, "Switch off nodes even if they are not marked as offline", default=False
     )
     power_delay: float = param(
-        ht.Float, "Seconds between two nodes which are switched on", default=2.0
+        ht.Seconds, "Seconds between two nodes which are switched on", default=2.0
     )
     RESULT = types.QueryRows
 

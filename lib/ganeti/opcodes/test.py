@@ -60,7 +60,7 @@ class OpTestAllocator(OpCode):
 class OpTestDelay(OpCode):
     """Wait. Result: None."""
 
-    duration: float = param(ht.Float, "Seconds to wait")
+    duration: float = param(ht.Seconds, "Seconds to wait")
     on_master: bool = param(ht.Bool, "Wait on the master", default=True)
     on_nodes: list[str] = param(types.Strings, "Names of the nodes on which to wait", default=[])
     on_node_uuids: list[str] | None = param(
@@ -78,7 +78,8 @@ class OpTestDelay(OpCode):
     def summary_value(self) -> str:
         """The delay in whole nanoseconds, as job lists of Ganeti show it."""
         duration = self.__dict__.get("duration")
-        if not isinstance(duration, int | float):
+        # A job file of another version may hold any value.
+        if not isinstance(duration, int | float) or not ht.Float(float(duration)):
             return str(duration)
         return f"{round(duration * 1e9)} ns"
 

@@ -121,6 +121,7 @@ _FORMS: Final[dict[str, Any]] = {
     "nonneg": lambda inner: {**of(inner), "minimum": 0},
     "pos": lambda inner: {**of(inner), "exclusiveMinimum": 0},
     "neg": lambda inner: {**of(inner), "exclusiveMaximum": 0},
+    "within": lambda inner, low, high: {**of(inner), "minimum": low, "maximum": high},
 }
 
 

@@ -7,6 +7,7 @@ the role of the present master.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -137,7 +138,9 @@ class Voting:
             except (errors.RpcError, errors.ParseError) as err:
                 failures[name] = str(err)
                 if isinstance(err, errors.NodeRefused) and err.known_epoch:
-                    known.append(parse(err.known_epoch))
+                    # What one node says must not end the vote.
+                    with contextlib.suppress(errors.ParseError):
+                        known.append(parse(err.known_epoch))
         return Votes(answers, failures, tuple(known))
 
 

@@ -14,6 +14,10 @@ import simplejson
 
 from ganeti import errors
 
+#: Lists and objects inside each other which :func:`check_nesting` allows. Functions that call
+#: themselves for each level, here and in other programs, have a limit of some hundreds.
+MAX_NESTING = 100
+
 # One encoder and one decoder for the life of the process: to build them costs more than a small
 # message. Tuples and named tuples become lists.
 _ENCODER = simplejson.JSONEncoder(
@@ -92,6 +96,24 @@ def loads_strict(text: str | bytes) -> Any:
     :raises errors.ParseError: as for :func:`loads`, or an object has a key twice.
     """
     return _loads(_STRICT, text)
+
+
+def check_nesting(value: Any) -> None:
+    """Refuse a value whose lists and objects are nested more than :data:`MAX_NESTING` deep.
+
+    :raises errors.ParseError: it is.
+    """
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list, tuple))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise errors.ParseError(f"lists and objects are nested more than {MAX_NESTING} deep")
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.ops.verify import queue
 from ganeti.jobstore import inventory
-from ganeti.opcodes.cluster import OpClusterRedistConf, OpClusterVerifyGroup
+from ganeti.opcodes.cluster import OpClusterRedistConf, OpClusterVerifyConfig, OpClusterVerifyGroup
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 
@@ -135,6 +135,22 @@ def test_a_node_that_cannot_tell(master: Master) -> None:
     }
     (line,) = findings(master)
     assert "no route" in line
+
+
+class Lossy:
+    """A queue that could not read two jobs."""
+
+    def lost_jobs(self) -> dict[int, str]:
+        return {7: "invalid JSON", 3: "its file was damaged"}
+
+
+def test_lost_jobs_are_named(master: Master) -> None:
+    master.context.queue = Lossy()
+    master.run(OpClusterVerifyConfig(error_codes=True))
+    lines = [line for line in master.job.log if "is lost" in line]
+    assert [line.split(":node:")[0].strip() for line in lines] == ["- ERROR:ENODEFILECHECK"] * 2
+    assert "job 3 is lost: its file was damaged." in lines[0] and "damaged/job-3." in lines[0]
+    assert "job 7 is lost: invalid JSON." in lines[1]
 
 
 def test_redistribution_has_the_copies_compared(master: Master) -> None:

@@ -346,7 +346,7 @@ def _stopped_queue(directory: Path) -> tuple[int, int]:
 def test_a_job_file_that_cannot_be_read(
     tmp_path: Path, text: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Torn, of another version, somebody else's: named, left alone, its id not used again."""
+    """Torn, of another version, somebody else's: named, set aside, its id not used again."""
     first, second = _stopped_queue(tmp_path)
     damaged = tmp_path / "queue" / f"job-{second}"
     damaged.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -354,12 +354,13 @@ def test_a_job_file_that_cannot_be_read(
     run.queue.start()
     assert run.queue.query([first, second], ["status"]) == [["success"], None]
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert f"job {second} is lost: its file cannot be read" in record.message
+    assert f"job {second} cannot be read, its file is set aside" in record.message
     assert said in record.message
     fresh = run.queue.submit([op_of("fresh")])
     assert fresh > second
     assert run.wait(fresh) == "success"
     run.stop()
+    damaged = tmp_path / "queue/damaged" / f"job-{second}"
     assert damaged.read_bytes() == text.encode("utf-8", "surrogateescape")
 
 

@@ -576,7 +576,8 @@ def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
     assert "master daemon ended while this ran" in lab.row(3, "opresult")[0][0][1][0]
     assert "master daemon ended" in lab.row(3, "oplog")[0][0][0][3]
     assert lab.queue.query([8, 9], ["id"]) == [None, None]
-    assert (path / "job-8").read_text() == "{broken"
+    assert (path / "damaged/job-8").read_text() == "{broken"
+    assert not (path / "job-8").exists() and set(lab.queue.table.lost) == {8, 9}
     assert lab.queue.submit([op("new")]) == 10
     lab.queue.stop()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fakes.config import cluster_of
@@ -153,3 +155,21 @@ def test_who_counts() -> None:
     assert start.candidates == set(names[:3])
     assert failover_ballot(ME, members, ignore_offline=True).voters == set(names) - {names[3]}
     assert failover_ballot(ME, members, ignore_offline=False).voters == set(names)
+
+
+@pytest.mark.parametrize("name", ["last_job", "config_serial"])
+@pytest.mark.parametrize("number", [int("1" * 40), -1])
+def test_a_damaged_number_of_one_node_is_not_believed(voting, nodes, name, number):
+    """The file of one node must not keep all others from becoming master."""
+    nodes.answers["node3.example.com"] = dataclasses.replace(vote(), **{name: number})
+    votes, verdict = voting.ask_patiently(sleep=lambda _: None)
+    assert verdict.won and "out of range" in votes.failures["node3.example.com"]
+    assert voting.claim(votes).epoch.number == 4
+
+
+def test_a_refusal_that_nobody_understands_ends_no_vote(voting, nodes):
+    nodes.answers["node3.example.com"] = errors.NodeRefused(
+        "node3.example.com", "master_vote", "obeys what", "nine x"
+    )
+    votes, verdict = voting.ask_patiently(sleep=lambda _: None)
+    assert verdict.won and votes.known

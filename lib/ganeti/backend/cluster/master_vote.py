@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 
-from ganeti import errors
+from ganeti import errors, ht
 from ganeti.backend.cluster import config_file, jobqueue, ssconf
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf as ssconf_const
+from ganeti.jobstore.files import job_id_of
 from ganeti.jobstore.journal import journaled_serial
 from ganeti.objects.transfer import MasterVote
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import daemonize, fs
 from ganeti.wire import calls
 
-_JOB = re.compile(r"job-([0-9]{1,16})")
 #: Added to the name of a configuration that this node gave up.
 DEMOTED_SUFFIX = ".demoted"
 
@@ -42,15 +41,16 @@ def last_job(directory: str) -> int:
     except OSError as err:
         raise errors.JobQueueError(f"cannot read the job queue in {directory}: {err}") from err
     try:
-        highest = max(highest, int(fs.read_file(f"{directory}/serial").strip() or "0"))
+        text = fs.read_file(f"{directory}/serial").strip() or "0"
+        if not ht.JobId(text):
+            raise ValueError("it contains no job id")
+        highest = max(highest, int(text))
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as err:
         raise errors.JobQueueError(f"cannot read {directory}/serial: {err}") from err
     for name in os.listdir(directory):
-        found = _JOB.fullmatch(name)
-        if found is not None:
-            highest = max(highest, int(found[1]))
+        highest = max(highest, job_id_of(name) or 0)
     return highest
 
 

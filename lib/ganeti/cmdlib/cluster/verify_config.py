@@ -10,6 +10,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
+from ganeti.jobstore.files import damaged_file
 from ganeti.objects import ConfigData, fill, hvparams
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
 from ganeti.platform import paths
@@ -33,8 +34,24 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         self._hypervisor_parameters(findings, data)
         findings.section("Checking for dangling nodes and instances")
         self._dangling(findings, data)
+        findings.section("Checking the job queue of the master")
+        self._lost_jobs(findings, data)
         findings.summary()
         return not findings.failed
+
+    def _lost_jobs(self, findings: Findings, data: ConfigData) -> None:
+        """Report jobs whose files could not be read when the master daemon started."""
+        here = paths.current()
+        master = data.nodes[data.cluster.master_node].name
+        queue = self.ctx.master.queue
+        for job_id, reason in sorted(queue.lost_jobs().items()) if queue is not None else ():
+            findings.report(
+                "ENODEFILECHECK",
+                master,
+                f"job {job_id} is lost: {reason}. Its file is kept as"
+                f" {here.queue_dir}/{damaged_file(job_id)}. When the job is not needed any more,"
+                " remove that file and restart the master daemon",
+            )
 
     def _certificates(self, findings: Findings) -> None:
         here = paths.current()
