@@ -157,6 +157,17 @@ def test_a_start_without_the_secondary_is_recorded_first(lab: Lab) -> None:
         lab.run(failover())
 
 
+def test_a_start_of_equal_replicas_needs_no_connection(lab: Lab) -> None:
+    """Both were in sync when the instance stopped, so the one on the primary node is good."""
+    lab.stop()
+    lab.cut()
+    lab.start()
+    assert lab.disks[0].outdated_node == uuid_of(SECONDARY)
+    lab.write()
+    lab.heal()
+    all_there(lab)
+
+
 def test_a_replica_which_missed_writes_is_not_started(lab: Lab) -> None:
     """Not on the primary node either, where only an option which names the loss helps."""
     lab.power_off(PRIMARY)
@@ -217,6 +228,18 @@ def test_a_conversion_without_the_other_node(lab: Lab) -> None:
     lab.run(ops.OpInstanceSetParams(instance_name=WEB, disk_template="plain"))
     lab.start()
     all_there(lab)
+
+
+def test_an_accepted_loss_destroys_nothing(lab: Lab) -> None:
+    """The replica which may have more stays, also after a conversion by force."""
+    degrade(lab)
+    lab.stop()
+    lab.forget_records()
+    with lab.cluster.config.transaction() as change:
+        change.set_instance_primary(lab.instance.uuid, uuid_of(SECONDARY))
+    lab.run(ops.OpInstanceSetParams(instance_name=WEB, disk_template="plain", force=True))
+    assert "are kept" in lab.said()
+    assert not lab.lost(lab.best())
 
 
 # -- 4: replacement -----------------------------------------------------------------------

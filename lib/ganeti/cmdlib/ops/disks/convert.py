@@ -282,13 +282,12 @@ def carry_out(
         disks, which are degraded, or the old disks could not be destroyed.
     """
     old = unit.config.disk_template(instance)
-    if old in INT_MIRRORED:
-        _require_latest(unit, instance, accept_loss=accept_loss)
+    good = old not in INT_MIRRORED or _require_latest(unit, instance, accept_loss=accept_loss)
     clear(unit, instance)
     if (old, conversion.template) == (PLAIN, DRBD8):
         _plain_to_mirror(unit, instance, conversion)
     elif (old, conversion.template) == (DRBD8, PLAIN):
-        _mirror_to_plain(unit, instance)
+        _mirror_to_plain(unit, instance, good=good)
         return
     else:
         _copy_all(unit, instance, conversion)
@@ -305,15 +304,16 @@ def carry_out(
             )
 
 
-def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> None:
+def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> bool:
     """Check that the replicas on the primary node, which are used, have all confirmed writes.
 
+    :returns: whether they have; False when a possible loss was accepted.
     :raises errors.OpExecError: they have not, or nobody can tell.
     """
     primary = unit.config.node(instance.primary_node)
     secondary = unit.config.node(unit.config.secondary_nodes(instance)[0])
     try:
-        mirror.compare_inactive(
+        return mirror.compare_inactive(
             unit, instance, primary, alone=secondary.offline, ignore=accept_loss
         )
     finally:
@@ -463,8 +463,12 @@ def _shut_down_mirrors(unit: AnyUnit, instance: Instance, disks: Sequence[Disk])
     disk_work.shutdown_disks(unit, instance, disks=disks)
 
 
-def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
-    """Make the data volumes on the primary node the disks, and remove the rest of the mirrors."""
+def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
+    """Make the data volumes on the primary node the disks, and remove the rest of the mirrors.
+
+    :param good: the volumes are known to have all confirmed writes; otherwise the other replicas
+        stay, with the mark, because they may have what is missing.
+    """
     primary = instance.primary_node
     disk_work.shutdown_disks(unit, instance)
     old = unit.config.instance_disks(instance)
@@ -487,6 +491,13 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
             )
         change.set_disks_active(instance.uuid, False)
     fresh = unit.config.instance(instance.uuid)
+    if not good:
+        unit.warn(
+            f"the other replicas of the former DRBD disks of instance {instance.name} are kept,"
+            " because they may have writes which are missing now",
+            hint="The next conversion or the removal of the instance destroys them.",
+        )
+        return
     try:
         clear(unit, fresh)
     except errors.GenericError as err:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import ownership, replicas, wipe
-from ganeti.constants.disk import FILE, INT_MIRRORED, LDS_OKAY, SHARED_FILE
+from ganeti.constants.disk import FILE, INT_MIRRORED, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
 from ganeti.objects import fill
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE,
@@ -262,6 +262,12 @@ def _assemble_all(
     ]
     for disk in alone:
         _require_usable_alone(unit, instance, disk, node, accept_loss=accept_loss)
+    # Disks which were in sync when they were deactivated are equal on both nodes until now.
+    latest = {
+        disk.uuid
+        for disk in replicas.mirrored(chosen)
+        if replicas.is_latest(replicas.with_record(unit, disk), node.uuid)
+    }
     replicas.record_use(
         unit,
         replicas.mirrored(chosen),
@@ -276,7 +282,8 @@ def _assemble_all(
                 disk,
                 indexes[disk.uuid],
                 node.uuid,
-                alone=accept_loss,
+                alone=accept_loss or disk.uuid in latest,
+                latest=disk.uuid in latest,
             ),
         )
         for disk in chosen
@@ -388,10 +395,12 @@ def _activate(
     node_uuid: str,
     *,
     alone: bool = False,
+    latest: bool = False,
 ) -> ActiveDisk:
     """Activate a disk on its primary node.
 
     :param alone: use the replica there, even if it does not connect to its peer.
+    :param latest: that replica is known to have all confirmed writes.
     """
     answer = _assemble(unit, instance, disk, node_uuid, index, True)
     if (
@@ -400,10 +409,12 @@ def _activate(
         and _lacks_only_its_peer(unit, instance, disk, node_uuid)
     ):
         # Recorded first, as always when only one of the replicas is written to.
-        loss = replicas.possible_loss(unit, disk, unit.config.node(node_uuid))
+        reason = "it was in sync when it was deactivated"
+        if not latest:
+            reason = replicas.possible_loss(unit, disk, unit.config.node(node_uuid))
         unit.warn(
             f"disk {index} of instance {instance.name}: {why(answer.failure)}. Its replica on node"
-            f" {answer.node_name} is used nevertheless: {loss}"
+            f" {answer.node_name} is used nevertheless: {reason}"
         )
         replicas.record_use(unit, [disk], [(disk, replicas.other_node(disk, node_uuid))])
         answer = _assemble(unit, instance, disk, node_uuid, index, True)
@@ -422,7 +433,8 @@ def _lacks_only_its_peer(unit: AnyUnit, instance: Instance, disk: Disk, node_uui
     if disk.dev_type not in INT_MIRRORED:
         return False
     status = unit.rpc.call(BLOCKDEV_FIND, node_uuid, disk=(disk, instance)).data
-    return status is not None and status.ldisk_status == LDS_OKAY and bool(status.is_degraded)
+    whole = (LDS_OKAY, LDS_UNKNOWN)
+    return status is not None and status.ldisk_status in whole and bool(status.is_degraded)
 
 
 def _assemble(

@@ -217,8 +217,8 @@ def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None
                 " fail the instance over."
             )
         raise errors.OpExecError(
-            f"{here} has lost its storage on node {source.name}, so the instance cannot be migrated."
-            " Nothing was changed. Fail it over, or replace the disk first."
+            f"{here} has lost its storage on node {source.name}, so the instance cannot be"
+            " migrated. Nothing was changed. Fail it over, or replace the disk first."
         )
 
 

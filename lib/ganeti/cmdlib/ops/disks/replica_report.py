@@ -240,8 +240,8 @@ def kept_hint(instance: Instance) -> str:
     name = instance.name
     return (
         f"The next 'gnt-instance replace-disks {name}', a conversion or move of its disks, or the"
-        " removal of the instance destroys them. Before that, make sure that its disks have all data:"
-        " a kept volume may be the last copy."
+        " removal of the instance destroys them. Before that, make sure that its disks have all"
+        " data: a kept volume may be the last copy."
     )
 
 

@@ -14,12 +14,12 @@ Neither fact means: nobody knows. ``doc/design-data-safety.rst`` has the rules w
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti.cmdlib.base import AnyUnit
 from ganeti.constants.disk import DRBD8, LDS_FAULTY, LDS_OKAY
+from ganeti.utils import clock
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS_MULTI
 
 if TYPE_CHECKING:
@@ -54,13 +54,9 @@ def is_latest(disk: Disk, node_uuid: str) -> bool:
 
 def since(disk: Disk) -> str:
     """Return the time from which on a replica misses writes, for messages."""
-    return _clock(disk.outdated_since)
-
-
-def _clock(seconds: float | None) -> str:
-    if seconds is None:
+    if disk.outdated_since is None:
         return "an unknown time"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return clock.format_time(disk.outdated_since)
 
 
 def possible_loss(unit: AnyUnit, disk: Disk, node: Node) -> str:
