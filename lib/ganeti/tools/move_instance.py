@@ -192,15 +192,15 @@ class Mover:
 
         :raises MoveError: a job failed, or the instance has no disks.
         """
-        info = self._result(self._source, self._source.GetInstanceInfo(name, static=True), "source")
-        (info,) = info.values()
+        info = self._info(name)
         if not info["disks"]:
             raise MoveError(
                 f"instance {info['name']} has no disks. Create it on the destination instead."
             )
         name = info["name"]
         prepared = self._result(self._source, self._source.PrepareExport(name, _REMOTE), "source")
-        wanted = specification(info, self._options)
+        # The preparation has measured the disks.
+        wanted = specification(self._info(name), self._options)
         # Kept on the source, the instance is to run in both clusters.
         hand_over = wanted["start"] and not self._options.keep
         if hand_over:
@@ -220,6 +220,11 @@ class Mover:
         if not self._options.keep:
             self._take_over(name, wanted["name"], start=hand_over)
         self._say(f"instance {wanted['name']} is complete")
+
+    def _info(self, name: str) -> Mapping[str, Any]:
+        job = self._source.GetInstanceInfo(name, static=True)
+        (info,) = self._result(self._source, job, "source").values()
+        return dict(info)
 
     def _send(
         self,

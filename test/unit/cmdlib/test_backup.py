@@ -207,6 +207,29 @@ def test_with_snapshots_it_runs_again_before_anything_is_sent():
     ] * 2
 
 
+def test_what_lvm_has_added_to_a_volume_is_exported_too():
+    disk = Disk(
+        dev_type="plain",
+        logical_id=("xenvg", "lv"),
+        iv_name="disk/0",
+        size=1001,
+        nodes=(uuid_of("node1"),),
+        uuid=uuid_of("web-disk0"),
+        serial_no=1,
+    )
+    instance = instance_of("web", disks=(disk.uuid,))
+    master = Master(cluster_of(2, (instance,), (disk,), enabled_disk_templates=("plain",)))
+    Nodes(master)
+    master.rpc.answers["blockdev_snapshot"] = ["xenvg", "lv.snap"]
+    master.rpc.answers["blockdev_getdimensions"] = [[1024 << 20, 1]]
+    master.run(export())
+    ((_node, sent),) = master.rpc.of("export_start")
+    assert sent["source"][1][0].size == 1024
+    # An import makes disks of the sizes in the description.
+    ((_node, args),) = master.rpc.of("finalize_export")
+    assert [found.size for found in args["disks"]] == [1024]
+
+
 def test_removing_it_afterwards():
     master, _nodes = exporting()
     master.run(export(remove_instance=True, long_sleep=False))

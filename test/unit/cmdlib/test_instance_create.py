@@ -138,8 +138,8 @@ def test_uefi_needs_a_disk_of_its_own(master):
     text = master.refused(create(**wanted), errors.ECODE_INVAL)
     assert "firmware=uefi needs a small disk named efivars" in text
     # Small ones are no matter of the policy, which wants disks of 1 GiB at least.
-    large = [{"size": 1024}, {"size": 65, "name": "efivars"}]
-    assert "disk-size/1 value 65" in master.refused(
+    large = [{"size": 1024}, {"size": 68, "name": "efivars"}]
+    assert "disk-size/1 value 68" in master.refused(
         create(**wanted, disks=large), errors.ECODE_INVAL
     )
     master.run(create(**wanted, disks=[{"size": 1024}, {"size": 4, "name": "efivars"}]))

@@ -165,7 +165,7 @@ CASES = {
         again,
     ),
     "grow-disk": (
-        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=1, amount=4, absolute=True),
+        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=1, amount=8, absolute=True),
         {"template": "file"},
         again,
     ),

@@ -308,13 +308,13 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
         True,
     ),
     "grow-disk": (
-        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=3, absolute=True),
+        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=8, absolute=True),
         {"up": True},
         again,
         True,
     ),
     "grow-disk-stopped": (
-        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=3, absolute=True),
+        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=8, absolute=True),
         {},
         again,
         True,
