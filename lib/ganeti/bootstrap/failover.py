@@ -10,8 +10,9 @@ The order of the steps makes a failure in each of them harmless:
    master could not be reached.
 4. The configuration which names this node as the master is committed to a majority of the
    candidates.
-5. The master daemon is started on this node. It wins a vote of its own, marks the jobs which were
-   running as failed, and updates the nodes which lack changes.
+5. The master daemon is started on this node. It is handed the epoch which was won, wins a vote of
+   its own among the same nodes, marks the jobs which were running as failed, and updates the nodes
+   which lack changes. Without a majority it does not start: only the user overrides a vote.
 
 When step 2 or 3 fails, the old master is started again. After the begin of step 4 it is not,
 because some nodes may have the new configuration; the user then runs the command once more.
@@ -40,7 +41,7 @@ from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.master_ip import take_down_at
-from ganeti.rpc.voting import RoleNotWonError, Votes, Voting, Won, failover_ballot, start_ballot
+from ganeti.rpc.voting import RoleNotWonError, Votes, Voting, Won, failover_ballot
 from ganeti.utils import fs
 from ganeti.wire.calls import NODE_START_MASTER_DAEMONS, NODE_STOP_MASTER
 
@@ -177,7 +178,9 @@ def failover(
     warnings: list[str] = []
     if found.old.name.lower() == found.me:
         say("this node is the master already, but its daemon does not run")
-        _start(found, AddressRunner(open_client()), no_voting, warnings, say)
+        if not no_voting:
+            _hand_over(_take_role(found, no_voting, say), ignore_offline)
+        _start(found, AddressRunner(open_client()), no_voting, say)
         return warnings
     with local.Rollback() as undo:
         stopped = _stop_old(found, undo, warnings, say)
@@ -190,7 +193,9 @@ def failover(
             warnings.append(
                 f"the address of the master may still be active on {found.old.name}: {failure}"
             )
-    _start(found, runner, no_voting, warnings, say)
+    if not no_voting:
+        _hand_over(won, ignore_offline)
+    _start(found, runner, no_voting, say)
     return warnings
 
 
@@ -282,23 +287,25 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
     return config, runner
 
 
-def _start(
-    found: Survey, runner: AddressRunner, no_voting: bool, warnings: list[str], say: Say
-) -> None:
+def _hand_over(won: Won, ignored_offline: bool) -> None:
+    """Leave the epoch which was won to the master daemon.
+
+    :raises OpExecError: another node has become master meanwhile, or the disk refuses.
+    """
+    try:
+        master_epoch.record_failover(won.epoch, ignored_offline=ignored_offline)
+    except (errors.GenericError, OSError) as err:
+        raise errors.OpExecError(
+            f"the master daemon cannot be started: {err}. Run this command once more."
+        ) from err
+
+
+def _start(found: Survey, runner: AddressRunner, no_voting: bool, say: Say) -> None:
     """Start the daemons of the master.
 
+    :param no_voting: the user has overridden the vote, so the daemon does without one, too.
     :raises OpExecError: a daemon does not start.
     """
-    if not no_voting:
-        ballot = start_ballot(found.me, found.members)
-        again = judge(ballot, Voting(runner, found.me, found.members, ballot).ask().answers)
-        if again.outcome is Outcome.NO_QUORUM:
-            # Offline nodes do not count in the vote for a failover, but they do at a start.
-            no_voting = True
-            warnings.append(
-                "the master daemon is started with --no-voting, because too few nodes answer:"
-                f" {again}"
-            )
     say("starting the master daemon")
     me = found.members.nodes[found.me]
     failure = runner.call_addresses(
@@ -306,6 +313,6 @@ def _start(
     )[me.name].failure
     if failure is not None:
         raise errors.OpExecError(
-            f"this node is the master now, but its daemon does not start: {failure}. Start it with"
-            " 'daemon-util start-master'."
+            f"this node is the master now, but its daemon does not start: {failure}. Repair that,"
+            " then run this command once more, or 'daemon-util start-master'."
         )

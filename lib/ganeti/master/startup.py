@@ -16,9 +16,9 @@ from ganeti.config import Config
 from ganeti.config.members import Members
 from ganeti.locking import Level
 from ganeti.objects import ConfigData
-from ganeti.platform import machine
+from ganeti.platform import machine, master_epoch
 from ganeti.rpc import AddressRunner
-from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
+from ganeti.rpc.voting import RoleNotWonError, Voting, Won, failover_ballot, start_ballot
 from ganeti.utils import filelock, fs
 
 # Longer than it takes another process to look whether the file is locked.
@@ -57,6 +57,10 @@ def take_livelock(directory: str) -> filelock.FileLock:
 def take_role(runner: AddressRunner, members: Members, *, override: bool = False) -> Won:
     """Win the vote of the nodes, and have them promise to obey a new epoch.
 
+    After a failover to this node, the nodes which voted there decide, as long as no node that
+    answers knows a later master. So offline nodes do not count, and nodes which have not heard of
+    the new master yet do no harm; a majority is needed as always.
+
     :param override: take the role even if the vote is lost.
     :raises RoleNotWonError: another node is the master, too few nodes answer, or a node has data
         which this one has not.
@@ -66,10 +70,7 @@ def take_role(runner: AddressRunner, members: Members, *, override: bool = False
     if override:
         won = voting.claim(voting.ask(), override=True)
     else:
-        votes, verdict = voting.ask_patiently()
-        if not verdict.won:
-            raise RoleNotWonError(verdict, votes.failures)
-        won = voting.claim(votes)
+        won = _after_failover(runner, me, members) or _confirmed(voting)
     logging.info(
         "master by epoch %s, promised by %d of %d nodes",
         won.epoch,
@@ -77,6 +78,31 @@ def take_role(runner: AddressRunner, members: Members, *, override: bool = False
         len(members.nodes),
     )
     return won
+
+
+def _confirmed(voting: Voting) -> Won:
+    votes, verdict = voting.ask_patiently()
+    if not verdict.won:
+        raise RoleNotWonError(verdict, votes.failures)
+    return voting.claim(votes)
+
+
+def _after_failover(runner: AddressRunner, me: str, members: Members) -> Won | None:
+    """Take the role which was moved to this node; None when that was not the last thing.
+
+    The daemon takes an epoch of its own, so a failover serves one start only.
+    """
+    known = master_epoch.read()
+    if not known.moved_to(members.nodes[me].uuid):
+        return None
+    ballot = failover_ballot(me, members, ignore_offline=known.ignored_offline)
+    voting = Voting(runner, me, members, ballot)
+    votes, verdict = voting.ask_patiently()
+    if max(votes.known) > known.epoch:
+        return None
+    if not verdict.won:
+        raise RoleNotWonError(verdict, votes.failures)
+    return voting.claim(votes)
 
 
 def expect_lagging(config: Config, won: Won) -> None:

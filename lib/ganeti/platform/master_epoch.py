@@ -10,7 +10,11 @@ copy was written, because serial numbers are compared within one epoch only: an 
 nodes no longer obey may still raise the serial numbers in its own files, and these files are older
 than those of its successor.
 
-``DATA_DIR/master_state`` holds the three epochs, one on each line; ``ssconf_master_epoch`` has the
+A node to which the role was moved keeps the epoch which it won there, until its master daemon has
+taken one of its own: the daemon may then rely on the voters of the failover
+(:func:`record_failover`).
+
+``DATA_DIR/master_state`` holds these epochs, one on each line; ``ssconf_master_epoch`` has the
 number of the highest one, for administrators and programs. A ``flock`` orders all accesses: a
 process which writes a copy holds it shared, from the check of the epoch to the end of the writing;
 a process which takes a new epoch holds it exclusively. So once a node has promised to obey a new
@@ -36,6 +40,8 @@ QUEUE: Final = "queue"
 OTHER: Final = "other"
 _EPOCH: Final = "epoch"
 _DEMOTED: Final = "demoted"
+# The word says whether nodes marked as offline counted.
+_FAILOVER: Final = {False: "failover", True: "failover_online"}
 
 _STATE_MODE = 0o640
 _SSCONF_MODE = 0o444
@@ -101,12 +107,23 @@ class MasterState(NamedTuple):
     :ivar queue: the epoch under which its copy of the job queue was written.
     :ivar demoted: epoch and serial number of the newest configuration which this node has removed,
         because it is no longer a master candidate.
+    :ivar failover: the epoch which this node won in its last failover.
+    :ivar ignored_offline: nodes marked as offline did not count there.
     """
 
     epoch: Epoch = NONE
     config: Epoch = NONE
     queue: Epoch = NONE
     demoted: tuple[Epoch, int] = (NONE, 0)
+    failover: Epoch = NONE
+    ignored_offline: bool = False
+
+    def moved_to(self, owner: str) -> bool:
+        """Tell whether the last master of which this node knows is a failover to the owner.
+
+        :param owner: UUID of a node.
+        """
+        return self.epoch.owner == owner and self.epoch == self.failover != NONE
 
 
 def read(here: paths.Paths | None = None) -> MasterState:
@@ -129,8 +146,24 @@ def read(here: paths.Paths | None = None) -> MasterState:
         pass
     except (OSError, ValueError, errors.ParseError) as err:
         raise errors.ConfigurationError(f"cannot read {here.master_state_file}: {err}") from err
-    epoch = max(found.get(_EPOCH, NONE), _read_ssconf(here))
-    return MasterState(epoch, found.get(CONFIG, NONE), found.get(QUEUE, NONE), demoted)
+    try:
+        published = _read_ssconf(here)
+    except errors.ConfigurationError:
+        # It is written after the other file, and has nothing which is not there.
+        if _EPOCH not in found:
+            raise
+        published = NONE
+    failover, ignored_offline = max(
+        (found.get(word, NONE), ignored) for ignored, word in _FAILOVER.items()
+    )
+    return MasterState(
+        max(found.get(_EPOCH, NONE), published),
+        found.get(CONFIG, NONE),
+        found.get(QUEUE, NONE),
+        demoted,
+        failover,
+        ignored_offline and failover != NONE,
+    )
 
 
 def _read_ssconf(here: paths.Paths) -> Epoch:
@@ -153,6 +186,8 @@ def _write(here: paths.Paths, old: MasterState, new: MasterState) -> None:
         f"{QUEUE} {new.queue}",
         f"{_DEMOTED} {serial} {new.demoted[0]}",
     ]
+    if new.failover != NONE:
+        lines.append(f"{_FAILOVER[new.ignored_offline]} {new.failover}")
     # The master daemon may have a user of its own, and reads what the node daemon writes.
     uid, gid = users.same_owner(here.data_dir)
     fs.write_file(
@@ -203,6 +238,27 @@ def claim(epoch: Epoch, here: paths.Paths | None = None) -> None:
         if epoch < old.epoch:
             raise StaleEpochError(epoch, old.epoch)
         _write(here, old, old._replace(epoch=epoch))
+
+
+def record_failover(
+    epoch: Epoch, *, ignored_offline: bool, here: paths.Paths | None = None
+) -> None:
+    """Remember the epoch which this node won in a failover, for the master daemon started next.
+
+    :param ignored_offline: nodes marked as offline did not count.
+    :raises StaleEpochError: this node has promised to obey a higher epoch.
+    :raises LockError: the lock was not free within 30 seconds.
+    """
+    here = here or paths.current()
+    with _locked(here):
+        old = read(here)
+        if epoch < old.epoch:
+            raise StaleEpochError(epoch, old.epoch)
+        _write(
+            here,
+            old,
+            old._replace(epoch=epoch, failover=epoch, ignored_offline=ignored_offline),
+        )
 
 
 @contextlib.contextmanager

@@ -373,13 +373,42 @@ def test_not_even_this_nodes_daemon_answers(here: paths.Paths, nodes: Nodes) -> 
 
 
 def test_nodes_marked_offline_do_not_count_unless_wanted(here: paths.Paths, nodes: Nodes) -> None:
-    """They do at the start of the daemon, which is told not to vote, with a warning."""
+    """The daemon gets the voters of the failover, and no permission to do without a vote."""
     gone = {"offline": True, "master_candidate": False}
     write(here, cluster_of(3, node_changes={1: gone, 3: gone}))
     nodes.silent(OLD, THIRD)
     with pytest.raises(errors.OpPrereqError, match="only 1 of 3"):
         run(ignore_offline=False)
-    warnings, _ = run()
-    assert nodes.no_voting is True
-    assert any("because too few nodes answer" in text for text in warnings)
+    run()
+    assert nodes.no_voting is False
     assert master_now(here) == uuid_of("node2")
+    known = master_epoch.read()
+    assert known.moved_to(uuid_of("node2")) and known.ignored_offline
+
+
+def test_too_few_nodes_at_the_start_are_no_override(here: paths.Paths, nodes: Nodes) -> None:
+    """Cut off after it won: without a majority the daemon must not become master."""
+    commit = nodes.events.append
+
+    class Events(list):
+        def append(self, event: tuple[str, str]) -> None:
+            commit(event)
+            if event[0] == "take down":
+                nodes.silent(OLD, THIRD)
+
+    nodes.events = Events()
+    run()
+    assert nodes.no_voting is False
+    known = master_epoch.read()
+    assert known.moved_to(uuid_of("node2")) and known.ignored_offline
+    assert known.failover == Epoch(5, uuid_of("node2"))
+
+
+def test_the_masters_own_daemon_gets_no_override(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.master = dict.fromkeys(NODES, ME)
+    write(here, cluster_of(3, master_node=uuid_of("node2")))
+    nodes.silent(THIRD)
+    run(ignore_offline=False)
+    assert nodes.no_voting is False
+    known = master_epoch.read()
+    assert known.moved_to(uuid_of("node2")) and not known.ignored_offline

@@ -86,6 +86,8 @@ class Rules(NamedTuple):
     fence_own_disk: bool = True
     refuse_late: bool = True
     count_all: bool = True
+    # Left out: the daemon which a failover starts overrides the vote.
+    vote_again: bool = True
 
 
 ALL_RULES = Rules()
@@ -154,6 +156,8 @@ class Model:
                 yield from self._promise(state, number, process)
             else:
                 yield from self._act(state, number, process)
+                if not self.rules.vote_again and state.starts:
+                    yield f"override {number}", self._override(state, number)
         for message in state.messages:
             yield from self._deliver(state, message)
 
@@ -214,6 +218,14 @@ class Model:
         return self._set(
             adopted, number, Process(process.epoch, None, node.history, frozenset({number}))
         )
+
+    def _override(self, state: State, number: int) -> State:
+        """The daemon takes over from the command, and asks nobody but its own node."""
+        node = state.nodes[number]
+        epoch = role.next_epoch(name(number), [node.promised])
+        taken = self._node(state, number, node._replace(promised=epoch, label=epoch))
+        process = Process(epoch, None, node.history, frozenset({number}))
+        return self._set(taken, number, process)._replace(starts=state.starts - 1)
 
     # -- being master ----------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ def test_long_ways(seed: int, count: int) -> None:
         (Rules(refuse_late=False), (3, 2, 2, 0)),
         (Rules(compare_epochs=False), (3, 3, 2, 1)),
         (Rules(count_all=False), (3, 2, 2, 0)),
+        (Rules(vote_again=False), (3, 3, 2, 0)),
     ],
 )
 def test_every_part_is_needed(rules: Rules, budget: tuple[int, int, int, int]) -> None:

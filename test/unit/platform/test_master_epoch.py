@@ -161,3 +161,38 @@ def test_damaged(here: paths.Paths, text: str) -> None:
     Path(here.master_state_file).write_text(text)
     with pytest.raises(errors.ConfigurationError, match="master_state"):
         master_epoch.admit(E1)
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_failover_counts_until_the_next_master(here: paths.Paths, ignored: bool) -> None:
+    assert not master_epoch.read().moved_to("")
+    master_epoch.record_failover(E1, ignored_offline=ignored)
+    known = master_epoch.read()
+    assert known.moved_to("uuid-1") and not known.moved_to("uuid-2")
+    assert (known.epoch, known.failover, known.ignored_offline) == (E1, E1, ignored)
+    # Another failover of the same node, of the other kind.
+    again = Epoch(2, "uuid-1")
+    master_epoch.record_failover(again, ignored_offline=not ignored)
+    assert master_epoch.read().failover == again
+    assert master_epoch.read().ignored_offline is not ignored
+    with pytest.raises(StaleEpochError):
+        master_epoch.record_failover(E1, ignored_offline=ignored)
+    master_epoch.claim(E2)
+    assert not master_epoch.read().moved_to("uuid-1")
+
+
+@pytest.mark.parametrize("text", ["", "damaged"])
+def test_a_damaged_ssconf_file_beside_a_whole_state(here: paths.Paths, text: str) -> None:
+    """The state has everything; the file is for administrators."""
+    master_epoch.claim(E1)
+    path = Path(here.ssconf_file("master_epoch"))
+    path.chmod(0o644)
+    path.write_text(text)
+    assert master_epoch.read().epoch == E1
+    master_epoch.claim(E2)
+    assert path.read_text() == "2\n"
+    os.remove(here.master_state_file)
+    path.chmod(0o644)
+    path.write_text(text)
+    with pytest.raises(errors.ConfigurationError):
+        master_epoch.read()
