@@ -20,7 +20,7 @@ from ganeti.constants import hv as hv_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
-from ganeti.objects import ConfigData, Disk, Instance, hvparams, ipolicy
+from ganeti.objects import ConfigData, Disk, Instance, cluster_rules, hvparams, ipolicy
 from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
 from ganeti.utils import net, text
@@ -115,6 +115,7 @@ def _cluster(data: ConfigData) -> _Problems:
     for template in cluster.enabled_disk_templates:
         if template not in disk_const.TEMPLATES:
             yield f"cluster: there is no disk template {template}"
+    yield from _raised("cluster", cluster_rules.volume_patterns, cluster.reserved_lvs)
     yield from _raised("cluster", partial(ipolicy.check_syntax, filled=True), cluster.ipolicy)
     yield from _complete(
         "cluster: beparams", cluster.beparams.get("default"), instance_const.BE_PARAM_TYPES
@@ -142,7 +143,12 @@ def _raised(what: str, check: Callable[..., object], *args: object) -> _Problems
     """Run a check which raises errors; yield the text of the error."""
     try:
         check(*args)
-    except (errors.ConfigurationError, errors.HypervisorError, errors.TypeEnforcementError) as err:
+    except (
+        errors.ConfigurationError,
+        errors.HypervisorError,
+        errors.ParameterError,
+        errors.TypeEnforcementError,
+    ) as err:
         yield f"{what}: {err}"
 
 

@@ -8,9 +8,10 @@ and the logical units check values against other objects.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
@@ -20,7 +21,7 @@ from ganeti.constants import instance as instance_c
 from ganeti.constants import net as net_c
 from ganeti.objects import hvparams, ipolicy
 from ganeti.objects.hypervisors.parameter import is_url
-from ganeti.utils import text
+from ganeti.utils import linear_re, text
 
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
 _TOOL = re.compile(r"[-_a-zA-Z0-9]+")
@@ -163,12 +164,23 @@ def volume_patterns(given: Sequence[str]) -> tuple[str, ...]:
     """Check the regular expressions of reserved logical volumes."""
     for pattern in given:
         try:
-            re.compile(pattern)
-        except re.error as err:
-            raise errors.ParameterError(
-                f"reserved volumes: '{pattern}' is not a regular expression: {err}"
-            ) from err
+            linear_re.Pattern(pattern)
+        except errors.ParameterError as err:
+            raise errors.ParameterError(f"reserved volumes: {err}") from err
     return tuple(given)
+
+
+def is_reserved_volume(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function which says whether one of the patterns matches the whole name of a volume.
+
+    A pattern of an older configuration which is not accepted any more matches nothing;
+    :mod:`ganeti.config.verify` reports it.
+    """
+    usable = []
+    for pattern in patterns:
+        with contextlib.suppress(errors.ParameterError):
+            usable.append(linear_re.Pattern(pattern))
+    return lambda name: any(one.fullmatch(name) for one in usable)
 
 
 def uid_ranges(given: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:

@@ -12,6 +12,8 @@ and users write text, which :func:`parse` converts to the JSON form::
 on objects. Rules (Ganeti design 2.2, *Query*, *Filters*): an object matches if the field has no
 value; fields which need live data are not evaluated while there is none; host names are compared by
 components, so ``web1`` matches ``web1.example.com``; to compare a number with text is an error.
+Regular expressions are those of :mod:`ganeti.utils.linear_re`, because filters come from users of
+the REST interface, too.
 
 pyparsing is slow to import and only the text form needs it, so it is imported when the first text
 is parsed.
@@ -28,7 +30,7 @@ from ganeti import errors
 from ganeti.constants import query as query_c
 from ganeti.query.field import HOSTNAME, JOB_ID, STRICT, TIMESTAMP, Field, Mark, Resource
 from ganeti.query.view import prefixes
-from ganeti.utils import suggest
+from ganeti.utils import linear_re, suggest
 
 if TYPE_CHECKING:
     import pyparsing
@@ -298,11 +300,9 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
     if not isinstance(wanted, str):
         raise errors.ParameterError(f"field {field.name}: a regular expression must be text")
     try:
-        search = re.compile(wanted).search
-    except (re.error, OverflowError, RecursionError) as err:
-        raise errors.ParameterError(
-            f"field {field.name}: bad regular expression {_shorten(wanted)}: {err}"
-        ) from err
+        search = linear_re.Pattern(wanted).search
+    except errors.ParameterError as err:
+        raise errors.ParameterError(f"field {field.name}: {err}") from err
 
     def test(value: Any) -> bool:
         # In a list (summary of a job, tags), one item has to match. Version 3.1 refuses lists here.
@@ -311,12 +311,12 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
             and field.compare != STRICT
             and all(isinstance(one, str) for one in value)
         ):
-            return any(search(one) is not None for one in value)
+            return any(search(one) for one in value)
         if not isinstance(value, str):
             raise errors.ParameterError(
                 f"field {field.name}: {_shorten(value)} is no text to search in"
             )
-        return search(value) is not None
+        return search(value)
 
     return test
 

@@ -142,6 +142,7 @@ def test_tags_are_removed_all_or_none(master):
         (OpTagsSet(kind="cluster", tags=["x" * 129]), errors.ECODE_INVAL),
         (OpTagsSet(kind="cluster", tags=[f"t{n}" for n in range(4097)]), errors.ECODE_INVAL),
         (OpTagsSearch(pattern="("), errors.ECODE_INVAL),
+        (OpTagsSearch(pattern="(?!a)"), errors.ECODE_INVAL),
     ],
 )
 def test_tags_are_refused(master, op, ecode):

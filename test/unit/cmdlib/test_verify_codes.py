@@ -517,6 +517,14 @@ def test_snapshots_belong_to_their_volumes(broken: Cluster) -> None:
     assert all(any(f"{VG}/{name}," in text for text in found) for name in strange)
 
 
+def test_a_pattern_of_an_older_configuration_may_be_unusable_now(broken: Cluster) -> None:
+    broken.cluster(reserved_lvs=("(?!x)", f"{VG}/swap.*"))
+    broken.tell(NODE3, lvlist={f"{VG}/swap1": ["1", True, False], f"{VG}/x": ["1", True, False]})
+    assert [row[4] for row in broken.findings() if row[1] == "ENODEORPHANLV"] == [
+        f"has volume {VG}/x, which belongs to no disk"
+    ]
+
+
 def test_reserved_and_foreign_volumes_are_left_alone(broken: Cluster) -> None:
     broken.cluster(reserved_lvs=(f"{VG}/swap.*",))
     broken.tell(

@@ -226,6 +226,7 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
         (small_cluster(node_changes={2: {"name": "node1.example.com"}}), "used more than once"),
         (small_cluster(node_changes={2: {"serial_no": 0}}), "serial number is 0"),
         (_with(nodes={"nine": node_of(9, uuid="nine")}), "'nine' is not a uuid"),
+        (small_cluster(reserved_lvs=("(a)\\1",)), "references to groups cannot be used here"),
         (_with(nodes={uuid_of("x"): node_of(9)}), "stored under"),
         (
             _with(nodegroups={uuid_of("group1"): group_of(1, alloc_policy="x")}),

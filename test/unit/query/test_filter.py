@@ -235,6 +235,7 @@ def test_what_does_not_match(qfilter):
         ["&", None],
         ["=~", "name", "("],
         ["=~", "name", 5],
+        ["=~", "name", "(?=a)"],
         ["==", "id", "twelve"],
         ["==", ["name"], "x"],
     ],
@@ -267,6 +268,13 @@ def test_nested_too_deeply():
         qfilter = ["!", qfilter]
     with pytest.raises(errors.ParameterError, match="nested"):
         query_filter.compile_filter(qfilter, RESOURCE)
+
+
+def test_a_regular_expression_of_a_user_cannot_stop_the_master():
+    """With the module "re" this search takes longer than anybody waits, and nothing ends it."""
+    names = [{"name": f"instance{number:040}.example.com"} for number in range(100)]
+    condition = query_filter.compile_filter(["=~", "name", "(((((.+)+)+)+)+)+Z"], RESOURCE)
+    assert not any(condition.matches(None, one) for one in names)
 
 
 def test_no_filter():

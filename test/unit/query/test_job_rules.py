@@ -92,6 +92,15 @@ def test_opcode(node: Any, wanted: bool) -> None:
     assert means(["opcode", node]) is wanted
 
 
+def test_a_regular_expression_of_a_rule_cannot_stop_the_queue() -> None:
+    rule = job_rules.compile_predicates(
+        [["opcode", ["=~", "instance_name", "(((((.+)+)+)+)+)+Z"]]], watermark=0
+    )
+    assert not rule(1, [{"instance_name": "web" * 1000}])
+    with pytest.raises(errors.ParameterError, match="references to groups"):
+        job_rules.check_rule(1, [["reason", ["=~", "reason", "(a)\\1"]]], "REJECT", [])
+
+
 def test_one_opcode_of_a_job_is_enough_but_it_must_be_one() -> None:
     both = ["opcode", ["&", ["=", "OP_ID", "OP_CLUSTER_VERIFY"], ["=", "instance_name", "web1"]]]
     assert means(["opcode", ["=", "OP_ID", "OP_CLUSTER_VERIFY"]], ops=[START, VERIFY])

@@ -7,7 +7,6 @@ states of disks are asked for here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from ganeti.cmdlib.ops.disks import convert, replica_report
 from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck, minors_of
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
-from ganeti.objects import snapshots
+from ganeti.objects import cluster_rules, snapshots
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
@@ -282,7 +281,7 @@ class StorageCheck:
                 ours.update(name.partition("/")[0] for name in names)
                 for node_uuid in disk.all_node_uuids() or (instance.primary_node,):
                     wanted.setdefault(node_uuid, {}).update(dict.fromkeys(names, instance.name))
-        foreign = [re.compile(pattern) for pattern in self._data.cluster.reserved_lvs]
+        is_foreign = cluster_rules.is_reserved_volume(self._data.cluster.reserved_lvs)
         reserved = self._config.reserved_volumes()
         detached, kept = self._detached_volumes()
         for node in self._nodes:
@@ -312,10 +311,7 @@ class StorageCheck:
                 # A snapshot belongs to the owner of its volume.
                 belongs = parts is not None and (parts[0] in expected or parts[0] in reserved)
                 known = (
-                    belongs
-                    or name in reserved
-                    or (node.uuid, name) in detached
-                    or any(one.fullmatch(name) for one in foreign)
+                    belongs or name in reserved or (node.uuid, name) in detached or is_foreign(name)
                 )
                 self._findings.check(
                     name.partition("/")[0] in ours and not known,

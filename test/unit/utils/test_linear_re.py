@@ -1,0 +1,156 @@
+"""Regular expressions in linear time: results as of ``re``, and every search ends."""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ganeti import errors
+from ganeti.utils import linear_re
+from ganeti.utils.linear_re import Pattern
+
+ATOMS = st.sampled_from(
+    list("abAB .\n")
+    + ["^", "$", r"\b", r"\B", r"\A", r"\Z", r"\d", r"\W", r"\w", r"\S"]
+    + ["[ab]", "[^a]", "[a-c]", r"[^\d\n]", r"\.", "\xe9", "[\xe0-\xff]", "()"]
+)
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4).map("".join),
+        st.lists(inner, min_size=1, max_size=3).map("|".join).map("({})".format),
+        st.builds(
+            "(?:{}){}".format,
+            inner,
+            st.sampled_from(["*", "+", "?", "*?", "+?", "{2}", "{1,2}", "{0,2}?", "{1,}"]),
+        ),
+        st.builds("(?{}:{})".format, st.sampled_from(["i", "s", "m", "a", "-i", "i-s"]), inner),
+    ),
+    max_leaves=8,
+)
+FLAGS = st.sampled_from(["", "(?i)", "(?m)", "(?s)", "(?a)", "(?im)", "(?x)"])
+TEXTS = st.text(st.sampled_from("aAbBc1_ .\n\xe9\xc9\u0660"), min_size=1, max_size=8)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(FLAGS, PATTERNS, st.lists(TEXTS, min_size=1, max_size=4))
+def test_the_results_are_those_of_re(flags: str, body: str, texts: list[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            wanted = re.compile(flags + body)
+        except re.error:
+            assume(False)
+        found = Pattern(flags + body)
+    for text in texts:
+        assert found.search(text) == (wanted.search(text) is not None), text
+        assert found.fullmatch(text) == (wanted.fullmatch(text) is not None), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "result"),
+    [
+        ("^web[0-9]+", "web12.example.com", True),
+        (r"^web[^.]*(\..*)?$", "web1.example.com", True),
+        (r"^web[^.]*(\..*)?$", "xweb1.example.com", False),
+        ("(?i)^INSTANCE_(MIGRATE|FAILOVER)", "instance_failover(web1)", True),
+        ("(?P<name>a|b){3}", "xabax", True),
+        ("", "", True),
+        ("a", "", False),
+        ("^$", "", True),
+        ("x$", "x\n", True),
+        (r"x\Z", "x\n", False),
+        ("(?i)\u212a", "k", True),
+        ("(?i)k", "\u212a", True),
+        ("(?ai)k", "\u212a", False),
+    ],
+)
+def test_usual_expressions(pattern: str, text: str, result: bool) -> None:
+    assert Pattern(pattern).search(text) is result
+    assert (re.search(pattern, text) is not None) is result
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(((((.+)+)+)+)+)+Z",
+        "(a*)*$b",
+        "(a|a)*c",
+        "(a|aa)+$c",
+        "(.*)(.*)(.*)(.*)(.*)(.*)(.*)c",
+        "(?:a?){200}a{200}c",
+        "([a-z]+)*=",
+    ],
+)
+def test_expressions_which_take_years_elsewhere(pattern: str) -> None:
+    """The work is counted in steps, so this does not depend on the speed of the machine."""
+    compiled = Pattern(pattern)
+    assert not compiled.search("a" * 20_000)
+    assert compiled._work < linear_re.FREE_WORK
+
+
+def test_the_work_for_a_text_is_limited() -> None:
+    """Every character leads to a new state here, which no memory can hold."""
+    compiled = Pattern("(a|b)*a" + "(a|b)" * 2000 + "c")
+    text = "".join(random.Random(1).choices("ab", k=60_000))
+    with pytest.raises(errors.ParameterError, match="takes too much work"):
+        compiled.search(text)
+    assert compiled._work <= compiled._credit + linear_re.MAX_STEPS
+
+
+def test_what_is_remembered_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_re, "_MAX_REMEMBERED", 50)
+    compiled = Pattern("(a|b)*a(a|b){6}c")
+    text = "".join(random.Random(1).choices("ab", k=300))
+    assert compiled.search(text + "abbbbbbc")
+    assert not compiled.search(text + "bbbbbbbc")
+    assert compiled._remembered < 150
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", "missing \\)"),
+        ("(a)\\1", "references to groups"),
+        ("(?=a)", "look-ahead"),
+        ("(?!a)b", "look-ahead"),
+        ("(?<=a)b", "look-behind"),
+        ("(?>a)b", "atomic groups"),
+        ("a++", "possessive"),
+        ("(a)?(?(1)b|c)", "conditional groups"),
+        ("(a{1000}){1000}", "more than 20000 steps"),
+        ("((){1000}){1000}", "more than 20000 steps"),
+        ("((()*){9999}){9999}", "more than 20000 steps"),
+        ("a{99999999999999999999}", "repetition number is too large"),
+        ("a" * 20_001, "20001 characters"),
+        ("(" * 5000 + ")" * 5000, "nested too deeply"),
+        ("(?L)a", "flag"),
+    ],
+)
+def test_what_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(errors.ParameterError, match=why) as caught:
+        Pattern(pattern)
+    assert len(str(caught.value)) < 300
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(max_size=40) | st.text(st.sampled_from("ab()[]{}|*+?^$\\.-,1<!=:P#xi"), max_size=40))
+def test_any_text_is_an_expression_or_refused(pattern: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            re.compile(pattern)
+            usual = True
+        except (re.error, OverflowError, RecursionError, ValueError):
+            usual = False
+        try:
+            Pattern(pattern).search("abba\n")
+        except errors.ParameterError as err:
+            assert not usual or "cannot be used here" in str(err) or "steps" in str(err)
+        else:
+            assert usual
