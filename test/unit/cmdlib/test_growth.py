@@ -24,10 +24,13 @@ from fakes.node_side import Cluster
 from ganeti import errors
 from ganeti.backend.instance import lifecycle
 from ganeti.backend.storage import disk_content
+from ganeti.cmdlib.base import LogicalUnit, LuContext
+from ganeti.cmdlib.ops.disks import wipe
 from ganeti.cmdlib.ops.transfer import disk_copy, handshake
 from ganeti.objects import Disk
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.backup import OpBackupPrepare
+from ganeti.opcodes.cluster import OpClusterQuery
 from ganeti.platform import paths
 from ganeti.utils import x509
 
@@ -221,6 +224,17 @@ def test_no_node_starts_a_guest_which_could_read_data_of_others(tmp_path: Path) 
         cluster.run(
             ops.OpInstanceSetParams(instance_name=WEB, disk_template="drbd", remote_node="node2")
         )
+
+
+def test_it_is_overwritten_once(tmp_path: Path) -> None:
+    cluster = broken_before_its_wipe(tmp_path / "cluster")
+    marked = disk_of(cluster)
+    start(cluster)
+    write(contents(cluster)[0], LATER, NEW_MIB * MIB)
+    unit = LogicalUnit(OpClusterQuery(), LuContext(cluster.context, cluster.new_job()))
+    # Somebody has an object which is older than the wipe.
+    wipe.finish(unit, web(cluster), marked)
+    check(cluster, NEW_MIB * MIB, LATER)
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft", "full"])

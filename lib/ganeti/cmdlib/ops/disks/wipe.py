@@ -105,14 +105,17 @@ def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
 
     :raises errors.OpExecError: a node call failed; the mark stays.
     """
-    if not _is_open_growth(disk):
+    # The caller may have an older object, and a guest may have written since then.
+    present = unit.config.snapshot().disks.get(disk.uuid)
+    unwiped_from = None if present is None else present.unwiped_from
+    if unwiped_from is None or disk.dev_type not in KINDS:
         return
     try:
-        wipe(unit, instance, disk, instance.primary_node, offset_mib=disk.unwiped_from)
+        wipe(unit, instance, disk, instance.primary_node, offset_mib=unwiped_from)
     except errors.RpcError as err:
         raise errors.OpExecError(
             f"{disk.iv_name} of instance {instance.name} may hold data of others behind"
-            f" {disk.unwiped_from} MiB, from a growth which was not completed, and cannot be"
+            f" {unwiped_from} MiB, from a growth which was not completed, and cannot be"
             f" wiped: {why(err)}"
         ) from err
     with unit.config.transaction() as change:
@@ -124,7 +127,7 @@ def require_finished(instance: Instance, index: int, disk: Disk) -> None:
 
     :raises errors.OpPrereqError: one may have left some.
     """
-    if _is_open_growth(disk):
+    if disk.unwiped_from is not None and disk.dev_type in KINDS:
         raise errors.OpPrereqError(
             f"a growth of disk {index} of instance {instance.name} was not completed, so behind"
             f" {disk.unwiped_from} MiB it may hold data of others. Repeat the growth, or activate"
@@ -132,10 +135,6 @@ def require_finished(instance: Instance, index: int, disk: Disk) -> None:
             " these.",
             errors.ECODE_STATE,
         )
-
-
-def _is_open_growth(disk: Disk) -> bool:
-    return disk.unwiped_from is not None and disk.dev_type in KINDS
 
 
 def stored(disk: Disk) -> Disk:
