@@ -25,7 +25,7 @@ import pkgutil
 import shutil
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -746,12 +746,27 @@ def _beginning(path: Path) -> bytes:
 
 
 def _copied(source: str, target: str, share: float = 1.0) -> None:
-    """Copy the content of a volume, or the first part of it."""
-    content = Path(source).read_bytes()
-    content = content[: int(len(content) * share)]
-    if Path(target).read_bytes()[: len(content)] != content:
-        with open(target, "r+b") as stream:
-            stream.write(content)
+    """Copy the content of a volume, or the first part of it; holes are skipped, being zeros."""
+    with open(source, "rb") as reading, open(target, "r+b") as writing:
+        old, new = reading.fileno(), writing.fileno()
+        end = int(os.fstat(old).st_size * share)
+        for start, stop in (*_written(old, end), *_written(new, end)):
+            content = os.pread(old, stop - start, start)
+            if os.pread(new, stop - start, start) != content:
+                os.pwrite(new, content, start)
+
+
+def _written(descriptor: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file before an end which are no holes."""
+    at = 0
+    while at < end:
+        try:
+            start = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:  # nothing more
+            return
+        at = os.lseek(descriptor, start, os.SEEK_HOLE)
+        if start < end:
+            yield start, min(at, end)
 
 
 class _Commands:

@@ -27,6 +27,7 @@ REFUSALS = {
     "is to be stopped": "marked 'up'",
     "runs there": "answers, and instances run there",
     "does not run": "it does not run|is not running|marked 'down'",
+    "no growth": "has not grown",
     "exists": "exists? on node|exist. To get empty ones",
     "offline": "(is|are) marked offline|is offline",
     "unreachable": "is unreachable",

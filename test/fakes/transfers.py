@@ -9,6 +9,7 @@ from typing import Any
 from fakes import node_side
 from ganeti import errors, storage
 from ganeti.backend.backup import exports
+from ganeti.objects import Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.utils import receipt
 from ganeti.wire.calls import backup as calls
@@ -51,7 +52,9 @@ class Transfers(node_side.NodeSide):
     @staticmethod
     def _path(io: Any) -> str:
         kind, what = io
-        return exports.local_path(what) if kind == calls.FILE else storage.device(what[0]).path
+        if kind == calls.FILE:
+            return exports.local_path(what)
+        return storage.device(what if isinstance(what, Disk) else what[0]).path
 
     def _impexp_status(self, names: list[str]) -> list[ImportExportStatus | None]:
         return [self.names.get(name) for name in names]
