@@ -367,7 +367,7 @@ def test_rights_and_states(cluster: Cluster, rest: Rest) -> None:
         assert response.status == 304 and response.read() == b""
     rest.job("PUT", f"{node}/tags?tag=changed")
     status, body = rest("PUT", f"{node}/role", "drained", If_Match=tag)
-    assert status == 412 and "changed" in body["message"]
+    assert status == 412 and "changed" in body["explain"]
     log = cluster.path(NODE1, "var/log/ganeti/rapi-access.log").read_text()
     assert " - look [" in log and '"PUT /2/tags?tag=x HTTP/1.1" 403' in log
 
@@ -612,7 +612,7 @@ def test_hostile_clients(cluster: Cluster, rest: Rest) -> None:
 def test_a_master_that_does_not_run(cluster: Cluster, rest: Rest) -> None:
     cluster.run("daemon-util", "stop", "ganeti-masterd").ok()
     status, body = rest("GET", "/2/info")
-    assert status == 502 and "ganeti-masterd" in body["message"]
+    assert status == 502 and "ganeti-masterd" in body["explain"]
     assert rest("PUT", "/2/tags?tag=x")[0] == 502
     assert rest.get("/version") == 2
     cluster.run("daemon-util", "start", "ganeti-masterd").ok()
@@ -623,7 +623,7 @@ def test_a_node_that_is_not_the_master(cluster: Cluster) -> None:
     other = Rest(address(cluster, NODE2))
     cluster.on(NODE2, "daemon-util", "start", "ganeti-rapi").ok()
     status, body = other("GET", "/2/info", user=None)
-    assert status == 502 and NODE1 in body["message"]
+    assert status == 502 and NODE1 in body["explain"]
     # The users are the same on all nodes, once the file was sent.
     cluster.run("gnt-cluster", "redist-conf").ok()
     wait_until(lambda: other("GET", "/2/info")[0] == 502, "the users are known there")
@@ -633,7 +633,7 @@ def test_a_node_that_is_not_the_master(cluster: Cluster) -> None:
 def test_a_full_stop_and_a_drained_queue(cluster: Cluster, rest: Rest) -> None:
     cluster.run("gnt-cluster", "queue", "drain").ok()
     status, body = rest("PUT", "/2/tags?tag=x")
-    assert status == 503 and "drain" in body["message"]
+    assert status == 503 and "drain" in body["explain"]
     cluster.run("gnt-cluster", "queue", "undrain").ok()
     rest.job("PUT", "/2/tags?tag=x")
 

@@ -1,6 +1,6 @@
 """Serving one request: find the resource, check request and rights, make the representation.
 
-The order of the checks decides what a client learns: path (404), method (501), user (401, 429) and
+The order of the checks decides what a client learns: path (404), method (405), user (401, 429) and
 rights (403), representation (406, 415), then the body (400), the state of the object (412), and
 finally the answer of the master. The body is not read before it is checked.
 
@@ -127,7 +127,7 @@ class RestApplication:
         if operation is None:
             allowed = ", ".join(_allowed(resource))
             raise Refused(
-                501,
+                405,
                 f"method {head.method} is unsupported for path {head.path[:200]}",
                 headers=[("Allow", allowed)],
             )

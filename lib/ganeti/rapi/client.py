@@ -231,6 +231,15 @@ def _options(
     return found
 
 
+def _error_text(body: Mapping[str, Any], status: int) -> str:
+    """Return the text of an error, with the reason which this server adds for a 404."""
+    # Servers of other versions escape the text for browsers.
+    words = [html.unescape(str(body.get(key, ""))) for key in ("message", "explain")]
+    text = f"{body.get('code', status)} {words[0]}: {words[1]}"
+    reason = str(body.get("reason") or words[1])
+    return text if reason == words[1] else f"{text} ({reason})"
+
+
 def _names(items: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     return [item[key] for item in items]
 
@@ -332,12 +341,7 @@ class GanetiRapiClient:
         if status == HTTP_OK:
             return value
         if isinstance(value, dict) and "message" in value:
-            raise GanetiApiError(
-                # Servers escape the text for browsers.
-                f"{value.get('code', status)} {value.get('explain', '')}:"
-                f" {html.unescape(str(value['message']))}",
-                code=status,
-            )
+            raise GanetiApiError(_error_text(value, status), code=status)
         raise GanetiApiError(str(value), code=status)
 
     def _get(self, path: str, query: Query | None = None, content: Any = None) -> Any:

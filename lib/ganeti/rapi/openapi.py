@@ -75,6 +75,7 @@ def description() -> dict[str, Any]:
                         "code": {"type": "integer"},
                         "message": {"type": "string"},
                         "explain": {"type": "string"},
+                        "reason": {"type": "string"},
                     },
                 }
             },

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import html
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -117,14 +116,26 @@ def tag_matches(wanted: str, etag: str, *, weak: bool) -> bool:
     return False
 
 
-def error_body(status: int, message: str) -> dict[str, Any]:
-    """Make the body of an error."""
+def error_body(status: int, reason: str) -> dict[str, Any]:
+    """Make the body of an error.
+
+    Programs by others look for ``404 Not Found: Nothing matches the given URI`` when an object does
+    not exist, so a 404 always has this explanation; the key ``reason`` says more.
+
+    :param reason: what is wrong with the request; empty when there is nothing to add.
+    """
     known = HTTPStatus(status)
-    return {
+    standard = known.description or known.phrase
+    if reason == known.phrase:
+        reason = ""
+    found: dict[str, Any] = {
         "code": status,
-        "message": html.escape(message or known.phrase),
-        "explain": known.description or known.phrase,
+        "message": known.phrase,
+        "explain": standard if status == HTTPStatus.NOT_FOUND else reason or standard,
     }
+    if reason:
+        found["reason"] = reason
+    return found
 
 
 def error_response(refused: Refused) -> Response:

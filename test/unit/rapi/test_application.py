@@ -90,13 +90,15 @@ def test_path_and_method(rest: Rest) -> None:
     ):
         status, body, _headers = rest("GET", path)
         assert (status, body["code"]) == (404, 404), path
-        assert body["message"].startswith("there is no resource /"), path
+        assert body["reason"].startswith("there is no resource /"), path
+        assert body["explain"] == "Nothing matches the given URI"
     for path, meant in (("/2/instancs", "instances"), ("/2/instances/a/shutdwon", "shutdown")):
-        assert f"Did you mean &#x27;{meant}&#x27;?" in rest("GET", path)[1]["message"]
-    assert len(rest("GET", f"/2/{'x' * 900}")[1]["message"]) < 200
+        assert f"Did you mean '{meant}'?" in rest("GET", path)[1]["reason"]
+    assert len(rest("GET", f"/2/{'x' * 900}")[1]["reason"]) < 200
     status, body, headers = rest("PATCH", "/2/info")
-    assert status == 501 and headers["allow"] == "GET, HEAD"
-    assert body["message"] == "method PATCH is unsupported for path /2/info"
+    assert status == 405 and headers["allow"] == "GET, HEAD"
+    assert body["message"] == "Method Not Allowed"
+    assert body["explain"] == "method PATCH is unsupported for path /2/info"
     assert rest("GET", "/2/instances/%ff")[0] == 400
 
 
@@ -148,7 +150,7 @@ def test_bodies_that_are_refused(rest: Rest) -> None:
         ({"OP_ID": "OP_CLUSTER_DESTROY"}, "OP_ID"),
     ):
         status, found, _headers = rest("PUT", path, body)
-        assert status == 400 and fragment in found["message"], found
+        assert status == 400 and fragment in found["explain"], found
     for raw, fragment in (
         (b"notjson", "invalid JSON"),
         (b'{"timeout":1,"timeout":2}', "twice"),
@@ -158,7 +160,7 @@ def test_bodies_that_are_refused(rest: Rest) -> None:
         (b"1" * 5000, "JSON"),
     ):
         status, found, _headers = rest("PUT", path, raw=raw)
-        assert status == 400 and fragment in found["message"], found
+        assert status == 400 and fragment in found["explain"], found
     assert rest("PUT", path, {}, content_type="text/plain")[0] == 415
     assert rest("PUT", path, {}, content_type="application/json; charset=utf-8")[0] == 200
     assert rest("PUT", "/2/modify", {"compression_tools": ["x"]})[0] == 403
@@ -188,7 +190,7 @@ def test_creating(rest: Rest) -> None:
     assert op["hvparams"] == {"usb_devices": "a,b"}
     for version, fragment in ((0, "no longer"), (2, "not supported"), ("1", "number")):
         status, found, _headers = rest("POST", "/2/instances", {**body, "__version__": version})
-        assert status == 400 and fragment in found["message"]
+        assert status == 400 and fragment in found["explain"]
     assert rest("POST", "/2/instances", {**body, "instance_name": "other"})[0] == 400
     op = rest.job("POST", "/2/instances-multi-alloc", {"instances": [body], "iallocator": "hail"})
     assert op["instances"][0]["OP_ID"] == "OP_INSTANCE_CREATE"
@@ -353,7 +355,7 @@ def test_tags_of_states(rest: Rest) -> None:
     assert (status, text, headers["etag"]) == (304, b"", tag)
     assert rest("GET", "/2/instances/web", if_none_match='"x"')[0] == 200
     status, body, headers = rest("PUT", "/2/instances/web/startup", if_match='"other"')
-    assert status == 412 and headers["etag"] == tag and "changed" in body["message"]
+    assert status == 412 and headers["etag"] == tag and "changed" in body["explain"]
     assert rest.master.asked[-1][0] == "QueryInstances"
     assert rest("PUT", "/2/instances/web/startup", if_match=tag)[0] == 200
     # What has no serial number has a tag, too.
@@ -384,7 +386,7 @@ def test_representations(rest: Rest) -> None:
 def test_a_master_that_fails(rest: Rest, err: Exception, status: int) -> None:
     rest.master.answers["SubmitJob"] = err
     found, body, headers = rest("PUT", "/2/instances/web/startup")
-    assert (found, body["code"]) == (status, status) and "secret" not in body["message"]
+    assert (found, body["code"]) == (status, status) and "secret" not in str(body)
     assert ("retry-after" in headers) == (status in (502, 503, 504))
 
 

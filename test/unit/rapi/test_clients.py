@@ -86,8 +86,9 @@ def test_errors(secure: HttpLab) -> None:
     with pytest.raises(client.GanetiApiError, match="Unauthorized") as caught:
         connection(secure, "wrong").GetInfo()
     assert caught.value.code == 401
-    with pytest.raises(client.GanetiApiError, match="404"):
+    with pytest.raises(client.GanetiApiError, match="404") as caught:
         connection(secure).GetInstance("a b")
+    assert "404 Not Found: Nothing matches the given URI (there is no" in str(caught.value)
     with pytest.raises(client.GanetiApiError, match="unknown parameter '") as caught:
         connection(secure).ModifyCluster(nosuch=1)
     assert caught.value.code == 400

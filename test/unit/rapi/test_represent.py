@@ -81,13 +81,27 @@ def test_tags(header: str, weak: bool, matches: bool) -> None:
     assert represent.tag_matches(header, '"a-1"', weak=weak) is matches
 
 
-def test_errors_are_escaped() -> None:
+def test_errors() -> None:
     assert represent.error_body(400, "<it's>") == {
         "code": 400,
-        "message": "&lt;it&#x27;s&gt;",
-        "explain": "Bad request syntax or unsupported method",
+        "message": "Bad Request",
+        "explain": "<it's>",
+        "reason": "<it's>",
     }
-    assert represent.error_body(404, "")["message"] == "Not Found"
+    assert represent.error_body(401, "") == {
+        "code": 401,
+        "message": "Unauthorized",
+        "explain": "No permission -- see authorization schemes",
+    }
+
+
+@pytest.mark.parametrize("reason", ["", "Not Found", "instance web does not exist"])
+def test_a_missing_object_is_recognised_by_programs_of_others(reason: str) -> None:
+    """They make this text of an error, and look for it."""
+    body = represent.error_body(404, reason)
+    text = "{code} {message}: {explain}".format(**body)
+    assert text == "404 Not Found: Nothing matches the given URI"
+    assert body.get("reason", "") == ("" if reason == "Not Found" else reason)
 
 
 @pytest.mark.parametrize(

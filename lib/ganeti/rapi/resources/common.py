@@ -65,7 +65,7 @@ class Table:
         (name,) = call.uri.values()
         rows = await call.master.call(self._method, [name], self.fields, False)
         if not rows:
-            raise Refused(404)
+            raise self._missing(name)
         found = self._object(rows[0])
         call.etag = etag(found["uuid"], found["serial_no"])
         return found
@@ -82,8 +82,11 @@ class Table:
         """
         rows = await call_master.call(self._method, [name], ["uuid", "serial_no"], False)
         if not rows:
-            raise Refused(404)
+            raise self._missing(name)
         return etag(*rows[0])
+
+    def _missing(self, name: str) -> Refused:
+        return Refused(404, f"{self.kind} {name} does not exist")
 
     def list_result(self) -> Result:
         return Result(

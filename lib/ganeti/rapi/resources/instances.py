@@ -154,7 +154,7 @@ async def _console(call: Call) -> Any:
         ["=", "name", call.uri["instance_name"]],
     )
     if not answer["data"]:
-        raise Refused(404)
+        raise Refused(404, f"instance {call.uri['instance_name']} does not exist")
     (console_status, console), (_state_status, running) = answer["data"][0]
     if console_status != query_const.RS_NORMAL or not running:
         raise Refused(503, "the instance is not running, so it has no console")

@@ -100,7 +100,7 @@ async def _rules(call: Call) -> Any:
 async def _rule(call: Call) -> Any:
     rows = await call.master.call("QueryFilters", [call.uri["filter_uuid"]], _RULE_FIELDS)
     if not rows:
-        raise Refused(404)
+        raise Refused(404, f"filter rule {call.uri['filter_uuid']} does not exist")
     return dict(zip(_RULE_FIELDS, rows[0], strict=True))
 
 

@@ -99,7 +99,7 @@ async def _show(call: Call) -> dict[str, Any]:
 async def _role(call: Call) -> str:
     rows = await call.master.call("QueryNodes", [call.uri["node_name"]], ["role"], False)
     if not rows:
-        raise Refused(404)
+        raise Refused(404, f"node {call.uri['node_name']} does not exist")
     return _ROLES[rows[0][0]]
 
 
