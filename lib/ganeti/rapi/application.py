@@ -1,8 +1,8 @@
 """Serving one request: find the resource, check request and rights, make the representation.
 
-The order of the checks decides what a client learns: path (404), method (405), user (401, 429) and
-rights (403), representation (406, 415), then the body (400), the state of the object (412), and
-finally the answer of the master. The body is not read before it is checked.
+The order of the checks decides what a client learns: path (404), method (405), origin (403, 415),
+user (401, 429) and rights (403), representation (406, 415), then the body (400), the state of the
+object (412), and finally the answer of the master. The body is not read before it is checked.
 
 At most `at_once` requests are sent to the master at a time; others wait in order. Requests which
 only wait (for a job, for events) do not count.
@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
-from ganeti.rapi import failures, openapi, pages, represent
+from ganeti.rapi import failures, openapi, origin, pages, represent
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
 from ganeti.rapi.events import Hub
@@ -131,12 +131,13 @@ class RestApplication:
                 f"method {head.method} is unsupported for path {head.path[:200]}",
                 headers=[("Allow", allowed)],
             )
+        origin.check(head, operation)
         user = await self._user(operation, resource, method, incoming)
         media_type = represent.choose(
             head.headers.get("accept"), "" if isinstance(operation, Job) else operation.produces
         )
         query = messages.parse_query(head.query)
-        if head.length and _media_type(head.headers.get("content-type")) != JSON:
+        if head.length and origin.media_type(head) != JSON:
             raise Refused(415, f"the body must be {JSON}")
 
         async def answer(body: bytes) -> Response:
@@ -241,7 +242,3 @@ class RestApplication:
 def _allowed(resource: Resource) -> list[str]:
     found = [method for method in _KNOWN_METHODS if method in resource.operations]
     return [*found, "HEAD"] if GET in found else found
-
-
-def _media_type(content_type: str | None) -> str:
-    return (content_type or "").partition(";")[0].strip().lower()
