@@ -7,6 +7,8 @@ so that the next master has it.
 
 A candidate may have jobs which the master does not have, when an administrator made a node with
 older data the master. Such jobs could run or be listed later, so the copy is emptied and sent anew.
+But a job which the master must have had is lost or damaged here. Then nothing is sent in its place,
+and it is fetched (:mod:`.restore`).
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from typing import NamedTuple, TypeVar
 
 from ganeti import errors
 from ganeti.jobstore import inventory as queue_inventory
-from ganeti.jobstore.files import archive_file, job_file
+from ganeti.jobstore.files import archive_file, job_file, job_id_of
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jobstore.store import QueueStore
+from ganeti.jqueue.restore import is_damaged
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +52,21 @@ class CatchUpPlan(NamedTuple):
 
 
 class LocalQueue:
-    """The queue directory of this node, for comparisons. Used by several threads."""
+    """The queue directory of this node, for comparisons. Used by several threads.
 
-    def __init__(self, store: QueueStore) -> None:
+    :param had: tells whether this node has had a job of this id.
+    :param restore: brings jobs back whose files are lost or damaged here.
+    """
+
+    def __init__(
+        self,
+        store: QueueStore,
+        had: Callable[[int], bool] = lambda _job_id: False,
+        restore: Callable[[Sequence[int]], None] = lambda _job_ids: None,
+    ) -> None:
         self._store = store
+        self.had = had
+        self.restore = restore
         self._lock = threading.Lock()
         self._latest: tuple[float, Inventory] | None = None
 
@@ -91,6 +105,13 @@ class LocalQueue:
         # A file with bytes which are no text is damaged, and no message can carry it.
         return None if text is None or not _is_text(text) else text
 
+    def is_damaged(self, job_id: int, name: str) -> bool:
+        """Tell whether the file of a job cannot be read here, or holds no such job."""
+        try:
+            return is_damaged(job_id, self._store.read_published(name))
+        except OSError:
+            return True
+
     def _reading(self, look: Callable[[], _T]) -> _T:
         try:
             return look()
@@ -116,7 +137,21 @@ def plan(
         mine, there, lambda job_id: here.read(archive_file(job_id)) is not None
     )
     drained = None if mine.drained == there.drained else mine.drained
-    unknown = [job_id for job_id in found.unknown if here.read(job_file(job_id)) is None]
+    missing = [job_id for job_id in found.unknown if here.read(job_file(job_id)) is None]
+    lost = {job_id for job_id in missing if here.had(job_id)}
+    damaged = {
+        job_id
+        for name in found.files
+        if (job_id := job_id_of(name)) in there.live and here.is_damaged(job_id, name)
+    }
+    if lost or damaged:
+        _log.error(
+            "job queue: candidate %s has jobs whose files are damaged or missing here: %s",
+            candidate,
+            ", ".join(map(str, sorted(lost | damaged)[:_MAX_NAMED])),
+        )
+        here.restore(sorted(lost | damaged))
+    unknown = [job_id for job_id in missing if job_id not in lost]
     if unknown:
         _log.warning(
             "job queue: candidate %s has jobs which do not exist (%s); its copy is emptied and"
@@ -132,15 +167,27 @@ def plan(
     first = {
         name: text for name, text in mine.plain.items() if name in found.files and text is not None
     }
-    names = [name for name in (*found.files, *map(job_file, found.moved)) if name not in first]
+    names = [
+        name
+        for name in (*found.files, *map(job_file, found.moved))
+        if name not in first and job_id_of(name) not in damaged
+    ]
     moved = set(found.moved)
     for part in found.parts:
         sizes = theirs.get(part, {})
-        names += [
-            archive_file(job_id)
+        differing = [
+            job_id
             for job_id, size in sorted(here.sizes_of_part(part).items())
             if sizes.get(job_id) != size and job_id not in moved
         ]
+        damaged = {
+            job_id
+            for job_id in differing
+            if job_id in sizes and here.is_damaged(job_id, archive_file(job_id))
+        }
+        if damaged:
+            here.restore(sorted(damaged))
+        names += [archive_file(job_id) for job_id in differing if job_id not in damaged]
     if names:
         _log.info("job queue: candidate %s lacks %d files", candidate, len(names))
     return CatchUpPlan(bool(unknown), first, names, found.moved, drained)

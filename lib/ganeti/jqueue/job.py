@@ -250,6 +250,11 @@ class QueuedJob:
         return self.status in FINALIZED
 
     @property
+    def at_rest(self) -> bool:
+        """Whether clients see the present state, so that it is on disk, too."""
+        return self.state is self.published and all(op.state is op.published for op in self.ops)
+
+    @property
     def taken_up(self) -> bool:
         """Whether a worker has begun with the job at some time."""
         return any(op.state.status != QUEUED for op in self.ops)

@@ -34,6 +34,7 @@ from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Batch, Committer, Waiter
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.replication import Replicator, Transport
+from ganeti.jqueue.restore import Restorer
 from ganeti.jqueue.scheduler import Execute, LockWaits, Scheduler
 from ganeti.jqueue.subscriptions import JobChange, Subscription
 from ganeti.jqueue.table import JobTable
@@ -88,7 +89,8 @@ class JobQueue:
         self.drained = False
         self.table = JobTable(store, now=now, livelock=livelock)
         self.publisher = Publisher(self.table)
-        self.replicator = None if transport is None else Replicator(transport, LocalQueue(store))
+        here = LocalQueue(store, self.table.had)
+        self.replicator = None if transport is None else Replicator(transport, here)
         self.committer = Committer(
             store,
             self.table.lock,
@@ -107,6 +109,8 @@ class JobQueue:
             max_running=max_running,
             fatal=fatal,
         )
+        if transport is not None:
+            here.restore = Restorer(self.table, self.scheduler, transport).restore
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -437,6 +441,41 @@ class JobQueue:
         """Return why jobs could not be read when the daemon started, by id."""
         with self.table.lock:
             return dict(self.table.lost)
+
+    def repair_files(self) -> dict[int, str]:
+        """Compare the files of jobs with the jobs in memory; write those anew which are damaged.
+
+        :returns: what was wrong, by job id.
+        """
+        with self.table.lock:
+            live = [job for job in self.table.jobs.values() if not job.new and not job.archived]
+        wrong = {}
+        for job in live:
+            problem = self._problem_of_file(job)
+            if problem is not None:
+                wrong[job.id] = problem
+                with self.table.lock:
+                    if self.table.known(job.id) is job:
+                        self.committer.touch(job)
+        return wrong
+
+    def _problem_of_file(self, job: jobs.QueuedJob) -> str | None:
+        with self.table.lock:
+            # The file of a job at work may be older, and lacks its last log entries.
+            settled = job.finalized and job.snapshot() if job.at_rest else None
+        try:
+            text = self._store.read_job(job.id)
+            if text is None:
+                with self.table.lock:
+                    return None if job.archived else "it does not exist"
+            found = jobs.decode(text)
+        except (OSError, errors.JobFileCorrupted) as err:
+            return str(err)
+        if found.id != job.id:
+            return f"it holds job {found.id}"
+        if settled and jobs.encode(found.snapshot()) != jobs.encode(settled):
+            return "it differs from the job"
+        return None
 
     def set_max_running(self, limit: int) -> None:
         """Change the number of jobs which are executed at once."""

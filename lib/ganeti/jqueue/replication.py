@@ -60,6 +60,9 @@ class Transport(Protocol):
     def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
         """Return the candidate's inventory, with the jobs in these parts of the archive."""
 
+    def read(self, node_uuid: str, names: Sequence[str]) -> dict[str, str]:
+        """Return the content of those files of the candidate's queue which exist."""
+
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         """Move jobs into the candidate's archive."""
 
@@ -76,6 +79,7 @@ class Replicator:
     :param here: the queue of this node.
     :param wait_s: seconds after which a candidate lags.
     :param retry_s: seconds before a candidate that failed is tried again.
+    :ivar here: the queue of this node.
     """
 
     def __init__(
@@ -87,7 +91,7 @@ class Replicator:
         retry_s: float = RETRY_S,
     ) -> None:
         self._transport = transport
-        self._here = here
+        self.here = here
         self._wait_s = wait_s
         self._retry_s = retry_s
         # Guards the peers and their attributes; notified when a peer has sent a message or failed.
@@ -168,7 +172,7 @@ class Replicator:
             uuid,
             self._transport,
             self.progress,
-            self._here,
+            self.here,
             wait_s=self._wait_s,
             retry_s=self._retry_s,
         )

@@ -46,6 +46,10 @@ class JobTable:
         self.unfinished = 0
         self.stopping = False
 
+    def had(self, job_id: int) -> bool:
+        """Whether a job of this id was here at some time."""
+        return job_id <= self.serial
+
     def known(self, job_id: int) -> jobs.QueuedJob | None:
         """Return a live job whose first commit is done; None for any other id. Needs the lock."""
         job = self.jobs.get(job_id)

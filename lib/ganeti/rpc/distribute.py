@@ -24,6 +24,7 @@ from ganeti.wire.calls import (
     CONFIG_REWRITE,
     JOBQUEUE_INVENTORY,
     JOBQUEUE_PURGE,
+    JOBQUEUE_READ,
     JOBQUEUE_RENAME,
     JOBQUEUE_SET_DRAIN_FLAG,
     JOBQUEUE_UPDATE_MANY,
@@ -197,6 +198,13 @@ class QueueTransport:
         return Inventory.from_wire(
             self._runner.call(JOBQUEUE_INVENTORY, node_uuid, parts=list(parts)).payload()
         )
+
+    def read(self, node_uuid: str, names: Sequence[str]) -> dict[str, str]:
+        """Return the content of those files of the queue directory of a candidate which exist."""
+        found: dict[str, str] = self._runner.call(
+            JOBQUEUE_READ, node_uuid, names=list(names)
+        ).payload()
+        return found
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         """Move jobs to the archive of a candidate."""

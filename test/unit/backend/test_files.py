@@ -247,6 +247,18 @@ def test_queue_tells_what_it_holds(here):
         jobqueue.inventory([])
 
 
+def test_files_of_the_copy_are_read(here):
+    """Also those whose content is in a journal only; others than files of the queue never."""
+    jobqueue.update_many([("version", "1\n"), ("job-1", "one"), ("archive/0/job-2", "two\udc80")])
+    names = [f"{QUEUE}/job-1", "archive/0/job-2", "job-3"]
+    assert jobqueue.read(names) == {"job-1": "one", "archive/0/job-2": "two\udc80"}
+    jobqueue.settle()
+    assert jobqueue.read(["job-1"]) == {"job-1": "one"}
+    for name in ("../ssconf_master_node", "drain", "damaged/job-1", "journal-1"):
+        with pytest.raises(errors.JobQueueError, match="not a file of the job queue"):
+            jobqueue.read([name])
+
+
 def test_what_a_killed_process_left_undone_is_done_by_who_asks(here):
     store = QueueStore(here.queue_dir, lock_wait_s=0)
     store.open()

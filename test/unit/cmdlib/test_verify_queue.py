@@ -75,7 +75,6 @@ def test_equal_copies(master: Master, copies: Copies) -> None:
     ("name", "text"),
     [
         ("job-1", "{other}"),
-        ("job-7", "{}"),
         ("serial", "1\n"),
         ("drain", ""),
         ("archive/0/job-0", "{longer}"),
@@ -137,8 +136,20 @@ def test_a_node_that_cannot_tell(master: Master) -> None:
     assert "no route" in line
 
 
+def test_a_job_which_the_master_has_lost(master: Master, copies: Copies) -> None:
+    """The copy is right, and the master's queue is wrong."""
+    copies.put(NODE2, "job-7", "{}")
+    assert findings(master) == [
+        f"ERROR:ENODEFILECHECK:node:{NODE1}:its job queue lacks job-7, of which {NODE2} has copies."
+        " Use 'gnt-cluster redist-conf' to fetch them"
+    ]
+
+
 class Lossy:
-    """A queue that could not read two jobs."""
+    """A queue that could not read two jobs, and finds another file damaged now."""
+
+    def repair_files(self) -> dict[int, str]:
+        return {5: "invalid JSON"}
 
     def lost_jobs(self) -> dict[int, str]:
         return {7: "invalid JSON", 3: "its file was damaged"}
@@ -147,8 +158,9 @@ class Lossy:
 def test_lost_jobs_are_named(master: Master) -> None:
     master.context.queue = Lossy()
     master.run(OpClusterVerifyConfig(error_codes=True))
-    lines = [line for line in master.job.log if "is lost" in line]
-    assert [line.split(":node:")[0].strip() for line in lines] == ["- ERROR:ENODEFILECHECK"] * 2
+    lines = [line for line in master.job.log if ":node:" in line]
+    assert [line.split(":node:")[0].strip() for line in lines] == ["- ERROR:ENODEFILECHECK"] * 3
+    assert "the file of job 5 was damaged (invalid JSON), and has been" in lines.pop(0)
     assert "job 3 is lost: its file was damaged." in lines[0] and "damaged/job-3." in lines[0]
     assert "job 7 is lost: invalid JSON." in lines[1]
 

@@ -87,6 +87,15 @@ class Transport:
         found: Inventory = self._message("inventory", take)
         return found
 
+    def read(self, node_uuid: str, names: Sequence[str]) -> dict[str, str]:
+        def look() -> dict[str, str]:
+            self._open().apply()
+            paths = {name: Path(self.directory, name) for name in names}
+            return {name: path.read_text() for name, path in paths.items() if path.exists()}
+
+        found: dict[str, str] = self._message("read", look)
+        return found
+
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         def move() -> None:
             self._open().apply()

@@ -14,6 +14,7 @@ import pytest
 from ganeti import errors
 from ganeti.jobstore import inventory
 from ganeti.jqueue import replication
+from ganeti.jqueue.restore import Restorer
 
 from . import load
 from .load import op_of
@@ -213,7 +214,151 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
     until(lambda: away.messages.count("rpc inventory") > 3)
     assert replicator.lagging()
     with pytest.raises(errors.JobQueueError, match="Input/output error"):
-        replicator._here.inventory(time.monotonic())
+        replicator.here.inventory(time.monotonic())
     wrong[0] = False
     until(lambda: equal(tmp_path))
+    run.stop()
+
+
+# -- damage on the master ------------------------------------------------------------------------
+
+
+def queued_copy(directory: Path, job_id: int) -> None:
+    """Make the candidate's copy of a job older than its end."""
+    path = directory / load.CANDIDATE / f"job-{job_id}"
+    path.write_text(path.read_text().replace('"status":"success"', '"status":"queued"'))
+
+
+def damage(path: Path, kind: str) -> None:
+    if kind == "missing":
+        path.unlink()
+    elif kind == "loop":
+        path.unlink()
+        path.symlink_to(path.name)
+    else:
+        path.write_text(
+            {
+                "empty": "",
+                "torn": path.read_text()[:60],
+                "of another job": path.read_text().replace('{"id":', '{"id":1'),
+            }[kind]
+        )
+
+
+KINDS = ["missing", "loop", "empty", "torn", "of another job"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_copy_of_a_candidate_replaces_a_damaged_file(
+    tmp_path: Path, away: Away, kind: str
+) -> None:
+    """Whatever happened to the master's file, the copies are the job, and are not touched."""
+    run = started(tmp_path, away)
+    ids = some_jobs(run)
+    until(lambda: equal(tmp_path))
+    before = run.queue.query(ids, ["id", "status", "opresult", "oplog"])
+    run.stop()
+    for job_id in ids[1:3]:
+        damage(tmp_path / f"queue/job-{job_id}", kind)
+    run = started(tmp_path, away)
+    until(lambda: run.queue.query(ids, ["id", "status", "opresult", "oplog"]) == before)
+    until(lambda: equal(tmp_path))
+    assert not run.queue.lost_jobs()
+    run.stop()
+
+
+def test_a_copy_that_may_be_older_does_not_run_again(tmp_path: Path, away: Away) -> None:
+    run = started(tmp_path, away)
+    first, second = some_jobs(run, 2)
+    until(lambda: equal(tmp_path))
+    run.stop()
+    queued_copy(tmp_path, first)
+    (tmp_path / f"queue/job-{first}").unlink()
+    executed = (tmp_path / "executed").read_text()
+    run = started(tmp_path, away)
+    until(lambda: run.queue.query([first], ["status"]) == [["error"]])
+    until(lambda: equal(tmp_path))
+    row = run.queue.query([first], ["opresult"])[0]
+    assert row is not None and "was lost on the master" in str(row)
+    assert run.queue.table.unfinished == 0
+    run.stop()
+    assert (tmp_path / "executed").read_text() == executed
+
+
+def test_an_archived_job_is_brought_back(tmp_path: Path, away: Away) -> None:
+    run = started(tmp_path, away)
+    ids = some_jobs(run)
+    assert run.queue.archive(ids[0])
+    until(lambda: equal(tmp_path))
+    run.stop()
+    whole = (tmp_path / f"queue/archive/0/job-{ids[0]}").read_text()
+    (tmp_path / f"queue/archive/0/job-{ids[0]}").write_text("")
+    run = started(tmp_path, away)
+    until(lambda: (tmp_path / f"queue/archive/0/job-{ids[0]}").read_text() == whole)
+    until(lambda: equal(tmp_path))
+    assert run.queue.query([ids[0]], ["status", "archived"]) == [["success", True]]
+    run.stop()
+    assert (tmp_path / load.CANDIDATE / f"archive/0/job-{ids[0]}").read_text() == whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_in_memory_is_written_again(tmp_path: Path, away: Away, kind: str) -> None:
+    """The damage happens while the daemon runs."""
+    run = started(tmp_path, away)
+    ids = some_jobs(run)
+    until(lambda: equal(tmp_path))
+    run.store.checkpoint()
+    path = tmp_path / f"queue/job-{ids[0]}"
+    whole = path.read_text()
+    damage(path, kind)
+    run.queue.compare_copies()
+    until(lambda: path.exists() and path.read_text() == whole)
+    until(lambda: equal(tmp_path))
+    run.stop()
+    assert (tmp_path / load.CANDIDATE / f"job-{ids[0]}").read_text() == whole
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "another result"])
+def test_verification_writes_damaged_files_again(tmp_path: Path, away: Away, kind: str) -> None:
+    run = started(tmp_path, away)
+    ids = some_jobs(run)
+    until(lambda: equal(tmp_path))
+    assert run.queue.repair_files() == {}
+    path = tmp_path / f"queue/job-{ids[0]}"
+    whole = path.read_text()
+    if kind == "another result":
+        path.write_text(whole.replace('"status":"success"', '"status":"error"'))
+    else:
+        damage(path, kind)
+    assert list(run.queue.repair_files()) == [ids[0]]
+    until(lambda: path.exists() and path.read_text() == whole)
+    assert run.queue.repair_files() == {}
+    run.stop()
+
+
+def test_the_best_of_all_copies_is_taken(tmp_path: Path) -> None:
+    """The first candidate lags; the second one has the end."""
+    run = load.Run(str(tmp_path), load.no_step)
+    run.queue.start()
+    (job_id,) = some_jobs(run, 1)
+    whole = (tmp_path / f"queue/job-{job_id}").read_text()
+    table = run.queue.table
+    run.queue.archive(job_id)
+    os.remove(tmp_path / f"queue/archive/0/job-{job_id}")
+    name = f"job-{job_id}"
+
+    class Two:
+        """One copy is older, one cannot be read, one is damaged, one is whole."""
+
+        def candidates(self) -> list[str]:
+            return ["older", "away", "damaged", "whole"]
+
+        def read(self, node: str, names: object) -> dict[str, str]:
+            if node == "away":
+                raise errors.NodeUnreachable(node, "jobqueue_read", "no route")
+            older = whole.replace('"status":"success"', '"status":"queued"')
+            return {name: {"older": older, "damaged": whole[:50], "whole": whole}[node]}
+
+    Restorer(table, run.queue.scheduler, Two()).restore([job_id, 77])
+    assert run.queue.query([job_id, 77], ["status"]) == [["success"], None]
     run.stop()

@@ -164,6 +164,34 @@ def _move(pairs: list[tuple[str, str]]) -> None:
         fs.flush_dir(directory)
 
 
+@serves(calls.JOBQUEUE_READ)
+def read(names: list[str]) -> dict[str, str]:
+    """Return the content of those of the files which exist, by name.
+
+    :raises JobQueueError: a name is not that of a file of the queue, or a file cannot be read.
+    """
+    directory = paths.current().queue_dir
+    _apply(directory)
+    found = {}
+    for name in map(_relative, names):
+        try:
+            found[name] = fs.read_file(f"{directory}/{name}")
+        except FileNotFoundError:
+            continue
+        except OSError as err:
+            raise errors.JobQueueError(f"cannot read {directory}/{name}: {err}") from err
+    return found
+
+
+def _apply(directory: str) -> None:
+    """Write the files whose content is in journals only."""
+    _leave_removed()
+    if _copy is not None:
+        _copy.apply()
+    else:
+        _finish(directory)
+
+
 @serves(calls.JOBQUEUE_INVENTORY)
 def inventory(parts: list[int]) -> dict[str, Any]:
     """List the content of the queue directory; takes no lock, because each file is always whole.
@@ -174,11 +202,7 @@ def inventory(parts: list[int]) -> dict[str, Any]:
     :raises JobQueueError: the directory cannot be read.
     """
     directory = paths.current().queue_dir
-    _leave_removed()
-    if _copy is not None:
-        _copy.apply()
-    else:
-        _finish(directory)
+    _apply(directory)
     try:
         return queue_inventory.take(directory, parts).to_wire()
     except OSError as err:

@@ -40,17 +40,25 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         return not findings.failed
 
     def _lost_jobs(self, findings: Findings, data: ConfigData) -> None:
-        """Report jobs whose files could not be read when the master daemon started."""
-        here = paths.current()
-        master = data.nodes[data.cluster.master_node].name
+        """Report jobs whose files are damaged, now or when the master daemon started."""
         queue = self.ctx.master.queue
-        for job_id, reason in sorted(queue.lost_jobs().items()) if queue is not None else ():
+        if queue is None:
+            return
+        master = data.nodes[data.cluster.master_node].name
+        for job_id, problem in sorted(queue.repair_files().items()):
+            findings.report(
+                "ENODEFILECHECK",
+                master,
+                f"the file of job {job_id} was damaged ({problem}), and has been written again."
+                " Check the disk",
+            )
+        for job_id, reason in sorted(queue.lost_jobs().items()):
             findings.report(
                 "ENODEFILECHECK",
                 master,
                 f"job {job_id} is lost: {reason}. Its file is kept as"
-                f" {here.queue_dir}/{damaged_file(job_id)}. When the job is not needed any more,"
-                " remove that file and restart the master daemon",
+                f" {paths.current().queue_dir}/{damaged_file(job_id)}. When the job is not needed"
+                " any more, remove that file and restart the master daemon",
             )
 
     def _certificates(self, findings: Findings) -> None:

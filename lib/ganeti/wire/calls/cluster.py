@@ -242,6 +242,14 @@ JOBQUEUE_INVENTORY = Call(
     timeout_s=60,
     many=True,
 )
+#: Read files of the node's copy of the job queue, for a master which has lost them. -> content of
+#: those which exist, by name. Not among the published calls.
+JOBQUEUE_READ = Call(
+    "jobqueue_read",
+    (Arg("names", PLAIN, ht.ListOf(ht.NonEmptyString)),),
+    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Str)),
+    timeout_s=60,
+)
 #: Remove all job files from the node's copy of the job queue.
 JOBQUEUE_PURGE = Call(
     "jobqueue_purge", (), timeout_s=900, keep=True, connection_class=QUEUE_CONNECTIONS

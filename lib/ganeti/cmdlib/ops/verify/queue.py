@@ -9,7 +9,7 @@ master's file.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
@@ -61,6 +61,7 @@ def compare_copies(
         }
     )
     wrong: _Differing | None = None
+    own: dict[str, str | None] = {}
     for number in range(_ROUNDS):
         if number:
             sleep(_PAUSE_S if number > 1 else _FIRST_PAUSE_S)
@@ -68,21 +69,35 @@ def compare_copies(
         here = found.pop(master.uuid, None)
         if here is None:
             return
+        own = _files(here)
         wrong = _still(
-            wrong, {uuid: _differences(_files(here), _files(copy)) for uuid, copy in found.items()}
+            wrong, {uuid: _differences(own, _files(copy)) for uuid, copy in found.items()}
         )
         if not any(wrong.values()):
             break
     for uuid, files in sorted((wrong or {}).items(), key=lambda entry: names[entry[0]]):
-        listed = sorted(files)
-        more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
+        # The master has lost these, so that they must not be called wrong in the copy.
+        surplus = {name for name in files if name.startswith("job-") and name not in own}
         findings.check(
-            bool(listed),
+            bool(files.keys() - surplus),
             "ENODEFILECHECK",
             names[uuid],
-            f"its copy of the job queue differs in {', '.join(listed[:_MAX_NAMED])}{more}."
+            f"its copy of the job queue differs in {_listed(files.keys() - surplus)}."
             " Use 'gnt-cluster redist-conf' to update it",
         )
+        findings.check(
+            bool(surplus),
+            "ENODEFILECHECK",
+            master.name,
+            f"its job queue lacks {_listed(surplus)}, of which {names[uuid]} has copies."
+            " Use 'gnt-cluster redist-conf' to fetch them",
+        )
+
+
+def _listed(files: Iterable[str]) -> str:
+    listed = sorted(files)
+    more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
+    return f"{', '.join(listed[:_MAX_NAMED])}{more}"
 
 
 def _ask(
