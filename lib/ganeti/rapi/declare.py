@@ -27,7 +27,10 @@ METHODS: Final = (GET, PUT, POST, DELETE)
 
 # Rights. One of those which an operation lists is sufficient; an empty list needs no right.
 READ, WRITE = "read", "write"
+# Every user has this one.
+USER = "user"
 ANYBODY: Final = frozenset[str]()
+USERS: Final = frozenset({USER, READ, WRITE})
 WRITERS: Final = frozenset({WRITE})
 READERS: Final = frozenset({READ, WRITE})
 

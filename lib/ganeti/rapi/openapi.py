@@ -247,6 +247,8 @@ def rights(operation: Operation) -> str:
     """Describe the users who may use an operation."""
     if not operation.access:
         return "anybody"
+    if declare.USER in operation.access:
+        return "every user"
     return "read or write" if READ in operation.access else "write"
 
 

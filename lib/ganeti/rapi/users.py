@@ -17,7 +17,8 @@ separated by commas::
 ``<resource>:<METHOD>``      one method of it (``nodes_name_role:PUT``)
 ============================ ===================================================================
 
-A user without rights may use the operations which need none. A wrong line is reported and defines
+A user without rights may use the operations which need none, and those which need only a user,
+because they submit a job. A wrong line is reported and defines
 no user; the other lines are valid. When the file cannot be read, the users do not change.
 """
 
@@ -37,7 +38,7 @@ from typing import Final, NamedTuple
 from ganeti import errors
 from ganeti.http.messages import Refused
 from ganeti.rapi import passwords
-from ganeti.rapi.declare import READ, WRITE
+from ganeti.rapi.declare import READ, USER, WRITE
 from ganeti.rapi.passwords import Password
 from ganeti.utils import fs
 
@@ -82,6 +83,7 @@ class User(NamedTuple):
         """Return whether the user has one of the sufficient rights."""
         return (
             not needed
+            or USER in needed
             or WRITE in self.rights
             or not self.rights.isdisjoint(needed)
             or handler in self.rights

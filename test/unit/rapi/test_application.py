@@ -13,6 +13,8 @@ from fakes.rest_client import Rest
 from fakes.rest_master import UUID, FakeMaster
 from ganeti import errors
 from ganeti.rapi.application import RestApplication
+from ganeti.rapi.declare import Read
+from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
 
 
@@ -72,6 +74,24 @@ def test_rights(rest: Rest) -> None:
     status, _body, headers = rest("GET", "/2/query/node?fields=name", user=None)
     assert status == 401 and headers["www-authenticate"] == 'Basic realm="Ganeti Remote API"'
     assert not rest.master.asked
+
+
+@pytest.mark.parametrize("name", ["info", "snapshots"])
+def test_a_request_which_submits_a_job_needs_a_user(rest: Rest, name: str) -> None:
+    path = f"/2/instances/web/{name}"
+    assert rest("GET", path, user=None)[0] == 401
+    assert not rest.master.asked
+    assert rest("GET", path, user="none:pw")[:2] == (200, 12)
+
+
+def test_no_job_is_submitted_without_a_user() -> None:
+    anonymous = [
+        f"{method} {resource.path}"
+        for resource in RESOURCES
+        for method, operation in resource.operations.items()
+        if not operation.access and not isinstance(operation, Read)
+    ]
+    assert anonymous == []
 
 
 def test_nothing_without_a_password(tmp_path: Path) -> None:

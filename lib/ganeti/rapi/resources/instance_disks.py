@@ -145,7 +145,7 @@ RESOURCES: Final = (
                 "List the snapshots of the disks of an instance.",
                 fields={},
                 build=_list_snapshots,
-                access=declare.ANYBODY,
+                access=declare.USERS,
             ),
             POST: Job(
                 OpInstanceSnapshot,

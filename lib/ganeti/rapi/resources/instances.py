@@ -239,7 +239,7 @@ RESOURCES: Final = (
                 (Query("static", "1: from the configuration only", default=False),),
                 fields={},
                 build=_info,
-                access=declare.ANYBODY,
+                access=declare.USERS,
             ),
         },
     ),
