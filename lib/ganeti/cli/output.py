@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     #: Keys and values in their order of output; the keys of a mapping are sorted instead.
     Pairs = list[tuple[str, Any]]
 
+_JSON_ESCAPES = {code: f"\\u{code:04x}" for code in terminal.CONTROLS if code >= 0x7F}
+
 
 def write_data(data: Any, output_format: str) -> None:
     """Write data as JSON, YAML or CSV to standard output.
@@ -31,14 +33,16 @@ def write_data(data: Any, output_format: str) -> None:
         sys.stdout.write(to_csv(*_table_of(data)))
         sys.stdout.flush()
     else:
-        terminal.out(to_json(data) if output_format == "json" else to_yaml(data))
+        terminal.out_data(to_json(data) if output_format == "json" else to_yaml(data))
 
 
 def to_json(data: Any) -> str:
-    """Return data as indented JSON; keys keep their order."""
+    """Return data as indented JSON without control characters; keys keep their order."""
     import json  # ganeti.wire.json writes a compact form with another order of keys
 
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    # JSON escapes only the first 32 itself. The others can only stand inside of strings.
+    return text.translate(_JSON_ESCAPES)
 
 
 def to_yaml(data: Any) -> str:
@@ -94,8 +98,7 @@ def _table_of(data: Any) -> tuple[list[str], list[list[Any]]]:
 
 def write_info(data: Any) -> None:
     """Write data as indented text to standard output."""
-    sys.stdout.write(format_info(data))
-    sys.stdout.flush()
+    terminal.out(format_info(data).removesuffix("\n"))
 
 
 def format_info(data: Any) -> str:

@@ -42,6 +42,9 @@ def format_table(
     :param painter: function which colours cells.
     """
     titles = [column.title for column in columns]
+    if any("\n" in text for row in rows for text in row):
+        # A text cannot add a line which looks like another row.
+        rows = [[text.replace("\n", "\\n") for text in row] for row in rows]
     if separator is not None:
         cells = [titles, *rows] if header else list(rows)
         return [separator.join(row) for row in cells]

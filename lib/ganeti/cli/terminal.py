@@ -3,6 +3,11 @@
 Colours are used only on a terminal, and not when ``NO_COLOR`` is set or the terminal does not
 support them (``TERM=dumb``). A question is asked on the controlling terminal, so that a command
 with redirected input can still ask; without a terminal the answer is no.
+
+Texts may come from other people and machines: reasons of jobs, lines of OS scripts, names which a
+node reports. So everything that is written here goes through :func:`shown`, which replaces control
+characters: no such text can move the cursor, hide a line or change the terminal. Only data in a
+format for programs is written as it is (:func:`out_data`).
 """
 
 from __future__ import annotations
@@ -23,14 +28,40 @@ DIM = "2"
 BOLD = "1"
 
 
+# Precedes our own control sequences until they are written; nobody else can guess it.
+_OWN = "\033" + os.urandom(8).hex()
+
+#: Codes of characters which act on a terminal instead of being shown.
+CONTROLS = (
+    *(code for code in range(0x20) if chr(code) not in "\t\n"),
+    *range(0x7F, 0xA0),
+    # Marks which change the direction of writing, and so the apparent order of a line.
+    *(0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
+)
+_VISIBLE = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in CONTROLS}
+
+
+def shown(text: str) -> str:
+    """Return a text as it is written for people: with visible escapes for control characters.
+
+    New lines, tabs, and the colours of :func:`paint` are kept.
+    """
+    return "\033".join([part.translate(_VISIBLE) for part in text.split(_OWN)])
+
+
 def out(text: str) -> None:
     """Write one line to standard output and flush it, so that the reader of a pipe gets it."""
+    _write(sys.stdout, shown(text))
+
+
+def out_data(text: str) -> None:
+    """Write one line of data for programs to standard output."""
     _write(sys.stdout, text)
 
 
 def err(text: str) -> None:
     """Write one line to standard error."""
-    _write(sys.stderr, text)
+    _write(sys.stderr, shown(text))
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -67,8 +98,8 @@ def width(stream: TextIO, otherwise: int = 80) -> int:
 
 
 def paint(text: str, colour: str) -> str:
-    """Return a text with the control sequences of a colour."""
-    return f"\033[{colour}m{text}\033[0m"
+    """Return a text with the control sequences of a colour, for :func:`out` or :func:`shown`."""
+    return f"{_OWN}[{colour}m{text}{_OWN}[0m"
 
 
 def can_ask() -> bool:
@@ -90,7 +121,7 @@ def ask_line(question: str) -> str | None:
     except OSError:
         return None
     with os.fdopen(descriptor, "r+b", buffering=0) as tty:
-        tty.write(question.encode(errors="backslashreplace"))
+        tty.write(shown(question).encode(errors="backslashreplace"))
         return tty.readline(1000).decode(errors="replace").strip()
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from ganeti import errors
-from ganeti.cli import value_types
+from ganeti.cli import terminal, value_types
 from ganeti.constants.instance import BE_PARAM_TYPES_WITH_MEMORY
 from ganeti.objects import hvparams
 from ganeti.rapi import client as rapi
@@ -585,7 +585,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         wanted, (source, destination) = move_options(options), logins_of(options)
     except (errors.GenericError, OSError) as err:
-        sys.stderr.write(f"move-instance: {err}\n")
+        terminal.err(f"move-instance: {err}")
         return EXIT_FAILURE
 
     def move(name: str) -> str | None:
@@ -593,7 +593,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             source.connect(),
             destination.connect(),
             wanted,
-            lambda line: log.info("%s: %s", name, line),
+            lambda line: log.info("%s: %s", name, terminal.shown(line)),
         )
         try:
             mover.move(name)
@@ -605,9 +605,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         problems = list(pool.map(move, options.instances))
     for name, problem in zip(options.instances, problems, strict=True):
         if problem is None:
-            sys.stdout.write(f"Instance {name} was moved to {options.destination}.\n")
+            terminal.out(f"Instance {name} was moved to {options.destination}.")
         else:
-            sys.stderr.write(f"Instance {name} was not moved: {problem}\n")
+            terminal.err(f"Instance {name} was not moved: {problem}")
     return EXIT_FAILURE if any(problems) else EXIT_SUCCESS
 
 

@@ -42,6 +42,21 @@ def test_json_keeps_order_and_characters(capsys: pytest.CaptureFixture[str]) -> 
     assert "grün" in text
 
 
+def test_json_has_no_control_characters_and_the_same_content(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = {"reason": "\x1b[2J\x9b1m\x7f\u202e\xe9", "\x85": ["\u2028"]}
+    output.write_data(data, "json")
+    text = capsys.readouterr().out
+    assert json.loads(text) == data and "\xe9" in text
+    assert all(char == "\n" or char.isprintable() for char in text)
+
+
+def test_indented_text_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_info([("reason", "\x1b[2Jx")])
+    assert capsys.readouterr().out == "reason: \\x1b[2Jx\n"
+
+
 def test_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     data = [{"name": "web1", "tags": [], "up": True, "memory": None}]
     output.write_data(data, "yaml")

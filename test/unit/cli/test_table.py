@@ -41,6 +41,15 @@ def test_separator() -> None:
     ]
 
 
+def test_a_cell_cannot_add_a_row() -> None:
+    columns = [Column("Name"), Column("Reason")]
+    rows = [["web1", "x\nweb2 forged"], ["web3", "y"]]
+    assert format_table(columns, rows, header=False) == [
+        r"web1 x\nweb2 forged",
+        "web3 y",
+    ]
+
+
 def test_no_rows() -> None:
     assert format_table(COLUMNS, []) == ["Name Size Tags"]
     assert format_table(COLUMNS, [], header=False) == []

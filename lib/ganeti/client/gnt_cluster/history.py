@@ -217,7 +217,7 @@ def _show_state(values: Values, point: Point) -> int:
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(state, values.output_format)
     else:
-        terminal.out(output.to_json(state))
+        terminal.out_data(output.to_json(state))
     return failures.EXIT_SUCCESS
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from ganeti import errors
 from ganeti.cli import failures, terminal
 from ganeti.cli.command import Argument, Command, Values
@@ -64,9 +62,8 @@ def _report(rest: list[str]) -> int:
     exit_code = report["exit_code"]
     terminal.out(f"started: {'yes' if report['started'] else 'no'}")
     terminal.out(f"exit code: {'-' if exit_code is None else exit_code}")
-    # The output of a guest must not contain control sequences for the terminal.
     for line in str(report["log"]).splitlines():
-        terminal.out("  " + "".join(char if char.isprintable() else "?" for char in line))
+        terminal.out(f"  {line}")
     return failures.EXIT_SUCCESS
 
 
@@ -85,7 +82,7 @@ def _forget(rest: list[str]) -> int:
     from ganeti.metad import client
 
     if not client.remove(rest[0]):
-        print(f"ganeti-metad of this node does not know a guest '{rest[0]}'", file=sys.stderr)
+        terminal.err(f"ganeti-metad of this node does not know a guest '{rest[0]}'")
     return failures.EXIT_SUCCESS
 
 

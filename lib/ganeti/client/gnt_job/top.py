@@ -234,11 +234,11 @@ def _write(seen: QueueSnapshot, values: Values, trouble: str) -> None:
     hidden = sum(seen.counts.values()) - len(seen.entries)
     if hidden > 0:
         shown.append(f"... and {hidden} more")
-    text = [queue_line(seen), trouble, *shown]
+    text = [terminal.shown(line) for line in (queue_line(seen), trouble, *shown)]
     if width:
         text = [line[: width - 1] for line in text]
     if terminal.wants_colour(sys.stdout):
-        text = [_coloured(line) for line in text]
+        text = [terminal.shown(_coloured(line)) for line in text]
     if os.environ.get("TERM", "dumb") == "dumb":
         sys.stdout.write("\n".join(text) + "\n")
     else:

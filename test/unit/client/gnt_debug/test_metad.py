@@ -43,7 +43,9 @@ def test_list(gnt: Gnt) -> None:
 
 
 def test_report(gnt: Gnt) -> None:
-    assert gnt("debug metad report web1").out == ("started: yes\nexit code: 3\n  one?[2J\n  two\n")
+    assert gnt("debug metad report web1").out == (
+        "started: yes\nexit code: 3\n  one\\x1b[2J\n  two\n"
+    )
     assert "does not know a guest 'web9'" in gnt("debug metad report web9").err
 
 
