@@ -34,6 +34,10 @@ QUEUE_VERSION = 1
 QUEUE_HARD_LIMIT = 5000
 QUEUE_FILE_MODE = 0o640
 JOBS_PER_ARCHIVE_DIR = 10000
+# Job ids which a new master leaves out, because the one before may have given them to jobs that no
+# other node has. A master gives out no more ids than this before a majority of the candidates knows
+# the highest one.
+JOB_ID_GAP = 10000
 MAX_RUNNING_DEFAULT = 20
 MAX_TRACKED_DEFAULT = 25
 

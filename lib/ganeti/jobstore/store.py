@@ -69,6 +69,8 @@ class QueueStore:
         which has locked it; None when the caller excludes other processes.
     :param fault: called with a name before every write, flush, rename and removal; tests let it
         raise :exc:`OSError` or kill the process.
+    :ivar taken_over: the process which wrote the queue before may have given out job ids which are
+        not in this directory.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class QueueStore:
         fault: Callable[[str], None] = _no_fault,
     ) -> None:
         self.directory = directory
+        self.taken_over = False
         self._lock_wait_s = lock_wait_s
         self._lock_fd: int | None = None
         self._fault = fault

@@ -151,13 +151,14 @@ class Send(Protocol):
 
     def __call__(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool
-    ) -> Callable[[], None]:
+    ) -> Callable[[], bool]:
         """Begin to send a commit.
 
         :param files: content by file name.
         :param archived: ids of jobs which were archived.
         :param ended: whether all jobs of the commit have ended.
-        :returns: a function which waits until the candidates have the commit, for a bounded time.
+        :returns: a function which waits until the candidates have the commit, for a bounded time,
+            and returns whether none of them has it.
         """
 
 
@@ -167,6 +168,7 @@ class Committer:
     :param lock: the queue's lock; guards the jobs and the open batch.
     :param send: called with each durable commit; None when there are no candidates.
     :param publish: called with each batch to be published, before its callbacks, without the lock.
+    :param alone: called with new jobs of which no candidate has a copy, although there are some.
     :param fatal: called when one of the threads dies of a bug; without them nothing can go on.
     """
 
@@ -178,6 +180,7 @@ class Committer:
         send: Send | None,
         publish: Callable[[Batch], None],
         fatal: Callable[[], None],
+        alone: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
         retry_s: float = RETRY_S,
         idle_flush_s: float = IDLE_FLUSH_S,
     ) -> None:
@@ -186,6 +189,7 @@ class Committer:
         self._lock = lock
         self._send = send or _send_nothing
         self._publish = publish
+        self._alone = alone
         self._retry_s = retry_s
         self._idle_flush_s = idle_flush_s
         self._work = threading.Condition(lock)
@@ -351,9 +355,11 @@ class Committer:
             batch.run_failed(error)
         self._store.end_journal()
 
-    def _publish_batches(self, batches: Sequence[Batch], wait: Callable[[], None]) -> None:
-        wait()
+    def _publish_batches(self, batches: Sequence[Batch], wait: Callable[[], bool]) -> None:
+        alone = wait()
         for batch in batches:
+            if alone and batch.serial is not None:
+                self._alone([snapshot.job for snapshot in batch.snapshots])
             self._publish(batch)
             batch.run_published()
 
@@ -425,6 +431,6 @@ def _content(batches: Sequence[Batch]) -> tuple[dict[str, str], list[int]]:
 
 def _send_nothing(
     files: dict[str, str], archived: Sequence[int], *, ended: bool
-) -> Callable[[], None]:
+) -> Callable[[], bool]:
     """Send nothing, because there are no candidates."""
-    return lambda: None
+    return lambda: False

@@ -19,6 +19,7 @@ through which every submission passes, or, if it is read from a job file after a
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -49,6 +50,16 @@ _CHUNK = 500
 # being sent to the candidates. The work of more jobs would delay the answer for all of them, so
 # those begin after the answer.
 _BEGIN_BEFORE = 5
+
+# Seconds to wait at the start until the candidates know the first job id.
+_CONFIRM_S = 10.0
+# Number of job ids which are kept for marking nodes as offline.
+_KEPT_IDS = 1000
+_ALONE = (
+    "warning: no other master candidate has stored this job yet; it is lost if this node fails now"
+)
+
+_log = logging.getLogger(__name__)
 
 #: Called once with the result, or with the error.
 Done = Callable[[Any, Exception | None], None]
@@ -86,6 +97,8 @@ class JobQueue:
     ) -> None:
         self._store = store
         self._size_limit = size_limit
+        # A master that has taken over counts the ids which nobody else knows from here.
+        self._first_id = 0
         self.drained = False
         self.table = JobTable(store, now=now, livelock=livelock)
         self.publisher = Publisher(self.table)
@@ -96,6 +109,7 @@ class JobQueue:
             self.table.lock,
             send=None if self.replicator is None else self.replicator.send,
             publish=self.publisher.publish,
+            alone=self._accepted_alone,
             fatal=fatal,
         )
         self.scheduler = Scheduler(
@@ -122,6 +136,10 @@ class JobQueue:
         self._store.open()
         recovery.load(self.table)
         self.committer.start()
+        if self._store.taken_over:
+            self.table.skip_ids()
+            with self.table.lock:
+                self.committer.add_new((), self.table.serial)
         with self.table.lock:
             left = [job for job in self.table.jobs.values() if not job.finalized]
             self.table.unfinished = len(left)
@@ -130,11 +148,23 @@ class JobQueue:
                 # Published before it is on disk, because another start would give the same state.
                 job.publish(job.snapshot())
             if self.replicator is not None:
-                self.replicator.start()
+                self.replicator.start(self.table.serial)
             for job in left:
                 if not job.finalized:
                     self.scheduler.schedule(job)
         self.drained = self._store.drained()
+        if self.replicator is not None and self._store.taken_over:
+            self._confirm_ids(self.replicator)
+
+    def _confirm_ids(self, replicator: Replicator) -> None:
+        """Let a majority of the candidates know the first job id before jobs get any."""
+        if not replicator.wait_confirmed(self.table.serial, _CONFIRM_S):
+            _log.warning(
+                "job queue: too few master candidates know that job ids begin with %d now. If"
+                " another node becomes the master, it may give some of them to other jobs.",
+                self.table.serial + 1,
+            )
+        self._first_id = self.table.serial
 
     def stop(self, timeout_s: float = 30.0) -> set[int]:
         """Start nothing more, wait for running jobs, write everything.
@@ -247,6 +277,7 @@ class JobQueue:
             raise errors.JobQueueDrainError("the job queue is drained and takes no new jobs")
         if table.unfinished >= self._size_limit:
             raise errors.JobQueueFull()
+        self._check_ids_left(ops)
         ids = [entry if isinstance(entry, int) else None for entry in earlier]
         depends = [dependencies.resolve(op.depends, ids) for op in ops]
         for wanted in depends:
@@ -270,6 +301,33 @@ class JobQueue:
             table.unfinished += 1
         table.jobs[job.id] = job
         return job
+
+    def _check_ids_left(self, ops: Sequence[OpCode]) -> None:
+        """Refuse a job whose id the next master would give to another job. Needs the lock.
+
+        The last ids are kept for the jobs which mark unresponsive candidates as offline.
+        """
+        confirmed = None if self.replicator is None else self.replicator.confirmed_serial
+        if confirmed is None:
+            return
+        confirmed = max(confirmed, self._first_id)
+        offline = all(op.OP_ID == "OP_NODE_SET_PARAMS" for op in ops)
+        most = const.JOB_ID_GAP - (0 if offline else _KEPT_IDS)
+        if self.table.serial - confirmed >= most:
+            raise errors.JobQueueError(
+                f"too few master candidates have stored any of the last {most} jobs, so no more can"
+                " be accepted. Repair the candidates, or mark them as offline with 'gnt-node"
+                " modify'."
+            )
+
+    def _accepted_alone(self, accepted: Sequence[jobs.QueuedJob]) -> None:
+        """Say in the log of each job that only this node has it."""
+        with self.table.lock:
+            for job in accepted:
+                if job.ops:
+                    op = job.current() or job.ops[-1]
+                    job.add_log(op, const.LOG_MESSAGE, _ALONE, self.table.now())
+                    self.committer.touch(job)
 
     def _begin(self, accepted: Sequence[jobs.QueuedJob], error: Exception | None) -> None:
         """Schedule new jobs which are durable, or forget them when they could not be stored."""
@@ -473,6 +531,8 @@ class JobQueue:
             return str(err)
         if found.id != job.id:
             return f"it holds job {found.id}"
+        if settled and found.next_log_serial < settled.job.next_log_serial:
+            return None  # A log entry is being written.
         if settled and jobs.encode(found.snapshot()) != jobs.encode(settled):
             return "it differs from the job"
         return None

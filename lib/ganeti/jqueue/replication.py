@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ganeti import errors
+from ganeti import errors, ht
+from ganeti.jobstore.files import SERIAL
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up
 
@@ -101,23 +102,31 @@ class Replicator:
         self._warned = False
         self._stopping = False
         self._started = False
+        self._first_serial = 0
+        #: The highest job id which a majority of the candidates knows; None without other ones.
+        self.confirmed_serial: int | None = None
 
-    def start(self) -> None:
-        """Bring the present candidates up to date, in the background."""
+    def start(self, serial: int = 0) -> None:
+        """Bring the present candidates up to date, in the background.
+
+        :param serial: the highest job id, which candidates count as knowing until they were asked.
+        """
         with self.progress:
+            self._first_serial = serial
             for uuid in self._transport.candidates():
                 self._add_peer(uuid)
             self._started = True
 
     def send(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool = False
-    ) -> Callable[[], None]:
+    ) -> Callable[[], bool]:
         """Hand a commit to all candidates.
 
         :param files: content by file name.
         :param archived: ids of jobs which were archived.
         :param ended: all jobs in the commit have ended, so that nothing more will follow soon.
-        :returns: a function which waits until every candidate has the commit or lags.
+        :returns: a function which waits until every candidate has the commit or lags; it returns
+            whether there are candidates and none of them has the commit.
         """
         with self.progress:
             self._number += 1
@@ -126,6 +135,7 @@ class Replicator:
             added = [uuid for uuid in wanted if uuid not in self._peers]
             for uuid in [uuid for uuid in self._peers if uuid not in wanted]:
                 self._peers.pop(uuid).stop()
+                self.count_serials()
             for uuid in added:
                 self._add_peer(uuid)
             for peer in self._peers.values():
@@ -133,6 +143,34 @@ class Replicator:
             if not self._peers:
                 return _nothing
         return lambda: self._wait(number)
+
+    def count_serials(self) -> None:
+        """Find the highest job id which a majority of the candidates knows. Needs the lock."""
+        # The master itself is one of the majority.
+        others = (len(self._peers) + 1) // 2
+        known = sorted(
+            (
+                self._first_serial if peer.serial is None else peer.serial
+                for peer in self._peers.values()
+            ),
+            reverse=True,
+        )
+        self.confirmed_serial = known[others - 1] if others else None
+        self.progress.notify_all()
+
+    def wait_confirmed(self, serial: int, timeout_s: float) -> bool:
+        """Wait until a majority of the candidates knows a job id; False when the time is over.
+
+        Candidates count when they were asked.
+        """
+
+        def confirmed() -> bool:
+            others = (len(self._peers) + 1) // 2
+            known = [peer for peer in self._peers.values() if (peer.serial or 0) >= serial]
+            return len(known) >= others
+
+        with self.progress:
+            return self.progress.wait_for(confirmed, timeout_s)
 
     def set_drained(self, drained: bool) -> None:
         """Set the drain flag on the candidates; the log names those where that failed."""
@@ -173,13 +211,15 @@ class Replicator:
             self._transport,
             self.progress,
             self.here,
+            self.count_serials,
             wait_s=self._wait_s,
             retry_s=self._retry_s,
         )
         self._peers[uuid] = peer
+        self.count_serials()
         peer.thread.start()
 
-    def _wait(self, number: int) -> None:
+    def _wait(self, number: int) -> bool:
         with self.progress:
             self.progress.wait_for(
                 lambda: all(peer.lagging or peer.done >= number for peer in self._peers.values()),
@@ -193,6 +233,11 @@ class Replicator:
                 if peer.lagging and not peer.joining:
                     lagging.append(peer.uuid)
             many = len(lagging) * 2 > len(self._peers)
+            # One which is just being compared will have it in a moment.
+            alone = bool(self._peers) and not any(
+                peer.done >= number or (peer.joining and not peer.failing)
+                for peer in self._peers.values()
+            )
         if many and not self._warned:
             _log.warning(
                 "job queue: %d of %d master candidates are not up to date: %s",
@@ -201,10 +246,12 @@ class Replicator:
                 ", ".join(lagging),
             )
         self._warned = many
+        return alone
 
 
-def _nothing() -> None:
+def _nothing() -> bool:
     """There is no candidate to wait for."""
+    return False
 
 
 class _Peer:
@@ -214,6 +261,7 @@ class _Peer:
     :ivar lagging: no commit waits for it.
     :ivar joining: it has never been up to date yet.
     :ivar failing: the last message failed.
+    :ivar serial: the highest job id which it has in its copy; None before it was asked.
     """
 
     def __init__(
@@ -222,11 +270,14 @@ class _Peer:
         transport: Transport,
         progress: threading.Condition,
         here: catch_up.LocalQueue,
+        count_serials: Callable[[], None],
         *,
         wait_s: float,
         retry_s: float,
     ) -> None:
         self.uuid = uuid
+        self.serial: int | None = None
+        self._count_serials = count_serials
         self.done = 0
         self.lagging = True
         self.joining = True
@@ -309,7 +360,7 @@ class _Peer:
                 self.uuid,
                 self._here,
                 since,
-                lambda parts: self._transport.inventory(self.uuid, parts),
+                self._ask,
             )
             if plan.purge:
                 self._transport.purge(self.uuid)
@@ -333,6 +384,22 @@ class _Peer:
             if self.idle:
                 self._delivered(self._number, 0.0)
         return None
+
+    def _ask(self, parts: Sequence[int]) -> Inventory:
+        found = self._transport.inventory(self.uuid, parts)
+        self._has_serial(found.plain.get(SERIAL) or "0", anew=True)
+        return found
+
+    def _has_serial(self, text: str, *, anew: bool = False) -> None:
+        """Note the highest job id in the candidate's copy.
+
+        :param anew: also if it is lower than before, because the copy may be another one.
+        """
+        serial = int(text) if ht.JobId(text.strip()) else 0
+        with self._progress:
+            if anew or self.serial is None or serial > self.serial:
+                self.serial = serial
+                self._count_serials()
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -359,6 +426,8 @@ class _Peer:
             left = self._read(names, files, size)
             if files:
                 self._transport.update(self.uuid, files)
+                if SERIAL in files:
+                    self._has_serial(files[SERIAL])
             if archived and not left:
                 self._transport.archive(self.uuid, archived)
         except errors.GenericError as err:

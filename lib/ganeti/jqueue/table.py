@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from ganeti import errors
+from ganeti.constants import job as const
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.locking import Owner
@@ -28,6 +29,7 @@ class JobTable:
     :ivar lock: guards this table, every job in it, and the state of the queue's other parts.
     :ivar jobs: live jobs by id, those included whose first commit is under way.
     :ivar serial: the highest job id given out so far.
+    :ivar skipped: the first and the last job id which the master before may have given out.
     :ivar lost: why a job could not be read at the start, by id.
     :ivar unfinished: number of jobs which have not ended.
     :ivar stopping: the queue starts no opcode and takes no job any more.
@@ -41,14 +43,21 @@ class JobTable:
         self.livelock = livelock
         self.lock = threading.RLock()
         self.jobs: dict[int, jobs.QueuedJob] = {}
+        self.skipped = (0, 0)
         self.lost: dict[int, str] = {}
         self.serial = 0
         self.unfinished = 0
         self.stopping = False
 
+    def skip_ids(self) -> None:
+        """Leave out the job ids which the master before may have given out."""
+        self.skipped = (self.serial + 1, self.serial + const.JOB_ID_GAP)
+        self.serial += const.JOB_ID_GAP
+
     def had(self, job_id: int) -> bool:
         """Whether a job of this id was here at some time."""
-        return job_id <= self.serial
+        first, last = self.skipped
+        return job_id <= self.serial and not first <= job_id <= last
 
     def known(self, job_id: int) -> jobs.QueuedJob | None:
         """Return a live job whose first commit is done; None for any other id. Needs the lock."""

@@ -138,21 +138,27 @@ class FencedQueueStore(QueueStore):
             super().open()
             self._opened = True
 
-    def use_fence(self, fence: Fence) -> None:
+    def use_fence(self, fence: Fence, *, override: bool = False) -> None:
         """Write under this epoch from now on.
 
+        :param override: the vote was overridden, so that there may be masters unknown to this node.
         :raises errors.JobQueueError: another master has taken over already.
+        :raises errors.ConfigurationError: the epochs of this node cannot be read.
         """
         self._fence = fence
-        with self._fenced():
+        before = master_epoch.read().queue
+        self.taken_over = override or before.owner not in ("", fence.epoch.owner)
+        # The first commit leaves a gap in the job ids. If the daemon ends before that, the queue
+        # must not belong to this epoch yet, or the next start would leave none.
+        with self._fenced(master_epoch.OTHER if self.taken_over else master_epoch.QUEUE):
             """This records that the present queue belongs to the epoch."""
 
     @contextlib.contextmanager
-    def _fenced(self) -> Iterator[None]:
+    def _fenced(self, kind: str = master_epoch.QUEUE) -> Iterator[None]:
         if self._fence is None:
             raise errors.ProgrammerError("the job queue is written before the fence is known")
         try:
-            with self._fence.writing(master_epoch.QUEUE):
+            with self._fence.writing(kind):
                 yield
         except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
             raise errors.JobQueueError(f"cannot write to the job queue: {err}") from err

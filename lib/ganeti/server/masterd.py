@@ -147,7 +147,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     store.open()
     won = _take_role(AddressRunner(client), members, override=options.no_voting)
     fence = Fence(won.epoch)
-    store.use_fence(fence)
+    store.use_fence(fence, override=won.override)
     fence.adopt_config()
     # Not earlier: before the nodes made their promises, an older master could write the file.
     config = Config.open(here.cluster_conf_file, write=fence.write_config)

@@ -74,3 +74,39 @@ def test_jobs_are_fenced(fence: Fence, here: paths.Paths, ends: list[str]) -> No
         store.commit({"job-2": "{}"})
     assert ends == ["end"]
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "override", "taken_over"),
+    [
+        (None, False, False),
+        (Epoch(1, "u2"), False, False),
+        (Epoch(1, "u1"), False, True),
+        (Epoch(1, "u2"), True, True),
+    ],
+)
+def test_job_ids_which_another_master_may_have_given_out(
+    here: paths.Paths, before: Epoch | None, override: bool, taken_over: bool
+) -> None:
+    """The queue belongs to the new epoch when the gap in the ids is on disk, and not before."""
+    if before is not None:
+        with master_epoch.writing(master_epoch.QUEUE, before):
+            pass
+    master_epoch.claim(E2)
+    for _ in range(2):  # the first daemon ends before it has written anything
+        store = FencedQueueStore(here.queue_dir)
+        store.open()
+        store.use_fence(Fence(E2), override=override)
+        assert store.taken_over is taken_over
+        store.close()
+    store = FencedQueueStore(here.queue_dir)
+    store.open()
+    store.use_fence(Fence(E2), override=override)
+    store.commit({"serial": "10001\n"})
+    store.close()
+    assert master_epoch.read().queue == E2
+    store = FencedQueueStore(here.queue_dir)
+    store.open()
+    store.use_fence(Fence(E2))
+    assert not store.taken_over
+    store.close()
