@@ -46,7 +46,7 @@ _ERRORS: Final = {
     "412": "the object has changed (If-Match)",
     "413": "the body is too large",
     "415": "the body is not JSON",
-    "429": "too many wrong passwords from this address",
+    "429": "too many wrong passwords for this user from this address",
     "500": "internal error",
     "502": "no master daemon runs here",
     "503": "not now",

@@ -32,13 +32,14 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.http.messages import Refused
 from ganeti.rapi import passwords
 from ganeti.rapi.declare import READ, USER, WRITE
+from ganeti.rapi.guesses import Guesses, Place, TooMany
 from ganeti.rapi.passwords import Password
 from ganeti.utils import fs
 
@@ -62,10 +63,6 @@ _ROLES: Final[Mapping[str, frozenset[str]]] = {
     "@readonly": frozenset({READ}),
     "@operator": frozenset({READ, *_OPERATED}),
 }
-# After so many wrong passwords within this time, an address must wait until the time is over.
-FAILURES: Final = 10
-WINDOW_S: Final = 60.0
-_MOST_ADDRESSES: Final = 10_000
 _MOST_KNOWN: Final = 1_000
 _LOOK_S, _LOOK_WATCHED_S = 2.0, 60.0
 # Each check takes 32 MiB while it runs.
@@ -139,6 +136,7 @@ class Users:
         handlers: Collection[str] = (),
         *,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._path = path
         self._handlers = handlers
@@ -146,8 +144,11 @@ class Users:
         self._users: dict[str, User] = {}
         self._stamp: tuple[int, int, int] | None = None
         self._read = False
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        # A password which was right before needs no second slow check.
+        self._sleep = sleep
+        self._guesses = Guesses(clock)
+        # Checks which have not ended; equal requests of a client wait for the same one.
+        self._running: dict[bytes, asyncio.Task[User | None]] = {}
+        # A password which was right before needs no second slow check from the same address.
         self._known: OrderedDict[bytes, User] = OrderedDict()
         self._key = os.urandom(32)
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
@@ -198,19 +199,53 @@ class Users:
         if credentials is None:
             raise Refused(401, headers=_CHALLENGE)
         name, password = credentials
+        place = self._guesses.place(name, address)
         key = hmac.digest(
-            self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256"
+            self._key,
+            f"{place[0]}\0{name}\0{password}".encode("utf-8", "surrogatepass"),
+            "sha256",
         )
+        running = self._running.get(key)
+        if running is None:
+            try:
+                wait_s = self._guesses.take(place)
+            except TooMany as err:
+                raise Refused(
+                    429,
+                    "too many wrong passwords for this user from this address",
+                    headers=[("Retry-After", str(int(err.wait_s) + 1))],
+                ) from err
+            if not wait_s:
+                known = self._known.get(key)
+                if known is not None:
+                    self._guesses.give_back(place)
+                    return known
+            running = asyncio.create_task(self._judge(place, key, wait_s, name, password))
+            self._running[key] = running
+            running.add_done_callback(lambda _task: self._running.pop(key, None))
+        # A client which goes away does not stop the check for the others.
+        user = await asyncio.shield(running)
+        if user is None:
+            _log.warning("wrong password for user %r from %s", name[:64], address)
+            raise Refused(401, headers=_CHALLENGE)
+        return user
+
+    async def _judge(
+        self, place: Place, key: bytes, wait_s: float, name: str, password: str
+    ) -> User | None:
+        """Check a password when it is its turn; return None if it is wrong."""
+        if wait_s:
+            await self._sleep(wait_s)
         known = self._known.get(key)
         if known is not None:
+            # Not forgotten: a program which logs in all the time would free the way for guesses.
+            self._guesses.give_back(place)
             return known
-        self._check_address(address)
         user = self._users.get(name)
         if not await self._check(user, name, password):
-            self._note_failure(address, name)
-            raise Refused(401, headers=_CHALLENGE)
-        assert user is not None
-        if self._users.get(name) is user:
+            return None
+        self._guesses.forget(place)
+        if user is not None and self._users.get(name) is user:
             self._known[key] = user
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
@@ -234,31 +269,6 @@ class Users:
                 await asyncio.to_thread(passwords.waste_time)
                 return False
             return await asyncio.to_thread(passwords.matches, user.password, name, password)
-
-    def _check_address(self, address: str) -> None:
-        times = self._failures.get(address)
-        if times is None:
-            return
-        now = self._clock()
-        times[:] = [one for one in times if now - one < WINDOW_S]
-        if not times:
-            del self._failures[address]
-        elif len(times) >= FAILURES:
-            wait_s = int(WINDOW_S - (now - times[0])) + 1
-            raise Refused(
-                429,
-                "too many wrong passwords from this address",
-                headers=[("Retry-After", str(wait_s))],
-            )
-
-    def _note_failure(self, address: str, name: str) -> None:
-        _log.warning("wrong password for user %r from %s", name[:64], address)
-        times = self._failures.setdefault(address, [])
-        times.append(self._clock())
-        del times[:-FAILURES]
-        self._failures.move_to_end(address)
-        if len(self._failures) > _MOST_ADDRESSES:
-            self._failures.popitem(last=False)
 
 
 def _decode(authorization: str) -> tuple[str, str] | None:

@@ -12,8 +12,9 @@ import pytest
 
 from ganeti import errors
 from ganeti.http.messages import Refused
-from ganeti.rapi import passwords, users
-from ganeti.rapi.users import FAILURES, WINDOW_S, Users
+from ganeti.rapi import guesses, passwords, users
+from ganeti.rapi.guesses import BURST, INTERVAL_S, PATIENCE_S, Guesses
+from ganeti.rapi.users import Users
 
 # A thousandth of the usual cost; one test pays the whole of it.
 _CHEAP = (1 << 5, 8, 3)
@@ -119,7 +120,11 @@ class Lab:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.now = 1000.0
-        self.users = Users(str(path), clock=lambda: self.now)
+        self.slept: list[float] = []
+        self.users = Users(str(path), clock=lambda: self.now, sleep=self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
     def identify(self, header: str | None, address: str = "192.0.2.1") -> users.User | None:
         return asyncio.run(self.users.identify(header, address))
@@ -171,17 +176,101 @@ def test_who_it_is_not(lab: Lab, header: str) -> None:
     assert dict(err.headers)["WWW-Authenticate"] == 'Basic realm="Ganeti Remote API"'
 
 
-def test_too_many_tries(lab: Lab) -> None:
-    assert lab.identify(basic("jack", "secret"))
-    for _ in range(FAILURES):
+def test_wrong_passwords_wait_for_their_turn(lab: Lab) -> None:
+    for _ in range(BURST):
         assert lab.refused(basic("jill", "guess")).status == 401
-    err = lab.refused(basic("jill", "pw"))
-    assert err.status == 429 and 0 < int(dict(err.headers)["Retry-After"]) <= WINDOW_S + 1
-    # Another address, and a user who has already shown his password, go on.
-    assert lab.identify(basic("jill", "pw"), "192.0.2.2")
+    assert lab.slept == []
+    lab.refused(basic("jill", "guess"))
+    lab.refused(basic("jill", "guess"))
+    assert lab.slept == [INTERVAL_S, 2 * INTERVAL_S]
+    # The others at the same address, and the same user at another one, go on at once.
     assert lab.identify(basic("jack", "secret"))
-    lab.now += WINDOW_S + 1
+    assert lab.identify(basic("jill", "pw"), "192.0.2.2")
+    assert len(lab.slept) == 2
+    # The right password waits as well, because nobody knows before that it is right.
     assert lab.identify(basic("jill", "pw"))
+    assert lab.slept == [INTERVAL_S, 2 * INTERVAL_S, 3 * INTERVAL_S]
+    # Then the count begins anew.
+    assert lab.identify(basic("jill", "pw")) and len(lab.slept) == 3
+
+
+def test_guesses_have_a_rate_for_ever(lab: Lab) -> None:
+    for _ in range(BURST):
+        lab.refused(basic("nobody", "guess"))
+    for _ in range(20):
+        lab.now += INTERVAL_S
+        assert lab.refused(basic("nobody", "guess")).status == 401
+    assert lab.slept == []
+    lab.now += BURST * INTERVAL_S
+    for _ in range(BURST):
+        lab.refused(basic("nobody", "guess"))
+    assert lab.slept == []
+
+
+@pytest.mark.parametrize("user", ["jack", "jill", "joe", "nobody"])
+def test_guesses_in_parallel_do_not_pass_the_limit(lab: Lab, user: str) -> None:
+    """Whoever knows the password of `jack` is among the 500, and must not be let in beside."""
+
+    async def all_together() -> list[int]:
+        async def one(number: int) -> int:
+            header = basic(user, "secret" if number == 499 else f"guess{number}")
+            try:
+                await lab.users.identify(header, "192.0.2.1")
+            except Refused as err:
+                return err.status
+            return 200
+
+        return await asyncio.gather(*(one(number) for number in range(500)))
+
+    # Another client has logged in with the right password before.
+    assert lab.identify(basic("jack", "secret"), "192.0.2.9")
+    found = asyncio.run(all_together())
+    checked = BURST + int(PATIENCE_S / INTERVAL_S)
+    assert found.count(401) == checked and found.count(429) == 500 - checked
+    assert lab.slept == [INTERVAL_S * (number + 1) for number in range(checked - BURST)]
+
+
+def test_equal_requests_in_parallel_are_one_check(lab: Lab) -> None:
+    """A program opens many connections at once; its password is not known yet."""
+
+    async def all_together() -> list[users.User | None]:
+        header = basic("joe", "pw")
+        return await asyncio.gather(*(lab.users.identify(header, "192.0.2.1") for _ in range(100)))
+
+    assert all(user is not None for user in asyncio.run(all_together()))
+    assert lab.slept == []
+
+
+def test_a_program_which_logs_in_all_the_time_does_not_free_the_way(lab: Lab) -> None:
+    assert lab.identify(basic("jack", "secret"))
+    for _ in range(BURST):
+        lab.refused(basic("jack", "guess"))
+        assert lab.identify(basic("jack", "secret"))
+    lab.refused(basic("jack", "guess"))
+    assert lab.slept
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("2001:db8::1", "2001:db8::2:3", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("-", "-", True),
+    ],
+)
+def test_addresses(one: str, other: str, same: bool) -> None:
+    counted = Guesses(lambda: 0.0)
+    assert (counted.place("jack", one) == counted.place("jack", other)) is same
+    assert counted.place("jack", one) == counted.place("jack", one)
+
+
+def test_the_counters_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guesses, "_MOST_COUNTERS", 5)
+    counted = Guesses(lambda: 0.0)
+    for number in range(100):
+        counted.take((f"192.0.2.{number}", 0))
+    assert len(counted._paid) == 5
 
 
 def test_the_file_changes(lab: Lab) -> None:
