@@ -545,6 +545,7 @@ class Kernel:
                 agree_on(minor.meta, sectors)
 
     def disconnect(self, key: Key) -> None:
+        self._require_not_needed(key)
         found = self.peer(key)
         own = self.minors[key]
         if found is not None:
@@ -593,6 +594,7 @@ class Kernel:
         self._meta(own)._replace(outdated=True).write(own.meta)
 
     def detach(self, key: Key) -> None:
+        self._require_not_needed(key)
         self.replicate()
         own, found = self.minors[key], self.peer(key)
         if own.primary and self._meta(own).valid:
@@ -614,6 +616,7 @@ class Kernel:
     def down(self, key: Key) -> None:
         if key in self.minors:
             self._require_free(key)
+            self._require_not_needed(key)
             self.replicate()
             self.minors[key].primary = False
             self.disconnect(key)
@@ -642,6 +645,14 @@ class Kernel:
     def _require_free(self, key: Key) -> None:
         if key in self.held:
             raise errors.BlockDeviceError("it is held open by somebody")
+
+    def _require_not_needed(self, key: Key) -> None:
+        """The peer refuses to lose the only valid data which it uses."""
+        found = self.peer(key)
+        if found is None or not found[1].primary:
+            return
+        if parse.UP_TO_DATE == self.disk(key) != self.disk(found[0]):
+            raise errors.BlockDeviceError("State change was refused by peer node")
 
     # -- what happens to networks and machines -------------------------------------------
 

@@ -319,3 +319,11 @@ def test_a_former_secondary_never_takes_the_place_of_the_new_one(lab: Lab) -> No
 
 def _full(node: str) -> str:
     return f"{node}.example.com"
+
+
+def test_an_instance_whose_primary_uses_the_peer_is_removed(lab: Lab) -> None:
+    """DRBD refuses to take the data of the secondary away before the primary is deactivated."""
+    lab.kernel.detach(lab.key(PRIMARY))
+    lab.write()
+    lab.run(ops.OpInstanceRemove(instance_name=WEB))
+    assert lab.copies() == {} and not lab.kernel.minors

@@ -108,6 +108,15 @@ def test_a_primary_without_storage_works_with_that_of_its_peer(lab: Lab) -> None
     assert lab.confirmed == set(range(6)), "nobody has what is written now"
 
 
+def test_the_only_data_of_a_primary_are_not_taken_away(lab: Lab) -> None:
+    lab.kernel.detach(lab.key(PRIMARY))
+    for take in (lab.kernel.down, lab.kernel.disconnect, lab.kernel.detach):
+        with pytest.raises(errors.BlockDeviceError, match="refused by peer"):
+            take(lab.key(SECONDARY))
+    lab.write()
+    assert lab.seen() == lab.confirmed == set(range(6))
+
+
 def test_a_machine_comes_back_with_old_data(lab: Lab) -> None:
     lab.mark_data(SECONDARY)
     lab.cut()

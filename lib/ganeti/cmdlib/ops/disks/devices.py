@@ -176,6 +176,10 @@ def remove_disk(
     """
     if node_uuids is None:
         primary, *others = disk_nodes(disk, instance.primary_node)
+        if others:
+            # While the primary uses the replica of its peer, DRBD does not let that one go. What
+            # keeps the disk active there keeps it from being removed, too.
+            unit.rpc.call(BLOCKDEV_SHUTDOWN, primary, disk=(disk, instance))
         for uuid in others:
             node = unit.config.node(uuid)
             if node.offline:
