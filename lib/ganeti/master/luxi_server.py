@@ -25,6 +25,7 @@ import itertools
 import logging
 import os
 import queue
+import resource
 import selectors
 import socket
 import struct
@@ -50,6 +51,9 @@ _INBOX_MESSAGES = 100
 _OUTBOX_BYTES = 1 << 20
 _SWEEP_S = 10.0
 _NO_FD_PAUSE_S = 1.0
+# Files for the journal, the configuration, node calls to all nodes, and logs.
+_RESERVED_FILES = 256
+_MANY_FILES = 65536
 
 
 class LuxiHandler(NamedTuple):
@@ -153,6 +157,19 @@ class LuxiRequest:
             self._server.post(lambda: self._server.answered(self.connection, self.slot, data, self))
 
 
+def _file_limit() -> int:
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MANY_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def clients_for(file_limit: int) -> int:
+    """Return how many clients a process may have at once.
+
+    :param file_limit: the number of files which it may have open.
+    """
+    return max(1, file_limit - max(_RESERVED_FILES, file_limit // 8))
+
+
 class _Slot:
     """The place of one answer in the order of a connection."""
 
@@ -202,6 +219,11 @@ class _Connection:
         self.moved = now
 
     @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        return not (self.inbox or self.slots or self.outbox)
+
+    @property
     def stuck(self) -> bool:
         """Whether the client must send the rest of a message, or take an answer."""
         return bool(self.outbox) or (self.splitter.partial and not self.inbox)
@@ -246,6 +268,9 @@ class LuxiServer:
 
     :param listeners: sockets that listen; closed by :meth:`serve`.
     :param limit_bytes: size of the largest message.
+    :param max_clients: number of clients at once. A further client takes the place of the one which
+        has been without a request for the longest time. None leaves file descriptors for the other
+        work of the process, which must go on.
     :param patience_s: seconds for which a client may leave a message unfinished, or an answer
         untaken.
     """
@@ -259,11 +284,13 @@ class LuxiServer:
         patience_s: float = const.READ_WRITE_TIMEOUT_S,
         quick_threads: int = QUICK_THREADS,
         slow_threads: int = SLOW_THREADS,
+        max_clients: int | None = None,
     ) -> None:
         self._listeners = list(listeners)
         self._service = service
         self._limit_bytes = limit_bytes
         self._patience_s = patience_s
+        self._max_clients = clients_for(_file_limit()) if max_clients is None else max_clients
         self._selector = selectors.DefaultSelector()
         self._connections: set[_Connection] = set()
         self._quick = _Pool("luxi", quick_threads)
@@ -385,7 +412,15 @@ class LuxiServer:
 
     def _accept(self, listener: socket.socket) -> None:
         # A bounded number at once, so that a flood of clients does not starve those served.
-        for _ in range(64):
+        for attempt in range(64):
+            idle = None
+            if len(self._connections) >= self._max_clients:
+                idle = self._longest_idle()
+                if idle is None and attempt:
+                    return  # Perhaps no further client waits.
+                if idle is None:
+                    self._pause_accepting("each has a request under way")
+                    return
             try:
                 sock, _address = listener.accept()
             except (BlockingIOError, ConnectionAbortedError):
@@ -393,18 +428,31 @@ class LuxiServer:
             except OSError as err:
                 if err.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                _log.warning(
-                    "%d clients are connected, no further client can be accepted: %s",
-                    len(self._connections),
-                    err.strerror,
-                )
-                self._set_accepting(False)
-                self._later(_NO_FD_PAUSE_S, lambda: self._set_accepting(self._stop_at is None))
+                self._pause_accepting(str(err.strerror))
                 return
+            if idle is not None:
+                self._close(idle)
             sock.setblocking(False)
             connection = _Connection(sock, self._limit_bytes, time.monotonic())
             self._connections.add(connection)
             self._selector.register(sock, selectors.EVENT_READ, connection)
+
+    def _pause_accepting(self, reason: str) -> None:
+        _log.warning(
+            "%d clients are connected, no further client can be accepted: %s",
+            len(self._connections),
+            reason,
+        )
+        self._set_accepting(False)
+        self._later(_NO_FD_PAUSE_S, lambda: self._set_accepting(self._stop_at is None))
+
+    def _longest_idle(self) -> _Connection | None:
+        """Return the client which has been without a request for the longest time, if any."""
+        return min(
+            (connection for connection in self._connections if connection.idle),
+            key=lambda connection: connection.moved,
+            default=None,
+        )
 
     def _set_accepting(self, accepting: bool) -> None:
         if accepting != self._accepting:
@@ -468,7 +516,7 @@ class LuxiServer:
         connection.events = events
 
     def _close_if_done(self, connection: _Connection) -> None:
-        if connection.ended and not (connection.inbox or connection.slots or connection.outbox):
+        if connection.ended and connection.idle:
             self._close(connection)
 
     def _close(self, connection: _Connection) -> None:

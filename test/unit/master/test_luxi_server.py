@@ -18,7 +18,8 @@ import pytest
 from ganeti import errors
 from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
-from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer
+from ganeti.master import luxi_server
+from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer, clients_for
 from ganeti.utils import net
 
 PATIENCE_S = 60.0
@@ -383,3 +384,58 @@ def test_no_descriptors_left_is_survived(lab: Lab) -> None:
     assert wire.parse_answer(read_answers(second, 1)[0]) == [2]
     first.close()
     second.close()
+
+
+# -- more clients than files ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("files", "clients"), [(1024, 768), (65536, 57344), (100, 1)])
+def test_files_are_left_for_other_work(files: int, clients: int) -> None:
+    assert clients_for(files) == clients
+
+
+def test_a_further_client_takes_the_place_of_the_idle_one(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, max_clients=3)
+    try:
+        busy = lab.raw()
+        busy.sendall(wire.encode_request("Hold", [PATIENCE_S]))
+        until(lambda: lab.echo.held)
+        idle = lab.raw()
+        until(lambda: lab.server.connections == 2)
+        for _ in range(20):
+            with contextlib.closing(lab.client()) as client:
+                assert client.call("Echo", ["here"]) == [["here"]]
+            assert lab.server.connections <= 3
+        keep = [lab.raw() for _ in range(20)]
+        until(lambda: idle.recv(1) == b"")
+        assert lab.server.connections <= 3
+        # The busy client gets its answer.
+        lab.echo.held[0].answer("done")
+        assert b"done" in busy.recv(1000)
+        for sock in (*keep, idle, busy):
+            sock.close()
+    finally:
+        lab.stop()
+
+
+def test_no_client_is_accepted_while_all_are_busy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(luxi_server, "_NO_FD_PAUSE_S", 0.01)
+    lab = Lab(tmp_path, max_clients=2)
+    try:
+        busy = [lab.raw() for _ in range(2)]
+        for sock in busy:
+            sock.sendall(wire.encode_request("Hold", [PATIENCE_S]))
+        until(lambda: len(lab.echo.held) == 2)
+        third = lab.raw()
+        third.sendall(wire.encode_request("Echo", ["third"]))
+        until(lambda: "each has a request under way" in caplog.text)
+        assert lab.server.connections == 2
+        lab.echo.held[0].answer("done")
+        assert b"done" in busy[0].recv(1000)
+        assert b"third" in third.recv(1000)
+        for sock in (*busy, third):
+            sock.close()
+    finally:
+        lab.stop()
