@@ -424,8 +424,8 @@ class Kernel:
             return
         mine, theirs = self._meta(own), self._meta(other)
         if mine.valid and theirs.valid and mine.generations[0] == theirs.generations[0]:
-            for minor, meta, its_peer in ((own, mine, theirs), (other, theirs, mine)):
-                if meta.outdated and not its_peer.outdated:
+            for minor, meta in ((own, mine), (other, theirs)):
+                if meta.outdated:
                     assert minor.meta is not None
                     meta._replace(outdated=False).write(minor.meta)
         elif mine.newer_than(theirs):
