@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 
 _HINTS = {
-    Outcome.NO_QUORUM: "When the other nodes are lost for good, --no-voting overrides this.",
+    Outcome.NO_QUORUM: "",
     Outcome.STALE: "Run the command there. When that data is not wanted, --no-voting overrides"
     " this.",
     Outcome.OTHER_MASTER: "",
@@ -78,11 +78,11 @@ class Survey(NamedTuple):
 
     def refuse(self) -> errors.OpPrereqError:
         """The error which says why the role cannot be moved to this node."""
-        return _refusal(RoleNotWonError(self.verdict, self.votes.failures))
+        return _refusal(RoleNotWonError(self.verdict, self.votes.failures, self.votes.broken))
 
 
 def _refusal(err: RoleNotWonError) -> errors.OpPrereqError:
-    hint = _HINTS[err.verdict.outcome]
+    hint = _HINTS[err.verdict.outcome] or err.advice()
     return errors.OpPrereqError(
         f"the role of the master cannot be moved to this node: {err}. {hint}".rstrip(),
         errors.ECODE_STATE,
@@ -235,7 +235,7 @@ def _take_role(found: Survey, no_voting: bool, say: Say) -> Won:
     verdict = judge(found.voting.ballot, votes.answers)
     try:
         if not (no_voting or verdict.won):
-            raise RoleNotWonError(verdict, votes.failures)
+            raise RoleNotWonError(verdict, votes.failures, votes.broken)
         won = found.voting.claim(votes, override=no_voting)
     except RoleNotWonError as err:
         raise _refusal(err) from err

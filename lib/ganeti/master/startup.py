@@ -83,7 +83,7 @@ def take_role(runner: AddressRunner, members: Members, *, override: bool = False
 def _confirmed(voting: Voting) -> Won:
     votes, verdict = voting.ask_patiently()
     if not verdict.won:
-        raise RoleNotWonError(verdict, votes.failures)
+        raise RoleNotWonError(verdict, votes.failures, votes.broken)
     return voting.claim(votes)
 
 
@@ -101,7 +101,7 @@ def _after_failover(runner: AddressRunner, me: str, members: Members) -> Won | N
     if max(votes.known) > known.epoch:
         return None
     if not verdict.won:
-        raise RoleNotWonError(verdict, votes.failures)
+        raise RoleNotWonError(verdict, votes.failures, votes.broken)
     return voting.claim(votes)
 
 

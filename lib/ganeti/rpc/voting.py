@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import errors
@@ -35,11 +35,14 @@ class Votes(NamedTuple):
     :ivar answers: by name of the node.
     :ivar failures: the reason why a node did not vote, by name.
     :ivar known: all epochs in the answers.
+    :ivar broken: the nodes which were reached and could not vote, by name: their disk is full, or
+        they accept no certificate. They are not lost.
     """
 
     answers: dict[str, Standing]
     failures: dict[str, str]
     known: tuple[Epoch, ...]
+    broken: frozenset[str] = frozenset()
 
 
 class Won(NamedTuple):
@@ -120,7 +123,7 @@ class Voting:
         else:
             verdict = role.judge_promises(self.ballot, got.answers)
         if not verdict.won:
-            raise RoleNotWonError(verdict, got.failures)
+            raise RoleNotWonError(verdict, got.failures, votes.broken | got.broken)
         _log.info("epoch %s promised by %s", epoch, ", ".join(sorted(got.answers)))
         return Won(epoch, got.answers, override)
 
@@ -128,6 +131,7 @@ class Voting:
         answers: dict[str, Standing] = {}
         failures: dict[str, str] = {}
         known: list[Epoch] = [NONE]
+        broken = set()
         results: Mapping[str, Result] = self._runner.call_addresses(
             call, {name: self._members.nodes[name].primary_ip for name in names}, **args
         )
@@ -137,11 +141,13 @@ class Voting:
                 known.append(answers[name].epoch)
             except (errors.RpcError, errors.ParseError) as err:
                 failures[name] = str(err)
+                if not isinstance(err, errors.NodeUnreachable):
+                    broken.add(name)
                 if isinstance(err, errors.NodeRefused) and err.known_epoch:
                     # What one node says must not end the vote.
                     with contextlib.suppress(errors.ParseError):
                         known.append(parse(err.known_epoch))
-        return Votes(answers, failures, tuple(known))
+        return Votes(answers, failures, tuple(known), frozenset(broken))
 
 
 class RoleNotWonError(errors.GenericError):
@@ -149,12 +155,31 @@ class RoleNotWonError(errors.GenericError):
 
     :ivar verdict: the reasons.
     :ivar failures: the reason why a node did not answer, by name.
+    :ivar broken: as in :class:`Votes`.
     """
 
-    def __init__(self, verdict: Verdict, failures: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        verdict: Verdict,
+        failures: Mapping[str, str] | None = None,
+        broken: Collection[str] = (),
+    ) -> None:
         super().__init__(str(verdict))
         self.verdict = verdict
         self.failures = dict(failures or {})
+        self.broken = frozenset(broken)
+
+    def advice(self) -> str:
+        """Return a hint for the lack of a quorum, which is empty for other outcomes."""
+        if self.verdict.outcome is not Outcome.NO_QUORUM:
+            return ""
+        if self.broken:
+            return (
+                f"{', '.join(sorted(self.broken))} can be reached, so do not override the vote."
+                " Repair what the message says, such as a full disk or a certificate, then try"
+                " again."
+            )
+        return "When the other nodes are lost for good, --no-voting overrides this."
 
     def __str__(self) -> str:
         text = str(self.verdict)

@@ -194,7 +194,7 @@ def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Wo
     except RoleNotWonError as err:
         outcome = err.verdict.outcome
         raise daemon.StartRefused(
-            f"this node may not be the master: {err}.{_HINTS[outcome]}",
+            f"this node may not be the master: {err}. {_HINTS[outcome] or err.advice()}".rstrip(),
             exit_codes.EXIT_NOTMASTER
             if outcome is Outcome.OTHER_MASTER
             else exit_codes.EXIT_FAILURE,
@@ -202,10 +202,10 @@ def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Wo
 
 
 _HINTS = {
-    Outcome.NO_QUORUM: " When the other nodes are lost for good, --no-voting overrides this.",
-    Outcome.STALE: " Start the master daemon there, or move the role there with 'gnt-cluster"
+    Outcome.NO_QUORUM: "",
+    Outcome.STALE: "Start the master daemon there, or move the role there with 'gnt-cluster"
     " master-failover'. When that data is not wanted, --no-voting overrides this.",
-    Outcome.OTHER_MASTER: " To move the role here, use 'gnt-cluster master-failover'.",
+    Outcome.OTHER_MASTER: "To move the role here, use 'gnt-cluster master-failover'.",
     Outcome.WON: "",
 }
 

@@ -226,6 +226,20 @@ def test_without_a_quorum(here: paths.Paths, nodes: Nodes) -> None:
     assert nodes.steps() == []
 
 
+def test_nodes_which_are_broken_are_not_overridden(here: paths.Paths, nodes: Nodes) -> None:
+    """A full disk is repaired; --no-voting would lose what is on it."""
+    nodes.silent(OLD)
+    nodes.errors["any", THIRD] = errors.NodeCallFailed(THIRD, VOTE, "no space left on device")
+    with pytest.raises(errors.OpPrereqError, match=f"no space left.*{THIRD} can be reached") as got:
+        run()
+    assert "--no-voting" not in str(got.value)
+    del nodes.errors["any", THIRD]
+    nodes.errors[CLAIM, THIRD] = errors.NodeRefused(THIRD, CLAIM, "certificate has expired")
+    with pytest.raises(errors.OpPrereqError, match=f"expired.*{THIRD} can be reached") as got:
+        run()
+    assert "--no-voting" not in str(got.value)
+
+
 @pytest.mark.parametrize("what", ["serial", "jobs"])
 def test_somebody_has_something_newer(here: paths.Paths, nodes: Nodes, what: str) -> None:
     getattr(nodes, what)[THIRD] += 1
