@@ -13,7 +13,8 @@ limit gets an error, where that is possible, and is disconnected. Bodies which a
 share :data:`BODIES_BYTES`, large answers which are being sent share :data:`ANSWERS_BYTES`; when the
 latter are exceeded, the client whose answer takes longest is disconnected. Requests of one
 connection are answered one after the other; meanwhile the server reads no more than a small buffer
-holds. When too many clients connect, the client which was idle longest is disconnected.
+holds. When too many clients connect, the client which was idle longest is disconnected; when too
+many TLS handshakes are not complete, the oldest one.
 
 The loop must never wait: an application which has to compute for long does it in a thread.
 """
@@ -32,7 +33,7 @@ from typing import NamedTuple, Protocol
 from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.messages import Head, Refused, Response
-from ganeti.http.tls_stream import TlsProtocol
+from ganeti.http.tls_stream import TlsProtocol, Unserved
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ BODIES_BYTES = 128 << 20
 ANSWERS_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 18
 _BACKLOG = 512
+# For this many clients there may be one more connection which is in its handshake, or at its end.
+_UNSERVED_SHARE = 4
 
 
 class Limits(NamedTuple):
@@ -151,9 +154,16 @@ class Server:
         # Idle connections, in the order in which they became idle.
         self._idle: dict[_Connection, None] = {}
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        # Connections with TLS on which no client is served: handshakes, and ends of connections.
+        self._unserved = Unserved(max(1, self._limits.clients // _UNSERVED_SHARE))
         self._bodies_bytes = 0
         # Connections which get a large answer, with its size, in the order of their beginnings.
         self._sending: dict[_Connection, int] = {}
+
+    @property
+    def unserved(self) -> int:
+        """Number of connections which are in their TLS handshake, or at their end."""
+        return len(self._unserved)
 
     @property
     def clients(self) -> int:
@@ -174,7 +184,11 @@ class Server:
         if self._tls is None:
             return stream
         return TlsProtocol(
-            self._tls, stream, handshake_s=self._limits.head_s, shutdown_s=_TLS_END_S
+            self._tls,
+            stream,
+            handshake_s=self._limits.head_s,
+            shutdown_s=_TLS_END_S,
+            unserved=self._unserved,
         )
 
     async def stop(self, grace_s: float = 5.0) -> None:

@@ -1,14 +1,16 @@
 """TLS for the connections of :mod:`ganeti.http.event_server`, with a small buffer for each.
 
 asyncio's own TLS keeps a buffer of 256 KiB for each connection and has no setting for it, which is
-much for thousands of clients that send a line now and then. Here a connection has a buffer of
-:data:`BUFFER_BYTES`. The rest is made of public parts of the standard library: the transport of the
-TCP connection below, ``ssl.SSLObject`` with two ``ssl.MemoryBIO`` in the middle, and above it any
-asyncio protocol, which is called as if it were connected directly. Its first call comes after the
-handshake.
+much for thousands of clients that send a line now and then. Here all connections of a server share
+a buffer of :data:`BUFFER_BYTES`, and OpenSSL's memory (some 40 KiB) is allocated with the first
+byte which the peer sends. The rest is made of public parts of the standard library: the transport
+of the TCP connection below, ``ssl.SSLObject`` with two ``ssl.MemoryBIO`` in the middle, and above
+it any asyncio protocol, which is called as if it were connected directly. Its first call comes
+after the handshake.
 
 Two time limits hold: one for the handshake, one for the end of a connection, when both sides send
-``close_notify``. A connection which exceeds one of them is aborted.
+``close_notify``. A connection which exceeds one of them is aborted. Meanwhile the connection
+belongs to no client, so the number of such connections is limited, too (:class:`Unserved`).
 
 Source: documentation of Python, *ssl*, section "Memory BIO Support", and *asyncio*, "Transports and
 Protocols"; RFC 8446, section 6.1 *Closure Alerts*.
@@ -30,12 +32,44 @@ BUFFER_BYTES = 1 << 15
 _Data = bytes | bytearray | memoryview
 
 
+class Unserved:
+    """The connections of a server which are in their handshake, or at their end.
+
+    When there are too many, the oldest one is aborted: a peer which only waits is older than
+    one which makes its handshake now.
+
+    :param most: largest number of such connections.
+    :ivar buffer: for received bytes; the loop fills it and calls the protocol in one step.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._members: dict[TlsProtocol, None] = {}
+        self.buffer = bytearray(BUFFER_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def enter(self, one: TlsProtocol) -> None:
+        """Count a connection; abort the oldest one if there are too many."""
+        self._members[one] = None
+        if len(self._members) > self._most:
+            oldest = next(iter(self._members))
+            del self._members[oldest]
+            oldest.below.abort()
+
+    def leave(self, one: TlsProtocol) -> None:
+        """Do not count a connection any more."""
+        self._members.pop(one, None)
+
+
 class TlsProtocol(asyncio.BufferedProtocol):
     """The server side of TLS on one TCP connection.
 
     :param inner: the protocol which gets the decrypted bytes.
     :param handshake_s: time limit of the handshake in seconds.
     :param shutdown_s: time limit for the end of the connection in seconds.
+    :param unserved: counts the connection during handshake and end.
     """
 
     def __init__(
@@ -45,15 +79,18 @@ class TlsProtocol(asyncio.BufferedProtocol):
         *,
         handshake_s: float,
         shutdown_s: float,
+        unserved: Unserved,
     ) -> None:
         self.context = context
         self.inner = inner
         self._handshake_s = handshake_s
         self._shutdown_s = shutdown_s
-        self._received = ssl.MemoryBIO()
-        self._to_send = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
-        self._buffer = bytearray(BUFFER_BYTES)
+        self._unserved = unserved
+        # Made when the first byte has come.
+        self._tls: ssl.SSLObject
+        self._received: ssl.MemoryBIO
+        self._to_send: ssl.MemoryBIO
+        self._begun = False
         # What OpenSSL does not take before it has read more from the peer.
         self._backlog: deque[_Data] = deque()
         self._below: asyncio.Transport | None = None
@@ -74,23 +111,32 @@ class TlsProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._below = transport
+        self._unserved.enter(self)
         self._set_timer(self._handshake_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._set_timer(None)
+        self._unserved.leave(self)
         self._backlog.clear()
         self.closing = True
         if self._established:
             self.inner.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+        return self._unserved.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received.write(memoryview(self._buffer)[:nbytes])
+        if not self._begun:
+            self._begun = True
+            self._received = ssl.MemoryBIO()
+            self._to_send = ssl.MemoryBIO()
+            self._tls = self.context.wrap_bio(self._received, self._to_send, server_side=True)
+        self._received.write(memoryview(self._unserved.buffer)[:nbytes])
         self._advance()
 
     def eof_received(self) -> bool:
+        if not self._begun:
+            return False
         self._received.write_eof()
         self._at_eof = True
         if not self._paused:
@@ -138,6 +184,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if self.closing:
             return
         self.closing = True
+        self._unserved.enter(self)
         self._set_timer(self._shutdown_s)
         try:
             self._tls.unwrap()
@@ -176,6 +223,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
             return
         self._send()
         self._set_timer(None)
+        self._unserved.leave(self)
         self._established = True
         self.inner.connection_made(_TlsTransport(self))
 

@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,3 +132,79 @@ def test_a_server_that_closes_says_so(lab: _Lab) -> None:
         while more := sock.recv(65536):
             text += more
         assert text.endswith(b"\r\n\r\n0")
+
+
+def test_handshakes_which_never_end_are_limited(tmp_path: Path) -> None:
+    """Three hundred peers connect; some send nothing, some the beginning of a handshake."""
+    pem = tmp_path / "server.pem"
+    pem.write_text(x509.create_self_signed())
+    made = _Lab(
+        _Sizes,
+        tls=x509.plain_server_context(str(pem)),
+        limits=Limits(clients=40, head_s=WAIT_S),
+    )
+    idle = []
+    try:
+        for number in range(300):
+            sock = made.connect()
+            idle.append(sock)
+            if number % 2:
+                sock.sendall(b"\x16\x03\x01")
+        # The server has seen all of them when it has aborted all but ten.
+        closed = [one for one in idle[:290] if receive_all(one) == b""]
+        assert len(closed) == 290
+        assert (made.server.unserved, made.server.clients) == (10, 0)
+        # One which speaks takes the place of the oldest one, and is then counted as a client.
+        with made.connect_tls() as good:
+            good.sendall(REQUEST)
+            assert receive_answer(good)[0] == 200
+            assert (made.server.unserved, made.server.clients) == (9, 1)
+    finally:
+        for sock in idle:
+            sock.close()
+        _wait_for(lambda: made.server.unserved == 0)
+        made.close()
+
+
+def test_ends_of_connections_are_limited(tmp_path: Path) -> None:
+    """These peers never answer the close_notify of the server."""
+    pem = tmp_path / "server.pem"
+    pem.write_text(x509.create_self_signed())
+    made = _Lab(_Sizes, tls=x509.plain_server_context(str(pem)), limits=Limits(clients=12))
+    clients = []
+    try:
+        for _ in range(20):
+            sock = made.connect_tls()
+            clients.append(sock)
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert receive_answer(sock)[0] == 200
+            assert made.server.unserved <= 3
+    finally:
+        for sock in clients:
+            sock.close()
+        made.close()
+
+
+def test_a_peer_which_leaves_before_its_first_byte(lab: _Lab) -> None:
+    with lab.connect() as sock:
+        _wait_for(lambda: lab.server.unserved == 1)
+        sock.shutdown(socket.SHUT_WR)
+        assert receive_all(sock) == b""
+    _wait_for(lambda: lab.server.unserved == 0)
+
+
+def test_a_silent_peer_costs_little(lab: _Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of OpenSSL is allocated before the first byte."""
+    begun = []
+    wrap = ssl.SSLContext.wrap_bio
+
+    def counted(*args: Any, **kwargs: Any) -> ssl.SSLObject:
+        begun.append(1)
+        return wrap(*args, **kwargs)
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_bio", counted)
+    with lab.connect() as silent:
+        _wait_for(lambda: lab.server.unserved == 1)
+        assert not begun
+        silent.sendall(b"\x16")
+        _wait_for(lambda: len(begun) == 1)
