@@ -25,7 +25,9 @@ MAX_BODY_BYTES = 10 << 20
 JSON = "application/json"
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)")
+# RFC 9110, section 5.5: these are dangerous in a value, because other programs end a line there.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
 
 
 class Refused(errors.GenericError):
@@ -121,7 +123,7 @@ def _headers(lines: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or _TOKEN.fullmatch(name) is None or "\n" in value or "\0" in value:
+        if not colon or _TOKEN.fullmatch(name) is None or _CONTROL.search(value):
             raise Refused(400, f"not a header: {line[:80]!r}")
         name, value = name.lower(), value.strip(" \t")
         if name in found:

@@ -222,15 +222,15 @@ class RestApplication:
         return await operation.run(call)
 
     async def _represent(self, call: Call, value: Any, media_type: str) -> Response:
-        headers = [("Content-Type", media_type)]
+        headers = [("Content-Type", media_type), *represent.SAFETY]
         if isinstance(value, AsyncIterator):
-            return Response(200, value, [*headers, ("Cache-Control", "no-store")])
+            return Response(200, value, [*headers, represent.NO_STORE])
         if isinstance(value, bytes):
             body = value
         else:
             body = await represent.render(value, media_type)
         if not isinstance(call.operation, Read):
-            return Response(200, body, headers)
+            return Response(200, body, [*headers, represent.NO_STORE])
         etag = call.etag or represent.content_etag(body)
         headers += [("ETag", etag), ("Vary", "Accept"), ("Cache-Control", "no-cache")]
         wanted = call.headers.get("if-none-match")

@@ -17,6 +17,22 @@ from ganeti.wire import json
 YAML: Final = "application/yaml"
 _YAML_NAMES: Final = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
 
+#: Headers of every answer: a browser does not guess another type, shows no answer inside of another
+#: page, runs no script of it, and does not let other sites load it.
+SAFETY: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
+        " frame-ancestors 'none'",
+    ),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+#: For answers which nobody stores.
+NO_STORE: Final = ("Cache-Control", "no-store")
+
 # Making a longer text would take many seconds of processor time.
 _MOST_YAML_BYTES: Final = 2 << 20
 
@@ -141,4 +157,5 @@ def error_body(status: int, reason: str) -> dict[str, Any]:
 def error_response(refused: Refused) -> Response:
     """Make the answer for a refused request."""
     body = json.dumps_spaced(error_body(refused.status, str(refused))).encode("ascii") + b"\n"
-    return Response(refused.status, body, [("Content-Type", JSON), *refused.headers])
+    headers = [("Content-Type", JSON), NO_STORE, *SAFETY, *refused.headers]
+    return Response(refused.status, body, headers)

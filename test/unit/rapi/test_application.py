@@ -94,6 +94,31 @@ def test_no_job_is_submitted_without_a_user() -> None:
     assert anonymous == []
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "stored"),
+    [
+        ("GET", "/2/instances", 200, True),
+        ("GET", "/2/doc", 200, True),
+        ("GET", "/2/instances/web/info", 200, False),
+        ("PUT", "/2/instances/web/startup", 200, False),
+        ("GET", "/2/nosuch", 404, False),
+        ("PATCH", "/2/info", 405, False),
+        ("G\r\n", "/", 400, False),
+    ],
+)
+def test_headers_for_browsers(
+    rest: Rest, method: str, path: str, status: int, stored: bool
+) -> None:
+    found, _body, headers = rest(method, path)
+    assert found == status
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert ("no-store" in headers["cache-control"]) is not stored
+
+
 def test_nothing_without_a_password(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("none pw\n")
