@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kvm_node import NAME, PATIENCE_S, TOP, Node, find_qemu, follow, move, wait_until
+from kvm_node import NAME, PATIENCE_S, SHARED, TOP, Node, find_qemu, follow, move, wait_until
 
 from ganeti import errors
 from ganeti.backend.instance import hotplug, lifecycle
@@ -292,8 +292,12 @@ def test_failing_start_says_why_and_leaves_nothing(
 
 
 def test_missing_disk(node: Node) -> None:
-    with paths.override(node.paths), pytest.raises(errors.BlockDeviceError, match="does not exist"):
-        lifecycle.start(node.instance(NAME), False, [])
+    with paths.override(node.paths):
+        with pytest.raises(errors.BlockDeviceError, match="there is no directory .*Mount"):
+            lifecycle.start(node.instance(NAME), False, [])
+        blockdev.file_storage_dir_create(f"{SHARED}/{NAME}")
+        with pytest.raises(errors.BlockDeviceError, match="does not exist"):
+            lifecycle.start(node.instance(NAME), False, [])
     assert node.leftovers() == []
 
 
