@@ -732,20 +732,28 @@ def test_a_replica_of_unknown_size_is_not_attached(kernel):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "resizes"), [(1024, 1088, 1), (1088, 1088, 0), (2048, 2048, 0)]
+    ("found_mib", "resizes"),
+    [((1024, 1088), 1), ((1024, 1024, 1024, 1088), 1), ((1088,), 0), ((2048,), 0)],
 )
-def test_growing_never_makes_a_device_smaller(kernel, monkeypatch, before, after, resizes):
+def test_growing_never_makes_a_device_smaller(kernel, monkeypatch, found_mib, resizes):
+    """The replicas agree on the new size after the command has ended."""
     kernel.ours()
-    sizes = [size * 2048 for size in (before, after)]
+    sizes = [size * 2048 for size in found_mib]
     monkeypatch.setattr(device.DrbdDevice, "_kernel_sectors", lambda self: sizes.pop(0))
     device.DrbdDevice(mirrored()).grow(64, dry_run=False, backing_store=False)
     assert kernel.verbs().count("resize") == resizes
+    assert not sizes
 
 
-def test_a_device_which_does_not_grow_is_an_error(kernel, monkeypatch):
+@pytest.mark.parametrize(
+    ("connection", "why"), [("WFConnection", "when both replicas"), ("Connected", "in time")]
+)
+def test_a_device_which_does_not_grow_is_an_error(kernel, monkeypatch, connection, why):
+    monkeypatch.setattr(device, "_GROW_S", 0)
     kernel.ours()
+    kernel.connection = connection
     monkeypatch.setattr(device.DrbdDevice, "_kernel_sectors", lambda self: 1024 * 2048)
-    with pytest.raises(errors.BlockDeviceError, match="has not grown to 1088 MiB"):
+    with pytest.raises(errors.BlockDeviceError, match=f"has not grown to 1088 MiB.*{why}"):
         device.DrbdDevice(mirrored()).grow(64, dry_run=False, backing_store=False)
 
 

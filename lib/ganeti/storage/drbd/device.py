@@ -53,6 +53,7 @@ _MAJOR = 147
 _TIMEOUT_S = 300.0
 _DISCONNECT_S = 20.0
 _CONNECT_S = 30.0
+_GROW_S = 30.0
 _SECTOR = 512
 _MIB = 1 << 20
 
@@ -530,12 +531,29 @@ class DrbdDevice(BlockDevice):
         # DRBD would make a larger device smaller.
         if not dry_run and self._kernel_sectors() < wanted_mib * argv.SECTORS_PER_MIB:
             self._run(self._commands().resize(wanted_mib), f"cannot grow by {amount_mib} MiB")
-            if 0 < self._kernel_sectors() < wanted_mib * argv.SECTORS_PER_MIB:
+            self._wait_until_grown(wanted_mib)
+
+    def _wait_until_grown(
+        self, wanted_mib: int, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Wait until the device has a size: the command ends before the replicas agreed on it."""
+
+        def grown() -> None:
+            if not 0 < self._kernel_sectors() < wanted_mib * argv.SECTORS_PER_MIB:
+                return
+            state = self._state()
+            if not state.connected and not state.resyncing:
                 # Without its peer the command succeeds and does nothing.
                 raise self.fail(
-                    f"has not grown to {wanted_mib} MiB (connection {self._state().connection}). It"
-                    " grows when both replicas are connected."
+                    f"has not grown to {wanted_mib} MiB (connection {state.connection}). It grows"
+                    " when both replicas are connected"
                 )
+            raise retry.Again(f"connection {state.connection}")
+
+        try:
+            retry.until(grown, timeout_s=_GROW_S, sleep=sleep)
+        except errors.RetryTimeout as err:
+            raise self.fail(f"has not grown to {wanted_mib} MiB in time ({err})") from err
 
     def rename(self, new_id: tuple[object, ...]) -> None:
         """Refuse: the minor is the name of the device.
