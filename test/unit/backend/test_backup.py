@@ -3,6 +3,7 @@
 import configparser
 import hashlib
 import os
+import subprocess
 import time
 from dataclasses import replace
 
@@ -419,6 +420,26 @@ def test_a_file_whose_content_has_changed_is_not_sent_completely(node):
     assert "is damaged" in until(sender, ended).error_message
     assert until(receiver, ended).exit_status == 1
     assert not os.path.exists(f"{node.export_dir}/x/y{receipt.SUFFIX}")
+
+
+@pytest.mark.programs
+def test_cleanup_ends_what_a_killed_transfer_has_left(node):
+    """Its script goes on, and would hold the lock of the disk until it ends by itself."""
+    leader = subprocess.Popen(
+        ["sh", "-c", "sleep 1000 & echo $!; exec sleep 1000"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    script = int(leader.stdout.readline())
+    leader.kill()
+    leader.wait()
+    assert process.is_alive(script)
+    os.makedirs(f"{node.import_export_dir}/left")
+    fs.write_file(f"{node.import_export_dir}/left/pid", f"{leader.pid}\n")
+    transfers.impexp_cleanup("left")
+    assert not process.is_alive(script)
+    transfers.impexp_cleanup("left")
+    leader.stdout.close()
 
 
 @pytest.mark.programs

@@ -9,7 +9,6 @@ transfer (magic). The master names a transfer by the name of this directory.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import re
@@ -352,24 +351,32 @@ def impexp_abort(name: str) -> None:
 
 @serves(calls.IMPEXP_CLEANUP)
 def impexp_cleanup(name: str) -> None:
-    """End a transfer with its scripts, and remove its directory."""
+    """End a transfer with its scripts, and remove its directory.
+
+    The scripts may have survived the process of the transfer; they hold the lock of the disk.
+    """
     directory = _directory(name)
     pid = _pid(directory)
-    if process.is_alive(pid):
+    if pid:
         _end(pid)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(directory)
 
 
 def _end(pid: int) -> None:
+    """End all processes of a transfer, whose process leads the group which they belong to."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            # The process leads a session, which its scripts and compressors belong to.
-            os.killpg(pid, number)
-        except OSError as err:
-            if err.errno != errno.ESRCH:
-                raise
-            return
         deadline = time.monotonic() + _ABORT_S
-        while process.is_alive(pid) and time.monotonic() < deadline:
+        while _has_members(pid, number) and time.monotonic() < deadline:
+            # Only the first signal matters; a question has none.
+            number = 0
             time.sleep(_ABORT_POLL_S)
+
+
+def _has_members(group: int, number: int) -> bool:
+    """Send a signal to a process group, or none for 0; return whether there is such a group."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
