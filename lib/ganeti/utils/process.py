@@ -266,6 +266,17 @@ def is_alive(pid: int) -> bool:
     return state not in (b"", b"X") and (state != b"Z" or int(rest[16]) > 1)
 
 
+def group_members(group: int) -> list[int]:
+    """The processes of a process group which have not ended; its leader may have ended before."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        fields = _stat(pid)
+        # Field 5 of proc(5) is the process group.
+        if fields and int(fields[2]) == group and is_alive(pid):
+            found.append(pid)
+    return found
+
+
 def is_paused(pid: int) -> bool:
     """Whether a signal has stopped a process, so that it does nothing until it is continued."""
     return _stat(pid)[:1] == [b"T"]

@@ -366,17 +366,10 @@ def impexp_cleanup(name: str) -> None:
 def _end(pid: int) -> None:
     """End all processes of a transfer, whose process leads the group which they belong to."""
     for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:
+            return
         deadline = time.monotonic() + _ABORT_S
-        while _has_members(pid, number) and time.monotonic() < deadline:
-            # Only the first signal matters; a question has none.
-            number = 0
+        while process.group_members(pid) and time.monotonic() < deadline:
             time.sleep(_ABORT_POLL_S)
-
-
-def _has_members(group: int, number: int) -> bool:
-    """Send a signal to a process group, or none for 0; return whether there is such a group."""
-    try:
-        os.killpg(group, number)
-    except ProcessLookupError:
-        return False
-    return True
