@@ -84,6 +84,7 @@ class InitParams:
     zeroing_image: str = ""
     compression_tools: Sequence[str] | None = None
     enabled_user_shutdown: bool = False
+    rapi_require_authentication: bool = False
     ssh_key_type: str | None = None
     ssh_key_bits: int | None = None
 
@@ -354,6 +355,7 @@ def _build_cluster(
             _either(params.compression_tools, instance.COMPRESS_DEFAULT_TOOLS)
         ),
         enabled_user_shutdown=params.enabled_user_shutdown,
+        rapi_require_authentication=params.rapi_require_authentication,
         data_collectors=cluster_rules.data_collectors({}, None, None),
         ssh_key_type=key_type,
         ssh_key_bits=ssh_keys.key_bits(key_type, params.ssh_key_bits),

@@ -89,6 +89,7 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         const.CLUSTER_NAME: _line(cluster.cluster_name),
         const.CLUSTER_TAGS: _lines(sorted(cluster.tags)),
         const.ENABLED_USER_SHUTDOWN: _line(cluster.enabled_user_shutdown),
+        const.RAPI_REQUIRE_AUTHENTICATION: _line(cluster.rapi_require_authentication),
         const.FILE_STORAGE_DIR: _line(cluster.file_storage_dir),
         const.GLUSTER_STORAGE_DIR: _line(cluster.gluster_storage_dir),
         const.HYPERVISOR_LIST: _lines(cluster.enabled_hypervisors),

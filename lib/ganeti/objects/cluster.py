@@ -76,6 +76,8 @@ class Cluster:
     compression_tools: tuple[str, ...]
     enabled_user_shutdown: bool
     data_collectors: dict[str, Any]
+    #: Ours: every request to the REST interface needs a password.
+    rapi_require_authentication: bool = False
     ssh_key_type: str
     ssh_key_bits: int
     ctime: float = 0

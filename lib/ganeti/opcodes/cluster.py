@@ -262,6 +262,11 @@ class OpClusterSetParams(OpCode):
         "Microseconds between two runs of each data collector",
         default=None,
     )
+    rapi_require_authentication: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Whether every request to the REST interface needs a password",
+        default=None,
+    )
     RESULT = types.MaybeJobIdListOnly
 
 

@@ -23,6 +23,7 @@ from ganeti.http.messages import JSON, Refused, Response
 from ganeti.rapi import failures, openapi, origin, pages, represent
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
+from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES, TABLES
@@ -104,7 +105,7 @@ class RestApplication:
         master: Master,
         users: Users,
         *,
-        require_authentication: bool = False,
+        require_authentication: bool | Demand = False,
         at_once: int = AT_ONCE,
         hub: Hub | None = None,
         resources: Sequence[Resource] = RESOURCES,

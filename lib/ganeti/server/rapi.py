@@ -25,10 +25,12 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from ganeti import __version__, errors
+from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
 from ganeti.platform import machine, paths
 from ganeti.rapi.application import AT_ONCE, RestApplication
+from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
@@ -63,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--require-authentication",
         action="store_true",
-        help="demand a password for every request",
+        help="demand a password for every request, also if the parameter of the cluster does not",
     )
 
 
@@ -167,7 +169,10 @@ async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.
     application = RestApplication(
         master,
         users,
-        require_authentication=options.require_authentication,
+        require_authentication=Demand(
+            paths.current().ssconf_file(ssconf.RAPI_REQUIRE_AUTHENTICATION),
+            always=options.require_authentication,
+        ),
         at_once=options.max_clients,
         hub=hub,
     )

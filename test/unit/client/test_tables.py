@@ -36,6 +36,7 @@ ADDED = {
     "--hypervisor": "spelling of 2.0",
     "--hypervisor-defaults": "spelling of 2.0",
     "--defaults": "spelling of 2.0",
+    "--rapi-require-authentication": "a password for reading is a choice of the administrator",
     "--hotplug": "spelling of 3.0",
     "--hotplug-if-possible": "spelling of 3.0",
 }

@@ -445,3 +445,12 @@ def test_a_group_that_changed_while_waiting_is_refused(master):
     job.check_cancel = add_meanwhile
     with pytest.raises(errors.OpPrereqError, match="retry"):
         master.run(group(), job)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_verify_says_when_the_rest_interface_can_be_read_without_a_password(required):
+    data = cluster_of(1)
+    cluster = dataclasses.replace(data.cluster, rapi_require_authentication=required)
+    master = Master(dataclasses.replace(data, cluster=cluster))
+    master.run(OpClusterVerifyConfig())
+    assert master.job.said("REST interface can be read without a password") is not required

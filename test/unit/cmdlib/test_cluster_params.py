@@ -36,6 +36,7 @@ def refused(master: Master, ecode: str = errors.ECODE_INVAL, **values: Any) -> s
         ({"maintain_node_health": True}, "maintain_node_health", True),
         ({"prealloc_wipe_disks": True}, "prealloc_wipe_disks", True),
         ({"enabled_user_shutdown": True}, "enabled_user_shutdown", True),
+        ({"rapi_require_authentication": True}, "rapi_require_authentication", True),
         ({"install_image": "http://example.com/i"}, "install_image", "http://example.com/i"),
         ({"zeroing_image": "/srv/zero"}, "zeroing_image", "/srv/zero"),
         ({"compression_tools": ["gzip", "lzop"]}, "compression_tools", ("gzip", "lzop")),

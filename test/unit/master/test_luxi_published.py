@@ -40,6 +40,7 @@ OWN_METHODS = {
 OWN_KEYS = {
     "hv_state": "otherwise nobody sees what gnt-cluster modify --hypervisor-state has set",
     "disk_state": "likewise --disk-state",
+    "rapi_require_authentication": "whether the REST interface can be read without a password",
 }
 #: Published keys which are not there.
 MISSING_KEYS: dict[str, str] = {}

@@ -127,6 +127,7 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
         ("zeroing image", info["zeroing_image"]),
         ("compression tools", list(info["compression_tools"])),
         ("enabled user shutdown", info["enabled_user_shutdown"]),
+        ("REST requires authentication", info["rapi_require_authentication"]),
         ("modify ssh setup", info["modify_ssh_setup"]),
         ("ssh_key_type", info["ssh_key_type"]),
         ("ssh_key_bits", info["ssh_key_bits"]),

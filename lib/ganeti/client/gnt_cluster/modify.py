@@ -33,6 +33,7 @@ _PLAIN = (
     "zeroing_image",
     "instance_communication_network",
     "enabled_user_shutdown",
+    "rapi_require_authentication",
     "modify_etc_hosts",
 )
 _LISTS = ("enabled_hypervisors", "enabled_disk_templates", "compression_tools")

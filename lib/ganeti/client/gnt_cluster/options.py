@@ -223,6 +223,12 @@ _COMMON = (
         metavar="yes|no",
         help="whether a shutdown from inside a guest is accepted",
     ),
+    Option(
+        "--rapi-require-authentication",
+        kind="bool",
+        metavar="yes|no",
+        help="whether every request to the REST interface needs a password",
+    ),
 )
 
 #: Options of ``init``.

@@ -96,6 +96,7 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
         zeroing_image=values.zeroing_image or "",
         compression_tools=names(values.compression_tools),
         enabled_user_shutdown=bool(values.enabled_user_shutdown),
+        rapi_require_authentication=bool(values.rapi_require_authentication),
         ssh_key_type=values.ssh_key_type,
         ssh_key_bits=values.ssh_key_bits,
     )

@@ -25,6 +25,11 @@ from ganeti.client.gnt_cluster import (
 )
 from ganeti.constants import verify as verify_const
 
+_REST_IS_OPEN = (
+    "Note: everybody who can connect to the REST interface can read the state of the cluster"
+    " without a password. Use 'gnt-cluster modify --rapi-require-authentication=yes' to demand one."
+)
+
 
 def init(values: Values, arguments: list[str]) -> int:
     """Create a cluster on this machine, then let the master run the first job (``init``)."""
@@ -34,6 +39,8 @@ def init(values: Values, arguments: list[str]) -> int:
 
     bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
+    if values.rapi_require_authentication is None:
+        terminal.err(_REST_IS_OPEN)
     return failures.EXIT_SUCCESS
 
 

@@ -30,6 +30,12 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         findings.section("Checking the cluster's certificates")
         self._certificates(findings)
         self._renewal(findings, data)
+        if not data.cluster.rapi_require_authentication:
+            findings.note(
+                "the REST interface can be read without a password, unless its daemon runs with"
+                " --require-authentication. Use 'gnt-cluster modify"
+                " --rapi-require-authentication=yes' to demand one"
+            )
         findings.section("Checking hypervisor parameters")
         self._hypervisor_parameters(findings, data)
         findings.section("Checking for dangling nodes and instances")

@@ -57,6 +57,7 @@ _STORED = (
     "zeroing_image",
     "compression_tools",
     "enabled_user_shutdown",
+    "rapi_require_authentication",
     "modify_ssh_setup",
     "ssh_key_type",
     "ssh_key_bits",

@@ -32,7 +32,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[InitParams]:
 
 def test_init(gnt: Gnt, master: FakeMaster, made: list[InitParams]) -> None:
     master.results["OP_CLUSTER_POST_INIT"] = True
-    assert gnt("cluster init cluster.example.com") == (0, "", "")
+    line = "cluster init --rapi-require-authentication=no cluster.example.com"
+    assert gnt(line) == (0, "", "")
     (params,) = made
     assert params == InitParams(
         cluster_name="cluster.example.com",
@@ -91,6 +92,7 @@ def test_init(gnt: Gnt, master: FakeMaster, made: list[InitParams]) -> None:
                 "enabled_user_shutdown": True,
             },
         ),
+        ("--rapi-require-authentication yes", {"rapi_require_authentication": True}),
         ("--uid-pool 1000-1010,2000", {"uid_pool": [(1000, 1010), (2000, 2000)]}),
         (
             "-I hail --default-iallocator-params a=1",
@@ -147,6 +149,23 @@ def test_init_options(
 ) -> None:
     assert gnt(f"cluster init {options} cluster.example.com").code == 0
     assert {name: getattr(made[0], name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", True),
+        ("--rapi-require-authentication=no", False),
+        ("--rapi-require-authentication=yes", False),
+    ],
+)
+def test_init_says_that_the_rest_interface_is_open(
+    options: str, said: bool, gnt: Gnt, master: FakeMaster, made: list[InitParams]
+) -> None:
+    """Unless the administrator has chosen."""
+    ended = gnt(f"cluster init {options} cluster.example.com")
+    assert ended.code == 0 and ended.out == ""
+    assert ("gnt-cluster modify --rapi-require-authentication=yes" in ended.err) is said
 
 
 def test_init_single_bounds_keep_the_other_defaults(
@@ -240,12 +259,17 @@ def test_destroy_refused_leaves_this_node_alone(
 
 @pytest.fixture
 def info(master: FakeMaster) -> dict[str, Any]:
-    master.cluster_info = json.loads((DATA / "cluster-info.json").read_text(encoding="utf-8"))
+    recorded = json.loads((DATA / "cluster-info.json").read_text(encoding="utf-8"))
+    master.cluster_info = {**recorded, "rapi_require_authentication": False}
     return master.cluster_info
 
 
 def test_info(gnt: Gnt, master: FakeMaster, info: dict[str, Any]) -> None:
-    assert gnt("cluster info") == (0, (DATA / "cluster-info.txt").read_text(encoding="utf-8"), "")
+    # One line is ours.
+    wanted = (DATA / "cluster-info.txt").read_text(encoding="utf-8")
+    place = "  modify ssh setup:"
+    wanted = wanted.replace(place, f"  REST requires authentication: False\n{place}")
+    assert gnt("cluster info") == (0, wanted, "")
     assert master.requests == [("QueryClusterInfo", [])]
 
 

@@ -81,6 +81,7 @@ def sent(master: FakeMaster) -> dict[str, Any]:
                 "modify_etc_hosts": False,
             },
         ),
+        ("--rapi-require-authentication yes", {"rapi_require_authentication": True}),
         ("--compression-tools gzip,lzop", {"compression_tools": ["gzip", "lzop"]}),
         ("--instance-communication-network talk", {"instance_communication_network": "talk"}),
         (

@@ -72,6 +72,7 @@ class _Builder:
             "prealloc_wipe_disks",
             "use_external_mip_script",
             "enabled_user_shutdown",
+            "rapi_require_authentication",
             "modify_etc_hosts",
             "default_iallocator_params",
             "instance_communication_network",
