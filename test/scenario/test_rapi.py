@@ -328,7 +328,7 @@ def test_shapes_of_answers(rest: Rest) -> None:
 
 
 # Newer than what was recorded, or ours.
-_NEWER = {"custom_osparams", "hv_state", "disk_state"}
+_NEWER = {"custom_osparams", "hv_state", "disk_state", "reason", "rapi_require_authentication"}
 
 
 def _compare(path: str, shape: Any, value: Any) -> None:
@@ -370,6 +370,25 @@ def test_rights_and_states(cluster: Cluster, rest: Rest) -> None:
     assert status == 412 and "changed" in body["explain"]
     log = cluster.path(NODE1, "var/log/ganeti/rapi-access.log").read_text()
     assert " - look [" in log and '"PUT /2/tags?tag=x HTTP/1.1" 403' in log
+
+
+def test_the_cluster_demands_a_password(cluster: Cluster, rest: Rest) -> None:
+    assert rest("GET", "/2/info", user=None)[0] == 200
+    path = f"/2/instances/{next(iter(rest.get('/2/instances')), {'id': 'none'})['id']}/info"
+    assert rest("GET", path, user=None)[0] == 401
+    assert "can be read without a password" in cluster.run("gnt-cluster", "verify").stdout
+    cluster.run("gnt-cluster", "modify", "--rapi-require-authentication=yes").ok()
+    wait_until(lambda: rest("GET", "/2/info", user=None)[0] == 401, "a password is needed")
+    assert rest.get("/2/info")["rapi_require_authentication"] is True
+    assert "can be read without a password" not in cluster.run("gnt-cluster", "verify").stdout
+    rest.job("PUT", "/2/modify", {"rapi_require_authentication": False})
+    wait_until(lambda: rest("GET", "/2/info", user=None)[0] == 200, "no password is needed")
+
+
+def test_a_page_of_another_site_is_refused(rest: Rest) -> None:
+    headers = {"Sec_Fetch_Site": "cross-site"}
+    assert rest("PUT", "/2/tags?tag=evil", **headers)[0] == 403
+    assert "evil" not in rest.get("/2/tags")
 
 
 def test_events(cluster: Cluster, rest: Rest) -> None:
