@@ -81,8 +81,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("users",),
         ("ssh_keys", "ssh_keygen", "master_epoch"),
     ),
-    "storage": (("busy",), ("base", "content", "copy", "image_format"), ("lvm",), ("blockdev", "drbd", "ext", "file", "rbd"),
-                ("gluster",), ("units",)),
+    "storage": (
+        ("busy",), ("base", "content", "copy", "image_format"), ("lvm",),
+        ("blockdev", "drbd", "ext", "file", "rbd"), ("gluster",), ("units",),
+    ),
 }  # fmt: skip
 
 #: The only modules which import a third-party package.

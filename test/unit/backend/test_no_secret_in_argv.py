@@ -79,7 +79,9 @@ def test_the_word_of_a_transfer_is_in_a_file_of_root(
 ) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(
-        transfers, "_spawn", lambda argv, env, *_fds: started.append((list(argv), env)) or os.getpid()
+        transfers,
+        "_spawn",
+        lambda argv, env, *_fds: started.append((list(argv), env)) or os.getpid(),
     )
     found = instance()
     target = (calls.FILE, f"{paths.Paths().export_dir}/x/y")
