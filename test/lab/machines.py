@@ -85,6 +85,11 @@ class Machine:
             with open(disk, "wb") as stream:
                 stream.truncate(_DISK_MIB << 20)
 
+    @property
+    def on(self) -> bool:
+        """Whether it is switched on."""
+        return self._process is not None
+
     # -- power and cables --------------------------------------------------------
 
     def start(self) -> None:
