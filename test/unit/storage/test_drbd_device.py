@@ -9,7 +9,7 @@ import pytest
 from ganeti import errors
 from ganeti.backend.storage import blockdev
 from ganeti.backend.storage import drbd as calls
-from ganeti.constants.disk import LDS_UNKNOWN
+from ganeti.constants.disk import LDS_SYNC, LDS_UNKNOWN
 from ganeti.objects import Disk
 from ganeti.storage.drbd import device, leftover, status
 from ganeti.storage.lvm.device import LogicalVolumeDevice
@@ -311,6 +311,9 @@ def test_the_kernel_knows_that_a_replica_missed_writes(kernel):
     assert kernel.verbs()[len(FRESH) + 1 :] == []
     found = device.DrbdDevice(outdated_disk("local")).sync_status()
     assert (found.ldisk_status, found.is_degraded) == (LDS_UNKNOWN, True)
+    kernel.connection, kernel.remote = "WFBitMapT", "UpToDate"
+    found = device.DrbdDevice(outdated_disk("local")).sync_status()
+    assert (found.ldisk_status, found.is_degraded) == (LDS_SYNC, True)
 
 
 @pytest.mark.parametrize(

@@ -682,10 +682,11 @@ class DrbdDevice(BlockDevice):
         state = self._state()
         if state.up_to_date:
             local = disk_constants.LDS_OKAY
+        elif state.resyncing:
+            # The kernel calls the target of a synchronisation outdated until the first block comes.
+            local = disk_constants.LDS_SYNC
         elif state.outdated:
             local = disk_constants.LDS_UNKNOWN
-        elif state.resyncing:
-            local = disk_constants.LDS_SYNC
         else:
             local = disk_constants.LDS_FAULTY
         percent, finish_s = state.sync_percent, state.finish_s
