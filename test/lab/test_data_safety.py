@@ -100,12 +100,13 @@ class Mirror:
         self.cluster.lab["node2"].run(f"drbdsetup detach {minor}")
         self.state("node2", "Diskless/UpToDate$")
 
-    def slow_down(self, node: str) -> None:
-        """Let the synchronisation of the replica on a node take long."""
-        minor = self.cluster.minor(NAME, node)
-        self.cluster.lab[node].run(
-            f"drbdsetup disk-options {minor} --c-plan-ahead=0 --resync-rate={_SLOW_KIB}k"
-        )
+    def slow_down(self) -> None:
+        """Let a synchronisation take long; when replicas connect, one takes over the other's rate."""
+        for node in _NODES:
+            self.cluster.lab[node].run(
+                f"drbdsetup disk-options {self.cluster.minor(NAME, node)}"
+                f" --c-plan-ahead=0 --resync-rate={_SLOW_KIB}k"
+            )
 
     def storage(self, node: str) -> tuple[str, str]:
         """Data and metadata device of the replica on a node."""
@@ -694,7 +695,7 @@ def _synchronising(mirror: Mirror) -> None:
     """The secondary missed writes, and is being synchronised, slowly."""
     mirror.cut()
     mirror.write(_SLOW_BLOCKS)
-    mirror.slow_down("node3")
+    mirror.slow_down()
     mirror.join()
     mirror.state("node3", "^SyncTarget Inconsistent/UpToDate")
 
@@ -710,7 +711,7 @@ def _primary_synchronising(mirror: Mirror) -> None:
     cluster.lab["node3"].run(f"drbdsetup pause-sync {other}")
     cluster.lab["node2"].run(f"drbdsetup attach {minor} {storage} {metadata} flexible")
     mirror.state("node2", "^PausedSyncT Inconsistent/UpToDate")
-    mirror.slow_down("node2")
+    mirror.slow_down()
     cluster.lab["node3"].run(f"drbdsetup resume-sync {other}")
     mirror.state("node2", "^SyncTarget Inconsistent/UpToDate")
 
@@ -771,11 +772,13 @@ def test_the_worst_combinations(mirror: Mirror, combination: Combination) -> Non
         mirror.restart("node2")
     mirror.join()
     assert mirror.lost_in_use() == 0
-    if done.returncode:
-        assert re.search(REFUSED + "|in sync|synchronis", done.stdout + done.stderr)
+    said = done.stdout + done.stderr
+    # The exit code of commands for a whole node is 0 all the same.
+    if done.returncode or "There were errors" in said:
+        assert re.search(REFUSED + "|in sync|synchronis", said), said
         assert after == before
     else:
-        assert combination.may_succeed, done.stdout
+        assert combination.may_succeed, said
 
 
 def test_the_record_of_the_configuration(mirror: Mirror) -> None:
