@@ -101,7 +101,7 @@ class Mirror:
         self.state("node2", "Diskless/UpToDate$")
 
     def slow_down(self) -> None:
-        """Let a synchronisation take long; when replicas connect, one takes over the other's rate."""
+        """Let a synchronisation take long. Replicas which connect agree on one rate."""
         for node in _NODES:
             self.cluster.lab[node].run(
                 f"drbdsetup disk-options {self.cluster.minor(NAME, node)}"
