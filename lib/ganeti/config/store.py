@@ -15,21 +15,20 @@ Promises:
   safely; the message says so.
 * A thread sends the present state again to lagging nodes, until they have it; the thread runs only
   while a node is lagging. Commits do not wait for a node which did not accept the last message, as
-  long as the other candidates are a majority: a node which hangs delays one commit, by its time
-  limit.
+  long as the other candidates are a majority. A node which hangs delays one commit, by
+  :data:`PATIENCE_S` after the majority has the change; its message goes on in the background.
 * The costs of a commit depend on the number of changed objects: every object keeps its text until
-    it
-  changes, values which must be unique are looked up in an index, and candidates get the difference
-  between the new file and the one which they have.
+  it changes, values which must be unique are looked up in an index, and candidates get the
+  difference between the new file and the one which they have.
 * Every commit is in the history (:mod:`.history`), unless the history could not be written; then
-    the
-  log says so, and the history has a gap.
+  the log says so, and the history has a gap.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -55,6 +54,10 @@ CONFIG: Final = "configuration"
 SSCONF: Final = "ssconf"
 
 
+def _ignore(_node_uuid: str, _what: str) -> None:
+    """Do nothing: the caller waits for the whole result."""
+
+
 class Distribution:
     """A message to other nodes.
 
@@ -74,12 +77,17 @@ class Distribution:
         ssconf: dict[str, str] | None,
         nodes: tuple[str, ...],
         base: Pieces | None = None,
+        accepted: Callable[[str, str], None] = _ignore,
     ) -> None:
-        """:param base: the text which was sent before this one, or None."""
+        """:param base: the text which was sent before this one, or None.
+        :param accepted: called as soon as a node has accepted its part, with the UUID of the node
+            and :data:`CONFIG` or :data:`SSCONF`.
+        """
         self.data = data
         self.candidates = candidates
         self.ssconf = ssconf
         self.nodes = nodes
+        self.accepted = accepted
         self._pieces = pieces
         self._base = base
         self._text: bytes | None = None
@@ -133,6 +141,9 @@ _NOT_IN_SSCONF: Final = frozenset({"disks", "filters"})
 # twice as long as the one before.
 CATCH_UP_S: Final = (1.0, 30.0)
 
+#: Seconds for which a commit waits for further nodes after a majority of the candidates has it.
+PATIENCE_S: Final = 1.0
+
 Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
 Writer = Callable[[str, Pieces], None]
 
@@ -169,6 +180,137 @@ class _Ticket:
 _NOBODY: Final = Author()
 
 
+class _UnderWay:
+    """The nodes to which something is sent in the background. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._nodes: set[str] = set()
+        self._changed = threading.Condition()
+
+    def nodes(self) -> frozenset[str]:
+        with self._changed:
+            return frozenset(self._nodes)
+
+    def add(self, uuids: Collection[str]) -> None:
+        with self._changed:
+            self._nodes.update(uuids)
+
+    def remove(self, uuids: Collection[str]) -> None:
+        with self._changed:
+            self._nodes.difference_update(uuids)
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until there are none."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._nodes)
+
+
+class _Sending:
+    """A message of a commit, which is sent by another thread. Thread-safe.
+
+    :ivar candidates: UUIDs of the master candidates which get the configuration.
+    :ivar nodes: UUIDs of the nodes which get ssconf values.
+    """
+
+    def __init__(
+        self, data: ConfigData, candidates: tuple[str, ...], nodes: tuple[str, ...]
+    ) -> None:
+        self.candidates = candidates
+        self.nodes = nodes
+        self._online = _online_candidates(data)
+        self._master = data.cluster.master_node
+        self._missing = {(uuid, CONFIG) for uuid in candidates} | {(uuid, SSCONF) for uuid in nodes}
+        self._changed = threading.Condition()
+        self._ended = False
+        self._left = False
+        self._missing_before: frozenset[tuple[str, str]] = frozenset()
+        self._failures: Sequence[DistributionFailure] = ()
+        self._error: BaseException | None = None
+
+    def all_needed(self) -> bool:
+        """Tell whether nobody can be left out: each node is needed for the majority."""
+        return set(self.nodes) <= {*self.candidates, self._master} and not role.is_committed(
+            set(self._online) - set(self.candidates[:1]), self._online
+        )
+
+    def accepted(self, node_uuid: str, what: str) -> None:
+        """Note that a node has accepted its part."""
+        with self._changed:
+            self._missing.discard((node_uuid, what))
+            self._changed.notify_all()
+
+    def end(
+        self, failures: Sequence[DistributionFailure], error: BaseException | None
+    ) -> frozenset[str] | None:
+        """Note the result of the whole message.
+
+        :returns: the nodes for which the commit did not wait; None if it still waits.
+        """
+        with self._changed:
+            if self._left:
+                return frozenset(uuid for uuid, _what in self._missing_before)
+            self._ended, self._failures, self._error = True, failures, error
+            self._changed.notify_all()
+            return None
+
+    def wait(self, patience_s: float, under_way: _UnderWay) -> list[DistributionFailure]:
+        """Wait for the end, or, after a majority has accepted it, for at most ``patience_s``.
+
+        :param under_way: gets the nodes for which this does not wait.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._majority_has_it())
+            if not self._ended:
+                self._changed.wait_for(lambda: self._ended, patience_s)
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return list(self._failures)
+            self._left = True
+            self._missing_before = frozenset(self._missing)
+            under_way.add({uuid for uuid, _what in self._missing_before})
+            return [
+                DistributionFailure(uuid, what, "it has not answered yet")
+                for uuid, what in sorted(self._missing_before)
+            ]
+
+    def _majority_has_it(self) -> bool:
+        missing = {uuid for uuid, what in self._missing if what == CONFIG}
+        have = {self._master, *self.candidates} - missing
+        return role.is_committed(have & set(self._online), self._online)
+
+
+class _Threads:
+    """Daemon threads which run functions; those which have ended their work are used again."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Run a function, which handles its errors itself, in a thread."""
+        with self._lock:
+            work = self._idle.pop() if self._idle else None
+        if work is None:
+            work = queue.SimpleQueue()
+            threading.Thread(
+                target=self._keep_running, args=(work,), name=self._name, daemon=True
+            ).start()
+        work.put(function)
+
+    def _keep_running(self, work: queue.SimpleQueue[Callable[[], None]]) -> None:
+        while True:
+            work.get()()
+            with self._lock:
+                self._idle.append(work)
+
+
+def _online_candidates(data: ConfigData) -> list[str]:
+    return [uuid for uuid, node in data.nodes.items() if node.master_candidate and not node.offline]
+
+
 class ConfigStore:
     """Owner of the configuration file. Thread-safe."""
 
@@ -181,13 +323,15 @@ class ConfigStore:
         now: Callable[[], float] = clock.now,
         write: Writer = write_config_file,
         catch_up_s: tuple[float, float] | None = None,
+        patience_s: float = PATIENCE_S,
         history: History | None = None,
     ) -> None:
         """:param data: the content of the file.
         :param distribute: sends a message to other nodes; None while there are none.
         :param write: writes text to the file, atomically and durably.
         :param catch_up_s: first and longest pause in seconds before lagging nodes are tried again;
-            with None, they are tried with the next change.
+            with None, they are tried with the next change, and commits wait for all nodes.
+        :param patience_s: see :data:`PATIENCE_S`.
         :param history: the history, already open.
         """
         self._path = path
@@ -211,9 +355,11 @@ class ConfigStore:
         self._instance_names = ssconf.InstanceList(data)
         self._ssconf: dict[str, str] | None = None
         self._ssconf_sent: dict[str, str] | None = None
-        # Held while something is sent to lagging nodes, so that the newest state arrives last.
-        # Taken after _committing.
-        self._resending = threading.Lock()
+        # The nodes to which something is sent in the background. They get nothing else meanwhile,
+        # so that the newest state arrives last. Its lock is taken after _committing.
+        self._under_way = _UnderWay()
+        self._threads = _Threads("config-send")
+        self._patience_s = patience_s
         # What each lagging node has missed, and the thread which tries again; guarded by
         # _committing.
         self._lagging: dict[str, set[str]] = {}
@@ -308,16 +454,34 @@ class ConfigStore:
             self._forget_lagging(data)
             if not self._lagging or self._distribute is None:
                 return True
-            candidates = tuple(uuid for uuid, what in self._lagging.items() if CONFIG in what)
-            nodes = tuple(uuid for uuid, what in self._lagging.items() if SSCONF in what)
+            under_way = self._under_way.nodes()
+            targets = [uuid for uuid in self._lagging if uuid not in under_way]
+            if not targets:
+                return False
+            candidates = tuple(uuid for uuid in targets if CONFIG in self._lagging[uuid])
+            nodes = tuple(uuid for uuid in targets if SSCONF in self._lagging[uuid])
             text = self._text.render(data, ())
             message = Distribution(data, text, candidates, self._ssconf if nodes else None, nodes)
-            self._resending.acquire()
+            self._under_way.add(targets)
         # Others commit while this waits for nodes which may not answer.
         try:
             failures = self._distribute(message)
         finally:
-            self._resending.release()
+            self._under_way.remove(targets)
+        return self._note_late(data, set(candidates), set(nodes), failures)
+
+    def _note_late(
+        self,
+        data: ConfigData,
+        candidates: Collection[str],
+        nodes: Collection[str],
+        failures: Sequence[DistributionFailure],
+    ) -> bool:
+        """Note the result of a message which was sent in the background.
+
+        :param data: the state which was sent.
+        :returns: whether no node is lagging any more.
+        """
         with self._committing:
             if self._committed is data:
                 self._note_lagging(set(candidates), set(nodes), failures)
@@ -458,21 +622,24 @@ class ConfigStore:
         )
         if not candidates and wanted is None:
             return []
-        with self._leaving_out(candidates, everybody=everybody) as skip:
-            if any(SSCONF in what for uuid, what in self._lagging.items() if uuid not in skip):
-                wanted = self._ssconf
-            failures = list(
-                self._distribute(
-                    Distribution(
-                        data,
-                        text,
-                        tuple(uuid for uuid in candidates if uuid not in skip),
-                        wanted,
-                        tuple(uuid for uuid in online if uuid not in skip),
-                        base,
-                    )
-                )
-            )
+        skip = self._left_out(candidates, everybody=everybody)
+        if any(SSCONF in what for uuid, what in self._lagging.items() if uuid not in skip):
+            wanted = self._ssconf
+        sending = _Sending(
+            data,
+            tuple(uuid for uuid in candidates if uuid not in skip),
+            () if wanted is None else tuple(uuid for uuid in online if uuid not in skip),
+        )
+        message = Distribution(
+            data,
+            text,
+            sending.candidates,
+            wanted,
+            tuple(uuid for uuid in online if uuid not in skip),
+            base,
+            sending.accepted,
+        )
+        failures = self._deliver(self._distribute, message, sending)
         for failure in failures:
             node = data.nodes.get(failure.node_uuid)
             log.warning(
@@ -496,28 +663,55 @@ class ConfigStore:
         self._start_catching_up()
         return failures
 
-    @contextlib.contextmanager
-    def _leaving_out(
-        self, candidates: Sequence[str], *, everybody: bool
-    ) -> Iterator[frozenset[str]]:
-        """Yield the nodes to which a commit is not sent, because the thread tries them again.
+    def _deliver(
+        self, distribute: Distribute, message: Distribution, sending: _Sending
+    ) -> list[DistributionFailure]:
+        """Send a message; wait until a majority has it, and somewhat longer for the other nodes.
 
-        These are the unresponsive nodes; while the thread sends, all lagging nodes, so that the
-        newest state arrives last. No node is left out if the others are no majority of the
-        candidates.
+        :returns: the nodes which did not accept it. Those which have not answered yet are among
+            them; their message goes on in the background, and :meth:`_note_late` gets its result.
         """
-        sole = self._resending.acquire(blocking=False)
-        try:
-            skip = frozenset(self._unresponsive if sole else self._lagging)
-            others = 1 + sum(uuid not in skip for uuid in candidates)
-            if everybody or self._catch_up_s is None or others < (1 + len(candidates)) // 2 + 1:
-                skip = frozenset()
-            if not skip and not sole:
-                sole = self._resending.acquire()
-            yield skip
-        finally:
-            if sole:
-                self._resending.release()
+        if self._catch_up_s is None or sending.all_needed():
+            return list(distribute(message))
+
+        def send() -> None:
+            failures: Sequence[DistributionFailure] = ()
+            error: BaseException | None = None
+            try:
+                failures = distribute(message)
+            # The thread which commits raises it.
+            except BaseException as err:  # noqa: BLE001
+                error = err
+            late = sending.end(failures, error)
+            if late is None:
+                return
+            self._under_way.remove(late)
+            if error is not None:
+                log.error("cannot send the configuration to all nodes: %s", error)
+                return
+            self._note_late(
+                message.data,
+                late & set(sending.candidates),
+                late & set(sending.nodes),
+                [failure for failure in failures if failure.node_uuid in late],
+            )
+
+        self._threads.run(send)
+        return sending.wait(self._patience_s, self._under_way)
+
+    def _left_out(self, candidates: Sequence[str], *, everybody: bool) -> frozenset[str]:
+        """Return the nodes to which a commit is not sent, because the thread tries them again.
+
+        These are the unresponsive nodes, and those to which something is sent in the background. No
+        node is left out if the others are no majority of the candidates; then this waits until the
+        messages in the background have ended.
+        """
+        skip = frozenset(self._unresponsive) | self._under_way.nodes()
+        others = 1 + sum(uuid not in skip for uuid in candidates)
+        if everybody or self._catch_up_s is None or others < (1 + len(candidates)) // 2 + 1:
+            self._under_way.wait()
+            return frozenset()
+        return skip
 
     def _forget_lagging(self, data: ConfigData) -> None:
         """Forget nodes which were removed or are offline, and configurations for non-candidates."""
@@ -581,9 +775,7 @@ class ConfigStore:
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
         """Return the error for the submitters; None when a majority has the change."""
-        online = [
-            uuid for uuid, node in data.nodes.items() if node.master_candidate and not node.offline
-        ]
+        online = _online_candidates(data)
         lost = {
             failure.node_uuid: failure.message
             for failure in failures

@@ -34,7 +34,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pycurl
@@ -127,6 +127,9 @@ class Failure(NamedTuple):
 
 
 Outcome = Reply | Failure
+
+#: Is called with the index of a request and its outcome.
+OnOutcome = Callable[[int, Outcome], None]
 
 
 class _Transfer:
@@ -255,20 +258,26 @@ class Client:
         # Number of resets, so that handles which were in use then are not kept.
         self._generation = 0
 
-    def perform(self, requests: Sequence[OutgoingRequest]) -> list[Outcome]:
+    def perform(
+        self, requests: Sequence[OutgoingRequest], on_outcome: OnOutcome | None = None
+    ) -> list[Outcome]:
         """Send all requests at the same time; return the outcomes in the same order.
 
+        :param on_outcome: called with the index of a request and its outcome as soon as it has one.
         :raises ConfigurationError: libcurl does not support a setting which is needed.
         """
         if not requests:
             return []
         if len(requests) == 1 and requests[0].keep:
-            return [self._perform_kept(requests[0])]
+            outcome = self._perform_kept(requests[0])
+            if on_outcome is not None:
+                on_outcome(0, outcome)
+            return [outcome]
         with self._lock:
             driver = self._drivers.pop() if self._drivers else None
             generation = self._generation
         driver = driver or _Driver()
-        outcomes = driver.run(self, requests, self._max_parallel)
+        outcomes = driver.run(self, requests, self._max_parallel, on_outcome)
         # After an error, the driver is not used again.
         with self._lock:
             if generation == self._generation:
@@ -376,7 +385,11 @@ class _Driver:
         self._watched: set[int] = set()
 
     def run(
-        self, client: Client, requests: Sequence[OutgoingRequest], parallel: int
+        self,
+        client: Client,
+        requests: Sequence[OutgoingRequest],
+        parallel: int,
+        on_outcome: OnOutcome | None,
     ) -> list[Outcome]:
         waiting = deque(enumerate(requests))
         running: dict[pycurl.Curl, _Transfer] = {}
@@ -391,6 +404,8 @@ class _Driver:
                 for transfer, outcome in self._finished(running):
                     outcomes[transfer.index] = outcome
                     client.close(transfer)
+                    if on_outcome is not None:
+                        on_outcome(transfer.index, outcome)
         finally:
             for transfer in running.values():
                 # Only after an error; the multi is freed with its last handle.

@@ -19,7 +19,7 @@ from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, Distrib
 from ganeti.constants import job as job_const
 from ganeti.jobstore.inventory import Inventory
 from ganeti.platform import paths
-from ganeti.rpc.runner import RpcRunner
+from ganeti.rpc.runner import OnResult, RpcRunner
 from ganeti.wire.calls import (
     CONFIG_REWRITE,
     JOBQUEUE_INVENTORY,
@@ -70,7 +70,8 @@ class ConfigDistributor:
                     {**changes, "ssconf": wanted.ssconf if both else None},
                 ),
                 self._ssconf(wanted, rest),
-            ]
+            ],
+            _note_accepted(wanted, both=both),
         )
         failures = _failures(SSCONF, ssconf_answers)
         lacking = []
@@ -94,7 +95,8 @@ class ConfigDistributor:
         """Send the whole file, and the ssconf values beside it."""
         file = {"file": _config_file(wanted.text)} if candidates else {}
         answers, ssconf_answers = self._runner.call_together(
-            [(UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)]
+            [(UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)],
+            _note_accepted(wanted),
         )
         return _failures(CONFIG, answers) + _failures(SSCONF, ssconf_answers)
 
@@ -124,6 +126,25 @@ class ConfigDistributor:
             ],
             "new_bytes": difference.new_bytes,
         }
+
+
+def _note_accepted(wanted: Distribution, *, both: bool = False) -> OnResult:
+    """Return a function which reports what a node has accepted.
+
+    :param both: the message with the difference has the ssconf values, too.
+    """
+
+    def note(call: Call, node_uuid: str, result: Result) -> None:
+        if result.failure is not None:
+            return
+        if call is WRITE_SSCONF_FILES:
+            wanted.accepted(node_uuid, SSCONF)
+        elif call is UPLOAD_FILE or result.data:
+            wanted.accepted(node_uuid, CONFIG)
+        if call is CONFIG_REWRITE and both:
+            wanted.accepted(node_uuid, SSCONF)
+
+    return note
 
 
 def _failures(what: str, answers: Mapping[str, Result]) -> list[DistributionFailure]:

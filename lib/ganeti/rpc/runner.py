@@ -42,7 +42,11 @@ OFFLINE_TIMEOUT_S = 10.0
 class Transport(Protocol):
     """Sends requests; :class:`ganeti.http.client.Client`, or a fake in tests."""
 
-    def perform(self, requests: list[http_client.OutgoingRequest]) -> list[http_client.Outcome]:
+    def perform(
+        self,
+        requests: list[http_client.OutgoingRequest],
+        on_outcome: http_client.OnOutcome | None = None,
+    ) -> list[http_client.Outcome]:
         """Send the requests; return the outcomes in their order."""
 
     def reset(self, ca_file: str | None = None) -> None:
@@ -139,6 +143,9 @@ class _Target:
         self.offline = offline
 
 
+#: Is called with a call, the key of a node, and its result.
+OnResult = Callable[[Call, str, Result], None]
+
 # A call, its nodes, common arguments, arguments of single nodes, filler.
 _Ask = tuple[
     Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", Filler
@@ -199,7 +206,9 @@ class AddressRunner:
     ) -> dict[str, Result]:
         return self._ask_all([(call, targets, common, per_node, filler)])[0]
 
-    def _ask_all(self, asks: Sequence[_Ask]) -> list[dict[str, Result]]:
+    def _ask_all(
+        self, asks: Sequence[_Ask], on_result: OnResult | None = None
+    ) -> list[dict[str, Result]]:
         """Send all requests at the same time."""
         epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
@@ -228,10 +237,23 @@ class AddressRunner:
                         call.connection_class,
                     )
                 )
-        outcomes = iter(self._perform(requests, cut))
+        places = [(call, target) for call, targets, *_rest in asks for target in targets]
+        judged: dict[int, Result] = {}
+
+        def judge(index: int, outcome: http_client.Outcome) -> None:
+            call, target = places[index]
+            judged[index] = self._judge(call, target, outcome)
+            if on_result is not None:
+                on_result(call, target.key, judged[index])
+
+        outcomes = self._perform(requests, cut, None if on_result is None else judge)
+        for index, outcome in enumerate(outcomes):
+            if index not in judged:
+                judge(index, outcome)
+        numbers = iter(range(len(places)))
         return [
-            {target.key: self._judge(call, target, next(outcomes)) for target in targets}
-            for call, targets, _common, _per_node, _filler in asks
+            {target.key: judged[next(numbers)] for target in targets}
+            for _call, targets, _common, _per_node, _filler in asks
         ]
 
     def _judge(self, call: Call, target: _Target, outcome: http_client.Outcome) -> Result:
@@ -244,16 +266,24 @@ class AddressRunner:
         return result
 
     def _perform(
-        self, requests: list[http_client.OutgoingRequest], cut: Collection[str]
+        self,
+        requests: list[http_client.OutgoingRequest],
+        cut: Collection[str],
+        on_outcome: http_client.OnOutcome | None,
     ) -> list[http_client.Outcome]:
         """Send requests; in a virtual cluster, some addresses may be cut off."""
         if not cut:
-            return self._client.perform(requests)
+            if on_outcome is None:
+                return self._client.perform(requests)
+            return self._client.perform(requests, on_outcome)
         outcomes: list[http_client.Outcome] = [
             http_client.Failure(http_client.UNREACHABLE, "the virtual network is cut")
         ] * len(requests)
         reached = [index for index, one in enumerate(requests) if one.address not in cut]
-        answers = self._client.perform([requests[index] for index in reached])
+        answers = self._client.perform(
+            [requests[index] for index in reached],
+            None if on_outcome is None else lambda place, one: on_outcome(reached[place], one),
+        )
         for index, outcome in zip(reached, answers, strict=True):
             outcomes[index] = outcome
         return outcomes
@@ -298,11 +328,15 @@ class RpcRunner(AddressRunner):
         return results
 
     def call_together(
-        self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
+        self,
+        calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]],
+        on_result: OnResult | None = None,
     ) -> list[dict[str, Result]]:
         """Make several different calls at the same time; this takes as long as the slowest.
 
         :param calls: each with its nodes and its arguments.
+        :param on_result: called with a call, the UUID of a node and its result as soon as the node
+            has answered; not for nodes which are not called.
         :returns: the result of :meth:`call_many` for each call.
         """
         config = self._snapshot()
@@ -312,7 +346,7 @@ class RpcRunner(AddressRunner):
             results, targets = self._targets(config, call, node_uuids)
             found.append(results)
             asks.append((call, targets, args, None, _ConfigFiller(config)))
-        for results, answers in zip(found, self._ask_all(asks), strict=True):
+        for results, answers in zip(found, self._ask_all(asks, on_result), strict=True):
             results.update(answers)
         return found
 

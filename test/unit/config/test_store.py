@@ -415,6 +415,117 @@ def test_a_lagging_node_is_asked_when_the_others_are_no_majority() -> None:
     assert config.lagging() == {uuid_of("node2"): {CONFIG}}
 
 
+class _HangingNodes(_Nodes):
+    """Nodes which accept everything; those in ``hanging`` wait until they are let go."""
+
+    def __init__(self, *hanging: str) -> None:
+        super().__init__()
+        self.hanging = {uuid_of(name) for name in hanging}
+        self.let_go = threading.Event()
+        self.texts: dict[str, bytes] = {}
+
+    def __call__(self, what: Distribution) -> Sequence[DistributionFailure]:
+        self.received.append(what)
+        hanging = self.hanging & {*what.candidates, *(what.nodes if what.ssconf else ())}
+        for kind, uuids in ((CONFIG, what.candidates), (SSCONF, what.nodes if what.ssconf else ())):
+            for uuid in uuids:
+                if uuid not in hanging:
+                    if kind == CONFIG:
+                        self.texts[uuid] = what.text
+                    what.accepted(uuid, kind)
+        if hanging:
+            self.let_go.wait()
+        for uuid in hanging & set(what.candidates):
+            self.texts[uuid] = what.text
+        return self.failures
+
+
+def _impatient_store(nodes: _Nodes, data: ConfigData | None = None) -> ConfigStore:
+    return ConfigStore(
+        "config.data",
+        data or small_cluster(),
+        distribute=nodes,
+        write=_Disk().write,
+        catch_up_s=(0.001, 0.002),
+        patience_s=0.001,
+    )
+
+
+def test_a_hanging_candidate_stops_no_change() -> None:
+    """The other candidates are a majority: the first change and all later ones return."""
+    nodes = _HangingNodes("node2")
+    store = _impatient_store(nodes)
+    config = Config(store)
+    for _ in range(3):
+        commit(config).allocate_port()
+    commit(config).add_instance(instance_of(2), [], EC)
+    assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
+    hung = [what for what in nodes.received if uuid_of("node2") in what.candidates]
+    assert len(hung) == 1, "one message at a time goes to a node which hangs"
+    nodes.hanging.clear()
+    nodes.let_go.set()
+    _until(lambda: config.lagging() == {})
+    assert _parse(nodes.texts[uuid_of("node2")]) == config.snapshot()
+
+
+def test_a_hanging_node_which_is_no_candidate_stops_no_change() -> None:
+    nodes = _HangingNodes("node3")
+    data = small_cluster()
+    regular = updated(data.nodes[uuid_of("node3")], master_candidate=False)
+    config = Config(
+        _impatient_store(nodes, updated(data, nodes={**data.nodes, regular.uuid: regular}))
+    )
+    for number in (2, 3):
+        commit(config).add_instance(instance_of(number), [], EC)
+    assert config.lagging() == {regular.uuid: {SSCONF}}
+    nodes.let_go.set()
+    _until(lambda: config.lagging() == {})
+
+
+def test_a_change_waits_for_hanging_candidates_when_they_are_needed() -> None:
+    nodes = _HangingNodes("node2", "node3")
+    config = Config(_impatient_store(nodes))
+    thread = threading.Thread(target=commit(config).allocate_port)
+    thread.start()
+    _until(lambda: bool(nodes.received))
+    thread.join(0.05)
+    assert thread.is_alive(), "one of three candidates is no majority"
+    nodes.let_go.set()
+    thread.join()
+    _until(lambda: config.lagging() == {})
+
+
+def test_the_refusal_of_a_node_which_hung_is_noted() -> None:
+    nodes = _HangingNodes("node2")
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "disk is full")]
+    store = _impatient_store(nodes)
+    config = Config(store)
+    commit(config).allocate_port()
+    nodes.let_go.set()
+    _until(lambda: len([one for one in nodes.received if len(one.candidates) == 1]) > 2)
+    assert config.lagging() == {uuid_of("node2"): {CONFIG}}
+    nodes.failures = []
+    _until(lambda: config.lagging() == {})
+
+
+def test_an_error_after_a_commit_did_not_wait_leaves_the_node_lagging() -> None:
+    nodes = _HangingNodes("node2")
+    broken: list[str] = []
+
+    def distribute(what: Distribution) -> Sequence[DistributionFailure]:
+        failures = nodes(what)
+        if not broken:
+            broken.append("once")
+            raise errors.ProgrammerError("no such thing")
+        return failures
+
+    config = Config(_impatient_store(distribute))  # type: ignore[arg-type]
+    commit(config).allocate_port()
+    nodes.let_go.set()
+    _until(lambda: config.lagging() == {})
+    assert _parse(nodes.texts[uuid_of("node2")]) == config.snapshot()
+
+
 def _overtaken(nodes: _Nodes) -> ConfigStore:
     """A store in which somebody else commits while the first catch-up waits for its answer."""
     committed: list[int] = []

@@ -16,6 +16,7 @@ from ganeti.config.store import CONFIG, SSCONF, Distribution, DistributionFailur
 from ganeti.platform import paths
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.results import Result
+from ganeti.rpc.runner import OnResult
 from ganeti.wire.calls import CONFIG_REWRITE, UPLOAD_FILE, WRITE_SSCONF_FILES, Call
 
 NODE1, NODE2, NODE3 = uuid_of("node1"), uuid_of("node2"), uuid_of("node3")
@@ -42,9 +43,15 @@ class _Nodes:
         return {uuid: self._call(call, uuid, args) for uuid in uuids}
 
     def call_together(
-        self, calls: Sequence[tuple[Call, Sequence[str], dict[str, Any]]]
+        self,
+        calls: Sequence[tuple[Call, Sequence[str], dict[str, Any]]],
+        on_result: OnResult,
     ) -> list[dict[str, Result]]:
-        return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+        found = [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+        for (call, _uuids, _args), results in zip(calls, found, strict=True):
+            for uuid, result in results.items():
+                on_result(call, uuid, result)
+        return found
 
     def _call(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
         failure = self.failures.get((call.name, uuid))

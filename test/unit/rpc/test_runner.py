@@ -21,8 +21,10 @@ class Wire:
         self.requests = []
         self.answer = client.Reply(200, b"[true, null]", "")
 
-    def perform(self, requests):
+    def perform(self, requests, on_outcome=None):
         self.requests.append(list(requests))
+        if on_outcome is not None:
+            on_outcome(len(requests) - 1, self.answer)
         return [self.answer for _ in requests]
 
 
@@ -50,6 +52,19 @@ def test_one_fan_out(runner, wire):
     assert [answer.offline for answer in answers.values()] == [False, False, True, False]
     assert isinstance(answers[NODES[2]].failure, errors.NodeOffline)
     assert answers[NODES[0]].payload() is None
+
+
+def test_results_are_reported_as_soon_as_nodes_have_answered(runner, wire):
+    """The fake client reports one answer before all have come."""
+    seen = []
+    answers = runner.call_together(
+        [(calls.TEST_DELAY, NODES, {"duration_s": 1}), (calls.VERSION, NODES[:1], {})],
+        lambda call, uuid, result: seen.append((call.name, uuid, result)),
+    )
+    assert seen[0] == ("version", NODES[0], answers[1][NODES[0]])
+    assert sorted(seen[1:]) == sorted(
+        ("test_delay", uuid, result) for uuid, result in answers[0].items() if not result.offline
+    )
 
 
 def test_call_that_is_made_on_offline_nodes_too(runner, wire):
