@@ -341,7 +341,8 @@ class OpInstanceMove(OpCode):
 class OpInstanceMultiAlloc(OpCode):
     """Create several instances, placed together by an allocator.
 
-    Result: jobs, and the names of instances for which there is no capacity.
+    Result: ``jobs``; the names of the instances which these jobs create, ``allocatable``; the names
+    of those for which there is no capacity, ``failed``.
     """
 
     opportunistic_locking: bool = param(

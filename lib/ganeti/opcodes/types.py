@@ -101,7 +101,7 @@ MaybeJobIdListOnly = ht.Or(ht.NoneType, JobIdListOnly)
 MultiAllocResponse = ht.Shape(
     "instance-multi-alloc-response",
     {},
-    {"allocatable": JobIdList, "failed": Strings, "jobs": JobIdList},
+    {"allocatable": Strings, "failed": Strings, "jobs": JobIdList},
 )
 Changes = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.Any))
 QueryRows = ht.ListOf(ht.ListOf(ht.Tuple(QueryResultCode, ht.Any)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -581,11 +582,32 @@ def multi(**changes):
 def test_several_instances_become_jobs():
     master = master_with()
     result = master.run(multi())
-    assert result == {"jobs": [[True, 100], [True, 101]], "failed": []}
+    assert result == {
+        "jobs": [[True, 100], [True, 101]],
+        "allocatable": ["new0.example.com", "new1.example.com"],
+        "failed": [],
+    }
     assert [job[0].instance_name for job in master.job.submitted] == [
         "new0.example.com",
         "new1.example.com",
     ]
+
+
+def test_instances_without_capacity_are_named_apart_from_the_others():
+    """As recorded: names in both lists; see the result of job 128 of the original."""
+    master = master_with()
+    answer = [[["new1.example.com", ["node2.example.com"]]], ["new0.example.com"]]
+    master.rpc._iallocator_runner = lambda *_args: json.dumps(
+        {"success": True, "info": "", "result": answer}
+    )
+    op = multi(iallocator="any")
+    for one in op.instances:
+        del one["pnode"]
+    assert master.run(op) == {
+        "jobs": [[True, 100]],
+        "allocatable": ["new1.example.com"],
+        "failed": ["new0.example.com"],
+    }
 
 
 def test_several_instances_are_refused():

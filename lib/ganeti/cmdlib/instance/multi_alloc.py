@@ -125,7 +125,11 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
                 if uuids:
                     self._assign(op, uuids)
         ready = [op for op in self.instances if op.instance_name not in failed]
-        return ResultWithJobs([[op] for op in ready], failed=list(failed))
+        return ResultWithJobs(
+            [[op] for op in ready],
+            allocatable=[op.instance_name for op in ready],
+            failed=list(failed),
+        )
 
     def _assign(self, op: OpInstanceCreate, uuids: tuple[str, ...]) -> None:
         nodes = [self.config.node(uuid) for uuid in uuids]
