@@ -85,7 +85,8 @@ def op_id_of(class_name: str) -> str:
 class OpCode:
     """Base class of all opcodes, with the parameters which every opcode has.
 
-    :raises errors.OpPrereqError: the constructor gets a parameter which is not declared.
+    :raises errors.OpPrereqError: the constructor gets a parameter which is not declared, or an old
+        flag (``OLD_FLAGS``) that is neither true nor false.
     """
 
     OP_ID: ClassVar[str] = ""
@@ -93,6 +94,9 @@ class OpCode:
     PARAMS: ClassVar[dict[str, Param]] = {}
     RESULT: ClassVar[ht.Type] = ht.Any
     SUMMARY_FIELD: ClassVar[str] = ""
+    #: Flags of Ganeti 3.0 which 3.1 has no more -> the flag of today that a true one sets. A false
+    #: one says nothing. Clients of 3.0 and job files send them; no opcode keeps them.
+    OLD_FLAGS: ClassVar[dict[str, str]] = {}
 
     dry_run: bool | None = param(
         ht.Maybe(ht.Bool), "Only check the prerequisites; change nothing", default=None
@@ -123,6 +127,8 @@ class OpCode:
     def __init__(self, **values: Any) -> None:
         mine = self.__dict__
         declared = self.PARAMS
+        for old in values.keys() & self.OLD_FLAGS.keys() if self.OLD_FLAGS else ():
+            self._take_old_flag(old, values)
         for name, declaration in declared.items():
             if name in values:
                 value = values.pop(name)
@@ -134,6 +140,17 @@ class OpCode:
             raise errors.OpPrereqError(
                 f"{self.OP_ID}: unknown parameter: {unknown}", errors.ECODE_INVAL
             )
+
+    def _take_old_flag(self, old: str, values: dict[str, Any]) -> None:
+        value = values.pop(old)
+        if not ht.Bool(value):
+            raise errors.OpPrereqError(
+                f"{self.OP_ID}: parameter {old!r} must be {ht.describe(ht.Bool)}, not"
+                f" {_shorten(repr(value))}",
+                errors.ECODE_INVAL,
+            )
+        if value:
+            values[self.OLD_FLAGS[old]] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.PARAMS:

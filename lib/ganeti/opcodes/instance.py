@@ -604,6 +604,7 @@ class OpInstanceSetParams(OpCode):
         ht.Maybe(ht.Bool), "Let the guest communicate with its node", default=None
     )
     RESULT = types.Changes
+    OLD_FLAGS = {"hotplug_if_possible": "hotplug"}  # noqa: RUF012
 
 
 @opcode(summary="instance_name")

@@ -61,7 +61,9 @@ class OpTestDelay(OpCode):
     """Wait. Result: None."""
 
     duration: float = param(ht.Seconds, "Seconds to wait")
-    on_master: bool = param(ht.Bool, "Wait on the master", default=True)
+    on_master: bool = param(
+        ht.Bool, "Wait on the master, too; without nodes, it waits in any case", default=True
+    )
     on_nodes: list[str] = param(types.Strings, "Names of the nodes on which to wait", default=[])
     on_node_uuids: list[str] | None = param(
         types.MaybeStrings, "UUIDs of further nodes on which to wait", default=None
@@ -74,14 +76,6 @@ class OpTestDelay(OpCode):
     )
     no_locks: bool = param(ht.Bool, "Take no locks", default=True)
     RESULT = ht.NoneType
-
-    def summary_value(self) -> str:
-        """The delay in whole nanoseconds, as job lists of Ganeti show it."""
-        duration = self.__dict__.get("duration")
-        # A job file of another version may hold any value.
-        if not isinstance(duration, int | float) or not ht.Float(float(duration)):
-            return str(duration)
-        return f"{round(duration * 1e9)} ns"
 
 
 @opcode(kind=TEST)

@@ -171,7 +171,8 @@ def build_opcode(job: Job, body: dict[str, Any], fixed: Mapping[str, Any]) -> Op
             raise Refused(403, f"parameter '{name}' cannot be changed through this interface")
         if name in fixed or name in job.static_params():
             raise Refused(400, f"parameter '{name}' cannot be given in the body")
-        if name not in job.opcode.PARAMS or name == "reason" and "reason" not in job.rename:
+        known = name in job.opcode.PARAMS or name in job.opcode.OLD_FLAGS
+        if not known or name == "reason" and "reason" not in job.rename:
             raise Refused(400, f"the body has an unknown parameter '{name}'")
     if job.adjust is not None:
         job.adjust(body)

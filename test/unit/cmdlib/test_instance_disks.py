@@ -579,6 +579,27 @@ def multi(**changes):
     )
 
 
+@pytest.mark.parametrize("template", ["diskless", "plain", "drbd"])
+def test_a_file_driver_has_no_effect_on_disks_which_are_not_files(template):
+    """The burn-in tool of the original sends one with every template."""
+    master = master_with()
+    changes = {"disk_template": template, "file_driver": "loop"}
+    if template == "diskless":
+        changes["disks"] = []
+    if template != "drbd":
+        changes["snode"] = None
+    master.run(create(**changes))
+    assert master.job.said(f"file driver loop has no effect on disk template {template}")
+
+
+def test_a_file_driver_is_used_without_a_word():
+    master = master_with()
+    master.run(create(disk_template="file", snode=None, file_driver="blktap"))
+    assert not master.job.said("no effect")
+    instance = next(i for i in master.config.instances() if i.name == "new.example.com")
+    assert master.config.instance_disks(instance)[0].logical_id[0] == "blktap"
+
+
 def test_several_instances_become_jobs():
     master = master_with()
     result = master.run(multi())

@@ -129,6 +129,15 @@ def test_a_delay_is_ended_early() -> None:
     )
 
 
+def test_a_delay_without_a_place_is_one_on_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(delay.LUTestDelay, "_sleep", lambda self, seconds: waits.append(seconds))
+    run(OpTestDelay(duration=3600.0, on_master=False), Visited())
+    assert waits == [3600.0]
+    run(OpTestDelay(duration=0.0, on_master=False, on_nodes=["node1"]), Visited())
+    assert waits == [3600.0]
+
+
 def test_a_delay_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between rounds, and also while it sleeps."""
     monkeypatch.setattr(delay, "_SLICE_S", 0.001)

@@ -48,7 +48,7 @@ def test_what_a_job_waits_for(master: Master, client: luxi.Client) -> None:
     assert reason["lock"] == f"node/{node.uuid}"
     assert reason["text"] == "lock node/node1.example.com (exclusive), held by stranger"
     assert {"lock": "cluster/BGL", "name": "cluster/BGL", "mode": "shared"} in found["holds"]
-    assert found["job"]["summary"] == ["TEST_DELAY(0 ns)"]
+    assert found["job"]["summary"] == ["TEST_DELAY(0.0)"]
 
     found = client.explain_job(third)
     assert [reason["kind"] for reason in found["reasons"]] == ["dependency"]

@@ -299,6 +299,18 @@ def test_creating(rest: Rest) -> None:
             {"custom_beparams": {"vcpus": 2}},
             {"beparams": {"vcpus": 2}},
         ),
+        (
+            "PUT",
+            "/2/instances/web/modify",
+            {"nics": [["add", {}]], "hotplug": False, "hotplug_if_possible": True},
+            {"hotplug": True},
+        ),
+        (
+            "PUT",
+            "/2/instances/web/modify",
+            {"nics": [["add", {}]], "hotplug": False, "hotplug_if_possible": False},
+            {"hotplug": False},
+        ),
         ("POST", "/2/groups", {"name": "g"}, {"group_name": "g"}),
         ("POST", "/2/groups", {"group_name": "g"}, {"group_name": "g"}),
         ("DELETE", "/2/instances/web", None, {"ignore_failures": False}),

@@ -54,7 +54,8 @@ class LUTestDelay(LogicalUnit[OpTestDelay, DelayPlan]):
 
     def check_prereq(self) -> DelayPlan:
         rounds = max(1, self.op.repeat)
-        return DelayPlan(self.op.duration, rounds, self.op.on_master, self.nodes)
+        on_master = self.op.on_master or not self.nodes
+        return DelayPlan(self.op.duration, rounds, on_master, self.nodes)
 
     def exec(self, plan: DelayPlan) -> None:
         for number in range(plan.rounds):

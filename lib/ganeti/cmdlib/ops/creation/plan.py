@@ -95,17 +95,22 @@ def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParamete
 def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
     """Directory of the disk files of the new instance; None for disks of other templates.
 
-    :raises errors.OpPrereqError: the directory is not allowed, or a directory or driver is given
-        for disks which are not files.
+    A file driver is accepted for every template, because programs such as the burn-in tool of
+    Ganeti always send one.
+
+    :raises errors.OpPrereqError: the directory is not allowed, or a directory is given for disks
+        which are not files.
     """
     op = unit.op
     if unit.template in disk_work.IN_OWN_DIRECTORY:
         return specs.file_directory(unit, unit.template, op.file_storage_dir, unit.name)
-    if op.file_storage_dir or (op.file_driver and unit.template not in FILE_BASED):
+    if op.file_storage_dir:
         raise errors.OpPrereqError(
-            f"disk template {unit.template} takes neither file driver nor directory",
+            f"disk template {unit.template} does not use a file storage directory",
             errors.ECODE_INVAL,
         )
+    if op.file_driver and unit.template not in FILE_BASED:
+        unit.info(f"file driver {op.file_driver} has no effect on disk template {unit.template}")
     return None
 
 
