@@ -36,6 +36,8 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
     report = disk_check.check(
         run, await_jobs, group=values.nodegroup, strict=not values.no_strict, **check_params
     )
+    if report.clean:
+        terminal.out("No disks need to be activated.")
     code = failures.EXIT_SUCCESS if not report.failed else failures.EXIT_FAILURE
     for node, reason in sorted(report.unresponsive.items()):
         code = failures.EXIT_FAILURE

@@ -89,9 +89,10 @@ def groups(master: FakeMaster, *results: object) -> None:
     master.results["OP_CLUSTER_VERIFY_DISKS"] = {"jobs": ids}
 
 
-def test_nothing_to_say_about_good_disks(gnt: Gnt, master: FakeMaster) -> None:
+def test_good_disks(gnt: Gnt, master: FakeMaster) -> None:
     groups(master, [{}, [], {}], [{}, [], {}])
-    assert gnt("cluster verify-disks -g default --no-strict") == (0, "", "")
+    said = "No disks need to be activated.\n"
+    assert gnt("cluster verify-disks -g default --no-strict") == (0, said, "")
     (op,) = [op for op in master.opcodes() if op["OP_ID"] == "OP_CLUSTER_VERIFY_DISKS"]
     assert (op["group_name"], op["is_strict"]) == ("default", False)
 
@@ -105,6 +106,7 @@ def test_bad_disks(gnt: Gnt, master: FakeMaster) -> None:
     )
     ended = gnt("cluster verify-disks")
     assert ended.code == 1
+    assert "No disks" not in ended.out
     lines = ended.out.splitlines()
     assert "Error gathering data on node node2: no lvs" in lines
     assert "Activating disks for instance 'web'" in lines
