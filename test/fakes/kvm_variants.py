@@ -192,12 +192,14 @@ def instance(name: str, directory: str, **changes: Any) -> FilledInstance:
     )
 
 
-def command(name: str, qemu: QemuFacts) -> list[str]:
-    """The whole command line of a variant, with made-up paths."""
+LAYOUT = Layout(
+    "/run/kvm", "/var/log/kvm", "web1", SpiceFiles("/lib/spice-ca.pem", "/lib/spice.pem")
+)
+
+
+def record(name: str, qemu: QemuFacts) -> runtime.Runtime:
+    """The runtime file of a variant, with made-up paths."""
     variant, guest = VARIANTS[name], instance(name, "/dir")
-    layout = Layout(
-        "/run/kvm", "/var/log/kvm", "web1", SpiceFiles("/lib/spice-ca.pem", "/lib/spice.pem")
-    )
     hvp = guest.hvparams
     bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
     nics = tuple(runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus)) for card in guest.nics)
@@ -210,9 +212,14 @@ def command(name: str, qemu: QemuFacts) -> list[str]:
         )
         for number, (disk, uri) in enumerate(zip(guest.disks_info, uris, strict=True))
     )
-    record = runtime.Runtime(
-        tuple(argv.base_argv(guest, layout, qemu, console_log=False)), nics, dict(hvp), disks
-    )
+    words = argv.base_argv(guest, LAYOUT, qemu, console_log=False)
+    return runtime.Runtime(tuple(words), nics, dict(hvp), disks)
+
+
+def command(name: str, qemu: QemuFacts) -> list[str]:
+    """The whole command line of a variant, with made-up paths."""
+    variant, started = VARIANTS[name], record(name, qemu)
+    nics, disks = started.nics, started.disks
     side = argv.HostSide(
         taps=[None] * len(nics),
         block_devices=[False] * len(disks),
@@ -221,6 +228,6 @@ def command(name: str, qemu: QemuFacts) -> list[str]:
     extra = {key: in_directory(value, "/dir") for key, value in variant.host.items()}
     if extra.get("taps"):
         extra["taps"] = [f"gnt.tap{number}" for number in range(len(nics))]
-    if hvp["firmware"]:
+    if started.hvparams["firmware"]:
         extra["ovmf"] = argv.Ovmf("/ovmf/code.fd", "/ovmf/vars.fd", 540672)
-    return argv.full_argv(record, layout, qemu, replace(side, **extra))
+    return argv.full_argv(started, LAYOUT, qemu, replace(side, **extra))

@@ -6,6 +6,7 @@ boot in about four seconds each.
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -417,6 +418,46 @@ def test_cancelled_migration(nodes: tuple[Node, Node], guest: FilledInstance) ->
         lifecycle.finalize_migration_dst(slow, info, False)
     assert second.leftovers() == [] and second.running() == []
     first.wait_booted(slow, more_than=len(first.lines(slow)))
+
+
+def test_the_target_obeys_no_word_of_the_source(
+    nodes: tuple[Node, Node], guest: FilledInstance, tmp_path: Path
+) -> None:
+    """A node which is no master candidate may be the source, and QEMU starts as root."""
+    first, second = nodes
+    first.start(guest)
+    boot, _ = first.wait_booted(guest)
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho $0 >> {ran}\n")
+    program.chmod(0o755)
+    runtime_file = Path(f"{first.paths.kvm_root}/conf/{NAME}.runtime")
+    argv, nics, params, disks = json.loads(runtime_file.read_text())
+    argv[0] = str(program)
+    argv += ["-chardev", f"file,id=x,path={ran}", "-serial", "chardev:x"]
+    params |= {"kvm_path": str(program), "kernel_path": str(program), "mem_path": str(tmp_path)}
+    disks[0][1] = str(program)
+    runtime_file.write_text(json.dumps([argv, nics, params, disks]))
+    assert move(first, second, guest) == "completed"
+    assert not ran.exists()
+    assert second.wait_booted(guest)[0] == boot
+    words = Path(f"/proc/{second.pid(guest)}/cmdline").read_text()
+    assert str(tmp_path) not in words
+
+
+def test_migration_after_the_medium_was_taken_out(nodes: tuple[Node, Node], tmp_path: Path) -> None:
+    """The configuration has no CD any more; the guest keeps its drive, which is empty."""
+    first, second = nodes
+    disc = tmp_path / "disc.iso"
+    disc.write_bytes(bytes(1 << 20))
+    guest = first.instance(NAME)
+    first.install(guest)
+    first.start(first.instance(NAME, cdrom_image_path=str(disc), cdrom_disk_type="ide"))
+    boot, _ = first.wait_booted(guest)
+    assert move(first, second, guest) == "completed"
+    assert second.wait_booted(guest)[0] == boot
+    assert str(disc) not in Path(f"/proc/{second.pid(guest)}/cmdline").read_text()
+    assert move(second, first, guest) == "completed"
 
 
 def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) -> None:

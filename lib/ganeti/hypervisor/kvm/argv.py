@@ -27,6 +27,8 @@ from ganeti.objects.hypervisors.kvm import KVM as KVM_DESCRIPTOR
 from ganeti.objects.instance import FilledInstance
 
 SOCKET_PATH_MAX_BYTES = 107
+#: In the place of the image of a drive whose medium the configuration does not have any more.
+EMPTY_MEDIUM = "null-co://"
 _CDROM_DRIVERS = {"paravirtual": "virtio-blk-pci", "scsi": "scsi-cd", "scsi-cd": "scsi-cd"}
 # The interface which operating systems expect for a version.
 _TPM_DRIVERS = {"1.2": "tpm-tis", hv.KVM_TPM_2: "tpm-crb"}
@@ -222,11 +224,7 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
             ("read-only", "on"),
             ("node-name", node_name),
         ]
-        scheme = image.partition("://")[0] if "://" in image else "file"
-        node += [
-            ("file.driver", scheme),
-            ("file.filename" if scheme == "file" else "file.url", image),
-        ]
+        node += _medium(image)
         disk_type = buses.cdrom_type(hvp)
         device: list[tuple[str, Any]] = [("drive", node_name)]
         if disk_type in buses.CDROM_SCSI_TYPES:
@@ -249,14 +247,25 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
         node = [
             ("driver", "raw"),
             ("node-name", "floppy1"),
-            ("file.driver", "file"),
-            ("file.filename", hvp["floppy_image_path"]),
+            *_medium(hvp["floppy_image_path"]),
         ]
         argv += ["-blockdev", devices.join(node), "-device", "floppy,drive=floppy1"]
         if boot == "floppy":
             # The boot order of floppy disks is an option of the machine's controller.
             argv += ["-global", "isa-fdc.bootindexA=1"]
     return argv
+
+
+def _medium(image: str) -> list[tuple[str, Any]]:
+    """The options ``file.*`` of the block node of a CD or floppy disk."""
+    if image == EMPTY_MEDIUM:
+        # Without the last option QEMU would let the guest read its memory.
+        return [("file.driver", "null-co"), ("file.size", 1440 << 10), ("file.read-zeroes", "on")]
+    scheme = image.partition("://")[0] if "://" in image else "file"
+    return [
+        ("file.driver", scheme),
+        ("file.filename" if scheme == "file" else "file.url", image),
+    ]
 
 
 def _kernel(hvp: Mapping[str, Any]) -> list[str]:

@@ -23,6 +23,9 @@ SCSI_TYPES = frozenset(("scsi", *hv.KVM_SCSI_DEVICE_TYPES))
 CDROM_SCSI_TYPES = frozenset(("scsi", "scsi-cd"))
 _DISK_DRIVERS = {"paravirtual": "virtio-blk-pci", "ide": "ide-hd", "scsi": "scsi-hd"}
 _NIC_DRIVERS = {"paravirtual": "virtio-net-pci"}
+#: The devices which disks and NICs can be; without those which pass SCSI commands to the disk.
+DISK_DRIVERS = frozenset((*_DISK_DRIVERS.values(), "scsi-cd"))
+NIC_DRIVERS = frozenset((*_NIC_DRIVERS.values(), *hv.KVM_NIC_TYPES)) - set(_NIC_DRIVERS)
 #: Flash and SD memory, for which the machine types of virtual servers have no controller.
 UNSUPPORTED_DISK_TYPES = frozenset(("mtd", "pflash", "sd"))
 # Narrow SCSI has eight addresses, and the controller has one of them.

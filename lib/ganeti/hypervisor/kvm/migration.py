@@ -1,6 +1,7 @@
 """Migration of a guest: QEMU on the source sends its memory to a QEMU which waits on the target.
 
-The target gets the runtime file of the source, so that the guest keeps its hardware.
+The target gets the runtime file of the source, and takes the hardware of the guest from it, and
+nothing else.
 
 A guest never runs on both nodes, also when the master asks for it:
 
@@ -29,14 +30,13 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.kvm import accelerator, argv, facts, incoming, nics, parse, runtime
+from ganeti.hypervisor.kvm import accelerator, argv, facts, hardware, incoming, nics, parse, runtime
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
-from ganeti.hypervisor.kvm.start import KvmStarter, adapted_argv, set_migration_capabilities
+from ganeti.hypervisor.kvm.start import KvmStarter, new_argv, set_migration_capabilities
 from ganeti.hypervisor.net import interfaces
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.platform import paths
 
 _STATUS_TRIES = 5
 _STATUS_PAUSE_S = 2.0
@@ -62,11 +62,10 @@ class KvmMigration(KvmStarter):
         runtime.load(layout.runtime_file, instance.name)
 
     def migration_info(self, instance: FilledInstance) -> str:
-        """The runtime file, with paths which do not depend on the node."""
+        """The runtime file."""
         layout = self.layout(instance.name)
         self._require_running(layout)
-        record = runtime.load(layout.runtime_file, instance.name)
-        return runtime.to_virtual(record, paths.current().root).dumps()
+        return runtime.load(layout.runtime_file, instance.name).dumps()
 
     def accept_instance(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
@@ -86,11 +85,11 @@ class KvmMigration(KvmStarter):
             raise errors.HypervisorError(
                 f"migration data of instance {instance.name} is not text: {info!r}"
             )
-        record = runtime.to_local(runtime.loads(info, instance.name), paths.current().root)
+        arriving = hardware.adopt(runtime.loads(info, instance.name), instance, disks)
         with self._locked(instance.name) as layout:
             self._refuse_running(layout)
-            qemu = facts.of(record.hvparams["kvm_path"])
-            record = self._adapt(record, instance, disks, qemu)
+            qemu = facts.of(instance.hvparams["kvm_path"])
+            record = self._arriving_runtime(arriving, layout, qemu)
             port = int(instance.hvparams["migration_port"])
             self._start(
                 record, layout, qemu, paused=False, tags=instance.tags, incoming=(target, port)
@@ -108,31 +107,21 @@ class KvmMigration(KvmStarter):
                 control.execute("migrate-recover", {"uri": argv.migration_uri(target, port)})
                 return True
 
-    def _adapt(
-        self,
-        record: runtime.Runtime,
-        instance: FilledInstance,
-        disks: Sequence[AttachedDisk],
-        qemu: facts.QemuFacts,
+    def _arriving_runtime(
+        self, arriving: hardware.Arriving, layout: Layout, qemu: facts.QemuFacts
     ) -> runtime.Runtime:
-        """Adapt the record of another node to this one.
+        """The record of a guest of another node on this one.
 
-        The guest keeps its hardware. It gets this node's disks, program and accelerator. The
-        accelerator must be of the same kind, as the state of one cannot be loaded into another.
+        The accelerator must be of the same kind, as the state of one cannot be loaded into another.
         """
-        if len(disks) != len(record.disks):
+        if arriving.accelerator == accelerator.KVM and qemu.accelerator != accelerator.KVM:
             raise errors.HypervisorError(
-                f"instance {instance.name} runs with {len(record.disks)} disks, but has "
-                f"{len(disks)} in the configuration. Reboot it before it is migrated."
+                f"instance {layout.name} runs with KVM, which does not work on this node"
             )
-        own = runtime.matching_disks(record, instance.name, disks)
-        machine_type = next(iter(runtime.values_of(record, "-machine")), "")
-        wanted = machine_type.partition("accel=")[2].split(",")[0]
-        if wanted == accelerator.KVM and qemu.accelerator != accelerator.KVM:
-            raise errors.HypervisorError(
-                f"instance {instance.name} runs with KVM, which does not work on this node"
-            )
-        return replace(record, argv=adapted_argv(record, qemu), disks=own)
+        return arriving.runtime(
+            lambda instance: new_argv(instance, layout, qemu),
+            argv.accelerator(arriving.instance.hvparams, qemu),
+        )
 
     def migrate(
         self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool

@@ -2,16 +2,14 @@
 
 ``RUN_DIR/kvm-hypervisor/conf/<instance>.runtime`` holds ``[argv, nics, hvparams, disks]``: the
 command line without devices, the NICs and disks with the address of each in the guest (``hvinfo``),
-and the filled hypervisor parameters. A reboot and the target of a migration start QEMU from it, so
-that the guest keeps its hardware even if the configuration has changed.
-
-The source of a migration makes all paths below the root directory of its node virtual, and the
-target makes them local again. On real machines virtual and local paths are the same.
+and the filled hypervisor parameters. A reboot starts QEMU from it, so that the guest keeps its
+hardware even if the configuration has changed. The source of a migration sends it, and the target
+reads the hardware from it (:mod:`ganeti.hypervisor.kvm.hardware`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +18,6 @@ from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects import codec
 from ganeti.utils import fs
 from ganeti.wire import json
-
-# Stands for the root directory of a node in migration data.
-_ROOT_MARK = "${ROOTDIR}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +92,8 @@ def _checked(value: object, what: str) -> dict[str, Any]:
     for key in ("driver", "id"):
         if not isinstance(info.get(key), str) or not info[key]:
             raise ValueError(f"hvinfo of a {what} has no {key}")
+    if not isinstance(device.get("uuid"), str | None):
+        raise TypeError(f"UUID of a {what} is not text")
     return device
 
 
@@ -127,26 +124,6 @@ def device_dict(device: Any, hvinfo: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = dict(codec.to_dict(device))
     result["hvinfo"] = dict(hvinfo)
     return result
-
-
-def _map_paths(runtime: Runtime, change: Callable[[str], str]) -> Runtime:
-    return replace(
-        runtime,
-        argv=tuple(change(argument) for argument in runtime.argv),
-        disks=tuple(replace(disk, path=change(disk.path)) for disk in runtime.disks),
-    )
-
-
-def to_virtual(runtime: Runtime, root: str) -> Runtime:
-    """The form for another node: a mark replaces the root directory of this node."""
-    if not root:
-        return runtime
-    return _map_paths(runtime, lambda text: text.replace(f"{root}/", f"{_ROOT_MARK}/"))
-
-
-def to_local(runtime: Runtime, root: str) -> Runtime:
-    """Undo :func:`to_virtual` on another node: its root directory replaces the mark."""
-    return _map_paths(runtime, lambda text: text.replace(f"{_ROOT_MARK}/", f"{root}/"))
 
 
 def matching_disks(

@@ -130,12 +130,7 @@ class KvmStarter(KvmGuests):
         qemu: facts.QemuFacts,
     ) -> runtime.Runtime:
         hvp = instance.hvparams
-        command = argv.base_argv(
-            instance, layout, qemu, console_log=machine.current().logs_guest_consoles
-        )
-        address = parameters.spice_address(hvp)
-        if address is not None:
-            command = argv.with_spice_address(command, address)
+        command = new_argv(instance, layout, qemu)
         bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
         plugged_nics = tuple(
             runtime.device_dict(nic, buses.nic_hvinfo(nic, hvp, bus)) for nic in instance.nics
@@ -256,8 +251,17 @@ class KvmStarter(KvmGuests):
             pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)
 
 
+def new_argv(instance: FilledInstance, layout: Layout, qemu: facts.QemuFacts) -> list[str]:
+    """The command line for a guest of this configuration."""
+    command = argv.base_argv(
+        instance, layout, qemu, console_log=machine.current().logs_guest_consoles
+    )
+    address = parameters.spice_address(instance.hvparams)
+    return command if address is None else argv.with_spice_address(command, address)
+
+
 def adapted_argv(record: runtime.Runtime, qemu: facts.QemuFacts) -> tuple[str, ...]:
-    """The command line for this QEMU of a guest which another QEMU, or another node, started."""
+    """The command line for this QEMU of a guest which another QEMU of this node started."""
     command = argv.translated(record.argv, qemu)
     address = parameters.spice_address(record.hvparams)
     return tuple(command if address is None else argv.with_spice_address(command, address))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 
 import pytest
 
 from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import driver, incoming, migration, parse, qmp, runtime
+from ganeti.hypervisor.kvm import driver, hardware, incoming, migration, parse, qmp, runtime
 from ganeti.objects.disk import Disk
 
 
@@ -382,11 +383,11 @@ def test_disks_are_matched_by_uuid():
     ]
 
 
-def test_a_disk_that_the_instance_does_not_have_is_never_replaced_by_another(kvm):
+def test_a_disk_that_the_instance_does_not_have_is_never_replaced_by_another():
     with pytest.raises(errors.HypervisorError, match="web runs with disk uuid-1, .*Stop"):
         runtime.matching_disks(plugged(1, 2), "web", attached(2, 3))
-    record = plugged(1)
+    record = replace(plugged(1), argv=("qemu", "-m", "64", "-smp", "1", "-machine", "pc"))
     with pytest.raises(errors.HypervisorError, match="web1 runs with disk uuid-1"):
-        kvm._adapt(record, GUEST, attached(2), None)
+        hardware.adopt(record, GUEST, attached(2))
     with pytest.raises(errors.HypervisorError, match="runs with 1 disks, but has 2"):
-        kvm._adapt(record, GUEST, attached(1, 2), None)
+        hardware.adopt(record, GUEST, attached(1, 2))

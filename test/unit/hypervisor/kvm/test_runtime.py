@@ -49,15 +49,6 @@ def test_file_of_another_version() -> None:
     assert record.nics[0]["hvinfo"]["addr"] == "0x8"
 
 
-def test_way_to_another_root() -> None:
-    record = runtime.loads(FILE, "web1")
-    travelling = runtime.to_virtual(record, "/vc/a")
-    assert "/vc/a" not in travelling.dumps()
-    arrived = runtime.to_local(travelling, "/vc/b")
-    assert arrived.dumps() == record.dumps().replace("/vc/a/", "/vc/b/")
-    assert runtime.to_virtual(record, "") == record  # real nodes: nothing to change
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -73,6 +64,7 @@ def test_way_to_another_root() -> None:
         '[["q"], [{"hvinfo": {"id": "x"}}], {}, []]',
         '[["q"], [{"hvinfo": {"id": "", "driver": "y"}}], {}, []]',
         '[["q"], [], {}]',
+        '[["q"], [{"hvinfo": {"id": "x", "driver": "y"}, "uuid": ["z"]}], {}, []]',
     ],
 )
 def test_damaged(text: str) -> None:
