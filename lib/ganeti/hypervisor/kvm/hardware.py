@@ -250,8 +250,8 @@ def _nics(sent: runtime.Runtime, instance: FilledInstance) -> tuple[dict[str, An
         nic = own.pop(uuid, None)
         if nic is None:
             raise errors.HypervisorError(
-                f"instance {instance.name} runs with NIC {uuid or 'without UUID':.80}, which it does"
-                " not have in the configuration. Stop it and start it again."
+                f"instance {instance.name} runs with NIC {uuid or 'without UUID':.80}, which it"
+                " does not have in the configuration. Stop it and start it again."
             )
         info = sent_nic["hvinfo"]
         if info["driver"] not in buses.NIC_DRIVERS:
