@@ -51,9 +51,11 @@ class Field:
     :ivar get: called with a view and an object; returns the value or a :class:`Mark`.
     :ivar live: name of the live data which the field needs; empty if it needs none.
     :ivar compare: how filters compare its values.
+    :ivar names: the table of the configuration whose names a field of host names has; empty if its
+        values are names of other things.
     """
 
-    __slots__ = ("compare", "doc", "get", "kind", "live", "name", "title")
+    __slots__ = ("compare", "doc", "get", "kind", "live", "name", "names", "title")
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Field:
         *,
         live: str = "",
         compare: str = PLAIN,
+        names: str = "",
     ) -> None:
         self.name = name
         self.title = title
@@ -73,6 +76,7 @@ class Field:
         self.get = get
         self.live = live
         self.compare = compare
+        self.names = names
 
     def definition(self) -> dict[str, str]:
         """Return the definition which clients get."""

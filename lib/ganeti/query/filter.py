@@ -10,8 +10,10 @@ and users write text, which :func:`parse` converts to the JSON form::
 
 :func:`compile_filter` checks a JSON form against the fields of a resource and compiles it for use
 on objects. Rules (Ganeti design 2.2, *Query*, *Filters*): an object matches if the field has no
-value; fields which need live data are not evaluated while there is none; host names are compared by
-components, so ``web1`` matches ``web1.example.com``; to compare a number with text is an error.
+value; fields which need live data are not evaluated while there is none; host names are compared
+by components, so ``web1`` matches ``web1.example.com``, but a name which an object has matches this
+object alone; to compare a number with text is an error.
+
 Regular expressions are those of :mod:`ganeti.utils.linear_re`, because filters come from users of
 the REST interface, too.
 
@@ -125,7 +127,11 @@ def _compile(node: Any, resource: Resource, names: set[str], depth: int) -> _Jud
         raise errors.ParameterError(f"there is no filter operator {_shorten(op)}")
     _want_args(node, 2)
     field = _find(args[0], resource, names)
-    return _leaf(field, compare(field, _value(op, args[1], field)))
+    value = _value(op, args[1], field)
+    if field.compare == HOSTNAME and op in (OP_EQUAL, OP_EQUAL_LEGACY, OP_NOT_EQUAL):
+        same = _same_host(field, frozenset((value,)))
+        return _not(same) if op == OP_NOT_EQUAL else same
+    return _leaf(field, compare(field, value))
 
 
 def _want_args(node: Any, count: int) -> None:
@@ -235,11 +241,32 @@ def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Jud
         return None
     if field.compare != HOSTNAME:
         return _leaf(field, wanted.__contains__)
+    return _same_host(field, frozenset(wanted))
 
-    def stands_for(value: str) -> bool:
-        return not wanted.isdisjoint(prefixes(value))
 
-    return _leaf(field, stands_for)
+def _same_host(field: Field, wanted: frozenset[str | int]) -> _Judge:
+    """Compile the comparison of a host name with names, or with the first parts of names.
+
+    When an object is called ``web2``, this name does not stand for ``web2.example.com`` as well.
+    """
+    get = field.get
+    live = bool(field.live)
+    sample = next(iter(wanted))  # a filter has several names only if all of them are text
+
+    def judge(view: Any, item: Any, complete: bool) -> bool | None:
+        if live and not complete:
+            return None
+        value = get(view, item)
+        if value.__class__ is Mark:
+            return True
+        if _comparable(field, value, sample) in wanted:
+            return True
+        return any(
+            short in wanted and not (field.names and view.has_name(field.names, short))
+            for short in prefixes(value)[:-1]
+        )
+
+    return judge
 
 
 def _is_true(value: Any) -> bool:
@@ -272,13 +299,6 @@ def _comparable(field: Field, value: Any, wanted: str | int) -> Any:
 
 
 def _equal(field: Field, wanted: str | int) -> Callable[[Any], bool]:
-    if field.compare == HOSTNAME:
-
-        def same_host(value: Any) -> bool:
-            value = _comparable(field, value, wanted)
-            return bool(value == wanted or value.startswith(f"{wanted}."))
-
-        return same_host
     return lambda value: bool(_comparable(field, value, wanted) == wanted)
 
 

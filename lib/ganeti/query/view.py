@@ -40,6 +40,7 @@ class View:
         self.cluster = config.cluster
         self.live: dict[str, Any] = {}
         self.facts = facts or {}
+        self._names: dict[str, set[str]] = {}
         self._hv: dict[str, dict[str, Any]] = {}
         self._be: dict[str, dict[str, Any]] = {}
         self._nics: dict[str, list[dict[str, Any]]] = {}
@@ -70,6 +71,14 @@ class View:
         return by_name(
             obj for obj in objects.values() if obj.name in values or obj.name.startswith(dotted)
         )
+
+    def has_name(self, table: str, name: str) -> bool:
+        """Tell whether an object of a table has exactly this name."""
+        names = self._names.get(table)
+        if names is None:
+            names = {obj.name for obj in getattr(self.config, table).values()}
+            self._names[table] = names
+        return name in names
 
     # -- nodes and groups
 

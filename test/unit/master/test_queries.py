@@ -397,3 +397,50 @@ def test_a_choice_of_names_refuses_an_unknown_one(context, what):
 
 def test_jobs_that_are_gone_are_no_slip(context):
     assert queries.query(context, "job", ["id"], ["|", ["==", "id", 99]])["data"] == []
+
+
+def rename(context, table, old, new):
+    config = context.config.snapshot()
+    named = {
+        uuid: dataclasses.replace(one, name=new) if one.name == old else one
+        for uuid, one in getattr(config, table).items()
+    }
+    changed = dataclasses.replace(config, **{table: named})
+    context.config.snapshot = lambda: changed
+
+
+def test_an_exact_name_means_that_object_alone(context):
+    rename(context, "instances", "instance2.example.com", "instance1")
+    for names in (["instance1"], ["instance1"] * 5):
+        assert queries.query_values(context, "instance", names, ["name"]) == [["instance1"]]
+        qfilter = ["|", *(["==", "name", name] for name in names)]
+        data = queries.query(context, "instance", ["name"], qfilter)["data"]
+        assert data == [[[0, "instance1"]]]
+    both = ["instance1", "instance1.example.com"]
+    assert queries.query_values(context, "instance", both, ["name"]) == [[name] for name in both]
+    others = queries.query(context, "instance", ["name"], ["!=", "name", "instance1"])["data"]
+    assert [[0, "instance1.example.com"]] in others
+    assert [[0, "instance1"]] not in others
+
+
+def test_an_exact_name_of_a_node_means_that_node_alone(context):
+    pnodes = queries.query_values(context, "instance", None, ["pnode"])
+    (first, *_), (other, *_) = sorted({tuple(row) for row in pnodes})[:2]
+    short = first.partition(".")[0]
+    before = queries.query(context, "instance", ["pnode"], ["==", "pnode", short])["data"]
+    assert {row[0][1] for row in before} == {first}
+    rename(context, "nodes", other, short)
+    assert queries.query_values(context, "node", [short], ["name"]) == [[short]]
+    after = queries.query(context, "instance", ["pnode"], ["==", "pnode", short])["data"]
+    assert {row[0][1] for row in after} == {short}
+
+
+def test_a_command_refuses_a_name_which_stands_for_several_objects(context):
+    rename(context, "instances", "instance2.example.com", "instance1.example.org")
+    with pytest.raises(errors.OpPrereqError) as caught:
+        queries.query_values(context, "instance", ["instance1"], ["name"])
+    assert caught.value.args[1] == errors.ECODE_NOENT
+    assert "instance1.example.com, instance1.example.org" in str(caught.value)
+    # A list shows both, so that the user sees what there is.
+    shown = queries.query(context, "instance", ["name"], ["==", "name", "instance1"])["data"]
+    assert len(shown) == 2

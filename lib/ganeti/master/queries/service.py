@@ -101,7 +101,8 @@ def query_values(
 
     :param names: names of the wanted objects; none means all.
     :raises errors.OpPrereqError: no such kind of object (wrong_input), an unknown field
-        (wrong_input), or an unknown name (unknown_entity).
+        (wrong_input), an unknown name, or the first part of several names (unknown_entity).
+        Commands which change objects find them with these queries.
     """
     resource = resources.lookup(what)
     _check_names(fields)
@@ -115,6 +116,7 @@ def query_values(
     items, columns = engine.select(resource, view, fields, qfilter, LiveData(context))
     if names:
         _refuse_unknown(resource, view, items, names)
+        _refuse_ambiguous(resource, view, items, names)
     getters = [column.get for column in columns if column is not None]
     rows = []
     for item in items:
@@ -150,6 +152,27 @@ def _refuse_unknown(
             hint = suggest.did_you_mean(str(name), known)
             raise errors.OpPrereqError(
                 f"{resource.name} {name!r} is not known{'.' if hint else ''}{hint}",
+                errors.ECODE_NOENT,
+            )
+
+
+def _refuse_ambiguous(
+    resource: Resource, view: View, items: Sequence[Any], names: Sequence[str | int]
+) -> None:
+    """Refuse a name which stands for several objects, because it is the first part of theirs."""
+    field = resource.fields[resource.name_field]
+    if field.compare != HOSTNAME:
+        return
+    stands_for: dict[str, list[str]] = {}
+    found = [str(field.get(view, item)) for item in items]
+    for one in found:
+        for short in prefixes(one):
+            stands_for.setdefault(short, []).append(one)
+    for name in set(map(str, names)).difference(found):
+        likely = stands_for[name]
+        if len(likely) > 1:
+            raise errors.OpPrereqError(
+                f"{resource.name} name '{name}' is not unique: it matches {', '.join(likely[:5])}",
                 errors.ECODE_NOENT,
             )
 

@@ -10,7 +10,9 @@ from ganeti.query.resources.rows import null_field, row_field, rows
 RESOURCE = Resource(
     query_c.EXPORT,
     [
-        row_field("node", "Node", KIND_TEXT, "Node which has the backup", compare=HOSTNAME),
+        row_field(
+            "node", "Node", KIND_TEXT, "Node which has the backup", compare=HOSTNAME, names="nodes"
+        ),
         null_field("export", "Export", KIND_TEXT, "Name of the backup"),
     ],
     rows,

@@ -447,7 +447,13 @@ def _snodes_groups(key: str) -> Callable[[View, Instance], Any]:
 
 _FIELDS = [
     Field(
-        "name", "Instance", KIND_TEXT, "Name of the instance", attribute("name"), compare=HOSTNAME
+        "name",
+        "Instance",
+        KIND_TEXT,
+        "Name of the instance",
+        attribute("name"),
+        compare=HOSTNAME,
+        names="instances",
     ),
     Field("os", "OS", KIND_TEXT, "Operating system", attribute("os")),
     Field("hypervisor", "Hypervisor", KIND_TEXT, "Hypervisor", attribute("hypervisor")),
@@ -514,6 +520,7 @@ _FIELDS = [
         "Name of the primary node",
         lambda view, instance: view.node_name(instance.primary_node),
         compare=HOSTNAME,
+        names="nodes",
     ),
     Field(
         "pnode.group",

@@ -102,7 +102,15 @@ def _administrator_state(
 
 
 _FIELDS = [
-    Field("name", "Node", KIND_TEXT, "Name of the node", attribute("name"), compare=HOSTNAME),
+    Field(
+        "name",
+        "Node",
+        KIND_TEXT,
+        "Name of the node",
+        attribute("name"),
+        compare=HOSTNAME,
+        names="nodes",
+    ),
     Field("pip", "PrimaryIP", KIND_TEXT, "Primary IP address", attribute("primary_ip")),
     Field(
         "sip",

@@ -7,9 +7,13 @@ from typing import Any
 from ganeti.query.field import Field, maybe
 
 
-def row_field(name: str, title: str, kind: str, doc: str, *, compare: str = "") -> Field:
+def row_field(
+    name: str, title: str, kind: str, doc: str, *, compare: str = "", names: str = ""
+) -> Field:
     """Return a field of rows; None becomes ``UNAVAIL``."""
-    return Field(name, title, kind, doc, lambda view, row: maybe(row[name]), compare=compare)
+    return Field(
+        name, title, kind, doc, lambda view, row: maybe(row[name]), compare=compare, names=names
+    )
 
 
 def null_field(name: str, title: str, kind: str, doc: str) -> Field:
