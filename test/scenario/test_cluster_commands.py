@@ -193,7 +193,8 @@ def test_a_file_for_all_nodes(cluster: Cluster) -> None:
 def test_a_command_on_all_nodes(cluster: Cluster) -> None:
     shown = gnt(cluster, "command", "echo $GANETI_HOSTNAME; test $GANETI_HOSTNAME != " + NODE2)
     ruler = "-" * 48
-    assert shown.ok().stdout == "".join(
+    assert shown.exit_code == 1
+    assert shown.stdout == "".join(
         f"{ruler}\nnode: {node}\n{node}\n\nreturn code = {int(node == NODE2)}\n"
         for node in (NODE2, NODE3, NODE1)
     )
@@ -208,7 +209,8 @@ def test_a_command_on_all_nodes(cluster: Cluster) -> None:
         NODE3,
         "echo x; test $GANETI_HOSTNAME != " + NODE2,
     )
-    assert shown.ok().stdout == f"{ruler}\n{NODE2}: x\nreturn code = 1\n"
+    assert shown.exit_code == 1
+    assert shown.stdout == f"{ruler}\n{NODE2}: x\nreturn code = 1\n"
 
 
 # -- disks -----------------------------------------------------------------------

@@ -47,13 +47,14 @@ def _run(program: Program, argv: list[str], environ: Mapping[str, str]) -> int:
     command = program.find(words[0]) if words else None
     if command is None and words and words[0] == "help":
         # This form is not published, but users often try it.
-        command = program.find(words[1]) if words[1:] else None
-        terminal.out(
-            parser.program_help(program)
-            if command is None
-            else parser.command_help(program, command)
-        )
-        return failures.EXIT_SUCCESS
+        if not words[1:]:
+            terminal.out(parser.program_help(program))
+            return failures.EXIT_SUCCESS
+        command = program.find(words[1])
+        if command is not None:
+            terminal.out(parser.command_help(program, command))
+            return failures.EXIT_SUCCESS
+        words = words[1:]
     if command is None:
         terminal.out(parser.program_help(program))
         if words:

@@ -64,11 +64,16 @@ def test_help(word: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "part"),
-    [(["help"], "Commands"), (["help", "list"], "gnt-test list"), (["help", "nosuch"], "Commands")],
+    [(["help"], "Commands"), (["help", "list"], "gnt-test list")],
 )
 def test_the_word_help(words: Sequence[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert Recorder()(*words) == 0
     assert part in capsys.readouterr().out
+
+
+def test_help_of_an_unknown_command_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Recorder()("help", "lisst") == 1
+    assert "unknown command 'lisst' of gnt-test. Did you mean 'list'?" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -393,6 +393,8 @@ def test_a_choice_of_names_refuses_an_unknown_one(context, what):
     assert not context.rpc.calls
     nothing = ["&", ["==", "name", "nosuch"], ["==", "name", "nosuch"]]
     assert queries.query(context, what, ["name"], nothing)["data"] == []
+    with pytest.raises(errors.OpPrereqError, match="'nosuch' is not known"):
+        queries.query(context, "filter", ["uuid"], ["|", ["==", "uuid", "nosuch"]])
 
 
 def test_jobs_that_are_gone_are_no_slip(context):

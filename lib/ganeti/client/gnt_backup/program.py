@@ -13,13 +13,19 @@ LIST_FIELDS = ("node", "export")
 
 def list_exports(values: Values, arguments: list[str]) -> int:
     """List the exports on the nodes (``list``)."""
+    client = jobs.connect()
+    nodes = values.nodes
+    if nodes:
+        # A wrong name is an error; a filter by it would select nothing.
+        nodes = [row[0] for row in client.query_nodes(nodes, ["name"], False)]
     return listing.run_list(
         "export",
         LIST_FIELDS,
         values,
         arguments,
         name_field="export",
-        extra_filter=listing.simple_filter("node", values.nodes),
+        extra_filter=listing.simple_filter("node", nodes),
+        client=client,
     )
 
 

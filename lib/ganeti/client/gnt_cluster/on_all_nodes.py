@@ -53,7 +53,10 @@ def copyfile(values: Values, arguments: list[str]) -> int:
 
 
 def command(values: Values, arguments: list[str]) -> int:
-    """Run a command on all nodes (``command``); on the master last, in case it stops the node."""
+    """Run a command on all nodes (``command``); on the master last, in case it stops the node.
+
+    :returns: 0 if the command succeeded on all nodes, else 1.
+    """
     from ganeti.cli import remote
 
     line = " ".join(arguments)
@@ -65,10 +68,13 @@ def command(values: Values, arguments: list[str]) -> int:
         except errors.CommandError as err:
             return str(err)
 
+    code = failures.EXIT_SUCCESS
     for group in (others, masters):
         for node, done in remote.on_each(group, run):
+            if isinstance(done, str) or done.exit_code != 0:
+                code = failures.EXIT_FAILURE
             _show(node.name, done, values)
-    return failures.EXIT_SUCCESS
+    return code
 
 
 def _show(name: str, done: Completed | str, values: Values) -> None:

@@ -83,6 +83,7 @@ def _forget(rest: list[str]) -> int:
 
     if not client.remove(rest[0]):
         terminal.err(f"ganeti-metad of this node does not know a guest '{rest[0]}'")
+        return failures.EXIT_FAILURE
     return failures.EXIT_SUCCESS
 
 

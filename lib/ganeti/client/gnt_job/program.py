@@ -77,7 +77,7 @@ def list_fields(values: Values, arguments: list[str]) -> int:
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
-    """Show all properties of jobs (``info``)."""
+    """Show all properties of jobs (``info``); the exit code is 1 when one does not exist."""
     client = jobs.connect()
     wanted = [listing.job_id(text) for text in arguments]
     response = client.query("job", list(_INFO_FIELDS), listing.simple_filter("id", wanted))
@@ -94,7 +94,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
         output.write_info(
             [_describe(row) if row else f"Job ID {job_id} not found" for job_id, row in found]
         )
-    return failures.EXIT_SUCCESS
+    return failures.EXIT_SUCCESS if all(row for _, row in found) else failures.EXIT_FAILURE
 
 
 def _describe(row: Sequence[Any]) -> list[tuple[str, Any]]:

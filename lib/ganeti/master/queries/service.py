@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Kinds of objects which users name. Jobs and locks come and go without the user.
-_NAMED = (query_c.INSTANCE, query_c.NODE, query_c.GROUP, query_c.NETWORK)
+# Kinds of objects which users name. Jobs and locks come and go without the user, and a node which
+# does not answer may have the export.
+_NAMED = (query_c.INSTANCE, query_c.NODE, query_c.GROUP, query_c.NETWORK, query_c.FILTER)
 
 
 def query(

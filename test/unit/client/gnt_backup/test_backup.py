@@ -30,7 +30,11 @@ def test_list(gnt: Gnt, master: FakeMaster) -> None:
     master.fields["export"] = fields_of("export")
     master.rows["export"] = [{"node": "node1", "export": "web1"}]
     assert gnt("backup list").out == "Node  Export\nnode1 web1\n"
+    master.rows["node"] = [{"name": "node1"}, {"name": "node2"}]
+    master.fields["node"] = fields_of("node")
     assert gnt("backup list -n node1 -n node2").code == 0
+    ended = gnt("backup list -n nosuch")
+    assert (ended.code, "nosuch" in ended.err) == (1, True)
 
 
 def test_export(gnt: Gnt, master: FakeMaster) -> None:

@@ -52,7 +52,7 @@ def test_report(gnt: Gnt) -> None:
 def test_forget(gnt: Gnt) -> None:
     assert gnt("debug metad forget web1") == (0, "", "")
     assert gnt("debug metad forget web1") == (
-        0,
+        1,
         "",
         "ganeti-metad of this node does not know a guest 'web1'\n",
     )

@@ -106,8 +106,11 @@ def test_info(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_TEST_DELAY"] = errors.OpPrereqError("no time", errors.ECODE_INVAL)
     master.add_job({**DELAY, "reason": [["gnt:client:gnt-debug", "delay", 17]]})
     master.finish(1)
+    assert gnt("job info 1").code == 0
+    ended = gnt("job info 1 9")
+    assert ended.code == gnt("job info --output json 1 9").code == 1
     assert (
-        gnt("job info 1 9").out
+        ended.out
         == """\
 - Job ID: 1
   Status: error
