@@ -7,14 +7,12 @@ empty queue; start the daemons. When a step fails, the steps before it are undon
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from ganeti import errors, ht
-from ganeti.bootstrap import local
+from ganeti.bootstrap import local, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants import cluster as const
 from ganeti.constants import disk, hv, instance, job, net, node
@@ -29,16 +27,12 @@ from ganeti.objects import (
     ipolicy,
 )
 from ganeti.platform import hosts, machine, paths, ssh_keys
-from ganeti.utils import clock, fs, process, ssh, text
-from ganeti.utils import net as utils_net
+from ganeti.utils import clock, fs, text
 from ganeti.wire import json
 
 T = TypeVar("T")
 
 _HOST_KEY_FILE = "/etc/ssh/ssh_host_rsa_key.pub"
-_PING_S = 2.0
-_VGS_S = 60.0
-_SMALLEST_VG_MIB = 20 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +87,22 @@ def _wrong(message: str) -> errors.OpPrereqError:
     return errors.OpPrereqError(message, errors.ECODE_INVAL)
 
 
-def init_cluster(params: InitParams) -> None:
+def init_cluster(params: InitParams) -> list[str]:
     """Make this machine the first node and the master of a new cluster, and start its daemons.
 
-    :raises OpPrereqError: a parameter is wrong, or this machine is not suitable; nothing was
-        changed.
+    :returns: what instances need and this machine does not have.
+    :raises OpPrereqError: a parameter is wrong, or this machine lacks something; the error names
+        everything that is missing, and nothing was changed.
     :raises OpExecError: a daemon does not start; everything was undone.
     :raises OSError: a file cannot be written; everything was undone.
     """
     here = paths.current()
-    check_machine(here)
-    me, cluster_host = check_names(params)
+    requirements.check_no_cluster(here)
+    findings = requirements.Findings()
+    me, cluster_host = requirements.check_names(params, findings)
     data = build_config(params, me, cluster_host)
-    check_storage(data.cluster, here)
+    requirements.check_cluster(data.cluster, here, findings)
+    findings.refuse()
     problems = verify.check(data)
     if problems:
         raise _wrong("; ".join(problems))
@@ -121,81 +118,7 @@ def init_cluster(params: InitParams) -> None:
         for daemon in (local.NODED, local.MASTER, local.CONFD, local.RAPI):
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
-
-
-def check_machine(here: paths.Paths) -> None:
-    """Check that this machine belongs to no cluster.
-
-    :raises OpPrereqError: there is a file or a daemon of a cluster; names it.
-    """
-    found = local.cluster_traces(here)
-    if found:
-        raise errors.OpPrereqError(
-            f"this machine already belongs to a cluster: {found[0]} exists", errors.ECODE_STATE
-        )
-    for daemon in (local.NODED, local.MASTER):
-        pid = local.running_daemon(here, daemon)
-        if pid is not None:
-            raise errors.OpPrereqError(
-                f"{daemon} already runs on this machine as process {pid}", errors.ECODE_STATE
-            )
-
-
-def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
-    """Resolve this machine's and the cluster's name.
-
-    :returns: full name and address of this machine, and of the cluster.
-    :raises OpPrereqError: a name does not resolve, or its address cannot be used.
-    """
-    if params.primary_ip_version not in (net.IP4_VERSION, net.IP6_VERSION):
-        raise _wrong(f"there is no IP version {params.primary_ip_version}")
-    me = _resolve(machine.current().hostname(), "this machine")
-    here = machine.current()
-    if not here.owns_address(me.ip):
-        raise errors.OpPrereqError(
-            f"{me.name} resolves to {me.ip}, which is not an address of this machine",
-            errors.ECODE_ENVIRON,
-        )
-    if here.is_loopback_only(me.ip):
-        raise errors.OpPrereqError(
-            f"{me.name} resolves to {me.ip}, which other machines cannot reach. Correct"
-            " /etc/hosts.",
-            errors.ECODE_ENVIRON,
-        )
-    cluster_host = _resolve(params.cluster_name, "the cluster")
-    if cluster_host.ip == me.ip or cluster_host.name == me.name:
-        raise _wrong(
-            f"the cluster needs a name and an address of its own, but {cluster_host.name} with"
-            f" {cluster_host.ip} is this machine"
-        )
-    for host in (me, cluster_host):
-        if utils_net.is_ipv6(host.ip) != (params.primary_ip_version == net.IP6_VERSION):
-            raise _wrong(f"{host.name} has no IPv{params.primary_ip_version} address: {host.ip}")
-    if here.answers(cluster_host.ip, here.noded_port(), _PING_S):
-        raise errors.OpPrereqError(
-            f"the address {cluster_host.ip} of the cluster is already in use",
-            errors.ECODE_NOTUNIQUE,
-        )
-    if params.secondary_ip is not None:
-        if not utils_net.is_ipv4(params.secondary_ip):
-            raise _wrong(f"the secondary address '{params.secondary_ip}' is not an IPv4 address")
-        if params.secondary_ip != me.ip and not here.owns_address(params.secondary_ip):
-            raise errors.OpPrereqError(
-                f"the secondary address {params.secondary_ip} is not an address of this machine",
-                errors.ECODE_ENVIRON,
-            )
-    elif params.primary_ip_version == net.IP6_VERSION:
-        raise _wrong("a cluster with IPv6 addresses needs an IPv4 secondary address")
-    return me, cluster_host
-
-
-def _resolve(name: str, what: str) -> hosts.Hostname:
-    try:
-        return machine.current().lookup(name)
-    except errors.ResolverError as err:
-        raise errors.OpPrereqError(
-            f"the name of {what} does not resolve: {err}", errors.ECODE_RESOLVER
-        ) from err
+    return findings.notes
 
 
 def build_config(
@@ -210,8 +133,6 @@ def build_config(
     :param now: time of its objects, in seconds since 1970; None for the present time.
     :raises OpPrereqError: a parameter is wrong.
     """
-    if params.modify_ssh_setup:
-        _require_ssh()
     stamp = clock.now() if now is None else now
     node_uuid, group_uuid = text.new_uuid(), text.new_uuid()
     try:
@@ -417,26 +338,6 @@ def _ipolicy(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
     return policy
 
 
-def _require_ssh() -> None:
-    """Check that the cluster can set up SSH on this machine.
-
-    :raises OpPrereqError: ``ssh-keygen`` or the keys of the SSH server are missing.
-    """
-    if shutil.which("ssh-keygen") is None:
-        raise errors.OpPrereqError(
-            "there is no program ssh-keygen, so SSH cannot be set up. Install the SSH client, or"
-            " use --no-ssh-init.",
-            errors.ECODE_ENVIRON,
-        )
-    directory = paths.current().ssh_host_key_dir
-    if not any(os.path.exists(f"{directory}/ssh_host_{kind}_key.pub") for kind in ssh.KEY_TYPES):
-        raise errors.OpPrereqError(
-            f"there is no SSH host key in {directory}, so SSH cannot be set up. Install an SSH"
-            " server, or use --no-ssh-init.",
-            errors.ECODE_ENVIRON,
-        )
-
-
 def _host_key() -> str:
     """The public SSH host key of this machine, which nodes compare; empty in a virtual cluster."""
     if not machine.current().has_ssh:
@@ -444,7 +345,7 @@ def _host_key() -> str:
     try:
         words = fs.read_file(_HOST_KEY_FILE).split()
     except OSError:
-        # There is no SSH server; _require_ssh() refuses if the cluster needs one.
+        # There is no SSH server; the requirements include one if the cluster needs it.
         return ""
     return words[1] if len(words) > 1 else ""
 
@@ -452,45 +353,13 @@ def _host_key() -> str:
 def _default_iallocator(wanted: str | None) -> str:
     """The default allocator of the cluster.
 
-    :param wanted: the given one, or the empty string for none; None for ``hail``, if installed.
+    :param wanted: the given one, or the empty string for none; None for the first usual one which
+        is installed.
     """
     searched = paths.current().iallocator_search_path
     if wanted is None:
-        found = fs.find_program(instance.IALLOC_HAIL, searched)
-        return instance.IALLOC_HAIL if found else ""
+        usual = (instance.IALLOC_HAIL, instance.IALLOC_MOST_MEMORY)
+        return next((name for name in usual if fs.find_program(name, searched)), "")
     if wanted and fs.find_program(wanted, searched) is None:
         raise _wrong(f"instance allocator {wanted} is in none of {', '.join(searched)}")
     return wanted
-
-
-def check_storage(cluster: Cluster, here: paths.Paths) -> None:
-    """Check that the enabled disk templates can be used on this machine.
-
-    :raises OpPrereqError: a directory or volume group is missing or too small.
-    """
-    for template, directory in (
-        (disk.FILE, cluster.file_storage_dir),
-        (disk.SHARED_FILE, cluster.shared_file_storage_dir),
-    ):
-        if template in cluster.enabled_disk_templates:
-            path = here.to_local(directory)
-            if not os.path.isdir(path):
-                raise errors.OpPrereqError(
-                    f"the directory {path} of disk template {template} does not exist",
-                    errors.ECODE_ENVIRON,
-                )
-    if not disk.LVM_BASED & set(cluster.enabled_disk_templates):
-        return
-    name = cluster.volume_group_name or ""
-    argv = ["vgs", "--noheadings", "--nosuffix", "--units", "m", "-o", "vg_size", name]
-    try:
-        size_mib = float(process.run(argv, timeout_s=_VGS_S).stdout)
-    except (errors.CommandError, ValueError) as err:
-        raise errors.OpPrereqError(
-            f"cannot use volume group '{name}': {err}", errors.ECODE_ENVIRON
-        ) from err
-    if size_mib < _SMALLEST_VG_MIB:
-        raise errors.OpPrereqError(
-            f"volume group '{name}' has {size_mib:.0f} MiB, at least {_SMALLEST_VG_MIB} are needed",
-            errors.ECODE_ENVIRON,
-        )

@@ -99,3 +99,5 @@ IALLOCATOR_DIRECTIONS = ("in", "out")
 IALLOCATOR_DEFAULT_SHORTCUT = "."
 # The allocator of htools: the default of a new cluster, if it is installed.
 IALLOC_HAIL = "hail"
+#: The one which "make install" installs; it needs only Python.
+IALLOC_MOST_MEMORY = "most-memory"

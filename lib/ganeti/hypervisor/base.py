@@ -144,6 +144,13 @@ class Hypervisor(ABC):
         :raises HypervisorError: it cannot; names the parameter.
         """
 
+    def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
+        """Which program this machine lacks, and how to get it, or None; nothing is run or written.
+
+        :param hvparams: the filled parameters of the cluster.
+        """
+        return None
+
     @abstractmethod
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Whether the hypervisor works on this node: None, or what is wrong."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ganeti import bootstrap, errors
-from ganeti.bootstrap import init, local, node
+from ganeti.bootstrap import init, local, node, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import ConfigData, codec
 from ganeti.platform import hosts, machine, paths
 from ganeti.platform.base import Machine
 from ganeti.rpc.results import Result
-from ganeti.utils import x509
+from ganeti.utils import process, x509
 from ganeti.wire import json
 
 GOOD: dict[str, Any] = {
@@ -26,6 +27,8 @@ GOOD: dict[str, Any] = {
     "nicparams": {"mode": "user", "link": ""},
     "modify_ssh_setup": False,
 }
+
+NO_QEMU = {"kvm": {"kvm_path": "/nowhere/kvm"}}
 
 
 @pytest.fixture
@@ -102,16 +105,23 @@ def test_init(vc: Path, daemons: Daemons) -> None:
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
 
 
-@pytest.mark.parametrize(("wanted", "default"), [(None, "hail"), ("", ""), ("other", "other")])
-@pytest.mark.usefixtures("daemons")
-def test_the_allocator_of_htools_is_the_default(
-    wanted: str | None,
-    default: str,
-    vc: Path,
+@pytest.mark.parametrize(
+    ("installed", "wanted", "default"),
+    [
+        ("hail most-memory other", None, "hail"),
+        ("most-memory other", None, "most-memory"),
+        ("other", None, ""),
+        ("hail most-memory", "", ""),
+        ("hail other", "other", "other"),
+    ],
+)
+@pytest.mark.usefixtures("daemons", "vc")
+def test_an_allocator_which_is_installed_is_the_default(
+    installed: str, wanted: str | None, default: str
 ) -> None:
     directory = Path(paths.current().iallocator_search_path[0])
     directory.mkdir(parents=True)
-    for name in ("hail", "other"):
+    for name in installed.split():
         (directory / name).write_text("#!/bin/sh\n")
         (directory / name).chmod(0o755)
     bootstrap.init_cluster(bootstrap.InitParams(**GOOD, default_iallocator=wanted))
@@ -173,31 +183,126 @@ def test_refused(changes: dict[str, Any], fragment: str, vc: Path, daemons: Daem
     assert daemons.calls == []
 
 
-def test_a_real_machine_needs_what_is_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(Machine, "hostname", lambda self: "node1.example.com")
-    monkeypatch.setattr(Machine, "lookup", lambda self, name: hosts.Hostname(name, "127.0.0.1"))
-    params = bootstrap.InitParams(**GOOD)
-    with pytest.raises(errors.OpPrereqError, match="Correct /etc/hosts"):
-        init.check_names(params)
+def _lacking(found: requirements.Findings) -> str:
+    return "\n".join(text for text, _ in found.missing)
+
+
+@pytest.fixture
+def bare(vc: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of its own on which nothing is installed, and whose names do not resolve."""
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "ens3")])
+    monkeypatch.setattr(type(machine.current()), "has_own_system", True)
+    (vc / "hosts").write_text("")
+    return vc
+
+
+def test_everything_that_is_missing_is_listed_at_once(bare: Path, daemons: Daemons) -> None:
+    before = _files(bare)
+    params = bootstrap.InitParams(
+        cluster_name="cluster.invalid", enabled_hypervisors=["kvm"], hvparams=NO_QEMU
+    )
+    with pytest.raises(errors.OpPrereqError) as caught:
+        bootstrap.init_cluster(params)
+    text = str(caught.value)
+    for number, wanted in enumerate(
+        (
+            "the name of this machine does not resolve: .* Put a line '<address> node1.example.com'"
+            " into /etc/hosts",
+            "the name of the cluster does not resolve: .* '<address> cluster.invalid'",
+            "no program ssh-keygen.* openssh-client, or use --no-ssh-init",
+            "no SSH host key in .* openssh-server, or use --no-ssh-init",
+            "no program ip.* iproute2",
+            "no network interface eth0.* --master-netdev. This machine has ens3, lo",
+            "no program vgs.* lvm2 .*'vgcreate xenvg DEVICE'.*--enabled-disk-templates=file,",
+        ),
+        1,
+    ):
+        assert re.search(f"^  {number}. .*{wanted}", text, re.MULTILINE), (wanted, text)
+    assert re.search("^Instances will need, besides:$", text, re.MULTILINE)
+    assert re.search("^  - .*drbdsetup.* drbd-utils", text, re.MULTILINE)
+    assert re.search("^  - for hypervisor kvm, QEMU at /nowhere/kvm .*qemu-system-x86", text, re.MULTILINE)
+    assert _files(bare) == before
+    assert daemons.calls == []
+
+
+@pytest.mark.usefixtures("bare")
+def test_what_instances_need_does_not_prevent_a_cluster() -> None:
+    host = hosts.Hostname("a", "192.0.2.1")
+    params = bootstrap.InitParams(
+        **{
+            **GOOD,
+            "enabled_hypervisors": ["kvm"],
+            "hvparams": NO_QEMU,
+            "use_external_mip_script": True,
+        }
+    )
+    cluster = init.build_config(params, host, host).cluster
+    found = requirements.Findings()
+    requirements.check_cluster(cluster, paths.current(), found)
+    assert found.missing == []
+    assert ["hypervisor kvm" in note for note in found.notes] == [True]
+    found.refuse()
 
 
 @pytest.mark.usefixtures("vc")
-def test_ssh_needs_a_program_and_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hypervisor_without_a_driver_is_refused() -> None:
+    params = bootstrap.InitParams(**{**GOOD, "enabled_hypervisors": None})
+    with pytest.raises(errors.OpPrereqError, match="xen-pvm is not supported.*hypervisors=kvm"):
+        bootstrap.init_cluster(params)
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [("30720.00", ""), ("1024.00", "has 1024 MiB, at least 20480.*'vgextend"), ("", "vg-name")],
+)
+def test_the_volume_group(monkeypatch: pytest.MonkeyPatch, answer: str, wanted: str) -> None:
+    def run(argv: list[str], **_: Any) -> process.Completed:
+        if not answer:
+            raise errors.CommandError("vgs", "failed")
+        return process.Completed(tuple(argv), 0, answer, "", None)
+
+    monkeypatch.setattr("shutil.which", lambda name, path=None: f"/sbin/{name}")
+    monkeypatch.setattr(process, "run", run)
+    host = hosts.Hostname("a", "192.0.2.1")
+    options = {"enabled_disk_templates": ["plain"], "use_external_mip_script": True}
+    cluster = init.build_config(bootstrap.InitParams(**{**GOOD, **options}), host, host).cluster
+    found = requirements.Findings()
+    requirements.check_cluster(cluster, paths.current(), found)
+    assert bool(found.missing) == bool(wanted)
+    assert re.search(wanted, _lacking(found))
+
+
+def test_a_real_machine_needs_an_address_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "hostname", lambda self: "node1.example.com")
+    monkeypatch.setattr(Machine, "lookup", lambda self, name: hosts.Hostname(name, "127.0.0.1"))
+    found = requirements.Findings()
+    requirements.check_names(bootstrap.InitParams(**GOOD), found)
+    assert "which other machines cannot reach. Put a line" in _lacking(found)
+
+
+def test_ssh_needs_a_program_and_a_server(vc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     params = bootstrap.InitParams(**{**GOOD, "modify_ssh_setup": True})
     host = hosts.Hostname("a", "192.0.2.1")
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(errors.OpPrereqError, match="no program ssh-keygen.*--no-ssh-init"):
-        init.build_config(params, host, host)
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    with pytest.raises(errors.OpPrereqError, match="no SSH host key.*--no-ssh-init"):
-        init.build_config(params, host, host)
-    directory = Path(paths.current().ssh_host_key_dir)
-    directory.mkdir(parents=True)
-    (directory / "ssh_host_rsa_key.pub").touch()
-    found = init.build_config(params, host, host).cluster
-    assert (found.modify_ssh_setup, found.ssh_key_type, found.ssh_key_bits) == (True, "rsa", 2048)
+    cluster = init.build_config(params, host, host).cluster
+    assert (cluster.modify_ssh_setup, cluster.ssh_key_type, cluster.ssh_key_bits) == (
+        True, "rsa", 2048,
+    )  # fmt: skip
+    here = paths.current()
+    for installed, keys, wanted in (
+        (None, False, "no program ssh-keygen.*--no-ssh-init.*\n.*no SSH host key.*--no-ssh-init"),
+        ("/usr/bin/ssh-keygen", False, "^there is no SSH host key"),
+        (None, True, "no program ssh-keygen"),
+        ("/usr/bin/ssh-keygen", True, "^$"),
+    ):
+        if keys:
+            Path(here.ssh_host_key_dir).mkdir(parents=True, exist_ok=True)
+            (Path(here.ssh_host_key_dir) / "ssh_host_rsa_key.pub").touch()
+        monkeypatch.setattr("shutil.which", lambda name, path=None, found=installed: found)
+        found = requirements.Findings()
+        requirements.check_cluster(cluster, here, found)
+        assert re.search(wanted, _lacking(found)), (installed, keys)
     with pytest.raises(errors.OpPrereqError, match="256 or 384 or 521 bits"):
         init.build_config(
             bootstrap.InitParams(**{**GOOD, "ssh_key_type": "ecdsa", "ssh_key_bits": 2048}),

@@ -37,7 +37,9 @@ def init(values: Values, arguments: list[str]) -> int:
     from ganeti.client.gnt_cluster import parameters
     from ganeti.opcodes.cluster import OpClusterPostInit
 
-    bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
+    lacking = bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
+    for note in lacking:
+        terminal.err(f"Warning: instances will need, besides: {note}")
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
     if values.rapi_require_authentication is None:
         terminal.err(_REST_IS_OPEN)

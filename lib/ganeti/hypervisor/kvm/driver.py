@@ -127,6 +127,17 @@ class KvmHypervisor(KvmMigration):
         """See :func:`ganeti.hypervisor.kvm.parameters.check`."""
         parameters.check(hvparams)
 
+    def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
+        """QEMU, if ``kvm_path`` is no program."""
+        kvm_path = hvparams["kvm_path"]
+        try:
+            facts.resolve_program(kvm_path)
+        except errors.HypervisorError:
+            return (
+                f"QEMU at {kvm_path} (kvm_path). Install the package qemu-system-x86 on every node."
+            )
+        return None
+
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Whether QEMU is installed and answers: None, or what is wrong."""
         kvm_path = (hvparams or {}).get("kvm_path")

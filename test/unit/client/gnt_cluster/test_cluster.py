@@ -26,7 +26,12 @@ DATA = Path(__file__).parents[3] / "data" / "cli"
 def made(monkeypatch: pytest.MonkeyPatch) -> list[InitParams]:
     """Parameters of the clusters that would have been made."""
     made: list[InitParams] = []
-    monkeypatch.setattr(bootstrap, "init_cluster", made.append)
+
+    def init_cluster(params: InitParams) -> list[str]:
+        made.append(params)
+        return []
+
+    monkeypatch.setattr(bootstrap, "init_cluster", init_cluster)
     return made
 
 
@@ -207,6 +212,16 @@ def test_init_mistakes(options: str, text: str, gnt: Gnt, made: list[InitParams]
     assert ended.code == 1
     assert text in ended.err
     assert made == []
+
+
+@pytest.mark.usefixtures("made")
+def test_init_names_what_instances_will_need(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master.results["OP_CLUSTER_POST_INIT"] = True
+    monkeypatch.setattr(bootstrap, "init_cluster", lambda params: ["hypervisor kvm: no QEMU"])
+    ended = gnt("cluster init --rapi-require-authentication=no cluster.example.com")
+    assert ended == (0, "", "Warning: instances will need, besides: hypervisor kvm: no QEMU\n")
 
 
 def test_init_refused(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
