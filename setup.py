@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 
 _TOP = Path(__file__).resolve().parent
 _VERSION = re.search(
-    r'__version__ = "([^"]+)"', (_TOP / "lib/ganeti/__init__.py").read_text(encoding="utf-8")
+    r'RELEASE = "([^"]+)"', (_TOP / "lib/ganeti/__init__.py").read_text(encoding="utf-8")
 )
 assert _VERSION is not None
 

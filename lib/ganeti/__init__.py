@@ -5,5 +5,10 @@ package imports only from packages below it. This file imports nothing, because 
 command loads it, and a command has 100 ms from its start to its first request.
 """
 
+#: The version of Ganeti with which this project is compatible. Programs read it.
 VERSION = (3, 1, 0)
 __version__ = "3.1.0"
+#: The release of this project; the file ``NEWS.md`` has its changes. People read it.
+RELEASE = "0.9.0"
+#: Both, as people see them.
+FULL_VERSION = f"{__version__}, release {RELEASE} of Ganeti in Python"

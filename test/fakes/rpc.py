@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fakes.config import FakeConfig
-from ganeti import errors
+from ganeti import FULL_VERSION, errors
 from ganeti.config import ssconf
-from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import BlockDevStatus, ConfigData, Disk, MigrationStatus
 from ganeti.rpc import Result
@@ -283,7 +282,7 @@ class FakeRpc:
     def _node_verify(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         known = self.config.node_by_name(node)
         good: dict[str, Any] = {
-            "version": [PROTOCOL_VERSION, RELEASE_VERSION],
+            "version": [PROTOCOL_VERSION, FULL_VERSION],
             "time": self.answers.get("time", lambda _node: None)(node),
             "filelist": {
                 path: self._checksum(path) for path in args["checks"].get("filelist") or ()

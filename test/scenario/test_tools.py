@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
+
+from ganeti import RELEASE
 
 
 def _devel(module: str, *args: str) -> Finished:
@@ -94,7 +98,8 @@ def test_installed_programs(tmp_path: Path) -> None:
     run_program((installer, "--prefix", str(prefix), "--python", sys.executable), outside).ok()
     outside.pop("PYTHONPATH", None)
     version = run_program((str(prefix / "sbin/gnt-cluster"), "--version"), outside).ok().stdout
-    assert "3.1.0" in version
+    assert version.split()[-1] == "3.1.0"
+    assert f"release {RELEASE} of Ganeti in Python" in version
     util = str(prefix / "lib/ganeti/daemon-util")
     executable = run_program((util, "daemon-executable", "ganeti-noded"), outside).ok().stdout
     assert executable.strip() == str(prefix / "sbin/ganeti-noded")
@@ -102,6 +107,8 @@ def test_installed_programs(tmp_path: Path) -> None:
         place = "lib/ganeti/tools" if tool.name == "kvm-console-wrapper" else "lib/ganeti"
         shown = run_program((str(prefix / place / tool.name), "--help"), outside).ok().stdout
         assert "usage: " in shown.lower()
+    for allocator in (ROOT / "doc/examples/iallocators").iterdir():
+        assert os.access(prefix / "lib/ganeti/iallocators" / allocator.name, os.X_OK)
     complete = str(prefix / "lib/ganeti/gnt-complete")
     assert "list\t" in run_program((complete, "gnt-job", "li"), outside).ok().stdout
     for place in (
@@ -113,3 +120,57 @@ def test_installed_programs(tmp_path: Path) -> None:
     root = {**outside, "GANETI_ROOTDIR": str(tmp_path / "root")}
     run_program((util, "start", "ganeti-noded"), root).failed("belongs to no cluster")
     run_program((util, "start", "ganeti-masterd"), root).failed("cluster", exit_code=5)
+
+
+def test_a_second_installation_leaves_running_programs_their_package(tmp_path: Path) -> None:
+    prefix, outside = tmp_path / "usr", Cluster.outside()
+    installer = str(ROOT / "devel/install-ganeti")
+    argv = (installer, "--prefix", str(prefix), "--python", sys.executable)
+    library = prefix / "lib/ganeti/python"
+
+    def packages() -> set[str]:
+        return {path.name for path in library.parent.glob("python-*")}
+
+    run_program(argv, outside).ok()
+    first = library.resolve()
+    # As daemon-util starts a daemon: the environment names the package.
+    old = subprocess.Popen(
+        [sys.executable, "-c", "import ganeti; input(); import ganeti.utils.retry"],
+        env={**outside, "PYTHONPATH": str(first)},
+        stdin=subprocess.PIPE,
+    )
+    try:
+        for _ in range(3):
+            printed = run_program(argv, outside).ok().stdout
+            assert "Running daemons go on with the release" in printed
+            assert first.name in packages()
+        # The one which runs, the present one, and the one before it.
+        assert len(packages()) == 3
+        old.communicate(b"\n")
+        assert old.returncode == 0, "a module which is imported late comes from the same release"
+    finally:
+        old.kill()
+        old.wait()
+    printed = run_program(argv, outside).ok().stdout
+    assert "Running daemons" not in printed
+    assert first.name not in packages()
+    assert len(packages()) == 2
+    assert library.resolve().name in packages()
+
+
+def test_an_installation_that_fails_changes_nothing(tmp_path: Path) -> None:
+    prefix, outside = tmp_path / "usr", Cluster.outside()
+    installer = str(ROOT / "devel/install-ganeti")
+    run_program((installer, "--prefix", str(prefix), "--python", sys.executable), outside).ok()
+    before = (prefix / "lib/ganeti/python").resolve()
+    # A Python which finds the packages and cannot compile.
+    broken = tmp_path / "python"
+    broken.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *compileall*) exit 1 ;; *sys.executable*) echo "$0" ;;\n'
+        f'*) exec {sys.executable} "$@" ;; esac\n'
+    )
+    broken.chmod(0o755)
+    run_program((installer, "--prefix", str(prefix), "--python", str(broken)), outside).failed("")
+    assert (prefix / "lib/ganeti/python").resolve() == before
+    assert [path.name for path in (prefix / "lib/ganeti").glob("python-*")] == [before.name]

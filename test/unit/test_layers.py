@@ -158,7 +158,7 @@ def violations(found: Import) -> Iterator[str]:
     else:
         parts = found.module.split(".")
         target = parts[1] if len(parts) > 1 else ""
-        if target in ("", "__version__", "VERSION"):
+        if target in ("", "__version__", "VERSION", "RELEASE", "FULL_VERSION"):
             return
         if target not in ORDER:
             yield f"{where}: ganeti.{target} is not a package"

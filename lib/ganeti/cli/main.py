@@ -155,9 +155,10 @@ def _defaults(program: Program, command: Command, environ: Mapping[str, str]) ->
 
 
 def _version(program: Program) -> str:
-    from ganeti import __version__
+    from ganeti import FULL_VERSION, __version__
 
-    return f"{program.name} (ganeti {__version__}) {__version__}"
+    # Programs read the last word, the version of Ganeti with which this project is compatible.
+    return f"{program.name} (ganeti {FULL_VERSION}) {__version__}"
 
 
 __all__ = ["Values", "interrupted_text", "run"]

@@ -297,12 +297,17 @@ def daemon_dir() -> str:
     return os.path.normpath(os.path.join(os.path.dirname(daemon_util()), "../../sbin"))
 
 
-def node_daemon_setup() -> str:
-    """The path of the program that makes a machine a node; it is the same on every machine.
+def administrator_tool(name: str) -> str:
+    """The path of a program of the administrator.
 
-    In a checkout ``tools/node-daemon-setup``, installed ``PREFIX/lib/ganeti/node-daemon-setup``.
+    In a checkout ``tools/NAME``, installed ``PREFIX/lib/ganeti/NAME``.
     """
     top = project_dir()
     if top is not None:
-        return f"{top}/tools/node-daemon-setup"
-    return os.path.join(os.path.dirname(daemon_util()), "node-daemon-setup")
+        return f"{top}/tools/{name}"
+    return os.path.join(os.path.dirname(daemon_util()), name)
+
+
+def node_daemon_setup() -> str:
+    """The path of the program that makes a machine a node; it is the same on every machine."""
+    return administrator_tool("node-daemon-setup")

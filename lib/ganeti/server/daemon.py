@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-from ganeti import __version__, errors
+from ganeti import FULL_VERSION, __version__, errors
 from ganeti.platform import paths
 from ganeti.utils import daemonize, fs, log
 
@@ -165,7 +165,7 @@ def build_parser(
     :param add_options: adds the options of this daemon.
     """
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"{name} (ganeti) {__version__}")
+    parser.add_argument("--version", action="version", version=_version(name))
     add = parser.add_argument
     add("-f", "--foreground", action="store_true", help="stay attached to the terminal")
     add("-d", "--debug", action="count", default=0, help="log messages for debugging, too")
@@ -183,6 +183,11 @@ def build_parser(
     if add_options is not None:
         add_options(parser)
     return parser
+
+
+def _version(name: str) -> str:
+    # Programs read the last word, the version of Ganeti with which this project is compatible.
+    return f"{name} (ganeti {FULL_VERSION}) {__version__}"
 
 
 def _port(text: str) -> int:
@@ -337,7 +342,7 @@ def _serve(
     pid_file = _pid_file = daemonize.PidFile(here.pid_file(name))
     pid_file.acquire()
     signals = Signals()
-    logging.info("%s %s starts", name, __version__)
+    logging.info("%s %s starts", name, FULL_VERSION)
     try:
         hand_over((here.log_file(name), pid_file.path), options.user, options.group)
         if early_drop:

@@ -221,7 +221,9 @@ def test_everything_that_is_missing_is_listed_at_once(bare: Path, daemons: Daemo
         assert re.search(f"^  {number}. .*{wanted}", text, re.MULTILINE), (wanted, text)
     assert re.search("^Instances will need, besides:$", text, re.MULTILINE)
     assert re.search("^  - .*drbdsetup.* drbd-utils", text, re.MULTILINE)
-    assert re.search("^  - for hypervisor kvm, QEMU at /nowhere/kvm .*qemu-system-x86", text, re.MULTILINE)
+    assert re.search(
+        "^  - for hypervisor kvm, QEMU at /nowhere/kvm .*qemu-system-x86", text, re.MULTILINE
+    )
     assert _files(bare) == before
     assert daemons.calls == []
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ganeti import __version__, errors
+from ganeti import FULL_VERSION, __version__, errors
 from ganeti.cli import jobs, main
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
@@ -78,7 +78,7 @@ def test_help_of_an_unknown_command_fails(capsys: pytest.CaptureFixture[str]) ->
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert Recorder()("--version") == 0
-    assert capsys.readouterr().out == f"gnt-test (ganeti {__version__}) {__version__}\n"
+    assert capsys.readouterr().out == f"gnt-test (ganeti {FULL_VERSION}) {__version__}\n"
 
 
 def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:

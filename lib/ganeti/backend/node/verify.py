@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from ganeti import errors, ht, hypervisor
+from ganeti import FULL_VERSION, errors, ht, hypervisor
 from ganeti.backend.cluster import ssh as ssh_files
 from ganeti.backend.instance import os as os_definitions
 from ganeti.backend.node import info as node_facts
 from ganeti.backend.node import verify_storage
 from ganeti.backend.registry import serves
-from ganeti.constants import cluster as cluster_c
 from ganeti.constants import node_verify as nv
 from ganeti.constants import rpc
 from ganeti.platform import machine, paths
@@ -175,7 +174,7 @@ def _hv_info(argument: Any, request: _Request) -> dict[str, Any]:
 
 
 def _version(_argument: Any, _request: _Request) -> list[Any]:
-    return [rpc.PROTOCOL_VERSION, cluster_c.RELEASE_VERSION]
+    return [rpc.PROTOCOL_VERSION, FULL_VERSION]
 
 
 def _time(_argument: Any, _request: _Request) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ganeti import FULL_VERSION
 from ganeti.cmdlib import locks, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
@@ -19,7 +20,6 @@ from ganeti.cmdlib.ops.verify import files, layout, os_definitions, programs, qu
 from ganeti.cmdlib.ops.verify import storage as verify_storage
 from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants import node_verify as nv
-from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
 from ganeti.constants.instance import ADMIN_UP
 from ganeti.constants.net import NIC_MODE_BRIDGED
@@ -301,10 +301,10 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             f"uses protocol {version}, the master {PROTOCOL_VERSION}",
         )
         findings.check(
-            version == PROTOCOL_VERSION and release != RELEASE_VERSION,
+            version == PROTOCOL_VERSION and release != FULL_VERSION,
             "ENODEVERSION",
             node.name,
-            f"runs release {release}, the master {RELEASE_VERSION}",
+            f"runs version {release}, the master {FULL_VERSION}",
             warning=True,
         )
         self._time(findings, node, answer.get(nv.TIME), gathered)

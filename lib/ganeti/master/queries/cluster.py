@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ganeti import FULL_VERSION
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import net as net_c
 from ganeti.master.queries import service
@@ -77,7 +78,7 @@ def cluster_info(context: MasterContext) -> dict[str, Any]:
         config_version=cluster_const.CONFIG_VERSION,
         os_api_version=cluster_const.OS_API_VERSION,
         export_version=cluster_const.EXPORT_VERSION,
-        vcs_version=f"(ganeti) version {cluster_const.RELEASE_VERSION}",
+        vcs_version=f"(ganeti) version {FULL_VERSION}",
         architecture=service.architecture(),
         name=cluster.cluster_name,
         master=config.master_node().name,

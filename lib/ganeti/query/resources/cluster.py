@@ -6,6 +6,7 @@ None) and ``architecture``.
 
 from __future__ import annotations
 
+from ganeti import FULL_VERSION
 from ganeti.constants import cluster as cluster_c
 from ganeti.constants import query as query_c
 from ganeti.constants.query import (
@@ -98,8 +99,8 @@ RESOURCE = Resource(
             "vcs_version",
             "VCSVersion",
             KIND_TEXT,
-            "Revision of the source code",
-            lambda view, cluster: cluster_c.RELEASE_VERSION,
+            "Release of this software, beside the version with which it is compatible",
+            lambda view, cluster: FULL_VERSION,
         ),
         Field(
             "protocol_version",
