@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import JSON, Refused, Response
-from ganeti.rapi import failures, openapi, origin, pages, represent
+from ganeti.rapi import declare, failures, openapi, origin, pages, represent
 from ganeti.rapi.call import Call, State
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
 from ganeti.rapi.demand import Demand
@@ -114,7 +114,17 @@ class RestApplication:
         self._users = users
         self._require_authentication = require_authentication
         self._slots = asyncio.Semaphore(at_once)
-        self._state = State(hub or Hub(master), openapi.description, pages.page)
+        self._state = State(
+            hub or Hub(master),
+            openapi.description,
+            pages.page,
+            frozenset(
+                argument.name
+                for resource in resources
+                for operation in resource.operations.values()
+                for argument in declare.arguments(operation)
+            ),
+        )
         self._router = Router(resources)
 
     # -- what the server calls -------------------------------------------------------------------

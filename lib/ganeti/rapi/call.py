@@ -16,7 +16,7 @@ from ganeti.rapi import declare
 from ganeti.rapi.declare import DirectChange, Field, Job, Operation, Query, Read
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
-from ganeti.utils import clock
+from ganeti.utils import clock, suggest
 
 _USER_SOURCE: Final = "gnt:user"
 _LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
@@ -27,11 +27,13 @@ class State(NamedTuple):
 
     :ivar description: makes the OpenAPI description.
     :ivar page: makes the documentation in HTML.
+    :ivar arguments: names of the query arguments of all operations.
     """
 
     hub: Hub
     description: Callable[[], dict[str, Any]]
     page: Callable[[], str]
+    arguments: frozenset[str]
 
 
 class Call:
@@ -63,13 +65,33 @@ class Call:
         self.headers = headers
         self.state = state
         self.given = frozenset(query)
-        self.query = {one.name: _value(one, query.get(one.name)) for one in operation.query}
+        declared = declare.arguments(operation)
+        self._require_known([one.name for one in declared])
+        self.query = {one.name: _value(one, query.get(one.name)) for one in declared}
         self.etag = ""
         self._reason = query.get(declare.REASON.name, [""])[0]
         fields = operation.fields
         self.body: Any = body
         if isinstance(operation, Read | DirectChange) and isinstance(fields, Mapping):
             self.body = check_fields(body, fields)
+
+    def _require_known(self, declared: Sequence[str]) -> None:
+        """Refuse arguments which do not exist, and a dry run of an operation that has none.
+
+        Known clients send arguments of other operations, which have no effect. A mistyped one must
+        not be ignored: ``dryrun=1`` would make the change.
+
+        :raises Refused: 400 with the name of the argument.
+        """
+        for name in sorted(self.given.difference(declared)):
+            if name not in self.state.arguments:
+                hint = suggest.did_you_mean(name, sorted(self.state.arguments))
+                raise Refused(
+                    400,
+                    f"there is no query argument '{name[:100]}'{'.' if hint else ''}{hint}",
+                )
+            if name == declare.DRY_RUN.name and isinstance(self.operation, DirectChange):
+                raise Refused(400, "this operation has no dry run; nothing was changed")
 
     def opcodes(self) -> list[OpCode]:
         """Return the checked opcodes of the request, with their reason.
@@ -88,6 +110,8 @@ class Call:
             raise Refused(400, str(err)) from err
         for op in built:
             op.reason = [*(op.reason or ()), *self.reason()]
+            if self.query.get(declare.DRY_RUN.name):
+                op.dry_run = True
         return built
 
     def user_reason(self) -> list[list[Any]]:

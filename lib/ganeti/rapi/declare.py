@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ganeti import ht
-from ganeti.opcodes.base import COMMON_PARAMS, OpCode
+from ganeti.opcodes.base import CHANGE, COMMON_PARAMS, OpCode
 
 if TYPE_CHECKING:
     from ganeti.rapi.call import Call
@@ -181,6 +181,21 @@ class DirectChange(NamedTuple):
 
 
 Operation = Job | Read | DirectChange
+
+
+def arguments(operation: Operation) -> tuple[Query, ...]:
+    """Return all arguments which an operation takes in the query.
+
+    Every job that changes something has a dry run, also where the published table has none: a
+    client that asks for one must not have the change made.
+    """
+    found = operation.query
+    if isinstance(operation, Job):
+        names = {query.name for query in found}
+        if operation.opcode.KIND == CHANGE and DRY_RUN.name not in names:
+            found = (*found, DRY_RUN)
+        found = (*found, REASON)
+    return found
 
 
 class Resource(NamedTuple):

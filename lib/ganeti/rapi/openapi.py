@@ -113,9 +113,7 @@ def _path(resource: Resource) -> dict[str, Any]:
 
 
 def _operation(resource: Resource, method: str, operation: Operation) -> dict[str, Any]:
-    parameters = [_parameter(query) for query in operation.query]
-    if isinstance(operation, Job):
-        parameters.append(_parameter(declare.REASON))
+    parameters = [_parameter(query) for query in declare.arguments(operation)]
     found: dict[str, Any] = {
         "operationId": f"{resource.handler}_{method}",
         "summary": operation.doc,

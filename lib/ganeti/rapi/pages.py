@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ganeti import ht
-from ganeti.rapi import openapi
+from ganeti.rapi import declare, openapi
 from ganeti.rapi.declare import Job, Operation, Resource
 
 _STYLE = """
@@ -81,7 +81,10 @@ def _marked(text: str) -> str:
 def _arguments(resource: Resource, method: str) -> Iterator[tuple[str, str, str]]:
     """List name, kind and description of all parameters."""
     operation = resource.operations[method]
-    for query in operation.query:
+    for query in declare.arguments(operation):
+        # Every job has this one; the page says so once.
+        if query is declare.REASON:
+            continue
         yield (
             f"?{query.name}",
             "required" if query.required else _default(query.default),

@@ -459,3 +459,37 @@ def test_head(rest: Rest) -> None:
         sock.sendall(b"HEAD /2/features HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         text = receive_all(sock)
     assert text.startswith(b"HTTP/1.1 200") and text.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "meant"),
+    [
+        ("DELETE", "/2/instances/a?dryrun=1", "Did you mean 'dry-run'?"),
+        ("DELETE", "/2/instances/a?dry_run=1", "Did you mean 'dry-run'?"),
+        ("PUT", "/2/instances/a/startup?no-remember=1", "Did you mean 'no_remember'?"),
+        ("GET", "/2/instances?blk=1", "Did you mean 'bulk'"),
+        ("PUT", "/2/redistribute-config?xyzzyxyzzy=1", "there is no query argument 'xyzzyxyzzy'"),
+    ],
+)
+def test_a_mistyped_argument_is_refused(rest: Rest, method: str, path: str, meant: str) -> None:
+    status, body, _headers = rest(method, path)
+    assert status == 400
+    assert meant in body["explain"]
+    assert rest.master.asked == []
+
+
+def test_arguments_of_other_operations_have_no_effect(rest: Rest) -> None:
+    """Known clients send some everywhere."""
+    assert rest.job("DELETE", "/2/instances/a?bulk=1&reason=x")["OP_ID"] == "OP_INSTANCE_REMOVE"
+
+
+def test_every_job_that_changes_something_has_a_dry_run(rest: Rest) -> None:
+    """Also those without one in the published table, which would make the change."""
+    for method, path in (("PUT", "/2/redistribute-config"), ("POST", "/2/nodes/a/powercycle")):
+        assert rest.job(method, f"{path}?dry-run=1")["dry_run"] is True
+        assert not rest.job(method, f"{path}?dry-run=0").get("dry_run")
+
+
+def test_a_direct_change_has_no_dry_run(rest: Rest) -> None:
+    status, body, _headers = rest("DELETE", "/2/jobs/12?dry-run=1")
+    assert (status, body["explain"]) == (400, "this operation has no dry run; nothing was changed")
