@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -269,6 +269,10 @@ class LogicalUnit(Generic[OpT, PlanT]):
         if self.instance is None:
             return None
         return self.config.snapshot().instances.get(self.instance.uuid, self.instance)
+
+    def hook_env_of_node(self, plan: PlanT, node_uuid: str) -> Mapping[str, object]:
+        """Variables which have other values on this node than in :meth:`hook_env`."""
+        return {}
 
     def hook_nodes(self, plan: PlanT) -> tuple[Sequence[str], Sequence[str]]:
         """UUIDs of the nodes on which the hooks of the pre and of the post phase run."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
@@ -281,6 +281,10 @@ class HookRunner:
         """UUIDs of the nodes of the pre and of the post phase."""
         return self._pre_nodes, self._post_nodes
 
+    def leave_out(self, node_uuids: Collection[str]) -> None:
+        """Run no post hooks on these nodes, whose problem has been reported already."""
+        self._post_nodes = [uuid for uuid in self._post_nodes if uuid not in node_uuids]
+
     def pre(self) -> None:
         """Run the pre hooks.
 
@@ -402,7 +406,11 @@ class HookRunner:
                 busy.append(uuid)
         if busy:
             answers = self._unit.rpc.call_many(
-                HOOKS_RUNNER, busy, hpath=directory, phase=phase, env=env
+                HOOKS_RUNNER,
+                busy,
+                per_node={uuid: {"env": self._env_of_node(uuid, phase, env)} for uuid in busy},
+                hpath=directory,
+                phase=phase,
             )
             for uuid, answer in answers.items():
                 failure = None if answer.failure is None else str(answer.failure)
@@ -412,6 +420,17 @@ class HookRunner:
             if uuid not in results:
                 results[uuid] = NodeHookResult(self._names[uuid], False, None, ())
         return {uuid: results[uuid] for uuid in wanted}
+
+    def _env_of_node(self, node_uuid: str, phase: str, env: dict[str, str]) -> dict[str, str]:
+        """Add the variables which have other values on this node."""
+        if self._unit.HOOKS is None or node_uuid not in self._config.snapshot().nodes:
+            return env
+        own = self._unit.hook_env_of_node(self._plan, node_uuid)
+        prefixes = ("GANETI_", "GANETI_POST_") if phase == POST else ("GANETI_",)
+        return {
+            **env,
+            **{f"{prefix}{key}": str(value) for key, value in own.items() for prefix in prefixes},
+        }
 
     def _ask_for_hooks(
         self, directory: str, phase: str, uuids: Sequence[str]

@@ -47,6 +47,11 @@ class OpNetworkConnect(OpCode):
         "Refuse the connection if instances which are not in the network have addresses of it",
         default=True,
     )
+    more_groups: list[str] | None = param(
+        ht.Maybe(ht.ListOf(ht.NonEmptyString)),
+        "Other node groups to connect; either all groups are connected, or none",
+        default=None,
+    )
     RESULT = ht.NoneType
 
 
@@ -56,6 +61,11 @@ class OpNetworkDisconnect(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group to disconnect")
     network_name: str = param(ht.NonEmptyString, "Name of the network")
+    more_groups: list[str] | None = param(
+        ht.Maybe(ht.ListOf(ht.NonEmptyString)),
+        "Other node groups to disconnect; either all groups are disconnected, or none",
+        default=None,
+    )
     RESULT = ht.NoneType
 
 

@@ -238,6 +238,71 @@ def test_connect_and_disconnect():
     assert master.job.said("is not connected")
 
 
+def two_groups(*instances):
+    """The second node in a group of its own; the network is connected to no group."""
+    master = master_of(*instances, connected=False)
+    master.run(OpGroupAdd(group_name="rack2"))
+    master.run(OpGroupAssignNodes(group_name="rack2", nodes=["node2"]))
+    return master
+
+
+def connections(master):
+    return {group.name: dict(group.networks) for group in master.config.groups()}
+
+
+def test_several_groups_are_connected_together():
+    master = two_groups()
+    op = OpNetworkConnect(
+        network_name="lan",
+        group_name="default",
+        more_groups=["rack2", "default"],
+        network_mode="routed",
+        network_link="main",
+    )
+    writes = len(master.config.writes)
+    master.run(op)
+    assert connections(master) == {"default": {LAN: ROUTED}, "rack2": {LAN: ROUTED}}
+    assert len(master.config.writes) == writes + 1
+    # Each node is informed about its own group.
+    names = {
+        (node, args["phase"]): args["env"]["GANETI_GROUP_NAME"]
+        for node, args in master.rpc.of("hooks_runner")
+        if args["hpath"] == "network-connect"
+    }
+    groups = {"node1.example.com": "default", "node2.example.com": "rack2"}
+    assert names == {(node, phase): groups[node] for node in groups for phase in ("pre", "post")}
+    master.run(OpNetworkDisconnect(network_name="lan", group_name="default", more_groups=["rack2"]))
+    assert connections(master) == {"default": {}, "rack2": {}}
+
+
+def test_no_group_is_changed_when_one_cannot_be():
+    nic = Nic(mac="aa:00:00:00:00:01", ip="203.0.113.4", nicparams={}, uuid=uuid_of("nic"))
+    master = two_groups(instance_of("web", "node2", nics=(nic,)))
+    op = OpNetworkConnect(
+        network_name="lan",
+        group_name="default",
+        more_groups=["rack2"],
+        network_mode="routed",
+        network_link="main",
+    )
+    assert "rack2 have addresses" in master.refused(op, errors.ECODE_STATE)
+    assert connections(master) == {"default": {}, "rack2": {}}
+    op.more_groups = ["nosuch"]
+    assert "nosuch" in master.refused(op, errors.ECODE_NOENT)
+    assert connections(master) == {"default": {}, "rack2": {}}
+
+
+def test_no_group_is_disconnected_when_one_uses_the_network():
+    master = two_groups(inside())
+    data = master.config.snapshot()
+    for group in data.nodegroups.values():
+        with_lan = dataclasses.replace(group, networks={LAN: ROUTED})
+        commit(master.config).update_group(with_lan)
+    op = OpNetworkDisconnect(network_name="lan", group_name="rack2", more_groups=["default"])
+    assert "web.example.com" in master.refused(op, errors.ECODE_STATE)
+    assert connections(master) == {"default": {LAN: ROUTED}, "rack2": {LAN: ROUTED}}
+
+
 def test_addresses_that_are_used_outside_of_the_network():
     nic = Nic(mac="aa:00:00:00:00:01", ip="203.0.113.4", nicparams={}, uuid=uuid_of("nic"))
     master = master_of(instance_of("web", nics=(nic,)), connected=False)

@@ -35,6 +35,8 @@ OWN_PARAMS = {
     "OP_CLUSTER_SET_PARAMS": {
         "rapi_require_authentication": "a password for reading is a choice of the administrator"
     },
+    "OP_NETWORK_CONNECT": {"more_groups": "a command about several groups does all or nothing"},
+    "OP_NETWORK_DISCONNECT": {"more_groups": "a command about several groups does all or nothing"},
 }
 
 

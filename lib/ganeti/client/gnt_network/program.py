@@ -212,13 +212,14 @@ def rename(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def _groups(names: list[str], client: luxi.Client) -> list[str]:
-    """Return the named groups; all groups when none is named."""
-    return names or [row[0] for row in client.query_groups([], ["name"], False)]
+def _groups(names: list[str], client: luxi.Client) -> dict[str, Any]:
+    """Return the named groups as parameters of an opcode; all groups when none is named."""
+    first, *more = names or [row[0] for row in client.query_groups([], ["name"], False)]
+    return {"group_name": first, **({"more_groups": more} if more else {})}
 
 
 def connect(values: Values, arguments: list[str]) -> int:
-    """Connect a network to node groups, with a job for each group (``connect``)."""
+    """Connect a network to node groups: to all of them, or to none (``connect``)."""
     from ganeti.cli import value_types
     from ganeti.constants import net
     from ganeti.opcodes.network import OpNetworkConnect
@@ -233,36 +234,36 @@ def connect(values: Values, arguments: list[str]) -> int:
                 " default of the cluster. Write -N mode=bridged,link=BRIDGE.",
                 errors.ECODE_INVAL,
             )
-    for group in _groups(arguments[1:], client):
-        jobs.run_opcode(
-            OpNetworkConnect(
-                group_name=group,
-                network_name=arguments[0],
-                network_mode=given["mode"],
-                network_link=given["link"],
-                network_vlan=given.get("vlan", ""),
-                conflicts_check=values.conflicts_check,
-                **jobs.common_params(values),
-            ),
-            values,
-            client=client,
-        )
+    jobs.run_opcode(
+        OpNetworkConnect(
+            **_groups(arguments[1:], client),
+            network_name=arguments[0],
+            network_mode=given["mode"],
+            network_link=given["link"],
+            network_vlan=given.get("vlan", ""),
+            conflicts_check=values.conflicts_check,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
     return failures.EXIT_SUCCESS
 
 
 def disconnect(values: Values, arguments: list[str]) -> int:
-    """Disconnect a network from node groups, with a job for each group (``disconnect``)."""
+    """Disconnect a network from node groups: from all of them, or from none (``disconnect``)."""
     from ganeti.opcodes.network import OpNetworkDisconnect
 
     client = jobs.connect()
-    for group in _groups(arguments[1:], client):
-        jobs.run_opcode(
-            OpNetworkDisconnect(
-                group_name=group, network_name=arguments[0], **jobs.common_params(values)
-            ),
-            values,
-            client=client,
-        )
+    jobs.run_opcode(
+        OpNetworkDisconnect(
+            **_groups(arguments[1:], client),
+            network_name=arguments[0],
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
     return failures.EXIT_SUCCESS
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.network import checks
 from ganeti.cmdlib.ops.network.checks import NetworkHooks
-from ganeti.cmdlib.ops.network.connection import ConnectionPlan, ConnectionUnit
+from ganeti.cmdlib.ops.network.connection import ConnectionUnit
 from ganeti.cmdlib.ops.nics import specs
 from ganeti.objects import Network, NodeGroup, updated
 from ganeti.objects.address_pool import AddressPool
@@ -16,7 +19,7 @@ from ganeti.utils import net
 
 @executes(OpNetworkConnect)
 class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
-    """Connect a network to a node group."""
+    """Connect a network to node groups."""
 
     HOOKS = NetworkHooks("network-connect")
 
@@ -25,13 +28,12 @@ class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
         self.connection = specs.connection(
             op.network_name, mode=op.network_mode, link=op.network_link, vlan=op.network_vlan
         )
-        self._prepare(op.network_name, op.group_name, instances=op.conflicts_check)
+        self._prepare(instances=op.conflicts_check)
 
-    def hook_env(self, plan: ConnectionPlan) -> dict[str, object]:
-        return {"GROUP_NAME": self.group.name, **checks.connection_env(self.connection)}
+    def _connection(self, group: NodeGroup) -> Mapping[str, Any]:
+        return self.connection
 
-    def check_prereq(self) -> ConnectionPlan:
-        network, group = self._present()
+    def _change(self, network: Network, group: NodeGroup) -> NodeGroup | None:
         present = group.networks.get(network.uuid)
         if present is not None:
             how = ", ".join(f"{key} {value}" for key, value in present.items() if value)
@@ -39,18 +41,17 @@ class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
                 f"network {network.name} is already connected to node group {group.name} ({how});"
                 " nothing is changed"
             )
-            return ConnectionPlan(None)
+            return None
         if self.op.conflicts_check:
             self._check_conflicts(network, group)
-        networks = {**group.networks, network.uuid: self.connection}
-        return ConnectionPlan(updated(group, networks=networks))
+        return updated(group, networks={**group.networks, network.uuid: self.connection})
 
     def _check_conflicts(self, network: Network, group: NodeGroup) -> None:
         pool = AddressPool(network)
         found = [
             f"{instance.name} (interface {index}, {nic.ip})"
             for instance in self.config.instances()
-            if instance.uuid in (self.guessed or ())
+            if instance.uuid in (self.guessed or {}).get(group.uuid, ())
             for index, nic in enumerate(instance.nics)
             if nic.ip is not None
             and nic.network != network.uuid

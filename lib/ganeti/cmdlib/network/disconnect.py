@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.network import checks
 from ganeti.cmdlib.ops.network.checks import NetworkHooks
-from ganeti.cmdlib.ops.network.connection import ConnectionPlan, ConnectionUnit
-from ganeti.objects import updated
+from ganeti.cmdlib.ops.network.connection import ConnectionUnit
+from ganeti.objects import Network, NodeGroup, updated
 from ganeti.opcodes.network import OpNetworkDisconnect
 
 
@@ -18,21 +21,19 @@ class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
     HOOKS = NetworkHooks("network-disconnect")
 
     def expand_names(self) -> None:
-        self._prepare(self.op.network_name, self.op.group_name, instances=True)
+        self._prepare(instances=True)
 
-    def hook_env(self, plan: ConnectionPlan) -> dict[str, object]:
+    def _connection(self, group: NodeGroup) -> Mapping[str, Any] | None:
         # From the old group, because the post hooks get these variables, too.
-        connection = self.group.networks.get(self.network.uuid)
-        return {"GROUP_NAME": self.group.name, **checks.connection_env(connection)}
+        return group.networks.get(self.network.uuid)
 
-    def check_prereq(self) -> ConnectionPlan:
-        network, group = self._present()
+    def _change(self, network: Network, group: NodeGroup) -> NodeGroup | None:
         if network.uuid not in group.networks:
             self.warn(
                 f"network {network.name} is not connected to node group {group.name}; nothing is"
                 " changed"
             )
-            return ConnectionPlan(None)
+            return None
         users = checks.users(self, network.uuid, group.uuid)
         if users:
             raise errors.OpPrereqError(
@@ -41,4 +42,4 @@ class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
                 errors.ECODE_STATE,
             )
         networks = {uuid: params for uuid, params in group.networks.items() if uuid != network.uuid}
-        return ConnectionPlan(updated(group, networks=networks))
+        return updated(group, networks=networks)

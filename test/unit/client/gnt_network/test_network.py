@@ -149,13 +149,16 @@ def test_connect(gnt: Gnt, master: FakeMaster) -> None:
     assert [
         (
             op["group_name"],
+            op["more_groups"],
             op["network_mode"],
             op["network_link"],
             op["network_vlan"],
             op["conflicts_check"],
         )
         for op in master.opcodes()
-    ] == [(group, "bridged", "br7", "", True) for group in ("default", "rack2")]
+    ] == [("default", ["rack2"], "bridged", "br7", "", True)]
+    assert gnt("network connect -N link=br7 net1 rack2").code == 0
+    assert master.opcodes()[-1]["more_groups"] is None
     assert gnt("network connect -N colour=red net1").code == 1
 
 

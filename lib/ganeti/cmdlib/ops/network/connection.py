@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.locks import instances_of_group, require_still_same
+from ganeti.cmdlib.ops.network import checks
 from ganeti.locking import Level
 from ganeti.objects import Network, NodeGroup
 from ganeti.opcodes.network import OpNetworkConnect, OpNetworkDisconnect
@@ -15,40 +17,78 @@ ConnectionOpT = TypeVar("ConnectionOpT", bound=OpNetworkConnect | OpNetworkDisco
 
 
 class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
-    """Locks and hooks of the units, and the change of the group."""
+    """Locks and hooks of the units, and the change of the groups: all of them, or none."""
 
-    def _prepare(self, network_name: str, group_name: str, *, instances: bool) -> None:
-        self.network = self.config.expand_network(network_name)
-        self.group = self.config.expand_group(group_name)
-        self.guessed: frozenset[str] | None = None
+    def _prepare(self, *, instances: bool) -> None:
+        op = self.op
+        self.network = self.config.expand_network(op.network_name)
+        named = [
+            self.config.expand_group(name) for name in (op.group_name, *(op.more_groups or ()))
+        ]
+        self.groups = list({group.uuid: group for group in named}.values())
+        self.guessed: dict[str, frozenset[str]] | None = None
         if instances:
-            self.guessed = instances_of_group(self, self.group.uuid)
-            self.need(Level.INSTANCE, self.guessed, shared=True)
-        self.need(Level.NODEGROUP, [self.group.uuid])
+            self.guessed = {
+                group.uuid: instances_of_group(self, group.uuid) for group in self.groups
+            }
+            self.need(Level.INSTANCE, frozenset().union(*self.guessed.values()), shared=True)
+        self.need(Level.NODEGROUP, [group.uuid for group in self.groups])
         self.need(Level.NETWORK, [self.network.uuid], shared=True)
 
+    def hook_env(self, plan: ConnectionPlan) -> dict[str, object]:
+        return self._group_env(self.groups[0])
+
+    def hook_env_of_node(self, plan: ConnectionPlan, node_uuid: str) -> dict[str, object]:
+        uuid = self.config.node(node_uuid).group
+        group = next((group for group in self.groups if group.uuid == uuid), None)
+        return {} if group is None else self._group_env(group)
+
+    def _group_env(self, group: NodeGroup) -> dict[str, object]:
+        """Variables of a group and of its connection."""
+        return {"GROUP_NAME": group.name, **checks.connection_env(self._connection(group))}
+
+    def _connection(self, group: NodeGroup) -> Mapping[str, Any] | None:
+        """Return the connection of a group, for the hooks."""
+        raise NotImplementedError
+
     def hook_nodes(self, plan: ConnectionPlan) -> tuple[list[str], list[str]]:
-        nodes = [node.uuid for node in self.config.group_nodes(self.group.uuid)]
+        nodes = [node.uuid for group in self.groups for node in self.config.group_nodes(group.uuid)]
         return nodes, nodes
 
-    def _present(self) -> tuple[Network, NodeGroup]:
-        """Return the present network and group, after a check that the right instances are locked.
+    def _change(self, network: Network, group: NodeGroup) -> NodeGroup | None:
+        """Return a group with its new connections; None if nothing has to be changed.
 
-        :raises errors.OpPrereqError: the group has other instances now.
+        :raises errors.OpPrereqError: it cannot be changed.
         """
-        if self.guessed is not None:
-            now = instances_of_group(self, self.group.uuid)
-            require_still_same(self.guessed, now, f"instances of node group {self.group.name}")
-        return self.config.network(self.network.uuid), self.config.group(self.group.uuid)
+        raise NotImplementedError
+
+    def check_prereq(self) -> ConnectionPlan:
+        """Check all groups, so that nothing is changed when one of them cannot be.
+
+        :raises errors.OpPrereqError: a group cannot be changed, or has other instances now.
+        """
+        network = self.config.network(self.network.uuid)
+        changed = []
+        for group in self.groups:
+            if self.guessed is not None:
+                now = instances_of_group(self, group.uuid)
+                require_still_same(
+                    self.guessed[group.uuid], now, f"instances of node group {group.name}"
+                )
+            new = self._change(network, self.config.group(group.uuid))
+            if new is not None:
+                changed.append(new)
+        return ConnectionPlan(tuple(changed))
 
     def exec(self, plan: ConnectionPlan) -> None:
-        if plan.new is not None:
+        if plan.new:
             with self.config.transaction() as change:
-                change.update_group(plan.new)
+                for group in plan.new:
+                    change.update_group(group)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPlan:
-    """The node group with its new connections; None if nothing has to be changed."""
+    """The node groups with their new connections, without those which need no change."""
 
-    new: NodeGroup | None
+    new: tuple[NodeGroup, ...]
