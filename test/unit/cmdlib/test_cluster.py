@@ -184,7 +184,7 @@ def master(root):
 
 def node_answer(master, node, **changes):
     """Let one node answer differently to node_verify."""
-    usual = master.rpc._node_verify
+    usual = master.rpc.answers.get("node_verify", master.rpc._node_verify)
 
     def answer(name, args):
         found = usual(name, args)
@@ -287,6 +287,31 @@ def test_a_node_which_does_not_answer(master):
     assert master.run(group()) is False
     assert any("connection refused" in line for line in findings(master, "ENODERPC"))
     assert not findings(master, "EINSTANCEDOWN")
+
+
+def test_an_unreachable_node_is_one_error(master):
+    others = {NODE2: "its node daemon does not answer at the primary address 192.0.2.2"}
+    for node in (NODE1, NODE3):
+        node_answer(master, node, **{"node-net-test": others})
+    calls = ("node_verify", "all_instances_info", "node_info", "hooks_runner", "hooks_present")
+    disks = ("blockdev_getdimensions", "blockdev_getmirrorstatus_multi", "node_ssh_keys")
+    for call in (*calls, *disks):
+        master.rpc.errors[call, NODE2] = errors.NodeUnreachable(NODE2, call, "connection refused")
+    assert master.run(group()) is False
+    wrong = [line for line in findings(master) if line.startswith(("ERROR", "WARNING"))]
+    assert len(wrong) == 1, wrong
+    assert wrong[0].startswith(f"ERROR:ENODERPC:node:{NODE2}:")
+    assert not [line for line in master.job.log if "hooks of node" in line]
+    assert not [line for line in master.job.log if "nodes which answer can reach" in line]
+
+
+def test_a_node_which_only_the_master_cannot_reach(master):
+    for node in (NODE1, NODE3):
+        node_answer(master, node, **{"node-net-test": {}})
+    master.rpc.errors["node_verify", NODE2] = errors.NodeUnreachable(NODE2, "node_verify", "cut")
+    assert master.run(group()) is False
+    said = f"2 of 2 nodes which answer can reach node {NODE2}, which the master cannot"
+    assert any(said in line for line in master.job.log)
 
 
 def test_another_release_is_a_warning(master):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ganeti import FULL_VERSION
+from ganeti import FULL_VERSION, errors
 from ganeti.cmdlib import locks, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
@@ -29,6 +29,7 @@ from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock
+from ganeti.utils.text import comma_join
 from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, NODE_VERIFY
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Gathered:
     :ivar verify: results of ``node_verify``.
     :ivar running: results of ``all_instances_info``: the guests which hypervisors know.
     :ivar places: name of an instance -> UUIDs of the nodes whose hypervisors know it.
+    :ivar unresponsive: UUID and name of each node which could not be reached. One error is reported
+        for each, and none for what follows from it.
     :ivar free_mib: free memory.
     :ivar asked_at: time before ``node_verify``, in seconds since 1970.
     :ivar answered_at: time after ``node_verify``.
@@ -61,6 +64,7 @@ class Gathered:
     verify: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+    unresponsive: dict[str, str] = field(default_factory=dict)
     free_mib: dict[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
     answered_at: float = 0.0
@@ -134,7 +138,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
 
     def exec(self, plan: VerifyPlan) -> bool:
         findings = self.findings = Findings(self.feedback, self.op)
-        self.ssh_problems: list[str] = []
+        self.ssh_problems: list[tuple[str, str]] = []
         findings.section(f"Checking group '{plan.group.name}'")
         if not plan.nodes:
             findings.section("The group has no nodes, nothing to check")
@@ -149,12 +153,16 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             self, findings, [node for node in online if node.uuid in gathered.verify]
         )
         findings.section("Checking nodes")
-        for problem in self.ssh_problems:
-            findings.report("ENODESSH", "", problem)
+        for uuid, problem in self.ssh_problems:
+            if uuid not in gathered.unresponsive:
+                findings.report("ENODESSH", "", problem)
         for node in online:
             self._node(findings, node, gathered)
+        self._reached_by_others(findings, gathered)
         layout.exclusion_tags(self, findings, plan.nodes)
-        storage = verify_storage.StorageCheck(self, findings, online, gathered.verify)
+        storage = verify_storage.StorageCheck(
+            self, findings, online, gathered.verify, gathered.unresponsive
+        )
         storage.nodes()
         storage.versions()
         storage.physical_sizes(plan.group)
@@ -162,6 +170,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         findings.section("Checking instances")
         for instance in plan.instances:
             self._instance(findings, instance, gathered)
+        self._unknown_instances(findings, plan, gathered)
         layout.instances(self, findings, plan.instances)
         storage.disks(plan.instances)
         findings.section("Looking for unknown volumes")
@@ -174,6 +183,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         findings.section("Other notes")
         self._notes(findings, plan)
         findings.summary()
+        # Their hooks could not be run either; one error for each of these nodes is enough.
+        assert self.hooks is not None
+        self.hooks.leave_out(gathered.unresponsive)
         return not findings.failed
 
     # -- asking ----------------------------------------------------------------
@@ -245,6 +257,11 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         )
         gathered.answered_at = clock.now()
         gathered.verify = self._data(answers)
+        gathered.unresponsive = {
+            uuid: answer.node_name
+            for uuid, answer in answers.items()
+            if isinstance(answer.failure, errors.NodeUnreachable)
+        }
         capable = [node.uuid for node in online if node.vm_capable and node.uuid in gathered.verify]
         gathered.running = self._data(
             self.rpc.call_many(
@@ -322,6 +339,8 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 findings.report("ENODEHV", node.name, text)
             self._storage_paths(findings, node, answer)
         for other, problem in (answer.get(nv.NODENETTEST) or {}).items():
+            if other in gathered.unresponsive.values():
+                continue
             text = f"cannot reach node {other}: {problem}"
             findings.check(bool(problem), "ENODENET", node.name, text)
         missing = answer.get(nv.BRIDGES) or []
@@ -414,14 +433,38 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             findings.check(wanted and not runs, "EINSTANCEDOWN", instance.name, text)
             text = f"is marked {instance.admin_state}, but runs on its node {node.name}"
             findings.check(runs and not wanted, "EINSTANCEDOWN", instance.name, text, warning=True)
-        else:
-            text = f"it is unknown whether instance {instance.name} runs there"
-            findings.report("ENODERPC", node.name, text)
         for uuid in gathered.places.get(instance.name, ()):
             if uuid != node.uuid:
                 other = self.config.node(uuid).name
                 text = f"runs on node {other}, but its primary node is {node.name}"
                 findings.report("EINSTANCEWRONGNODE", instance.name, text)
+
+    def _unknown_instances(self, findings: Findings, plan: VerifyPlan, gathered: Gathered) -> None:
+        """Name the instances of nodes which did not report their guests, in a line per node."""
+        unknown: dict[str, list[str]] = {}
+        for instance in plan.instances:
+            node = self.config.node(instance.primary_node)
+            if instance.forthcoming or node.offline or not node.vm_capable:
+                continue
+            if node.uuid not in gathered.running:
+                unknown.setdefault(node.name, []).append(instance.name)
+        for name, instances in unknown.items():
+            findings.note(
+                f"it is unknown whether these instances run on node {name}, which is their primary"
+                f" node: {comma_join(instances)}"
+            )
+
+    @staticmethod
+    def _reached_by_others(findings: Findings, gathered: Gathered) -> None:
+        """Name the nodes which reach a node that the master cannot reach."""
+        for name in gathered.unresponsive.values():
+            tests = [answer.get(nv.NODENETTEST) for answer in gathered.verify.values()]
+            reaching = sum(isinstance(test, dict) and name not in test for test in tests)
+            if reaching:
+                findings.note(
+                    f"{reaching} of {len(tests)} nodes which answer can reach node {name}, which"
+                    " the master cannot"
+                )
 
     def _orphans(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
         known = {instance.name for instance in self.config.snapshot().instances.values()}

@@ -84,27 +84,30 @@ def ssh_files(config: ConfigData, keys: NodeKeys) -> SshFiles:
 
 def collect(
     unit: AnyUnit, nodes: Sequence[Node], *, kind: str, bits: int, make: str = MISSING
-) -> tuple[NodeKeys, list[str]]:
+) -> tuple[NodeKeys, list[tuple[str, str]]]:
     """Ask nodes for their keys.
 
     :param kind: type of the keys to make, such as ``ed25519``.
     :param bits: length of the keys to make.
     :param make: which keys the nodes make first: :data:`NOTHING`, :data:`MISSING` or :data:`NEW`.
-    :returns: the keys, and a message for each problem.
+    :returns: the keys; and for each problem the UUID of its node and a message.
     """
     answers = unit.rpc.call_many(
         NODE_SSH_KEYS, [node.uuid for node in nodes], kind=kind, bits=bits, make=make
     )
-    keys, failed = NodeKeys({}, {}), []
+    keys = NodeKeys({}, {})
+    failed: list[tuple[str, str]] = []
     for node in nodes:
         answer = answers[node.uuid]
         if answer.failure is not None:
-            failed.append(f"node {node.name} did not report its SSH keys: {why(answer.failure)}")
+            text = f"node {node.name} did not report its SSH keys: {why(answer.failure)}"
+            failed.append((node.uuid, text))
             continue
         keys.root[node.uuid] = list(answer.data["root"])
         keys.hosts[node.uuid] = list(answer.data["hosts"])
         if not keys.hosts[node.uuid]:
-            failed.append(f"node {node.name} has no SSH host key. Is an SSH server installed?")
+            text = f"node {node.name} has no SSH host key. Is an SSH server installed?"
+            failed.append((node.uuid, text))
     return keys, failed
 
 
@@ -170,16 +173,17 @@ def distribute(unit: AnyUnit, *, without: Collection[str] = ()) -> None:
     for node in nodes:
         if node.uuid not in keys.root:
             keys.root[node.uuid], keys.hosts[node.uuid] = remembered(data, node)
-    failed += send(unit, answered, ssh_files(data, keys))
-    for problem in failed:
+    problems = [text for _, text in failed]
+    problems += send(unit, answered, ssh_files(data, keys))
+    for problem in problems:
         unit.warn(problem, hint="Repair the node, then run 'gnt-cluster redist-conf'.")
 
 
-def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[str]]:
+def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[tuple[str, str]]]:
     """Make the argument of the check ``ssh-setup`` from the present keys of the nodes.
 
-    :returns: the argument, and a message for each problem. The argument is None if a node did not
-        answer, because then the right content of the files is not known.
+    :returns: the argument; and for each problem the UUID of its node and a message. The argument is
+        None if a node did not answer, because then the right content of the files is not known.
     """
     data = unit.config.snapshot()
     nodes = unit.config.online_nodes()
@@ -189,7 +193,9 @@ def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[str]]:
     if len(keys.root) < len(nodes):
         return None, failed
     failed += [
-        f"node {node.name} has no SSH key of its own" for node in nodes if not keys.root[node.uuid]
+        (node.uuid, f"node {node.name} has no SSH key of its own")
+        for node in nodes
+        if not keys.root[node.uuid]
     ]
     found = ssh_files(data, keys)
     candidates = [node.name for node in nodes if node.master_candidate]
@@ -210,9 +216,9 @@ def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
     cluster = unit.config.cluster()
     unit.feedback("* Making new SSH keys")
     old, failed = collect(unit, nodes, kind=cluster.ssh_key_type, bits=cluster.ssh_key_bits)
-    _all_or_nothing(failed)
+    _all_or_nothing([text for _, text in failed])
     new, failed = collect(unit, nodes, kind=kind, bits=bits, make=NEW)
-    _all_or_nothing(failed)
+    _all_or_nothing([text for _, text in failed])
     both = NodeKeys(
         {uuid: list(dict.fromkeys([*old.root[uuid], *lines])) for uuid, lines in new.root.items()},
         new.hosts,

@@ -7,7 +7,7 @@ states of disks are asked for here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.base import AnyUnit, why
@@ -74,12 +74,19 @@ class StorageCheck:
 
     :param nodes: the nodes which were asked.
     :param answers: UUID of a node -> its answer to ``node_verify``.
+    :param unresponsive: UUIDs of the nodes which could not be reached; they are not asked again.
     """
 
     def __init__(
-        self, unit: AnyUnit, findings: Findings, nodes: Sequence[Node], answers: Answers
+        self,
+        unit: AnyUnit,
+        findings: Findings,
+        nodes: Sequence[Node],
+        answers: Answers,
+        unresponsive: Collection[str] = (),
     ) -> None:
         self._unit = unit
+        self._unresponsive = unresponsive
         self._config = unit.config
         self._data = unit.config.snapshot()
         self._findings = findings
@@ -367,7 +374,9 @@ class StorageCheck:
     def _ask(self, call: Call, asked: Asked) -> dict[str, Any]:
         """Ask online nodes about disks, and report which of them did not answer."""
         online = {
-            uuid: pairs for uuid, pairs in asked.items() if not self._data.nodes[uuid].offline
+            uuid: pairs
+            for uuid, pairs in asked.items()
+            if not self._data.nodes[uuid].offline and uuid not in self._unresponsive
         }
         if not online:
             return {}
