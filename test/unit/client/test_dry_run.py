@@ -16,10 +16,11 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import client, errors
 from ganeti.bootstrap import local, renewal
+from ganeti.cli import terminal
 from ganeti.cli.command import Command, Program
 from ganeti.platform import paths
 
-from .conftest import Gnt
+from .conftest import Gnt, fields_of
 
 LIB = Path(client.__file__).parents[1]
 Name = tuple[str, str]
@@ -94,11 +95,16 @@ def _mentioned(node: ast.AST, module: str, imported: dict[str, Name]) -> list[Na
 
 
 def makes_jobs(command: Command) -> bool:
+    return mentions_any(command, SUBMITTING)
+
+
+def mentions_any(command: Command, wanted: set[Name]) -> bool:
+    """Whether the function of a command, or one which it mentions, mentions one of these."""
     waiting = [(command.run.__module__, command.run.__qualname__.partition(".")[0])]
     seen: set[Name] = set()
     while waiting:
         name = waiting.pop()
-        if name in SUBMITTING or ("", name[1]) in SUBMITTING:
+        if name in wanted or ("", name[1]) in wanted:
             return True
         if name not in seen:
             seen.add(name)
@@ -214,3 +220,94 @@ def test_the_queue_is_not_tested(gnt: Gnt, master: FakeMaster) -> None:
     assert all(op["dry_run"] for op in master.opcodes())
     assert gnt("debug test-osparams --dry-run --os-parameters-secret a=b").code == 0
     assert master.opcodes()[-1]["dry_run"] is True
+
+
+#: Every command with a dry run which asks for confirmation without it.
+ASKING = [
+    "backup export --node node2 --shutdown-timeout 1 --remove-instance web1",
+    "cluster deactivate-master-ip",
+    "cluster rename cluster2.example.com",
+    "instance failover web1",
+    "instance migrate web1",
+    "instance migrate --cleanup web1",
+    "instance move --node node2 web1",
+    "instance reboot --all",
+    "instance reinstall web1",
+    "instance reinstall --all",
+    "instance remove web1",
+    "instance restore-snapshot web1 before",
+    "instance shutdown --all",
+    "instance startup --all",
+    "node evacuate --iallocator hail node2",
+    "node failover node2",
+    "node migrate node2",
+    "node power off node2",
+    "node powercycle node2",
+]
+
+
+@pytest.fixture
+def asked(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A terminal on which every question is answered with no."""
+    questions: list[str] = []
+
+    def ask(question: str) -> str:
+        questions.append(question)
+        return "n"
+
+    monkeypatch.setattr(terminal, "can_ask", lambda: True)
+    monkeypatch.setattr(terminal, "ask_line", ask)
+    names = ("web1", "web2")
+    master.fields["instance"], master.fields["node"] = fields_of("instance"), fields_of("node")
+    master.rows["instance"] = [
+        {"name": name, "forthcoming": False, "disk_template": "drbd"} for name in names
+    ]
+    master.rows["node"] = [
+        {"name": "node2", "pinst_list": list(names), "sinst_list": [], "powered": True}
+    ]
+    return questions
+
+
+@pytest.mark.parametrize("line", ASKING)
+def test_a_dry_run_never_asks(line: str, gnt: Gnt, master: FakeMaster, asked: list[str]) -> None:
+    assert gnt(line).code == 13
+    assert asked and master.opcodes() == []
+    asked.clear()
+    program_name, command, *rest = line.split(" ")
+    done = gnt(" ".join([program_name, command, "--dry-run", *rest]))
+    assert asked == []
+    assert master.opcodes(), done
+    assert all(op["dry_run"] for op in master.opcodes())
+
+
+def test_every_command_that_asks_is_tried() -> None:
+    """Whether a command asks is read from the source, like whether it makes a job."""
+    confirming = {
+        ("ganeti.cli.confirmation", "ask"),
+        ("ganeti.cli.terminal", "confirm"),
+        ("ganeti.cli.terminal", "ask_line"),
+    }
+    tried = {tuple(line.split(" ")[:2]) for line in ASKING}
+    # The first shows the vote, the second its plan (tested above), the others ask about SSH keys and
+    # about keys of the cluster only after the dry run.
+    others = {
+        ("cluster", "epo"),
+        ("cluster", "master-failover"),
+        ("cluster", "renew-crypto"),
+        ("node", "add"),
+    }
+    for program_name, command_name in ALL:
+        command = program(program_name).commands[command_name]
+        if not any("--dry-run" in option.names for option in command.options):
+            continue
+        key = (program_name.removeprefix("gnt-"), command_name)
+        if mentions_any(command, confirming):
+            assert key in tried | others, key
+        else:
+            assert key not in tried | others, key
+
+
+def test_a_dry_run_does_not_offer_a_choice(gnt: Gnt, master: FakeMaster, asked: list[str]) -> None:
+    done = gnt("instance reinstall --dry-run --select-os web1")
+    assert done.code == 1 and "--os-type" in done.err
+    assert asked == [] and master.opcodes() == []

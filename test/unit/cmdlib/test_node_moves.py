@@ -114,7 +114,9 @@ def test_disks_on_one_node_are_named():
     text = full_node("diskless", "file").refused(
         OpNodeMigrate(node_name="node2", target_node="node3"), errors.ECODE_STATE
     )
-    assert "web1.example.com" in text and "web0" not in text
+    stuck, moved = text.split("would have moved")
+    assert "web1.example.com" in stuck and "web0" not in stuck
+    assert moved == " web0.example.com."
 
 
 def test_an_empty_node_needs_no_target():
@@ -175,6 +177,22 @@ def test_nothing_to_evacuate():
 def test_evacuations_that_are_refused(templates, changes, ecode, fragment):
     op = OpNodeEvacuate(node_name="node2", mode="all", **changes)
     assert fragment in full_node(*templates).refused(op, ecode)
+
+
+def test_a_refused_evacuation_names_what_could_be_moved():
+    op = OpNodeEvacuate(node_name="node2", mode="all", remote_node="node3")
+    text = full_node("diskless", "file").refused(op, errors.ECODE_STATE)
+    assert text.endswith(
+        "Nothing was moved; without the instances which cannot be moved, it would"
+        " have moved web0.example.com."
+    )
+    assert full_node("file").refused(op, errors.ECODE_STATE).endswith(" Nothing was moved.")
+    master = full_node("diskless", "diskless")
+    answer = evacuation(MOVED[:1], [["web1.example.com", "no memory"]])
+    master.rpc.answers["iallocator_runner"] = answer
+    assert "would have moved web0.example.com (to " in master.refused(
+        evacuate(), errors.ECODE_NORES
+    )
 
 
 # -- evacuating mirrored disks ---------------------------------------------------

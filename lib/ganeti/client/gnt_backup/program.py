@@ -51,7 +51,9 @@ def export(values: Values, arguments: list[str]) -> int:
     if values.remove_instance and not values.force:
         # A wrong name is reported before the question.
         client.query_instances([name], ["name"], False)
-        code = confirmation.ask(f"Instance {name} will be removed after its export. Continue?")
+        code = confirmation.ask(
+            values, f"Instance {name} will be removed after its export. Continue?"
+        )
         if code is not None:
             return code
     result, disks = jobs.run_opcode(

@@ -146,7 +146,8 @@ def epo(values: Values, arguments: list[str]) -> int:
         terminal.out("\n".join(_announcement(todo, on=values.on)))
         return failures.EXIT_SUCCESS
     if not values.force:
-        code = confirmation.ask("\n".join([*_announcement(todo, on=values.on), "Continue?"]))
+        question = "\n".join([*_announcement(todo, on=values.on), "Continue?"])
+        code = confirmation.ask(values, question)
         if code is not None:
             return code
     if values.on:

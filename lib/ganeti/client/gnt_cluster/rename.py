@@ -14,10 +14,11 @@ def rename(values: Values, arguments: list[str]) -> int:
 
     client = jobs.connect()
     (old,) = client.query_config_values(["cluster_name"])
-    if not values.force and not values.dry_run:
+    if not values.force:
         code = confirmation.ask(
+            values,
             f"Cluster {old} will get the name {arguments[0]}, and the address to which this name"
-            f" resolves. Programs that use the old address will not reach it any more. Continue?"
+            f" resolves. Programs that use the old address will not reach it any more. Continue?",
         )
         if code is not None:
             return code

@@ -59,6 +59,12 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     mode = values.multi_mode or selection.BY_INSTANCES
     names = selection.select_instances(mode, arguments, client)
     several = mode != selection.BY_INSTANCES or len(names) > 1
+    if values.select_os and values.dry_run:
+        raise errors.OpPrereqError(
+            "a dry run asks no questions. Name the operating system with --os-type instead of"
+            " --select-os.",
+            errors.ECODE_INVAL,
+        )
     os_name = _choose_os(client) if values.select_os else values.os
     if several and not values.force_multi:
         terminal.out(f"reinstall will be done to {len(names)} instances:")
@@ -68,7 +74,7 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     option = "--force-multiple" if several else "--force"
     if not (values.force_multi if several else values.force):
         code = confirmation.ask(
-            f"The content of the disks of {what} will be destroyed. Continue?", option
+            values, f"The content of the disks of {what} will be destroyed. Continue?", option
         )
         if code is not None:
             return code

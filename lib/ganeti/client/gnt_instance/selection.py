@@ -26,7 +26,7 @@ def confirmed(values: Values, name: str, question: str, client: luxi.Client) -> 
         return None
     # A wrong name is reported before the question.
     client.query_instances([name], ["name"], False)
-    return confirmation.ask(question)
+    return confirmation.ask(values, question)
 
 
 BY_INSTANCES = "instances"
@@ -102,7 +102,7 @@ def for_each(
             terminal.out(f"{verb} will be done to {len(names)} instances:")
             for name in names:
                 terminal.out(f"  {name}")
-            code = confirmation.ask(f"Continue with {verb}?", "--force-multiple")
+            code = confirmation.ask(values, f"Continue with {verb}?", "--force-multiple")
             if code is not None:
                 return code
         job_set = jobs.JobSet(client, values, verbose=several)

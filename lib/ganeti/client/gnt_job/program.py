@@ -291,7 +291,7 @@ def _act_on_jobs(
                 terminal.out(f"{row[0][1]} {row[1][1]} {listing.join_list(row[2][1])}")
             from ganeti.cli import confirmation
 
-            code = confirmation.ask(question)
+            code = confirmation.ask(values, question)
             if code is not None:
                 return code
     code = failures.EXIT_SUCCESS

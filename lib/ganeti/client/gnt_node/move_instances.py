@@ -39,8 +39,9 @@ def evacuate(values: Values, arguments: list[str]) -> int:
     if not found:
         terminal.err(f"No instances to evacuate from node(s) {name}, exiting.")
         return failures.EXIT_SUCCESS
-    if not (values.force or values.dry_run):
-        code = confirmation.ask(f"Move instance(s) {', '.join(found)} away from node {name}?")
+    if not values.force:
+        question = f"Move instance(s) {', '.join(found)} away from node {name}?"
+        code = confirmation.ask(values, question)
         if code is not None:
             return code
     result = jobs.run_opcode(
@@ -71,8 +72,8 @@ def migrate(values: Values, arguments: list[str]) -> int:
     if not pinst:
         terminal.out(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
-    if not (values.force or values.dry_run):
-        code = confirmation.ask(f"Migrate instance(s) {', '.join(sorted(pinst))}?")
+    if not values.force:
+        code = confirmation.ask(values, f"Migrate instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
     result = jobs.run_opcode(
@@ -102,8 +103,8 @@ def failover(values: Values, arguments: list[str]) -> int:
     if not pinst:
         terminal.err(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
-    if not (values.force or values.dry_run):
-        code = confirmation.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
+    if not values.force:
+        code = confirmation.ask(values, f"Fail over instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
     rows = client.query_instances(pinst, ["name", "disk_template", "forthcoming"], False)

@@ -44,8 +44,8 @@ def power(values: Values, arguments: list[str]) -> int:
         if not names:
             terminal.err("Please provide at least one node for this command")
             return failures.EXIT_FAILURE
-        if not (values.force or values.dry_run):
-            code = confirmation.ask(f"Power {command} the nodes {', '.join(names)}?")
+        if not values.force:
+            code = confirmation.ask(values, f"Power {command} the nodes {', '.join(names)}?")
             if code is not None:
                 return code
     common = jobs.common_params(values)
@@ -195,7 +195,7 @@ def powercycle(values: Values, arguments: list[str]) -> int:
 
     if not values.confirm:
         code = confirmation.ask(
-            f"Reset node {arguments[0]} without stopping its programs and guests?", "--yes"
+            values, f"Reset node {arguments[0]} without stopping its programs and guests?", "--yes"
         )
         if code is not None:
             return code

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import ResultWithJobs, executes
-from ganeti.cmdlib.ops.node.evacuation import EvacuationUnit, check_target, evacuation_target
+from ganeti.cmdlib.ops.node.evacuation import (
+    EvacuationUnit,
+    check_target,
+    evacuation_target,
+    untouched,
+)
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node as node_c
@@ -60,7 +65,12 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
             if (reason := self._why_not(instance)) is not None
         ]
         if stuck:
-            raise self._refusal(stuck)
+            movable = [instance.name for instance in instances if self._why_not(instance) is None]
+            raise errors.OpPrereqError(
+                f"instances cannot be moved away from node {self.node.name}: {', '.join(stuck)}."
+                f" {untouched(movable)}",
+                errors.ECODE_STATE,
+            )
         if self.target is None:
             return self._ask(instances)
         target = self.config.node(self.target.uuid)
@@ -69,13 +79,6 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
 
     def exec(self, plan: list[list[OpCode]]) -> ResultWithJobs:
         return ResultWithJobs(plan)
-
-    def _refusal(self, stuck: Sequence[str]) -> errors.OpPrereqError:
-        return errors.OpPrereqError(
-            f"instances cannot be moved away from node {self.node.name}: {', '.join(stuck)}."
-            " Nothing was moved.",
-            errors.ECODE_STATE,
-        )
 
     def _why_not(self, instance: Instance) -> str | None:
         """Reason why an instance cannot be moved to another node; None if it can."""
@@ -147,9 +150,10 @@ class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
         moves = placement.ask_allocator(self, self.allocator, config, request)
         if moves.failed:
             stuck = [f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed]
+            movable = [f"{name} (to {', '.join(nodes)})" for name, _group, nodes in moves.moved]
             raise errors.OpPrereqError(
                 f"instance allocator {self.allocator} cannot move instances away from node"
-                f" {self.node.name}: {', '.join(stuck)}. Nothing was moved.",
+                f" {self.node.name}: {', '.join(stuck)}. {untouched(movable)}",
                 errors.ECODE_NORES,
             )
         moved = {name for name, _group, _nodes in moves.moved}

@@ -6,7 +6,12 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import ResultWithJobs, executes
 from ganeti.cmdlib.hooks import NodeHooks
-from ganeti.cmdlib.ops.node.evacuation import EvacuationUnit, check_target, evacuation_target
+from ganeti.cmdlib.ops.node.evacuation import (
+    EvacuationUnit,
+    check_target,
+    evacuation_target,
+    untouched,
+)
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
 from ganeti.objects import Instance
@@ -68,9 +73,14 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
             if self.config.disk_template(instance) not in disk_c.MIRRORED
         ]
         if stuck:
+            movable = [
+                instance.name
+                for instance in instances
+                if self.config.disk_template(instance) in disk_c.MIRRORED
+            ]
             raise errors.OpPrereqError(
                 f"instances cannot be migrated away from node {self.node.name}:"
-                f" {', '.join(stuck)}. Nothing was moved.",
+                f" {', '.join(stuck)}. {untouched(movable)}",
                 errors.ECODE_STATE,
             )
         return instances

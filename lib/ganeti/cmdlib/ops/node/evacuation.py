@@ -83,3 +83,16 @@ class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):
         require_still_same(
             self.guessed, {i.uuid for i in instances}, f"instances of node {self.node.name}"
         )
+
+
+def untouched(movable: Sequence[str]) -> str:
+    """Tell that nothing was moved, and which instances would have been.
+
+    :param movable: the names of these instances.
+    """
+    if not movable:
+        return "Nothing was moved."
+    return (
+        f"Nothing was moved; without the instances which cannot be moved, it would have moved"
+        f" {', '.join(movable)}."
+    )
