@@ -92,6 +92,32 @@ def test_failover_from_a_dead_master(three: Lab) -> None:
     three.settled(new)
 
 
+def test_jobs_which_only_the_dead_master_has_are_fetched(three: Lab) -> None:
+    """Its master daemon is killed and stays away; its node daemon answers."""
+    old, (new, third) = present(three)
+    three.cluster.cut([old], [new, third])
+    job = (
+        three.cluster.on(old, "gnt-debug", "delay", "--submit", "--print-jobid", "0")
+        .ok()
+        .stdout.strip()
+    )
+    three.cluster.on(old, "gnt-job", "wait", job).ok()
+    pid = three.cluster.kill(old, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the old master is gone")
+    three.cluster.cut()
+    assert not three.file(new, f"queue/job-{job}").exists()
+    shown = three.cluster.on(new, "gnt-cluster", "master-failover", "--dry-run").ok().stdout
+    assert f"{old} has newer jobs, which would be fetched" in shown
+    three.failover(new)
+    assert (
+        three.cluster.on(new, "gnt-job", "list", "--no-headers", "-o", "status", job)
+        .ok()
+        .stdout.strip()
+        == "success"
+    )
+    three.settled(new)
+
+
 def test_stale_master_returns(three: Lab) -> None:
     """A master is cut off, another takes over; the old one works on for nobody and then ends."""
     old, (new, third) = present(three)
@@ -208,7 +234,8 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
 
         for _ in range(3):
             assert three.change(master)
-        three.cluster.on(full, "gnt-cluster", "master-failover").failed("newer configuration")
+        three.cluster.on(full, "gnt-cluster", "master-failover").failed("No space left on device")
+        assert three.change(master), "the old master was stopped"
         (data / "filler").unlink()
         three.settled(master)
         shutil.copytree(data, kept, dirs_exist_ok=True)

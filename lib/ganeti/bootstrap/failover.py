@@ -3,11 +3,13 @@
 The order of the steps makes a failure in each of them harmless:
 
 1. All nodes are asked for their votes; without a won vote nothing is changed. (This is
-   :func:`survey`, which is also the simulation for ``--dry-run``.)
+   :func:`survey`, which is also the simulation for ``--dry-run``.) That another node has newer data
+   does not lose the vote, because this node can fetch them.
 2. The present master is stopped, if it can be reached: its jobs end, and its last changes arrive.
    Then the nodes vote once more.
 3. The nodes promise to obey a new epoch: from now on no node obeys an older master, even if that
-   master could not be reached.
+   master could not be reached. If a node which promised has newer data, this node fetches them
+   (:mod:`.newer_copies`): the master daemon there may have ended with data which only it has.
 4. The configuration which names this node as the master is committed to a majority of the
    candidates.
 5. The master daemon is started on this node. It is handed the epoch which was won, wins a vote of
@@ -29,11 +31,22 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ganeti import errors
-from ganeti.bootstrap import local
+from ganeti.bootstrap import local, newer_copies
 from ganeti.config import Config
 from ganeti.config.history import Author
 from ganeti.config.members import Members, read_members
-from ganeti.config.role import Outcome, Verdict, judge
+from ganeti.config.role import (
+    NewerCopies,
+    Outcome,
+    Standing,
+    Verdict,
+    judge,
+    judge_promises,
+    with_newest,
+)
+from ganeti.config.role import (
+    newer_copies as newest_of,
+)
 from ganeti.config.store import write_config_file
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import Node, updated
@@ -49,13 +62,8 @@ _log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
-_HINTS = {
-    Outcome.NO_QUORUM: "",
-    Outcome.STALE: "Run the command there. When that data is not wanted, --no-voting overrides"
-    " this.",
-    Outcome.OTHER_MASTER: "",
-    Outcome.WON: "",
-}
+# Besides the configuration, the journal of the queue and small files are written.
+_SPARE_BYTES = 1 << 20
 
 
 class Survey(NamedTuple):
@@ -75,6 +83,21 @@ class Survey(NamedTuple):
     verdict: Verdict
     #: The present master, as most nodes know it; this node itself, if only its daemon has ended.
     old: Node
+    ignore_offline: bool
+
+    @property
+    def fetches(self) -> NewerCopies:
+        """The nodes from which newer data would be fetched."""
+        if self.me not in self.votes.answers:
+            return NewerCopies(None, None)
+        return newest_of(self.me, self.votes.answers)
+
+    @property
+    def can_move(self) -> bool:
+        """Whether the role can be moved to this node, after it has fetched newer data."""
+        if self.me not in self.votes.answers:
+            return False
+        return judge(self.voting.ballot, with_newest(self.me, self.votes.answers)).won
 
     def refuse(self) -> errors.OpPrereqError:
         """The error which says why the role cannot be moved to this node."""
@@ -82,7 +105,9 @@ class Survey(NamedTuple):
 
 
 def _refusal(err: RoleNotWonError) -> errors.OpPrereqError:
-    hint = _HINTS[err.verdict.outcome] or err.advice()
+    hint = err.advice()
+    if err.verdict.outcome is Outcome.STALE:
+        hint = "Run the command there. When that data is not wanted, --no-voting overrides this."
     return errors.OpPrereqError(
         f"the role of the master cannot be moved to this node: {err}. {hint}".rstrip(),
         errors.ECODE_STATE,
@@ -113,19 +138,16 @@ def survey(*, ignore_offline: bool = True) -> Survey:
             here,
         )
     members = read_members(here.cluster_conf_file)
-    own = members.nodes.get(me)
-    if own is None:
-        raise errors.OpPrereqError(
-            f"this node ({me}) is not in its own configuration", errors.ECODE_STATE
-        )
-    _require_candidate(own, here)
+    _require_own_place(me, members)
     runner = AddressRunner(open_client(here))
     voting = Voting(
         runner, me, members, failover_ballot(me, members, ignore_offline=ignore_offline)
     )
     votes = voting.ask()
     old = _present_master(here, members, votes)
-    return Survey(me, members, voting, votes, judge(voting.ballot, votes.answers), old)
+    return Survey(
+        me, members, voting, votes, judge(voting.ballot, votes.answers), old, ignore_offline
+    )
 
 
 def _require_candidate(own: Node, here: paths.Paths) -> None:
@@ -173,18 +195,20 @@ def failover(
     :raises OpExecError: the role was not completely moved; the text says what is left.
     """
     found = survey(ignore_offline=ignore_offline)
-    if not (no_voting or found.verdict.won):
+    if not (no_voting or found.can_move):
         raise found.refuse()
+    _require_free_space()
     warnings: list[str] = []
     if found.old.name.lower() == found.me:
         say("this node is the master already, but its daemon does not run")
         if not no_voting:
-            _hand_over(_take_role(found, no_voting, say), ignore_offline)
+            found, won = _take_role(found, no_voting, say)
+            _hand_over(won, ignore_offline)
         _start(found, AddressRunner(open_client()), no_voting, say)
         return warnings
     with local.Rollback() as undo:
         stopped = _stop_old(found, undo, warnings, say)
-        won = _take_role(found, no_voting, say)
+        found, won = _take_role(found, no_voting, say)
         undo.keep()
     config, runner = _commit(found, won, warnings, say)
     if stopped:
@@ -197,6 +221,27 @@ def failover(
         _hand_over(won, ignore_offline)
     _start(found, runner, no_voting, say)
     return warnings
+
+
+def _require_free_space() -> None:
+    """Check that this node can write another configuration, before the old master is stopped.
+
+    :raises OpPrereqError: the disk refuses; nothing was changed.
+    """
+    here = paths.current()
+    probe = f"{here.data_dir}/.failover-probe"
+    try:
+        size = os.stat(here.cluster_conf_file).st_size
+        try:
+            fs.write_file(probe, b"\0" * (size + _SPARE_BYTES), mode=0o600)
+        finally:
+            fs.remove_file(probe)
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"this node cannot write to {here.data_dir}: {err.strerror or err}. Nothing was"
+            " changed. Use another master candidate, or repair the disk first.",
+            errors.ECODE_ENVIRON,
+        ) from err
 
 
 def _stop_old(found: Survey, undo: local.Rollback, warnings: list[str], say: Say) -> bool:
@@ -212,6 +257,8 @@ def _stop_old(found: Survey, undo: local.Rollback, warnings: list[str], say: Say
         return False
 
     def start_again() -> None:
+        # Nodes may have promised an epoch which this node could not write down.
+        runner.use_epoch(max(found.voting.ask().known))
         runner.call_addresses(NODE_START_MASTER_DAEMONS, target, no_voting=False)[
             old.name
         ].payload()
@@ -226,21 +273,97 @@ def _stop_old(found: Survey, undo: local.Rollback, warnings: list[str], say: Say
     return True
 
 
-def _take_role(found: Survey, no_voting: bool, say: Say) -> Won:
+def _take_role(found: Survey, no_voting: bool, say: Say) -> tuple[Survey, Won]:
     """Ask for the votes once more, and have the nodes promise to obey a new epoch.
 
-    :raises OpPrereqError: the vote is lost; only the epoch of some nodes may have changed.
+    :returns: the nodes may be others than before, if this node has fetched the configuration.
+    :raises OpPrereqError: the vote is lost; only the epoch of some nodes may have changed, and the
+        data of this node, if it has fetched newer data.
     """
     votes = found.voting.ask()
     verdict = judge(found.voting.ballot, votes.answers)
     try:
-        if not (no_voting or verdict.won):
-            raise RoleNotWonError(verdict, votes.failures, votes.broken)
-        won = found.voting.claim(votes, override=no_voting)
+        if not no_voting and verdict.outcome is Outcome.STALE:
+            found, won = _fetch_and_claim(found._replace(votes=votes, verdict=verdict), say)
+        else:
+            if not (no_voting or verdict.won):
+                raise RoleNotWonError(verdict, votes.failures, votes.broken)
+            won = found.voting.claim(votes, override=no_voting)
     except RoleNotWonError as err:
         raise _refusal(err) from err
     say(f"{len(won.promises)} of {len(found.members.nodes)} nodes obey epoch {won.epoch.number}")
-    return won
+    return found, won
+
+
+def _fetch_and_claim(found: Survey, say: Say) -> tuple[Survey, Won]:
+    """Fetch newer data of other nodes after they have promised a new epoch, then count again.
+
+    The promises come first: from then on no older master changes what is fetched.
+
+    :raises RoleNotWonError: the vote would be lost even with the newest data.
+    :raises OpPrereqError: the data cannot be fetched.
+    """
+    if not found.can_move:
+        raise RoleNotWonError(found.verdict, found.votes.failures, found.votes.broken)
+    epoch, promised = found.voting.promise(found.votes)
+    if found.me in promised.answers:
+        verdict = judge_promises(found.voting.ballot, with_newest(found.me, promised.answers))
+    else:
+        verdict = judge_promises(found.voting.ballot, promised.answers)
+    if not verdict.won:
+        raise RoleNotWonError(verdict, promised.failures, found.votes.broken | promised.broken)
+    runner = AddressRunner(open_client())
+    runner.use_epoch(epoch)
+    addresses = {name: node.primary_ip for name, node in found.members.nodes.items()}
+    sources = newest_of(found.me, promised.answers)
+    try:
+        if sources.jobs is not None:
+            say(f"fetching newer jobs from {sources.jobs}")
+            newer_copies.fetch_jobs(
+                newer_copies.Source(runner, sources.jobs, addresses[sources.jobs]),
+                epoch,
+                (
+                    promised.answers[found.me].jobs[0],
+                    promised.answers[sources.jobs].jobs[0],
+                ),
+            )
+        if sources.config is not None:
+            say(f"fetching the newer configuration from {sources.config}")
+            newer_copies.fetch_config(
+                newer_copies.Source(runner, sources.config, addresses[sources.config]),
+                epoch,
+                lambda members: _require_own_place(found.me, members),
+            )
+    except (errors.GenericError, OSError) as err:
+        raise errors.OpPrereqError(
+            f"newer data of another node cannot be fetched: {err}. Run the command there, or once"
+            " more here. When that data is not wanted, --no-voting overrides this.",
+            errors.ECODE_ENVIRON,
+        ) from err
+    members = read_members(paths.current().cluster_conf_file)
+    ballot = failover_ballot(found.me, members, ignore_offline=found.ignore_offline)
+    found = found._replace(
+        members=members, voting=Voting(AddressRunner(open_client()), found.me, members, ballot)
+    )
+    return found, found.voting.claim(promised._replace(answers=_known(promised, members)))
+
+
+def _known(votes: Votes, members: Members) -> dict[str, Standing]:
+    """The answers of the nodes which are in the configuration that was fetched, too."""
+    return {name: one for name, one in votes.answers.items() if name in members.nodes}
+
+
+def _require_own_place(me: str, members: Members) -> None:
+    """Check that this node may become master by a configuration.
+
+    :raises OpPrereqError: it may not.
+    """
+    own = members.nodes.get(me)
+    if own is None:
+        raise errors.OpPrereqError(
+            f"this node ({me}) is not in its own configuration", errors.ECODE_STATE
+        )
+    _require_candidate(own, paths.current())
 
 
 def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Config, RpcRunner]:

@@ -47,7 +47,24 @@ def read_members(path: str) -> Members:
         the file.
     """
     try:
-        raw = upgrade.upgrade(json.loads(fs.read_bytes(path)))
+        text = fs.read_bytes(path)
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(
+            f"file {path} is missing. This node is no master candidate."
+        ) from err
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    return members_of(text, path)
+
+
+def members_of(text: str | bytes, source: str) -> Members:
+    """Read the nodes from the text of a configuration file, also one of an older version.
+
+    :param source: where the text is from, for messages.
+    :raises ConfigurationError: it is damaged or no configuration.
+    """
+    try:
+        raw = upgrade.upgrade(json.loads(text))
         nodes = [
             codec.from_dict(Node, {**value, "uuid": uuid}) for uuid, value in raw["nodes"].items()
         ]
@@ -56,20 +73,14 @@ def read_members(path: str) -> Members:
             raw["cluster"]["master_node"],
             raw["serial_no"],
         )
-    except FileNotFoundError as err:
-        raise errors.ConfigurationError(
-            f"file {path} is missing. This node is no master candidate."
-        ) from err
-    except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
     except errors.ConfigVersionMismatch:
         raise
     except (errors.ParseError, errors.ConfigurationError) as err:
-        raise errors.ConfigurationError(f"{path}: {err}") from err
+        raise errors.ConfigurationError(f"{source}: {err}") from err
     except (KeyError, TypeError, AttributeError) as err:
-        raise errors.ConfigurationError(f"{path} is no configuration: {err!r:.200}") from err
+        raise errors.ConfigurationError(f"{source} is no configuration: {err!r:.200}") from err
     if all(node.uuid != found.master_uuid for node in found.nodes.values()):
         raise errors.ConfigurationError(
-            f"{path}: cluster/master_node: node {found.master_uuid} is not in the configuration"
+            f"{source}: cluster/master_node: node {found.master_uuid} is not in the configuration"
         )
     return found

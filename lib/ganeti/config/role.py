@@ -224,6 +224,40 @@ def _newer(me: str, own: Standing, answers: Mapping[str, Standing]) -> tuple[str
     return tuple(found)
 
 
+class NewerCopies(NamedTuple):
+    """The nodes which have the newest copies, by name; None where this node itself has it."""
+
+    config: str | None
+    jobs: str | None
+
+
+def newer_copies(me: str, answers: Mapping[str, Standing]) -> NewerCopies:
+    """Return the nodes from which this node can get what it lacks.
+
+    :param answers: the votes of the nodes which answered, this node among them.
+    """
+    own = answers[me]
+    others = sorted(name for name in answers if name != me)
+    config = [name for name in others if answers[name].has_newer_config(own)]
+    jobs = [name for name in others if answers[name].has_newer_jobs(own)]
+    return NewerCopies(
+        max(config, key=lambda name: answers[name].config, default=None),
+        max(jobs, key=lambda name: answers[name].jobs, default=None),
+    )
+
+
+def with_newest(me: str, answers: Mapping[str, Standing]) -> dict[str, Standing]:
+    """Return the votes as they would be if this node had the newest copies."""
+    newer = newer_copies(me, answers)
+    own = answers[me]
+    if newer.config is not None:
+        one = answers[newer.config]
+        own = own._replace(config=one.config, digest=one.digest)
+    if newer.jobs is not None:
+        own = own._replace(jobs=answers[newer.jobs].jobs)
+    return {**answers, me: own}
+
+
 def _version(state: tuple[Epoch, int]) -> str:
     epoch, number = state
     return f"{number} of epoch {epoch.number}" if epoch != NONE else str(number)

@@ -37,7 +37,7 @@ class Readable(Protocol):
         """Return the content of those files of the candidate's queue which exist."""
 
 
-class _Copy(NamedTuple):
+class JobCopy(NamedTuple):
     """A copy of a job, compared by its progress.
 
     :ivar ended: number of ended opcodes; `moved` counts those which have begun as well.
@@ -80,8 +80,8 @@ class Restorer:
                 else:
                     _log.error("job %d is lost: no candidate has a whole copy", job_id)
 
-    def _read(self, job_ids: Sequence[int]) -> dict[int, _Copy]:
-        best: dict[int, _Copy] = {}
+    def _read(self, job_ids: Sequence[int]) -> dict[int, JobCopy]:
+        best: dict[int, JobCopy] = {}
         for node in self._transport.candidates():
             names = [name(job_id) for job_id in job_ids for name in (job_file, archive_file)]
             try:
@@ -91,12 +91,12 @@ class Restorer:
                 continue
             for job_id in job_ids:
                 for name in (job_file(job_id), archive_file(job_id)):
-                    copy = _copy_of(job_id, node, name, found.get(name))
+                    copy = copy_of(job_id, node, name, found.get(name))
                     if copy is not None and (job_id not in best or copy > best[job_id]):
                         best[job_id] = copy
         return best
 
-    def _adopt(self, job_id: int, copy: _Copy) -> None:
+    def _adopt(self, job_id: int, copy: JobCopy) -> None:
         """Take a copy as the job."""
         job = jobs.decode(copy.text)
         with self._table.lock:
@@ -127,12 +127,17 @@ def is_damaged(job_id: int, text: str | None) -> bool:
     return text is None or _decoded(job_id, text) is None
 
 
-def _copy_of(job_id: int, node: str, name: str, text: str | None) -> _Copy | None:
+def copy_of(job_id: int, node: str, name: str, text: str | None) -> JobCopy | None:
+    """Return the copy of a job in a text, for comparisons; None if the text holds no such job.
+
+    :param node: the node which has it.
+    :param name: the name of the file in the queue directory.
+    """
     job = None if text is None else _decoded(job_id, text)
     if job is None or text is None:
         return None
     states = [op.state.status for op in job.ops]
-    return _Copy(
+    return JobCopy(
         job.finalized,
         sum(status in jobs.FINALIZED for status in states),
         sum(status != jobs.QUEUED for status in states),

@@ -261,6 +261,22 @@ def record_failover(
         )
 
 
+def adopt_queue(epoch: Epoch, copied: Epoch, here: paths.Paths | None = None) -> None:
+    """Remember that the job queue of this node is a whole copy of that of another node.
+
+    :param epoch: of the node which makes the copy.
+    :param copied: the epoch of the queue which was copied.
+    :raises StaleEpochError: this node obeys a higher epoch.
+    :raises LockError: the lock was not free within 30 seconds.
+    """
+    here = here or paths.current()
+    with _locked(here):
+        old = read(here)
+        if epoch < old.epoch:
+            raise StaleEpochError(epoch, old.epoch)
+        _write(here, old, old._replace(queue=max(copied, old.queue)))
+
+
 @contextlib.contextmanager
 def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterator[None]:
     """Protect a block which writes a file of the master on this node.

@@ -104,12 +104,7 @@ class Voting:
         :param override: go on without a quorum, and even if another node has newer copies.
         :raises RoleNotWonError: too few nodes promised, or one of them has newer copies.
         """
-        owner = self._members.nodes[self._me].uuid
-        epoch = role.next_epoch(owner, votes.known)
-        got = self._ask(MASTER_CLAIM, votes.answers, epoch=str(epoch))
-        got.failures.update(
-            {name: why for name, why in votes.failures.items() if name not in votes.answers}
-        )
+        epoch, got = self.promise(votes)
         if override:
             verdict = Verdict(Outcome.WON)
             if self._me not in got.answers:
@@ -126,6 +121,15 @@ class Voting:
             raise RoleNotWonError(verdict, got.failures, votes.broken | got.broken)
         _log.info("epoch %s promised by %s", epoch, ", ".join(sorted(got.answers)))
         return Won(epoch, got.answers, override)
+
+    def promise(self, votes: Votes) -> tuple[Epoch, Votes]:
+        """Let the nodes which voted promise a new epoch, without counting the promises."""
+        epoch = role.next_epoch(self._members.nodes[self._me].uuid, votes.known)
+        got = self._ask(MASTER_CLAIM, votes.answers, epoch=str(epoch))
+        got.failures.update(
+            {name: why for name, why in votes.failures.items() if name not in votes.answers}
+        )
+        return epoch, got
 
     def _ask(self, call: Call, names: Iterable[str], **args: Any) -> Votes:
         answers: dict[str, Standing] = {}

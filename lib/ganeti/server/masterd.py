@@ -140,7 +140,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     fs.make_dirs(here.queue_dir, 0o750)
     fs.make_dirs(here.livelock_dir, 0o750)
     queue_lock = _lock_queue(here.queue_lock_file)
-    members = read_members(here.cluster_conf_file)
+    members = _read_members(here)
     _check_master(members.master.name)
     client = open_client(here)
     store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
@@ -184,6 +184,30 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     gc.freeze()
     fence.watch()
     return MasterDaemon(queue_lock, livelock, context, queue, server, fence)
+
+
+def _read_members(here: paths.Paths) -> Members:
+    """Read the nodes from the configuration.
+
+    :raises StartRefused: it is missing, empty or damaged; the message names the nodes with a copy.
+    """
+    try:
+        return read_members(here.cluster_conf_file)
+    except errors.ConfigVersionMismatch:
+        raise
+    except errors.ConfigurationError as err:
+        own = machine.current().hostname()
+        try:
+            names = ssconf.SimpleStore(here).master_candidates()
+        except errors.ConfigurationError:
+            names = []
+        others = [name for name in names if name.lower() != own]
+        if not others:
+            raise
+        raise daemon.StartRefused(
+            f"{err}. Other master candidates have a copy: {', '.join(others)}. Run 'gnt-cluster"
+            " master-failover' on one of them."
+        ) from err
 
 
 def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Won:

@@ -7,6 +7,7 @@ promises, and remembers what it was told (:class:`Nodes`).
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import threading
@@ -19,6 +20,7 @@ import pytest
 from fakes.config import cluster_of, uuid_of
 from ganeti import errors
 from ganeti.bootstrap import failover, local
+from ganeti.config.members import members_of
 from ganeti.config.store import CONFIG, DistributionFailure
 from ganeti.objects import MasterVote, codec
 from ganeti.platform import master_epoch, paths
@@ -41,6 +43,7 @@ class Nodes:
         self.errors: dict[tuple[str, str], Exception] = {}
         self.events: list[tuple[str, str]] = []
         self.no_voting: bool | None = None
+        self.started_under: Epoch | None = None
         #: Nodes which do not take the new configuration.
         self.deaf: set[str] = set()
 
@@ -89,6 +92,8 @@ class Runner:
         self.epoch: Epoch | None = None
 
     def call_addresses(self, call, addresses, **args):
+        if call.name == START:
+            self.nodes.started_under = self.epoch
         return self.nodes.call_addresses(call, addresses, **args)
 
     def use_epoch(self, epoch: Epoch) -> None:
@@ -105,7 +110,7 @@ class Distributor:
     def __call__(self, wanted):
         assert self.runner.epoch is not None, "distributed without an epoch"
         # Who missed it is tried again by a thread, which outlives the test.
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread().name != "config-catch-up":
             self.nodes.events.append(("commit", ""))
         failures = []
         for uuid in wanted.candidates:
@@ -144,6 +149,26 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> Itera
 def write(here: paths.Paths, data) -> None:
     data = dataclasses.replace(data, serial_no=7)
     Path(here.cluster_conf_file).write_text(json.dumps(codec.to_dict(data)))
+
+
+@pytest.fixture
+def fetched(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What was fetched, and from where; the real fetching has tests of its own."""
+    seen: list[tuple[str, str]] = []
+
+    def fetch(what: str):
+        def take(source, epoch, *_rest):
+            assert source.runner.epoch == epoch
+            assert all(promised == epoch for promised in nodes.promised.values())
+            copies = getattr(nodes, what)
+            copies[ME] = copies[source.name]
+            seen.append((what, source.name))
+
+        return take
+
+    monkeypatch.setattr(failover.newer_copies, "fetch_jobs", fetch("jobs"))
+    monkeypatch.setattr(failover.newer_copies, "fetch_config", fetch("serial"))
+    return seen
 
 
 def master_now(here: paths.Paths) -> str:
@@ -241,11 +266,75 @@ def test_nodes_which_are_broken_are_not_overridden(here: paths.Paths, nodes: Nod
 
 
 @pytest.mark.parametrize("what", ["serial", "jobs"])
-def test_somebody_has_something_newer(here: paths.Paths, nodes: Nodes, what: str) -> None:
-    getattr(nodes, what)[THIRD] += 1
-    with pytest.raises(errors.OpPrereqError, match=f"{THIRD}.*newer|newer.*{THIRD}"):
+@pytest.mark.parametrize("where", [OLD, THIRD])
+def test_newer_data_of_another_node_are_fetched(
+    here: paths.Paths, nodes: Nodes, fetched: list[tuple[str, str]], what: str, where: str
+) -> None:
+    """The master daemon was killed: only its node, or one other, has the last data."""
+    getattr(nodes, what)[where] += 1
+    _warnings, said = run()
+    assert fetched == [(what, where)]
+    assert any("fetching" in text and where in text for text in said)
+    assert nodes.steps()[-1] == (START, ME)
+    assert nodes.no_voting is False
+    assert master_now(here) == uuid_of("node2")
+
+
+def test_the_newest_data_of_several_nodes_are_fetched(
+    here: paths.Paths, nodes: Nodes, fetched: list[tuple[str, str]]
+) -> None:
+    nodes.serial.update({OLD: 8, THIRD: 9})
+    nodes.jobs.update({OLD: 5, THIRD: 4})
+    run()
+    assert fetched == [("jobs", OLD), ("serial", THIRD)]
+
+
+def test_data_which_cannot_be_fetched(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source, epoch, *rest):
+        raise errors.NodeCallFailed(OLD, "jobqueue_read", "the master daemon holds the queue")
+
+    nodes.jobs[OLD] += 1
+    monkeypatch.setattr(failover.newer_copies, "fetch_jobs", fail)
+    with pytest.raises(errors.OpPrereqError, match="holds the queue.*Run the command there"):
         run()
-    assert nodes.steps() == []
+    assert nodes.steps() == [(STOP, OLD), (START, OLD)]
+    assert master_now(here) == uuid_of("node1")
+
+
+def test_data_which_are_still_newer_after_the_fetch(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.jobs[OLD] += 1
+    monkeypatch.setattr(failover.newer_copies, "fetch_jobs", lambda *args: None)
+    with pytest.raises(errors.OpPrereqError, match="newer jobs.*Run the command there"):
+        run()
+    assert nodes.steps() == [(STOP, OLD), (START, OLD)]
+
+
+def test_a_newer_configuration_in_which_this_node_is_no_candidate(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.serial[OLD] += 1
+
+    def check_only(source, epoch, check):
+        check(members_of(json.dumps(codec.to_dict(other)), "the configuration"))
+
+    other = cluster_of(3, node_changes={2: {"master_candidate": False}})
+    monkeypatch.setattr(failover.newer_copies, "fetch_config", check_only)
+    with pytest.raises(errors.OpPrereqError, match="no master candidate"):
+        run()
+    assert master_now(here) == uuid_of("node1")
+
+
+def test_newer_data_do_not_replace_a_quorum(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.jobs[OLD] += 1
+    nodes.silent(THIRD)
+    nodes.errors[CLAIM, OLD] = errors.NodeUnreachable(OLD, CLAIM, "cut off")
+    with pytest.raises(errors.OpPrereqError, match="cut off"):
+        run()
+    assert nodes.jobs[ME] == 3
 
 
 @pytest.mark.parametrize(
@@ -295,9 +384,12 @@ def test_where_the_master_daemon_runs(here: paths.Paths, monkeypatch: pytest.Mon
 
 
 def test_the_old_master_got_something_newer_before_it_stopped(
-    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+    here: paths.Paths,
+    nodes: Nodes,
+    fetched: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The votes are counted once more; the old master goes on."""
+    """The votes are counted once more."""
     answer = nodes._answer
 
     def stop(call, node, args):
@@ -306,11 +398,34 @@ def test_the_old_master_got_something_newer_before_it_stopped(
         return answer(call, node, args)
 
     monkeypatch.setattr(nodes, "_answer", stop)
-    with pytest.raises(errors.OpPrereqError, match="newer"):
+    run()
+    assert fetched == [("serial", OLD)]
+    assert master_now(here) == uuid_of("node2")
+
+
+def test_a_full_disk_is_noticed_before_the_old_master_is_stopped(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: str, *args: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(failover.fs, "write_file", full)
+    with pytest.raises(errors.OpPrereqError, match="No space left.*Nothing was changed"):
+        run()
+    assert nodes.steps() == []
+    monkeypatch.undo()
+    assert not [name for name in os.listdir(here.data_dir) if "probe" in name]
+
+
+def test_the_old_master_is_started_under_the_epoch_which_was_promised(
+    here: paths.Paths, nodes: Nodes
+) -> None:
+    """This node could not write the epoch down, and the others refuse a lower one."""
+    nodes.errors[CLAIM, ME] = errors.NodeCallFailed(ME, CLAIM, "disk is full")
+    with pytest.raises(errors.OpPrereqError, match="disk is full"):
         run()
     assert nodes.steps() == [(STOP, OLD), (START, OLD)]
-    assert {epoch.number for epoch in nodes.promised.values()} == {4}
-    assert master_now(here) == uuid_of("node1")
+    assert nodes.started_under == nodes.promised[OLD] != master_epoch.read().epoch
 
 
 def test_too_few_promises(here: paths.Paths, nodes: Nodes) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti import errors
 from ganeti.platform import paths
 from ganeti.server import daemon, masterd
 from ganeti.utils import filelock
@@ -60,3 +61,21 @@ def test_two_on_one_queue(here: paths.Paths) -> None:
         with pytest.raises(daemon.StartRefused, match="another master daemon"):
             masterd._lock_queue(here.queue_lock_file)
     masterd._lock_queue(here.queue_lock_file).close()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", None])
+def test_an_empty_configuration_names_the_nodes_with_a_copy(
+    here: paths.Paths, content: bytes | None
+) -> None:
+    if content is not None:
+        Path(here.cluster_conf_file).write_bytes(content)
+    names = Path(here.ssconf_file("master_candidates"))
+    names.write_text("node1.example.com\nnode2.example.com\nnode3.example.com\n")
+    with pytest.raises(
+        daemon.StartRefused,
+        match="have a copy: node2.example.com, node3.example.com. Run 'gnt-cluster master-f",
+    ):
+        masterd._read_members(here)
+    names.write_text("node1.example.com\n")
+    with pytest.raises(errors.ConfigurationError, match=here.cluster_conf_file):
+        masterd._read_members(here)

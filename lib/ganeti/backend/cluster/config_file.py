@@ -68,6 +68,21 @@ def serial_of(content: bytes, name: str = "the uploaded text") -> int:
     return value
 
 
+@serves(calls.CONFIG_READ)
+def read() -> str:
+    """Return the text of this node's copy.
+
+    :raises ConfigurationError: there is none, or it cannot be read.
+    """
+    path = paths.current().cluster_conf_file
+    try:
+        return fs.read_bytes(path).decode("utf-8")
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(f"this node has no configuration ({path})") from err
+    except (OSError, UnicodeDecodeError) as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err}") from err
+
+
 @serves(calls.CONFIG_REWRITE)
 def rewrite(
     base_bytes: int,

@@ -65,7 +65,7 @@ def _refuse_second_master() -> None:
     lock_file = paths.current().queue_lock_file
     if filelock.is_locked(lock_file):
         raise errors.JobQueueError(
-            "the master daemon of this node holds the job queue, so no other master may write it"
+            "the master daemon of this node holds the job queue, so no other master may use it"
         )
 
 
@@ -168,8 +168,10 @@ def _move(pairs: list[tuple[str, str]]) -> None:
 def read(names: list[str]) -> dict[str, str]:
     """Return the content of those of the files which exist, by name.
 
-    :raises JobQueueError: a name is not that of a file of the queue, or a file cannot be read.
+    :raises JobQueueError: a name is not that of a file of the queue, or a file cannot be read, or a
+        master daemon runs here, so that the files may be older than the queue.
     """
+    _refuse_second_master()
     directory = paths.current().queue_dir
     _apply(directory)
     found = {}

@@ -93,7 +93,10 @@ def _show_vote(found: Survey) -> int:
             " started."
         )
         return failures.EXIT_SUCCESS
-    if found.verdict.won:
+    if found.can_move:
+        for source, what in zip(found.fetches, ("configuration", "jobs"), strict=True):
+            if source is not None:
+                terminal.out(f"{source} has newer {what}, which would be fetched.")
         terminal.out(f"{found.me} may become the master in place of {found.old.name}.")
         return failures.EXIT_SUCCESS
     terminal.out(f"{found.me} may not become the master: {found.verdict}.")

@@ -28,6 +28,7 @@ from ganeti.wire.calls.backup import (
 )
 from ganeti.wire.calls.base import Arg, Call, FileDetails, Filler
 from ganeti.wire.calls.cluster import (
+    CONFIG_READ,
     CONFIG_REWRITE,
     ETC_HOSTS_MODIFY,
     IALLOCATOR_RUNNER,
@@ -183,6 +184,7 @@ __all__ = [
     "BLOCKDEV_SNAPSHOT_RESTORE",
     "BLOCKDEV_WIPE",
     "BRIDGES_EXIST",
+    "CONFIG_READ",
     "CONFIG_REWRITE",
     "Call",
     "DRBD_ATTACH_NET",

@@ -325,6 +325,18 @@ class ResultCodec:
         return wire
 
 
+class CompressedResult(ResultCodec):
+    """A text, compressed on the wire when it is long."""
+
+    def encode(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            raise errors.ResultValidationError(f"handler returned {value!r:.200}, not a text")
+        return compress(value)
+
+    def decode(self, wire: Any) -> Any:
+        return decompress(wire)
+
+
 class ObjectResult(ResultCodec):
     """A data class (or None when ``maybe``)."""
 

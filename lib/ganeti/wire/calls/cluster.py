@@ -10,6 +10,7 @@ from ganeti.wire.calls.base import (
     TEXTS,
     Arg,
     Call,
+    CompressedResult,
     ObjectEncoding,
     ObjectResult,
     ResultCodec,
@@ -179,6 +180,9 @@ WRITE_SSCONF_FILES = Call(
 )
 
 # -- configuration file ----------------------------------------------------------------------------
+#: Read the node's copy of the configuration, for a node which becomes master and has an older one.
+#: Not among the published calls. -> the text of the file
+CONFIG_READ = Call("config_read", (), CompressedResult(), timeout_s=60)
 #: Make the new configuration file from the present one, which must have ``base_bytes`` bytes and
 #: end with ``base_end``. ``parts``: in order, text, or [offset, length] in the present file;
 #: ``new_bytes``: size of the result; ``ssconf``: values for WRITE_SSCONF_FILES or None; they are

@@ -33,7 +33,13 @@ def survey(**answers: Standing) -> failover.Survey:
     ballot = Ballot(ME, frozenset(members.nodes), members.candidates, moving=True)
     voting: Any = SimpleNamespace(ballot=ballot)
     return failover.Survey(
-        ME, members, voting, Votes(given, failures, (E,)), judge(ballot, given), members.master
+        ME,
+        members,
+        voting,
+        Votes(given, failures, (E,)),
+        judge(ballot, given),
+        members.master,
+        True,
     )
 
 
@@ -109,11 +115,20 @@ def test_dry_run(gnt: Gnt, moved: list[dict[str, Any]], monkeypatch: pytest.Monk
 
 
 def test_dry_run_of_what_is_refused(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = survey(node1=standing(6), node2=standing())
+    found = survey(node2=standing())
     monkeypatch.setattr(failover, "survey", lambda **_options: found)
     ended = gnt("cluster master-failover --dry-run")
     assert ended.code == 1
-    assert f"{ME} may not become the master: node node1.example.com has a newer" in ended.out
+    assert f"{ME} may not become the master: only 1 of 3 nodes answer" in ended.out
+
+
+def test_dry_run_names_what_would_be_fetched(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = survey(node1=standing(6), node2=standing())
+    monkeypatch.setattr(failover, "survey", lambda **_options: found)
+    ended = gnt("cluster master-failover --dry-run")
+    assert ended.code == 0
+    assert "node1.example.com has newer configuration, which would be fetched." in ended.out
+    assert "jobs, which" not in ended.out
 
 
 def test_ping(gnt: Gnt, master: FakeMaster) -> None:
