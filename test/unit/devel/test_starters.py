@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,14 @@ STARTERS = sorted(
 )
 TEMPLATE = """\
 #!/usr/bin/env python3
+import _signal as signal  # the module without the underscore takes milliseconds to load
 import os
 import sys
+
+# An interrupt ends the program without a traceback, also while it is being loaded.
+on_interrupt = signal.getsignal(signal.SIGINT)
+if on_interrupt != signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # In a checkout: its lib, and the packages of its .venv. An installed program has neither.
 top = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -43,7 +50,15 @@ if os.path.isfile(f"{top}/lib/ganeti/__init__.py"):
 
 from @MODULE@ import @FUNCTION@  # noqa: E402  the path comes first
 
-sys.exit(@FUNCTION@())
+try:
+    signal.signal(signal.SIGINT, on_interrupt)
+    code = @FUNCTION@()
+except KeyboardInterrupt:
+    code = 128 + signal.SIGINT
+finally:
+    if on_interrupt != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+sys.exit(code)
 """
 _IMPORT = re.compile(r"^from (ganeti[\w.]*) import (\w+)", re.MULTILINE)
 
@@ -131,3 +146,45 @@ class TestCheckouts:
         (starter.parents[1] / "lib/pycurl.py").write_text("")
         done = self._run(starter)
         assert (done.returncode, done.stdout) == (3, f"{sys.executable} word\n")
+
+    def test_an_interrupt_while_it_is_loaded_ends_it_without_a_word(self, starter: Path) -> None:
+        (starter.parents[1] / "lib/pycurl.py").write_text("")
+        (starter.parents[1] / "lib/ganeti/program.py").write_text(
+            "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+        )
+        done = self._run(starter)
+        assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+    @pytest.mark.parametrize(
+        "body", ["os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt"]
+    )
+    def test_an_interrupt_which_the_program_does_not_handle(self, starter: Path, body: str) -> None:
+        (starter.parents[1] / "lib/pycurl.py").write_text("")
+        (starter.parents[1] / "lib/ganeti/program.py").write_text(
+            f"import os, signal\n\n\ndef main():\n    {body}\n"
+        )
+        done = self._run(starter)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+    def test_an_interrupt_at_its_end(self, starter: Path) -> None:
+        (starter.parents[1] / "lib/pycurl.py").write_text("")
+        (starter.parents[1] / "lib/ganeti/program.py").write_text(
+            "import atexit, os, signal\n\n\ndef main():\n"
+            "    atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        )
+        done = self._run(starter)
+        assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+    def test_ignored_interrupts_stay_ignored(self, starter: Path) -> None:
+        (starter.parents[1] / "lib/pycurl.py").write_text("")
+        (starter.parents[1] / "lib/ganeti/program.py").write_text(
+            "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n\n\ndef main():\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n    print('done')\n"
+        )
+        done = subprocess.run(
+            ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-I", "-S", str(starter)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
