@@ -153,6 +153,16 @@ def Within(inner: Type, low: float, high: float) -> Type:
     )
 
 
+def AtMost(inner: Type, count: int) -> Type:
+    """Return the type of lists and texts of the inner type with at most ``count`` items."""
+    return Type(
+        inner.name,  # which is published
+        lambda value: inner.check(value) and len(value) <= count,
+        inner.hidden,
+        ("at-most", inner, count),
+    )
+
+
 NonNegInt = NonNeg(Int)
 PositiveInt = Pos(Int)
 NegativeInt = Neg(Int)
@@ -320,6 +330,9 @@ def describe(type_: Type) -> str:
         return f"{describe(parts[0])} {_RANGES[form]}"
     if form == "within":
         return f"{describe(parts[0])} from {parts[1]} to {parts[2]}"
+    if form == "at-most":
+        items = "characters" if parts[0].name in ("str", "nonempty-str") else "items"
+        return f"{describe(parts[0])}, with at most {parts[1]} {items}"
     if form in ("maybe", "or"):
         return _choice(list(map(describe, parts if form == "or" else (*parts, NoneType))))
     if form == "list":
@@ -363,3 +376,10 @@ def _is_job_id(value: typing.Any) -> bool:
 
 
 JobId = Type("job-id", _is_job_id)
+
+#: Number of fields of a query. The longest table has a tenth of that.
+MAX_FIELDS = 1000
+#: Names of fields of a query.
+FieldNames = AtMost(ListOf(NonEmptyString), MAX_FIELDS)
+#: A text which a person writes.
+Remark = AtMost(Str, 1 << 16)

@@ -34,6 +34,7 @@ from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.messages import Head, Refused, Response
 from ganeti.http.tls_stream import TlsProtocol, Unserved
+from ganeti.utils import memory
 
 _log = logging.getLogger(__name__)
 
@@ -157,6 +158,7 @@ class Server:
         # Connections with TLS on which no client is served: handshakes, and ends of connections.
         self._unserved = Unserved(max(1, self._limits.clients // _UNSERVED_SHARE))
         self._bodies_bytes = 0
+        self._giving_back: asyncio.TimerHandle | None = None
         # Connections which get a large answer, with its size, in the order of their beginnings.
         self._sending: dict[_Connection, int] = {}
 
@@ -279,6 +281,16 @@ class Server:
         """Note that the answer was sent, or the connection has ended."""
         self._sending.pop(connection, None)
 
+    def give_memory_back(self) -> None:
+        """Give memory back in a moment, when large requests have ended."""
+        if self._giving_back is None:
+            loop = asyncio.get_running_loop()
+            self._giving_back = loop.call_later(memory.GIVE_BACK_AFTER_S, self._give_back, loop)
+
+    def _give_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._giving_back = None
+        loop.run_in_executor(None, memory.give_back)
+
     @property
     def application(self) -> Application:
         return self._application
@@ -382,6 +394,11 @@ class _Connection:
         finally:
             self._server.unhold(self._held)
             self._held = 0
+        size = 0 if head is None else max(head.length, 0)
+        if max(size, len(response.body) if isinstance(response.body, bytes) else 0) > (
+            memory.LARGE_BYTES
+        ):
+            self._server.give_memory_back()
         keep = keep and body_taken and not self.last
         if head is not None and head.old and not isinstance(response.body, bytes):
             keep = False

@@ -101,6 +101,16 @@ class Splitter:
         """Whether part of a message has arrived."""
         return self._size > 0
 
+    @property
+    def kept_bytes(self) -> int:
+        """Size of the part of a message which is kept."""
+        return 0 if self._dropping else self._size
+
+    def drop(self) -> None:
+        """Drop the message of which a part has arrived, as if it were above the limit."""
+        self._dropping = True
+        self._parts.clear()
+
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self._limit_bytes:

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, Protocol
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
+from ganeti.utils import memory
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ SLOW_THREADS = 16
 _RECEIVE_BYTES = 1 << 16
 # With more than this a connection is not read, and no further request of it is begun.
 _INBOX_MESSAGES = 100
+_INBOX_BYTES = 1 << 20
+# Messages of all connections which are being received, or wait. Above it, large ones are refused.
+_WAITING_BYTES = 128 << 20
 _OUTBOX_BYTES = 1 << 20
 _SWEEP_S = 10.0
 _NO_FD_PAUSE_S = 1.0
@@ -83,13 +87,30 @@ _CREDENTIALS = struct.Struct("3i")
 class LuxiRequest:
     """One request, until it is answered. Any thread may answer; the first answer counts."""
 
-    __slots__ = ("_answered", "_on_timeout", "_server", "args", "connection", "method", "slot")
+    __slots__ = (
+        "_answered",
+        "_on_timeout",
+        "_server",
+        "args",
+        "connection",
+        "method",
+        "size",
+        "slot",
+    )
 
     def __init__(
-        self, server: LuxiServer, connection: _Connection, slot: _Slot, method: str, args: list[Any]
+        self,
+        server: LuxiServer,
+        connection: _Connection,
+        slot: _Slot,
+        method: str,
+        args: list[Any],
+        size: int,
     ) -> None:
+        """:param size: of the message, in bytes."""
         self.method = method
         self.args = args
+        self.size = size
         self._server = server
         self.connection = connection
         self.slot = slot
@@ -196,6 +217,7 @@ class _Connection:
         "events",
         "held",
         "inbox",
+        "inbox_bytes",
         "moved",
         "outbox",
         "outbox_bytes",
@@ -208,6 +230,7 @@ class _Connection:
         self.sock = sock
         self.splitter = wire.Splitter(limit_bytes)
         self.inbox: collections.deque[bytes | None] = collections.deque()
+        self.inbox_bytes = 0
         self.slots: collections.deque[_Slot] = collections.deque()
         self.held: set[LuxiRequest] = set()
         self.outbox: collections.deque[memoryview] = collections.deque()
@@ -222,6 +245,11 @@ class _Connection:
     def idle(self) -> bool:
         """Whether no request is under way."""
         return not (self.inbox or self.slots or self.outbox)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of the messages which are being received, or wait."""
+        return self.inbox_bytes + self.splitter.kept_bytes
 
     @property
     def stuck(self) -> bool:
@@ -285,12 +313,16 @@ class LuxiServer:
         quick_threads: int = QUICK_THREADS,
         slow_threads: int = SLOW_THREADS,
         max_clients: int | None = None,
+        waiting_bytes: int = _WAITING_BYTES,
     ) -> None:
         self._listeners = list(listeners)
         self._service = service
         self._limit_bytes = limit_bytes
         self._patience_s = patience_s
         self._max_clients = clients_for(_file_limit()) if max_clients is None else max_clients
+        self._max_waiting_bytes = waiting_bytes
+        self._waiting_bytes = 0
+        self._giving_back = False
         self._selector = selectors.DefaultSelector()
         self._connections: set[_Connection] = set()
         self._quick = _Pool("luxi", quick_threads)
@@ -487,7 +519,17 @@ class LuxiServer:
             self._update_events(connection)
             self._close_if_done(connection)
             return
-        connection.inbox.extend(connection.splitter.feed(data))
+        before = connection.waiting_bytes
+        for message in connection.splitter.feed(data):
+            connection.inbox.append(message)
+            connection.inbox_bytes += 0 if message is None else len(message)
+        if (
+            self._waiting_bytes + connection.waiting_bytes - before > self._max_waiting_bytes
+            and connection.splitter.kept_bytes > memory.LARGE_BYTES
+        ):
+            _log.warning("a message is refused, because clients send too many large ones at once")
+            connection.splitter.drop()
+        self._waiting_bytes += connection.waiting_bytes - before
         self._begin_next(connection)
         self._update_events(connection)
 
@@ -500,6 +542,7 @@ class LuxiServer:
             not connection.ended
             and self._stop_at is None
             and len(connection.inbox) < _INBOX_MESSAGES
+            and connection.inbox_bytes < _INBOX_BYTES
             and connection.outbox_bytes < _OUTBOX_BYTES
         ):
             events |= selectors.EVENT_READ
@@ -527,7 +570,10 @@ class LuxiServer:
         if connection.events:
             self._selector.unregister(connection.sock)
         connection.sock.close()
+        self._waiting_bytes -= connection.waiting_bytes
         connection.inbox.clear()
+        connection.inbox_bytes = 0
+        connection.splitter.drop()
         connection.outbox.clear()
         for request in list(connection.held):
             request.time_out()
@@ -553,6 +599,9 @@ class LuxiServer:
             and connection.outbox_bytes < _OUTBOX_BYTES
         ):
             message = connection.inbox.popleft()
+            if message is not None:
+                connection.inbox_bytes -= len(message)
+                self._waiting_bytes -= len(message)
             slot = _Slot()
             connection.slots.append(slot)
             connection.beginning = slot
@@ -562,7 +611,10 @@ class LuxiServer:
                 self._quick.run(self._opener(connection, slot, message))
 
     def _refuser(self, connection: _Connection, slot: _Slot) -> Callable[[], None]:
-        data = wire.encode_refusal(f"the message is larger than {self._limit_bytes} bytes")
+        data = wire.encode_refusal(
+            f"the message is larger than {self._limit_bytes} bytes, or clients send too many large"
+            " messages at once"
+        )
         return lambda: self._refused(connection, slot, data)
 
     def _opener(self, connection: _Connection, slot: _Slot, message: bytes) -> Callable[[], None]:
@@ -570,13 +622,15 @@ class LuxiServer:
 
     def _open(self, connection: _Connection, slot: _Slot, message: bytes) -> None:
         """Parse a message and begin its request, or park it (in the pool)."""
+        if len(message) > memory.LARGE_BYTES:
+            self.post(self._plan_to_give_back)
         try:
             method, args = wire.parse_request(message)
         except errors.ParseError as err:
             data = wire.encode_refusal(str(err))
             self.post(lambda: self._refused(connection, slot, data))
             return
-        request = LuxiRequest(self, connection, slot, method, args)
+        request = LuxiRequest(self, connection, slot, method, args, len(message))
         handler = self._service.handler(method)
         if handler is None:
             data = wire.encode_refusal(f"there is no method {method!r}")
@@ -657,9 +711,21 @@ class LuxiServer:
         """Take an answer (in the loop) and send all answers whose turn has come."""
         if request is not None:
             connection.held.discard(request)
+            if max(request.size, len(data)) > memory.LARGE_BYTES:
+                self._plan_to_give_back()
         slot.answer = data
         if not connection.closed:
             self._send_answers(connection)
+
+    def _plan_to_give_back(self) -> None:
+        """Give memory back in a moment (in the loop), when large requests have ended."""
+        if not self._giving_back:
+            self._giving_back = True
+            self._later(memory.GIVE_BACK_AFTER_S, self._give_back)
+
+    def _give_back(self) -> None:
+        self._giving_back = False
+        self._slow.run(memory.give_back)
 
     def _send_answers(self, connection: _Connection) -> None:
         while connection.slots and connection.slots[0].answer is not None:

@@ -39,6 +39,7 @@ from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.query import job_rules
 from ganeti.utils import clock, text
+from ganeti.wire import json
 from ganeti.wire.calls import SET_WATCHER_PAUSE
 
 if TYPE_CHECKING:
@@ -49,10 +50,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: Size of the largest job, as JSON text.
+MAX_JOB_BYTES = 4 << 20
+
 _Begin = Callable[..., None]
 
 _NAMES = ht.Maybe(ht.ListOf(ht.Str))
-_FIELDS = ht.ListOf(ht.Str)
+_FIELDS = ht.AtMost(ht.ListOf(ht.Str), ht.MAX_FIELDS)
 _OPS = ht.ListOf(ht.Dict)
 _NUMBER = ht.Or(ht.Int, ht.Float)
 _TAG_KINDS = ("cluster", "nodegroup", "node", "instance", "network")
@@ -213,15 +217,18 @@ class LuxiService:
     # -- jobs ------------------------------------------------------------------------------------
 
     def _submit_job(self, request: LuxiRequest, ops: list[dict[str, Any]]) -> None:
+        _check_size(request, ops)
         self._queue.submit_async(_opcodes(ops), request.done)
 
     def _submit_to_drained(self, request: LuxiRequest, ops: list[dict[str, Any]]) -> None:
+        _check_size(request, ops)
         self._queue.submit_async(_opcodes(ops), request.done, drained_ok=True)
 
     def _submit_many(self, request: LuxiRequest, wanted: list[list[dict[str, Any]]]) -> None:
         given: list[list[OpCode] | errors.GenericError] = []
         for ops in wanted:
             try:
+                _check_size(request, ops)
                 given.append(_opcodes(ops))
             except errors.GenericError as err:
                 given.append(err)
@@ -462,6 +469,19 @@ class LuxiService:
         if failed:
             _log.warning("the watcher's pause was not set on %s", ", ".join(failed))
         request.answer(until)
+
+
+def _check_size(request: LuxiRequest, ops: Sequence[dict[str, Any]]) -> None:
+    """Check that a job is not too large: its file is written and sent many times.
+
+    :raises errors.OpPrereqError: it is.
+    """
+    # Most requests are short, so nothing has to be measured.
+    if request.size > MAX_JOB_BYTES and len(json.dumps(ops)) > MAX_JOB_BYTES:
+        raise errors.OpPrereqError(
+            f"a job may have {MAX_JOB_BYTES >> 20} MiB; submit several jobs instead",
+            errors.ECODE_INVAL,
+        )
 
 
 def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:

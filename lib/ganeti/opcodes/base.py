@@ -117,7 +117,7 @@ class OpCode:
         "submitted jobs, an empty list of states means success",
         default=None,
     )
-    comment: str | None = param(ht.Maybe(ht.Str), "Comment of the submitter", default=None)
+    comment: str | None = param(ht.Maybe(ht.Remark), "Comment of the submitter", default=None)
     reason: list[Any] = param(
         ht.Maybe(ht.ListOf(ht.Any)),
         "Reason trail: list of [source, reason, nanoseconds since 1970]",

@@ -22,7 +22,7 @@ class OpClusterActivateMasterIp(OpCode):
 class OpClusterConfigQuery(OpCode):
     """Read single values of the cluster. Result: list of values in the order of the names."""
 
-    output_fields: list[str] = param(types.Strings, "Names of the values")
+    output_fields: list[str] = param(ht.FieldNames, "Names of the values")
     RESULT = ht.List
 
 

@@ -154,7 +154,7 @@ class OpNodePowercycle(OpCode):
 class OpNodeQueryvols(OpCode):
     """List logical volumes of nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
     nodes: list[str] = param(types.Strings, "Nodes; all if the list is empty", default=[])
     RESULT = ht.List
 
@@ -163,7 +163,7 @@ class OpNodeQueryvols(OpCode):
 class OpNodeQueryStorage(OpCode):
     """List storage units of nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
     storage_type: str | None = param(ht.Maybe(types.StorageType), "Storage type", default=None)
     nodes: list[str] = param(types.Strings, "Nodes; all if the list is empty", default=[])
     name: str | None = param(types.MaybeString, "Only this storage unit", default=None)

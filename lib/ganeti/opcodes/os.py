@@ -11,7 +11,7 @@ from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 class OpExtStorageDiagnose(OpCode):
     """Describe providers of external storage. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
     names: list[str] = param(types.Strings, "Names; all if the list is empty", default=[])
     RESULT = ht.ListOf(ht.List)
 
@@ -20,6 +20,6 @@ class OpExtStorageDiagnose(OpCode):
 class OpOsDiagnose(OpCode):
     """Describe operating systems on the nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(types.Strings, "Names of the fields")
+    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
     names: list[str] = param(types.Strings, "Names; all if the list is empty", default=[])
     RESULT = ht.ListOf(ht.List)

@@ -17,7 +17,7 @@ class OpQuery(OpCode):
 
     what: str = param(types.QueryResource, "Kind of object")
     use_locking: bool = param(ht.Bool, "Wait for the locks of the objects first", default=False)
-    fields: list[str] = param(types.Strings, "Names of the fields")
+    fields: list[str] = param(ht.FieldNames, "Names of the fields")
     qfilter: list[Any] | None = param(ht.Maybe(ht.List), "Filter, in its JSON form", default=None)
     RESULT = types.QueryResponse
 
@@ -28,6 +28,6 @@ class OpQueryFields(OpCode):
 
     what: str = param(types.QueryResource, "Kind of object")
     fields: list[str] | None = param(
-        types.MaybeStrings, "Names of the fields; all if not given", default=None
+        ht.Maybe(ht.FieldNames), "Names of the fields; all if not given", default=None
     )
     RESULT = types.QueryFieldsResponse

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from ganeti import errors
 from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
 from ganeti.utils.text import natural_key
+
+#: A query gives at most so many values: all fields of a very large cluster. Each takes 100 bytes.
+MAX_CELLS = 5_000_000
 
 
 class FieldsAnswer(TypedDict):
@@ -56,6 +60,11 @@ def run(
         values of different types.
     """
     items, columns = select(resource, view, names, qfilter, source)
+    if len(items) * len(columns) > MAX_CELLS:
+        raise errors.ParameterError(
+            f"{len(columns)} fields of {len(items)} objects are more than {MAX_CELLS} values. Ask"
+            " for fewer fields, or for some of the objects."
+        )
     getters = [column.get if column is not None else _unknown for column in columns]
     data = []
     for item in items:

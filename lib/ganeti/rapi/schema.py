@@ -73,6 +73,11 @@ def _maybe(inner: ht.Type) -> Schema:
     return {"anyOf": [found, {"type": "null"}]}
 
 
+def _at_most(inner: ht.Type, count: int) -> Schema:
+    found = of(inner)
+    return {**found, "maxItems" if found.get("type") == "array" else "maxLength": count}
+
+
 def _or(*inner: ht.Type) -> Schema:
     found = [of(one) for one in inner]
     return {"anyOf": found} if all(found) else {}
@@ -121,6 +126,7 @@ _FORMS: Final[dict[str, Any]] = {
     "nonneg": lambda inner: {**of(inner), "minimum": 0},
     "pos": lambda inner: {**of(inner), "exclusiveMinimum": 0},
     "neg": lambda inner: {**of(inner), "exclusiveMaximum": 0},
+    "at-most": _at_most,
     "within": lambda inner, low, high: {**of(inner), "minimum": low, "maximum": high},
 }
 

@@ -18,7 +18,7 @@ from fakes.http_lab import WAIT_S, HttpLab, receive_all, receive_answer
 from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming, Limits, client_limit
 from ganeti.http.messages import Refused, Response
-from ganeti.utils import x509
+from ganeti.utils import memory, x509
 
 
 class Echo:
@@ -286,6 +286,26 @@ def test_many_clients_and_little_memory(start: Start) -> None:
     finally:
         for sock in clients:
             sock.close()
+
+
+def test_memory_of_large_requests_is_given_back(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = threading.Event()
+    monkeypatch.setattr(memory, "GIVE_BACK_AFTER_S", 0.0)
+    monkeypatch.setattr(memory, "give_back", given.set)
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(request("/", "POST", b"x" * 1000))
+        receive_answer(sock)
+        assert lab.server._giving_back is None
+        sock.sendall(request("/", "POST", b"x" * (2 << 20)))
+        receive_answer(sock)
+        assert given.wait(WAIT_S)
+        given.clear()
+        sock.sendall(request("/large"))
+        receive_answer(sock)
+        assert given.wait(WAIT_S)
 
 
 def test_what_was_begun_is_answered_at_the_end(start: Start) -> None:

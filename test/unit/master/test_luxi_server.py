@@ -20,7 +20,7 @@ from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
 from ganeti.master import luxi_server
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer, clients_for
-from ganeti.utils import net
+from ganeti.utils import memory, net
 
 PATIENCE_S = 60.0
 
@@ -163,6 +163,69 @@ def test_an_oversized_message_is_refused_and_the_connection_lives(lab: Lab) -> N
         with pytest.raises(errors.RequestError, match="larger than 100000 bytes"):
             wire.parse_answer(refused)
         assert wire.parse_answer(fine) == [2]
+
+
+def test_large_messages_of_many_clients_share_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "LARGE_BYTES", 10_000)
+    lab = Lab(tmp_path, limit_bytes=100_000, waiting_bytes=150_000)
+    try:
+        first, second = lab.raw(), lab.raw()
+        message = wire.encode_request("Echo", ["x" * 90_000])
+        first.sendall(message[:85_000])
+        until(lambda: lab.server._waiting_bytes == 85_000)
+        second.sendall(message + wire.encode_request("Echo", [2]))
+        refused, fine = read_answers(second, 2)
+        with pytest.raises(errors.RequestError, match="too many large messages at once"):
+            wire.parse_answer(refused)
+        assert wire.parse_answer(fine) == [2]
+        first.sendall(message[85_000:])
+        assert wire.parse_answer(read_answers(first, 1)[0]) == ["x" * 90_000]
+        first.sendall(message[:50_000])
+        until(lambda: lab.server._waiting_bytes == 50_000)
+        first.close()
+        second.close()
+        until(lambda: lab.server._waiting_bytes == 0)
+    finally:
+        lab.stop()
+
+
+def test_a_client_with_a_large_message_waiting_is_not_read(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    try:
+        sock = lab.raw()
+        sock.sendall(wire.encode_request("Slow", []))
+        until(lambda: len(lab.echo.begun) == 1)
+        sending = threading.Thread(
+            target=sock.sendall, args=(wire.encode_request("Echo", ["x" * (2 << 20)]) * 5,)
+        )
+        sending.start()
+        until(lambda: lab.server._waiting_bytes >= 2 << 20)
+        assert lab.server._waiting_bytes < 3 << 20
+        lab.echo.gate.set()
+        assert len(read_answers(sock, 6)) == 6
+        sending.join()
+        sock.close()
+    finally:
+        lab.stop()
+
+
+def test_memory_of_large_requests_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = threading.Event()
+    monkeypatch.setattr(memory, "GIVE_BACK_AFTER_S", 0.0)
+    monkeypatch.setattr(memory, "give_back", given.set)
+    lab = Lab(tmp_path)
+    try:
+        with lab.client() as client:
+            client.call("Echo", "x" * 1000)
+            assert not given.is_set() and not lab.server._giving_back
+            client.call("Echo", "x" * (2 << 20))
+            assert given.wait(PATIENCE_S)
+    finally:
+        lab.stop()
 
 
 def test_byte_by_byte(lab: Lab) -> None:

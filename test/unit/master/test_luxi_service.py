@@ -187,6 +187,9 @@ def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
         ("QueryTags", ["bogus", "x"], "'kind' must be"),
         ("WaitForJobChange", [1, ["status"], "x", None, 2], "'prev_job_info' must be"),
         ("SetDrainFlag", ["yes"], "'flag' must be"),
+        ("Query", ["instance", ["name"] * 1001, None], "'fields' must be .*at most 1000 items"),
+        ("QueryFields", ["instance", ["name"] * 1001], "'fields' must be .*at most 1000 items"),
+        ("QueryNodes", [[], ["name"] * 1001, False], "'fields' must be .*at most 1000 items"),
         ("ChangeJobPriority", [1, True], "'priority' must be"),
     ],
 )
@@ -196,6 +199,19 @@ def test_wrong_arguments_are_refused_in_words(
     with pytest.raises(errors.RequestError, match=refusal):
         client.call(method, *args)
     assert client.query_config_values(["cluster_name"]) == ["cluster.example.com"]
+
+
+def test_jobs_have_a_size_and_remarks_a_length(client: luxi.Client) -> None:
+    with pytest.raises(errors.OpPrereqError, match="comment"):
+        client.call("SubmitJob", [{**DELAY, "comment": "x" * ((1 << 16) + 1)}])
+    large = {**DELAY, "reason": [["gnt:client", "x" * (4 << 20), 1]]}
+    with pytest.raises(errors.OpPrereqError, match="a job may have 4 MiB"):
+        client.call("SubmitJob", [large])
+    with pytest.raises(errors.OpPrereqError, match="a job may have 4 MiB"):
+        client.call("SubmitJobToDrainedQueue", [large])
+    fine = {**DELAY, "comment": "x" * (1 << 16)}
+    result = client.call("SubmitManyJobs", [[fine], [large], [fine] * 5])
+    assert [accepted for accepted, _ in result] == [True, False, True]
 
 
 def test_the_drain_flag(client: luxi.Client) -> None:

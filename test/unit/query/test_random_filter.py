@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,14 @@ def test_looking_at_a_few_objects_finds_what_looking_at_all_finds(qfilter):
             return None
 
     assert ask(INSTANCES) == ask(WITHOUT_INDEX)
+
+
+def test_a_query_gives_no_more_values_than_the_daemon_can_bear(monkeypatch):
+    count = len(engine.run(INSTANCES, View(CONFIG), ["name"], None, Nothing())["data"])
+    monkeypatch.setattr(engine, "MAX_CELLS", 3 * count)
+    engine.run(INSTANCES, View(CONFIG), ["name"] * 3, None, Nothing())
+    with pytest.raises(errors.ParameterError, match=f"4 fields of {count} objects"):
+        engine.run(INSTANCES, View(CONFIG), ["name"] * 4, None, Nothing())
 
 
 @settings(max_examples=400, deadline=None)
