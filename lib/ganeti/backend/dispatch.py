@@ -7,7 +7,9 @@ Runs in the child process of the request. An exception of a handler becomes the 
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from ganeti import errors, http
 from ganeti.backend import caller, registry
 from ganeti.http import server
 from ganeti.platform import master_epoch
+from ganeti.storage import node_work
 from ganeti.storage.lvm import facts as lvm
 from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
@@ -29,6 +32,8 @@ _HANG_EXTRA_S = 60.0
 # Proxies and libraries of others may refuse longer headers.
 _HEADER_MAX_CHARS = 4096
 _EPOCH_KEY = http.EPOCH_HEADER.lower()
+_WORK_KEY = http.WORK_HEADER.lower()
+_WORK = re.compile(r"(-|[1-9][0-9]{0,18}) ([0-9a-f]{1,64})", re.ASCII)
 
 
 class Dispatcher:
@@ -49,6 +54,7 @@ class Dispatcher:
         try:
             refusal = self._admit(call, request)
             args = call.decode_args(json.loads(request.body))
+            serving = _serving(call, args, request)
         except errors.ParseError as err:
             _log.warning("bad call %s from %s: %s", call.name, request.peer, err)
             return server.Response(400, str(err).encode("utf-8", "backslashreplace"))
@@ -59,7 +65,12 @@ class Dispatcher:
         # One child may serve several requests: facts which an earlier one read may have changed.
         lvm.here().forget()
         try:
-            response = _ok(call.result.encode(handler(**args)), keep=call.keep)
+            with serving:
+                if call.work:
+                    # Once more: the record says now that this node works for that master.
+                    master_epoch.require(caller.epoch())
+                result = handler(**args)
+            response = _ok(call.result.encode(result), keep=call.keep)
             # Calls which arrive many times a second would fill the log and hide the others.
             _log.log(
                 logging.DEBUG if call.keep else logging.INFO,
@@ -105,6 +116,29 @@ class Dispatcher:
             _log.error("%s for %s: cannot tell who is master: %s", call.name, request.peer, err)
             return failed(err)
         return None
+
+
+def _serving(
+    call: calls.Call, args: Mapping[str, Any], request: server.AuthorisedRequest
+) -> contextlib.AbstractContextManager[None]:
+    """Make the block in which this process works on a call.
+
+    :raises ParseError: the header which names the job is malformed.
+    """
+    if not call.work:
+        return contextlib.nullcontext()
+    job, token = None, ""
+    given = request.headers.get(_WORK_KEY)
+    if given is not None:
+        words = _WORK.fullmatch(given)
+        if words is None:
+            raise errors.ParseError(f"not a job and the name of a call: {given!r:.100}")
+        job, token = None if words[1] == "-" else int(words[1]), words[2]
+    return node_work.Serving(
+        node_work.describe(
+            call.name, call.work, args, job=job, epoch=str(caller.epoch()), token=token
+        )
+    )
 
 
 def _stale(

@@ -16,3 +16,6 @@ ERROR_HEADER = "X-Ganeti-Error"
 #: Header of a request: the epoch of the master which calls (``NUMBER OWNER``). Header of a refusal
 #: (403) because that epoch is too old: the epoch which the node has promised.
 EPOCH_HEADER = "X-Ganeti-Epoch"
+#: Header of a request which changes instances or disks: the job for which it is made, or ``-``, and
+#: the caller's name for this request, in hexadecimal (``JOB TOKEN``).
+WORK_HEADER = "X-Ganeti-Work"

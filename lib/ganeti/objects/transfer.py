@@ -166,6 +166,32 @@ class MasterVote:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NodeWork:
+    """A call which a node is carrying out, and which changes instances or disks.
+
+    :ivar job: the job which made the call; None for a caller without a job.
+    :ivar epoch: the epoch of the master which made it.
+    :ivar token: the caller's name for this call; empty for callers which give none.
+    :ivar call: its procedure; ``doing`` says the same for people.
+    :ivar instances: UUIDs of the instances in its arguments; ``disks`` those of the disks.
+    :ivar since: its beginning, in seconds since the epoch.
+    :ivar transfer: name of the transfer which it started, if it did.
+    :ivar processes: the processes which work, each as ``4711 (create)``.
+    """
+
+    job: int | None = None
+    epoch: str
+    token: str
+    call: str
+    doing: str
+    instances: tuple[str, ...]
+    disks: tuple[str, ...]
+    since: float
+    transfer: str | None = None
+    processes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LvmPvInfo:
     """An LVM physical volume; sizes are in MiB."""
 

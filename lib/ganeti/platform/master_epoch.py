@@ -212,17 +212,24 @@ def _config_locked(here: paths.Paths) -> contextlib.AbstractContextManager[None]
     return _taken(here.config_copy_lock_file, shared=False)
 
 
+def require(epoch: Epoch, here: paths.Paths | None = None) -> Epoch:
+    """Check that this node does not obey a higher epoch; return the one which it obeys.
+
+    :raises StaleEpochError: it does.
+    """
+    known = read(here).epoch
+    if epoch < known:
+        raise StaleEpochError(epoch, known)
+    return known
+
+
 def admit(epoch: Epoch, here: paths.Paths | None = None) -> None:
     """Check that this node obeys an epoch, and remember it if it is higher than all before.
 
     :raises StaleEpochError: this node has seen a higher epoch.
     :raises LockError: the lock was not free within 30 seconds.
     """
-    here = here or paths.current()
-    known = read(here).epoch
-    if epoch < known:
-        raise StaleEpochError(epoch, known)
-    if epoch > known:
+    if epoch > require(epoch, here):
         claim(epoch, here)
 
 

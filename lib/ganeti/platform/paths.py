@@ -132,6 +132,7 @@ class Paths:
     bdev_cache_dir = _Under("run_dir", "bdev-cache")
     instance_disks_dir = _Under("run_dir", "instance-disks")
     disk_locks_dir = _Under("run_dir", "disk-locks")
+    node_work_dir = _Under("run_dir", "node-work")
     instance_reason_dir = _Under("run_dir", "instance-reason")
     instance_status_file = _Under("run_dir", "instance-status")
     crypto_keys_dir = _Under("run_dir", "crypto")

@@ -26,11 +26,11 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.platform import paths
+from ganeti.storage import node_work
 from ganeti.utils import clock, filelock, fs
 
 # Who asks takes a shared lock for a moment, which must not look like work.
 _PATIENCE_S = 1.0
-_MAX_HOLDERS = 5
 
 #: Paths of the locks which this process holds.
 _ours: set[str] = set()
@@ -48,8 +48,8 @@ class Work:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """File descriptors of the locks."""
-        return tuple(self._open.values())
+        """File descriptors of the locks, and of the record of the call which is being served."""
+        return (*self._open.values(), *node_work.inherited_fds())
 
     def take(self, disk: Disk, doing: str) -> None:
         """Lock a disk and the devices below it.
@@ -164,12 +164,12 @@ def _refusal(path: str, device: Disk) -> errors.BlockDeviceError:
     elif device.dev_type in disk_constants.FILE_BASED:
         what = str(device.logical_id[1])
     beginner, since, doing = _note(path)
-    holders = list(_holders(path)) or [(beginner, "")]
-    names = [f"{pid} ({program})" if program else pid for pid, program in holders[:_MAX_HOLDERS]]
+    holders = list(node_work.holders(path)) or [(beginner, "")]
+    names = [f"{pid} ({program})" if program else pid for pid, program in holders]
     return errors.BlockDeviceError(
         f"device {what}: it is {doing} since {since} (process {', '.join(names)} of this node)."
         " Wait until that has ended, or end it with"
-        f" 'kill {' '.join(pid for pid, _program in holders[:_MAX_HOLDERS])}' when nobody needs its"
+        f" 'kill {' '.join(pid for pid, _program in holders)}' when nobody needs its"
         " result any more; then repeat the command."
     )
 
@@ -181,20 +181,3 @@ def _note(path: str) -> tuple[str, str, str]:
         return pid, clock.format_time(float(since)), doing
     except (OSError, ValueError):
         return "of unknown number", "a moment ago", "in use"
-
-
-def _holders(path: str) -> Iterator[tuple[str, str]]:
-    """Number and name of each process which has the file of a lock open.
-
-    Source: proc(5).
-    """
-    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
-        if int(pid) == os.getpid():
-            continue
-        try:
-            files = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-            if path in files:
-                yield pid, fs.read_file(f"/proc/{pid}/comm").strip()
-        except (OSError, ValueError):
-            # The process has ended, or belongs to another user.
-            continue

@@ -86,6 +86,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.uid_pool_dir, 0o750, NODED, MASTERD)
     yield _dir(here.instance_disks_dir, 0o755, NODED, MASTERD)
     yield _dir(here.disk_locks_dir, 0o700, NODED, MASTERD)
+    yield _dir(here.node_work_dir, 0o700, NODED, MASTERD)
     yield _dir(here.crypto_keys_dir, 0o700, NODED, MASTERD)
     yield _dir(here.import_export_dir, 0o755, NODED, MASTERD)
     yield _dir(here.instance_reason_dir, 0o755, NODED, NODED)

@@ -1,6 +1,7 @@
 """A node's directories, empty, for each test."""
 
 import os
+import signal
 
 import pytest
 
@@ -35,3 +36,10 @@ def script():
         return path
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def no_alarm_left():
+    """The dispatcher sets an alarm, because its process ends after the call."""
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)

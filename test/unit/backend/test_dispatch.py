@@ -6,16 +6,12 @@ import pytest
 
 from ganeti import errors
 from ganeti.backend import dispatch
-from ganeti.http import ERROR_HEADER
+from ganeti.http import EPOCH_HEADER, ERROR_HEADER
 from ganeti.http.server import AuthorisedRequest
+from ganeti.platform import master_epoch
+from ganeti.storage import node_work
+from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
-from ganeti.wire import json
-
-
-@pytest.fixture(autouse=True)
-def no_alarm_left():
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def ask(handler, body=b"[1]", procedure="test_delay"):
@@ -101,3 +97,101 @@ def test_hanging_handler_has_an_alarm():
     ask(lambda duration_s: left.append(signal.getitimer(signal.ITIMER_REAL)[0]))
     # (1 + 5) s of the call, twice, and a minute.
     assert 60 < left[0] <= 72
+
+
+# Work for a job
+
+
+def ask_to_remove(handler, headers=None, disk=None):
+    disk = disk or {"dev_type": "plain", "logical_id": ["vg", "lv"], "size": 1, "uuid": "disk-1"}
+    request = AuthorisedRequest(
+        "blockdev_remove", json.dumps([disk]).encode(), "127.0.0.1", "AA", headers or {}, False
+    )
+    return dispatch.Dispatcher({"blockdev_remove": handler})(request)
+
+
+def test_a_call_is_recorded_with_its_job_and_master(here):
+    seen = []
+    master_epoch.claim(master_epoch.Epoch(3, "uuid"))
+    headers = {"x-ganeti-epoch": "3 uuid", "x-ganeti-work": "12 abcdef"}
+    response = ask_to_remove(lambda disk: seen.extend(node_work.at_work()), headers)
+    assert response.body == b"[true,null]"
+    (work,) = seen
+    assert (work.job, work.epoch, work.token) == (12, "3 uuid", "abcdef")
+    assert (work.call, work.disks) == ("blockdev_remove", ("disk-1",))
+    assert node_work.at_work() == []
+
+
+def test_callers_without_a_job_are_served(here):
+    seen = []
+    assert ask_to_remove(lambda disk: seen.extend(node_work.at_work())).status == 200
+    assert ask_to_remove(lambda disk: None, {"x-ganeti-work": "- ab"}).status == 200
+    assert seen[0].job is None
+
+
+@pytest.mark.parametrize("header", ["", "12", "x ab", "0 ab", "12 ", "12 ../x", "-1 ab", "12 AB"])
+def test_a_malformed_job_is_refused(here, header):
+    response = ask_to_remove(lambda disk: pytest.fail("called"), {"x-ganeti-work": header})
+    assert response.status == 400
+    assert b"not a job and the name of a call" in response.body
+
+
+def test_a_second_job_is_refused_with_the_name_of_the_first(here):
+    def first(disk):
+        response = ask_to_remove(lambda disk: pytest.fail("called"), {"x-ganeti-work": "13 bb"})
+        ok, text = json.loads(response.body)
+        assert not ok
+        assert "job 12 is at work on this instance or disk: removal of a disk" in text
+
+    assert ask_to_remove(first, {"x-ganeti-work": "12 aa"}).body == b"[true,null]"
+
+
+def test_a_failed_call_leaves_no_record(here):
+    def broken(disk):
+        raise errors.BlockDeviceError("no")
+
+    assert json.loads(ask_to_remove(broken).body) == [False, "no"]
+    assert node_work.at_work() == []
+
+
+def test_a_master_which_is_replaced_meanwhile_begins_nothing(here, monkeypatch):
+    """The record is made first, then the epoch is checked again."""
+    make = node_work.Serving.__enter__
+
+    def late(self):
+        make(self)
+        master_epoch.claim(master_epoch.Epoch(4, "other"))
+
+    monkeypatch.setattr(node_work.Serving, "__enter__", late)
+    headers = {"x-ganeti-epoch": "3 uuid", "x-ganeti-work": "12 abcdef"}
+    response = ask_to_remove(lambda disk: pytest.fail("called"), headers)
+    assert response.status == 403
+    assert response.headers[EPOCH_HEADER] == "4 other"
+    assert node_work.at_work() == []
+
+
+#: Calls about instances and disks which change neither.
+ONLY_ASKS = {
+    "all_instances_info", "bdev_sizes", "blockdev_find", "blockdev_getdimensions",
+    "blockdev_getmirrorstatus", "blockdev_getmirrorstatus_multi", "blockdev_snapshot_list",
+    "drbd_helper", "drbd_needs_activation", "drbd_wait_sync", "export_info", "export_list",
+    "extstorage_diagnose", "helper_status", "hotplug_supported", "hypervisor_validate_params",
+    "impexp_status", "instance_get_migration_status", "instance_info", "instance_list",
+    "instance_migratable", "lv_list", "migration_info", "node_volumes", "os_diagnose",
+    "os_validate", "storage_list", "vg_list",
+}  # fmt: skip
+#: Calls which change what belongs to no instance, or which end the work of others.
+OF_NO_INSTANCE = {
+    "export_remove", "impexp_abort", "impexp_cleanup", "instance_metadata_modify",
+    "storage_execute", "storage_modify", "x509_cert_create", "x509_cert_remove",
+}  # fmt: skip
+
+
+def test_every_call_which_changes_an_instance_is_recorded():
+    named = {
+        call.name
+        for module in (calls.instance, calls.storage, calls.backup)
+        for call in vars(module).values()
+        if isinstance(call, calls.Call) and not call.work
+    }
+    assert named == ONLY_ASKS | OF_NO_INSTANCE

@@ -30,7 +30,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.platform import paths
-from ganeti.storage import busy
+from ganeti.storage import busy, node_work
 from ganeti.utils import clock, fs, process, x509
 from ganeti.wire import json
 from ganeti.wire.calls import backup as calls
@@ -249,6 +249,7 @@ def _start(
         with busy.working_on(*disks, doing=f"in use by an {mode}") as work:
             argv += [word for fd in work.fds for word in ("--lock-fd", str(fd))]
             pid = _spawn(argv, endpoint.env, work.fds)
+            node_work.started_transfer(name)
         fs.write_file(f"{directory}/{_PID}", f"{pid}\n", mode=0o600, sync=False)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)

@@ -95,7 +95,10 @@ EXPORT_LIST = Call("export_list", (), ResultCodec(ht.ListOf(ht.Str)), timeout_s=
 EXPORT_REMOVE = Call("export_remove", (Arg("export", PLAIN, ht.NonEmptyString),), timeout_s=300)
 #: Checks that all data are complete, writes ``config.ini``, and replaces an older export.
 FINALIZE_EXPORT = Call(
-    "finalize_export", (Arg("instance", INSTANCE), Arg("disks", EXPORTED_DISKS)), timeout_s=900
+    "finalize_export",
+    (Arg("instance", INSTANCE), Arg("disks", EXPORTED_DISKS)),
+    timeout_s=900,
+    work="completion of an export",
 )
 #: -> name of the transfer
 EXPORT_START = Call(
@@ -110,6 +113,8 @@ EXPORT_START = Call(
     ),
     ResultCodec(ht.NonEmptyString),
     timeout_s=900,
+    work="sending of a disk",
+    lasting=True,
 )
 #: -> name of the transfer
 IMPORT_START = Call(
@@ -122,6 +127,8 @@ IMPORT_START = Call(
     ),
     ResultCodec(ht.NonEmptyString),
     timeout_s=900,
+    work="reception of a disk",
+    lasting=True,
 )
 #: -> per name its state, or None when there is no such transfer (yet)
 IMPEXP_STATUS = Call(

@@ -420,6 +420,10 @@ class Call:
         harm; its connections are used again.
     :param connection_class: calls of different classes never share a connection, and therefore no
         process of the node daemon.
+    :param work: what the call does to an instance or its disks, as a noun for messages; empty for a
+        call which changes neither. A node keeps a record of such work
+        (:mod:`ganeti.storage.node_work`).
+    :param lasting: the work goes on after the answer.
     """
 
     name: str
@@ -431,6 +435,8 @@ class Call:
     any_epoch: bool = False
     keep: bool = False
     connection_class: str = ""
+    work: str = ""
+    lasting: bool = False
 
     def time_limit_s(self, args: Mapping[str, Any]) -> float:
         """Seconds an answer may take with these arguments."""

@@ -71,6 +71,7 @@ INSTANCE_START = Call(
     ),
     timeout_s=900,
     keep=True,
+    work="start of the instance",
 )
 #: Stop an instance. ``timeout_s``: how long the guest may take to power itself off.
 INSTANCE_SHUTDOWN = Call(
@@ -82,6 +83,7 @@ INSTANCE_SHUTDOWN = Call(
     ),
     timeout_s=lambda args: 900.0 + args["timeout_s"],
     keep=True,
+    work="shutdown of the instance",
 )
 #: Reboot a guest. ``reboot_type``: soft or hard (for a full one, the master stops and starts it).
 INSTANCE_REBOOT = Call(
@@ -93,6 +95,7 @@ INSTANCE_REBOOT = Call(
         _REASON,
     ),
     timeout_s=lambda args: 900.0 + args["shutdown_timeout_s"],
+    work="reboot of the instance",
 )
 #: Change the memory of a running guest.
 INSTANCE_BALLOON_MEMORY = Call(
@@ -102,6 +105,7 @@ INSTANCE_BALLOON_MEMORY = Call(
         Arg("memory_mib", PLAIN, ht.NonNegInt),
     ),
     timeout_s=900,
+    work="change of the memory of the guest",
 )
 #: Ask the source for the data which the target needs to accept the instance.
 #: -> data in a form of the hypervisor
@@ -119,6 +123,7 @@ ACCEPT_INSTANCE = Call(
     ),
     timeout_s=900,
     keep=True,
+    work="preparation of an incoming migration",
 )
 #: Let the source send the guest to the address ``target``. No effect while it is sent already.
 INSTANCE_MIGRATE = Call(
@@ -131,6 +136,7 @@ INSTANCE_MIGRATE = Call(
     ),
     timeout_s=3600,
     keep=True,
+    work="beginning of a migration",
 )
 #: Ask the source how far the migration is. -> MigrationStatus
 INSTANCE_GET_MIGRATION_STATUS = Call(
@@ -150,6 +156,7 @@ INSTANCE_FINALIZE_MIGRATION_SRC = Call(
     ),
     timeout_s=3600,
     keep=True,
+    work="end of a migration on its source",
 )
 #: End a migration on the target: keep the guest, or remove it after a failure. ``info``: result of
 #: MIGRATION_INFO.
@@ -162,6 +169,7 @@ INSTANCE_FINALIZE_MIGRATION_DST = Call(
     ),
     timeout_s=900,
     keep=True,
+    work="end of a migration on its target",
 )
 #: Check hypervisor parameters, filled. Fails with the reason when this node cannot use them.
 HYPERVISOR_VALIDATE_PARAMS = Call(
@@ -208,6 +216,7 @@ INSTANCE_OS_ADD = Call(
         Arg("debug_level", PLAIN, ht.NonNegInt),
     ),
     timeout_s=86400,
+    work="script 'create' of the OS",
 )
 #: Run the rename script of the OS for an instance which has its new name already.
 INSTANCE_RUN_RENAME = Call(
@@ -218,6 +227,7 @@ INSTANCE_RUN_RENAME = Call(
         Arg("debug_level", PLAIN, ht.NonNegInt),
     ),
     timeout_s=3600,
+    work="script 'rename' of the OS",
 )
 
 # -- devices of a running guest --------------------------------------------------------------------
@@ -244,6 +254,7 @@ HOTPLUG_DEVICE = Call(
     ),
     ResultCodec(ht.Any),
     timeout_s=900,
+    work="change of a device of the running guest",
 )
 
 # -- helper guests ---------------------------------------------------------------------------------
@@ -262,6 +273,7 @@ HELPER_START = Call(
         Arg("debug_level", PLAIN, ht.NonNegInt),
     ),
     timeout_s=3600,
+    work="start of a helper guest",
 )
 #: Ask for the state of a helper guest.
 #: -> {"running": bool, "known": bool, "contact": bool, "started": bool, "exit_code": int or None};
@@ -280,6 +292,7 @@ HELPER_STOP = Call(
     (Arg("instance", INSTANCE), _TASK),
     ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any)),
     timeout_s=900,
+    work="end of a helper guest",
 )
 
 # -- metadata --------------------------------------------------------------------------------------

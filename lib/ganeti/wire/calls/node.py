@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.wire.calls.base import COMPRESSED, FILE, PLAIN, Arg, Call, ResultCodec
+from ganeti.objects.transfer import NodeWork
+from ganeti.wire.calls.base import (
+    COMPRESSED,
+    FILE,
+    PLAIN,
+    Arg,
+    Call,
+    ObjectListResult,
+    ResultCodec,
+)
 
 _NUMBER = ht.Or(ht.Int, ht.Float)
 
@@ -45,6 +54,18 @@ NODE_HAS_IP_ADDRESS = Call(
     timeout_s=300,
 )
 
+# -- work in progress ------------------------------------------------------------------------------
+#: Ask which calls that change instances or disks the node carries out. ``revoke``: tokens of calls
+#: which the caller has given up; when they arrive later, they are refused. Not among the published
+#: calls. -> list of NodeWork
+NODE_WORK = Call(
+    "node_work",
+    (Arg("revoke", PLAIN, ht.ListOf(ht.NonEmptyString)),),
+    ObjectListResult(NodeWork),
+    timeout_s=10,
+    many=True,
+)
+
 # -- verification ----------------------------------------------------------------------------------
 #: Verify the node. ``checks``: dict of check name (constants.verify NV_*) -> its argument;
 #: ``all_hvparams``: filled parameters per hypervisor. -> dict of check name -> result
@@ -77,6 +98,7 @@ HOOKS_RUNNER = Call(
     ResultCodec(ht.ListOf(ht.ListOf(ht.Any))),
     timeout_s=900,
     many=True,
+    work="hooks of an operation",
 )
 #: Ask whether the node has hooks. ``wanted``: list of [hpath, phase]. Mostly it has none, and this
 #: call costs a fraction of HOOKS_RUNNER. Not among the published calls.

@@ -40,9 +40,12 @@ BLOCKDEV_CREATE = Call(
     ),
     ResultCodec(ht.Any),
     timeout_s=900,
+    work="creation of a disk",
 )
 #: Remove a disk.
-BLOCKDEV_REMOVE = Call("blockdev_remove", (Arg("disk", DISK),), timeout_s=900)
+BLOCKDEV_REMOVE = Call(
+    "blockdev_remove", (Arg("disk", DISK),), timeout_s=900, work="removal of a disk"
+)
 #: Activate a disk. -> [device path, link name, uri or None]; on a secondary node, True instead of
 #: the path
 BLOCKDEV_ASSEMBLE = Call(
@@ -56,9 +59,16 @@ BLOCKDEV_ASSEMBLE = Call(
     ResultCodec(ht.ListOf(ht.Any)),
     timeout_s=900,
     keep=True,
+    work="activation of a disk",
 )
 #: Deactivate a disk.
-BLOCKDEV_SHUTDOWN = Call("blockdev_shutdown", (Arg("disk", DISK),), timeout_s=900, keep=True)
+BLOCKDEV_SHUTDOWN = Call(
+    "blockdev_shutdown",
+    (Arg("disk", DISK),),
+    timeout_s=900,
+    keep=True,
+    work="deactivation of a disk",
+)
 #: Ask for the state of a disk. -> BlockDevStatus, or None when the device is not active
 BLOCKDEV_FIND = Call(
     "blockdev_find",
@@ -76,6 +86,7 @@ BLOCKDEV_OPEN = Call(
         Arg("exclusive", PLAIN, ht.Bool),
     ),
     timeout_s=900,
+    work="change of disks to writable",
 )
 #: Make disks read-only.
 BLOCKDEV_CLOSE = Call(
@@ -85,6 +96,7 @@ BLOCKDEV_CLOSE = Call(
         Arg("disks", DISKS),
     ),
     timeout_s=900,
+    work="change of disks to read-only",
 )
 #: Ask for the real sizes of disks. -> per disk [size in bytes, spindles or None], or None
 BLOCKDEV_GETDIMENSIONS = Call(
@@ -113,12 +125,18 @@ BLOCKDEV_GROW = Call(
         Arg("exclusive_storage", PLAIN, ht.Bool),
     ),
     timeout_s=900,
+    work="growth of a disk",
 )
 #: Rename disks. ``renames``: list of (disk, instance, new logical_id).
-BLOCKDEV_RENAME = Call("blockdev_rename", (Arg("renames", DISK_RENAMES),), timeout_s=900)
+BLOCKDEV_RENAME = Call(
+    "blockdev_rename", (Arg("renames", DISK_RENAMES),), timeout_s=900, work="renaming of disks"
+)
 #: Replace the text which is stored with a logical volume.
 BLOCKDEV_SETINFO = Call(
-    "blockdev_setinfo", (Arg("disk", DISK), Arg("info", PLAIN, ht.Str)), timeout_s=900
+    "blockdev_setinfo",
+    (Arg("disk", DISK), Arg("info", PLAIN, ht.Str)),
+    timeout_s=900,
+    work="change of the text of a volume",
 )
 #: Ask many nodes how far disks are in sync. -> per disk [ok, BlockDevStatus or text of the error]
 BLOCKDEV_GETMIRRORSTATUS_MULTI = Call(
@@ -130,11 +148,19 @@ BLOCKDEV_GETMIRRORSTATUS_MULTI = Call(
 )
 #: Make the directory of an instance for file storage.
 FILE_STORAGE_DIR_CREATE = Call(
-    "file_storage_dir_create", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300, keep=True
+    "file_storage_dir_create",
+    (Arg("path", PLAIN, ht.NonEmptyString),),
+    timeout_s=300,
+    keep=True,
+    work="creation of a directory for disks",
 )
 #: Remove the directory of an instance for file storage.
 FILE_STORAGE_DIR_REMOVE = Call(
-    "file_storage_dir_remove", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300, keep=True
+    "file_storage_dir_remove",
+    (Arg("path", PLAIN, ht.NonEmptyString),),
+    timeout_s=300,
+    keep=True,
+    work="removal of a directory for disks",
 )
 #: Rename the directory of an instance for file storage.
 FILE_STORAGE_DIR_RENAME = Call(
@@ -144,16 +170,23 @@ FILE_STORAGE_DIR_RENAME = Call(
         Arg("new_path", PLAIN, ht.NonEmptyString),
     ),
     timeout_s=300,
+    work="renaming of a directory for disks",
 )
 
 # -- DRBD ------------------------------------------------------------------------------------------
 #: Attach storage to the local replica of a mirrored disk.
 BLOCKDEV_ADDCHILDREN = Call(
-    "blockdev_addchildren", (Arg("disk", DISK), Arg("children", DISKS)), timeout_s=900
+    "blockdev_addchildren",
+    (Arg("disk", DISK), Arg("children", DISKS)),
+    timeout_s=900,
+    work="attachment of storage to a replica",
 )
 #: Detach the storage of the local replica of a mirrored disk.
 BLOCKDEV_REMOVECHILDREN = Call(
-    "blockdev_removechildren", (Arg("disk", DISK), Arg("children", DISKS)), timeout_s=900
+    "blockdev_removechildren",
+    (Arg("disk", DISK), Arg("children", DISKS)),
+    timeout_s=900,
+    work="detachment of storage from a replica",
 )
 #: Pause or resume the synchronisation of disks. -> per disk [ok, None or text of the error]
 BLOCKDEV_PAUSE_RESUME_SYNC = Call(
@@ -161,6 +194,7 @@ BLOCKDEV_PAUSE_RESUME_SYNC = Call(
     (Arg("disks", DISKS), Arg("pause", PLAIN, ht.Bool)),
     ResultCodec(ht.ListOf(ht.ListOf(ht.Any))),
     timeout_s=900,
+    work="change of the synchronisation of disks",
 )
 #: Connect the replicas of DRBD disks. ``multimaster``: both may be written (dual-primary).
 DRBD_ATTACH_NET = Call(
@@ -168,10 +202,15 @@ DRBD_ATTACH_NET = Call(
     (Arg("disks", DISKS), Arg("multimaster", PLAIN, ht.Bool)),
     timeout_s=TIMEOUT_NORMAL_S,
     many=True,
+    work="connection of replicas",
 )
 #: Disconnect the replicas of DRBD disks.
 DRBD_DISCONNECT_NET = Call(
-    "drbd_disconnect_net", (Arg("disks", DISKS),), timeout_s=TIMEOUT_NORMAL_S, many=True
+    "drbd_disconnect_net",
+    (Arg("disks", DISKS),),
+    timeout_s=TIMEOUT_NORMAL_S,
+    many=True,
+    work="disconnection of replicas",
 )
 #: Ask whether DRBD disks are in sync.
 #: -> [all are connected and in sync, percent of the disk which needs most to be synchronised]
@@ -203,6 +242,7 @@ BLOCKDEV_SNAPSHOT = Call(
     ),
     ResultCodec(ht.Any),
     timeout_s=900,
+    work="snapshot of a disk",
 )
 #: Make a snapshot which the user keeps. ``at_rest``: no process writes to the disk meanwhile.
 BLOCKDEV_SNAPSHOT_KEEP = Call(
@@ -214,6 +254,7 @@ BLOCKDEV_SNAPSHOT_KEEP = Call(
         Arg("at_rest", PLAIN, ht.Bool),
     ),
     timeout_s=3600,
+    work="snapshot of a disk",
 )
 #: Ask which snapshots disks have.
 #: -> per disk a list of [name, size in bytes, seconds since 1970 or None, usable]
@@ -229,6 +270,7 @@ BLOCKDEV_SNAPSHOT_RESTORE = Call(
     "blockdev_snapshot_restore",
     (Arg("disk", DISK), Arg("name", PLAIN, ht.NonEmptyString)),
     timeout_s=3600,
+    work="restoration of a disk from a snapshot",
 )
 #: Overwrite a part of a disk.
 BLOCKDEV_WIPE = Call(
@@ -239,6 +281,7 @@ BLOCKDEV_WIPE = Call(
         Arg("size_mib", PLAIN, ht.PositiveInt),
     ),
     timeout_s=3600,
+    work="wiping of a disk",
 )
 #: Copy an image to a disk. ``image``: path on the node, or an http, https or ftp address;
 #: ``size_mib``: at most so much is copied.
@@ -250,12 +293,16 @@ BLOCKDEV_IMAGE = Call(
         Arg("size_mib", PLAIN, ht.PositiveInt),
     ),
     timeout_s=3600,
+    work="copy of an image to a disk",
 )
 
 # -- conversion ------------------------------------------------------------------------------------
 #: Copy the content of a disk to another disk, which exists and is at least as large.
 BLOCKDEV_CONVERT = Call(
-    "blockdev_convert", (Arg("source", DISK), Arg("target", DISK)), timeout_s=3600
+    "blockdev_convert",
+    (Arg("source", DISK), Arg("target", DISK)),
+    timeout_s=3600,
+    work="copy of a disk to another one",
 )
 
 # -- LVM and block devices -------------------------------------------------------------------------
