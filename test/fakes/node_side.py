@@ -135,6 +135,12 @@ class NodeSide:
             )
         return result
 
+    #: UUIDs of nodes which may work for a job that has no call there any more.
+    unsure: frozenset[str] = frozenset()
+
+    def for_job(self, job_id: int | None) -> NodeSide:
+        return self
+
     def call_addresses(
         self, call: Call, addresses: Mapping[str, str], **args: Any
     ) -> dict[str, Result]:

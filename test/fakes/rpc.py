@@ -44,6 +44,8 @@ class FakeRpc:
         # Names of nodes which answer although they are marked offline.
         self.alive: set[str] = set()
         self._facts: tuple[ConfigData, dict[str, str]] | None = None
+        # UUIDs of nodes which may work for a job that has no call there any more.
+        self.unsure: set[str] = set()
 
     # -- what tests ask ------------------------------------------------------------
 
@@ -112,6 +114,9 @@ class FakeRpc:
     ) -> list[dict[str, Result]]:
         return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
 
+    def for_job(self, job_id: int | None) -> FakeRpc:
+        return self
+
     def call_addresses(
         self, call: Call, addresses: Mapping[str, str], **args: Any
     ) -> dict[str, Result]:
@@ -161,6 +166,9 @@ class FakeRpc:
             "cpu_dom0": 1,
         }
         return ["boot-id", [], [dict(facts) for _ in args["hv_specs"]]]
+
+    def _node_work(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return []
 
     def _export_list(self, node: str, args: dict[str, Any]) -> list[str]:
         return []

@@ -131,6 +131,21 @@ class Queries(Protocol):
         """Answer ``QueryConfigValues``: the values of the named fields."""
 
 
+class LeftWork(Protocol):
+    """Keeps locks as long as nodes work for ended jobs (:mod:`ganeti.master.left_work`)."""
+
+    def hand_over(
+        self, job_id: int | None, nodes: Collection[str], held: Collection[str], /
+    ) -> None:
+        """Keep the locks of a job which ends, where these nodes still work for it.
+
+        :param held: UUIDs of the instances which the job has locked exclusively.
+        """
+
+    def left(self) -> Sequence[tuple[str, str]]:
+        """Return such work: the name of the node, and a text."""
+
+
 @dataclass(slots=True)
 class MasterContext:
     """The services of the master daemon, made once at its start.
@@ -140,6 +155,7 @@ class MasterContext:
     :ivar queries: the query service; set after construction, too.
     :ivar live_seen: called after a query asked nodes about guests, with the view which holds the
         live data, and with the instances to which they belong.
+    :ivar left_work: keeps the locks of instances on which nodes work for ended jobs.
     """
 
     config: Config
@@ -148,6 +164,7 @@ class MasterContext:
     queue: Any = None
     queries: Queries | None = None
     live_seen: Callable[[View, Sequence[Instance]], None] | None = None
+    left_work: LeftWork | None = None
 
 
 def why(failure: Exception | None) -> str:
@@ -179,6 +196,7 @@ class LuContext:
     ec_id: str = field(default="")
     author: Author | None = None
     config: Config = field(init=False)
+    rpc: RpcRunner = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.ec_id:
@@ -186,10 +204,7 @@ class LuContext:
         self.config = self.master.config
         if self.author is not None:
             self.config = self.config.acting_for(self.author)
-
-    @property
-    def rpc(self) -> RpcRunner:
-        return self.master.rpc
+        self.rpc = self.master.rpc.for_job(self.callbacks.owner.job_id)
 
     @property
     def locks(self) -> LockManager:

@@ -119,11 +119,13 @@ class Failure(NamedTuple):
     :ivar kind: :data:`UNREACHABLE`, :data:`REFUSED` or :data:`FAILED`.
     :ivar machine_is_on: only for :data:`UNREACHABLE`: the system of the machine accepted or refused
         the connection, so that the machine is not switched off.
+    :ivar sent: the node may have received the request, and may carry it out.
     """
 
     kind: str
     message: str
     machine_is_on: bool = False
+    sent: bool = False
 
 
 Outcome = Reply | Failure
@@ -182,12 +184,14 @@ class _Transfer:
                 UNREACHABLE,
                 f"no answer within {self.request.timeout_s:g} s",
                 self._machine_is_on(),
+                sent=True,
             )
         if code in _BROKEN_CODES and self._sent():
             return Failure(
                 FAILED,
                 "the connection broke before the answer was complete, so the "
                 f"call may have been carried out or not: {text}",
+                sent=True,
             )
         return Failure(UNREACHABLE, text, self._machine_is_on())
 

@@ -12,8 +12,11 @@ by programs which run while there is no master.
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
+import secrets
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +30,7 @@ from ganeti.objects.instance import FilledInstance, Instance
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc.results import Result, from_outcome
 from ganeti.wire import json
+from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK
 from ganeti.wire.calls.base import Call, Filler
 
 if TYPE_CHECKING:
@@ -37,6 +41,13 @@ _log = logging.getLogger(__name__)
 #: Seconds within which a node answers that is called although it is marked as offline. A machine
 #: which is off costs at most the time limit of the connection (:mod:`ganeti.http.client`).
 OFFLINE_TIMEOUT_S = 10.0
+
+#: Seconds for which a node is asked again, when the answer to a call was lost which may still work,
+#: and the node does not say whether it does.
+PATIENCE_S = 20.0
+# The pauses between these questions grow from the first to the second number of seconds.
+_PAUSE_S = 0.1
+_PAUSE_MAX_S = 2.0
 
 
 class Transport(Protocol):
@@ -146,6 +157,22 @@ class _Target:
 #: Is called with a call, the key of a node, and its result.
 OnResult = Callable[[Call, str, Result], None]
 
+
+class _Lost:
+    """A request whose answer was lost; the node may still carry it out.
+
+    :ivar since: when the node was asked in vain for the first time after its last answer.
+    """
+
+    __slots__ = ("procedure", "since", "target", "token")
+
+    def __init__(self, procedure: str, target: _Target, token: str) -> None:
+        self.procedure = procedure
+        self.target = target
+        self.token = token
+        self.since: float | None = None
+
+
 # A call, its nodes, common arguments, arguments of single nodes, filler.
 _Ask = tuple[
     Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", Filler
@@ -161,11 +188,24 @@ class AddressRunner:
     :param port: TCP port of the node daemons.
     """
 
-    def __init__(self, client: Transport, port: int | None = None) -> None:
+    def __init__(
+        self,
+        client: Transport,
+        port: int | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sleep = sleep
+        self._clock = clock
         self._client = client
         self._port = port if port is not None else machine.current().noded_port()
         self._epoch: master_epoch.Epoch | None = None
         self._on_newer: Callable[[str, str], None] = _ignore
+        self._job: int | None = None
+        #: Keys of the nodes which may be at work for this runner although it has no call there: the
+        #: answer was lost and the node does not say, or the work goes on after the answer.
+        self.unsure: set[str] = set()
 
     def use_epoch(
         self, epoch: master_epoch.Epoch, on_newer: Callable[[str, str], None] | None = None
@@ -210,10 +250,10 @@ class AddressRunner:
         self, asks: Sequence[_Ask], on_result: OnResult | None = None
     ) -> list[dict[str, Result]]:
         """Send all requests at the same time."""
-        epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
-        headers = (f"{http.EPOCH_HEADER}: {epoch}",)
+        headers = self._headers()
         cut = machine.current().cut_addresses()
         requests: list[http_client.OutgoingRequest] = []
+        works: dict[int, _Lost] = {}
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0
             differs = False
@@ -225,6 +265,13 @@ class AddressRunner:
                     args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
                     body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                     timeout_s = call.time_limit_s(args)
+                named: tuple[str, ...] = ()
+                if call.work:
+                    work = _Lost(call.name, target, secrets.token_hex(8))
+                    works[len(requests)] = work
+                    named = (f"{http.WORK_HEADER}: {self._job or '-'} {work.token}",)
+                    if call.lasting:
+                        self.unsure.add(target.key)
                 requests.append(
                     http_client.OutgoingRequest(
                         target.address,
@@ -232,7 +279,7 @@ class AddressRunner:
                         call.name,
                         body,
                         min(timeout_s, OFFLINE_TIMEOUT_S) if target.offline else timeout_s,
-                        headers,
+                        headers + named,
                         call.keep,
                         call.connection_class,
                     )
@@ -247,6 +294,13 @@ class AddressRunner:
                 on_result(call, target.key, judged[index])
 
         outcomes = self._perform(requests, cut, None if on_result is None else judge)
+        self._wait_until_over(
+            [
+                work
+                for index, work in works.items()
+                if isinstance(outcome := outcomes[index], http_client.Failure) and outcome.sent
+            ]
+        )
         for index, outcome in enumerate(outcomes):
             if index not in judged:
                 judge(index, outcome)
@@ -255,6 +309,66 @@ class AddressRunner:
             {target.key: judged[next(numbers)] for target in targets}
             for _call, targets, _common, _per_node, _filler in asks
         ]
+
+    def _headers(self) -> tuple[str, ...]:
+        epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
+        return (f"{http.EPOCH_HEADER}: {epoch}",)
+
+    def _wait_until_over(self, lost: list[_Lost]) -> None:
+        """Wait until nodes do not work any more on calls whose answers were lost.
+
+        Otherwise the caller would undo what is still being done, or release its locks. A node which
+        does not say for :data:`PATIENCE_S` whether it works is added to ``unsure``.
+        """
+        pause_s = _PAUSE_S
+        for one in lost:
+            _log.warning(
+                "node %s: the answer to call %s was lost; waiting until the node does not work on"
+                " it any more",
+                one.target.name,
+                one.procedure,
+            )
+        while lost := [one for one in lost if not self._is_over(one)]:
+            self._sleep(pause_s)
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+
+    def _is_over(self, one: _Lost) -> bool:
+        answer = self._ask_one(NODE_WORK, one.target, [[one.token]])
+        if answer.failure is None:
+            one.since = None
+            works = [work for work in answer.data if work.token == one.token]
+            for work in works:
+                if work.transfer is not None:
+                    # The caller did not learn its name, so nobody can use it.
+                    self._ask_one(IMPEXP_CLEANUP, one.target, [work.transfer])
+            return not works
+        if isinstance(answer.failure, errors.NodeRefused):
+            # It obeys another master, or is of a version without records.
+            return True
+        now = self._clock()
+        one.since = now if one.since is None else one.since
+        if now - one.since < PATIENCE_S:
+            return False
+        _log.error(
+            "node %s does not say whether it still works on call %s: %s",
+            one.target.name,
+            one.procedure,
+            answer.failure,
+        )
+        self.unsure.add(one.target.key)
+        return True
+
+    def _ask_one(self, call: Call, target: _Target, body: list[Any]) -> Result:
+        request = http_client.OutgoingRequest(
+            target.address,
+            self._port,
+            call.name,
+            json.dumps(body).encode("ascii"),
+            call.time_limit_s({}),
+            self._headers(),
+        )
+        outcomes = self._perform([request], machine.current().cut_addresses(), None)
+        return self._judge(call, target, outcomes[0])
 
     def _judge(self, call: Call, target: _Target, outcome: http_client.Outcome) -> Result:
         result = from_outcome(call, target.name, outcome)
@@ -296,10 +410,21 @@ class RpcRunner(AddressRunner):
     """
 
     def __init__(
-        self, config_snapshot: Callable[[], ConfigData], client: Transport, port: int | None = None
+        self,
+        config_snapshot: Callable[[], ConfigData],
+        client: Transport,
+        port: int | None = None,
+        **waiting: Any,
     ) -> None:
-        super().__init__(client, port)
+        super().__init__(client, port, **waiting)
         self._snapshot = config_snapshot
+
+    def for_job(self, job_id: int | None) -> RpcRunner:
+        """Return a runner for the calls of one job: nodes know for which job they work."""
+        other = copy.copy(self)
+        other._job = job_id
+        other.unsure = set()
+        return other
 
     def call(self, call: Call, node_uuid: str, **args: Any) -> Result:
         """Call one node."""

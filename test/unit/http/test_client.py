@@ -142,15 +142,19 @@ def test_every_kind_of_failure(lab, asker, deaf, closed, pad):
     gone = one(asker, ask(lab, port=closed))
     assert gone.kind == client.UNREACHABLE
     assert gone.machine_is_on, "a system which refuses a connection runs"
+    assert not gone.sent
     unresponsive = one(quick, ask(lab, port=deaf))
     assert unresponsive.kind == client.UNREACHABLE
     assert unresponsive.machine_is_on, "the system has accepted the connection"
     slow = one(asker, ask(lab, "sleep", b"5", timeout_s=0.5))
-    assert slow == client.Failure(client.UNREACHABLE, "no answer within 0.5 s", machine_is_on=True)
+    assert slow == client.Failure(
+        client.UNREACHABLE, "no answer within 0.5 s", machine_is_on=True, sent=True
+    )
     for procedure in ("die", "cut"):
         broken = one(asker, ask(lab, procedure))
         assert broken.kind == client.FAILED
         assert "may have been carried out or not" in broken.message
+        assert broken.sent
 
 
 @pytest.mark.parametrize("pad", [0, 1])
