@@ -143,12 +143,25 @@ class Processor:
             self._context.config.release_reservations(unit.ctx.ec_id)
         finally:
             try:
+                self._hand_over(unit)
                 for level in reversed(Level):
                     self._remove_stale(unit, level)
             finally:
                 locks.release(owner)
         for level, keys in unit.added_locks.items():
             self._remove_unused(unit, level, keys)
+
+    def _hand_over(self, unit: AnyUnit) -> None:
+        """Have the locks kept of instances on which nodes may still work for this run."""
+        keeper, unsure = self._context.left_work, unit.rpc.unsure
+        if keeper is not None and unsure:
+            owner = unit.ctx.owner
+            held = self._context.locks.owned(owner, Level.INSTANCE)
+            keeper.hand_over(
+                owner.job_id,
+                sorted(unsure),
+                [uuid for uuid, mode in held.items() if mode == EXCLUSIVE],
+            )
 
     def _remove_stale(self, unit: AnyUnit, level: Level) -> None:
         """Remove the locks for which this run asked by key and whose object does not exist.

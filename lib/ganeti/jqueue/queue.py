@@ -78,6 +78,8 @@ class JobQueue:
     :param size_limit: number of unfinished jobs above which submissions are refused.
     :param now: the time as ``(seconds, microseconds)`` since the epoch.
     :param fatal: called when a thread of the queue died of a bug: the daemon has to end.
+    :param interrupted: called at the start, before any job goes on, with the jobs which were
+        running when an earlier master daemon ended.
     :ivar drained: whether new jobs are refused; changed by :meth:`set_drain`.
     """
 
@@ -94,8 +96,10 @@ class JobQueue:
         size_limit: int = const.QUEUE_HARD_LIMIT,
         now: Callable[[], tuple[int, int]] = clock.now_split,
         fatal: Callable[[], None] = os.abort,
+        interrupted: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
     ) -> None:
         self._store = store
+        self._interrupted = interrupted
         self._size_limit = size_limit
         # A master that has taken over counts the ids which nobody else knows from here.
         self._first_id = 0
@@ -135,6 +139,9 @@ class JobQueue:
         """
         self._store.open()
         recovery.load(self.table)
+        self._interrupted(
+            [job for job in self.table.jobs.values() if recovery.running(job) is not None]
+        )
         self.committer.start()
         if self._store.taken_over:
             self.table.skip_ids()

@@ -63,13 +63,26 @@ def _set_aside(table: JobTable, job_id: int, reason: Exception) -> None:
         _log.error("the file of job %d cannot be set aside and stays: %s", job_id, err)
 
 
+def running(job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
+    """Return the opcode which was running when the master daemon ended; None if none was."""
+    op = _present(job)
+    if op is None:
+        return None
+    status, begun = op.state.status, op.state.exec is not None
+    return op if status == jobs.RUNNING or (status == jobs.CANCELING and begun) else None
+
+
+def _present(job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
+    # Of a damaged file, a later opcode may be at work although an earlier one has not ended.
+    return next((op for op in job.ops if op.state.status in jobs.ACTIVE), job.current())
+
+
 def settle(table: JobTable, scheduler: Scheduler, job: jobs.QueuedJob) -> None:
     """Bring an unfinished job into a state from which it can go on. Needs the lock."""
-    # Of a damaged file, a later opcode may be at work although an earlier one has not ended.
-    op = next((op for op in job.ops if op.state.status in jobs.ACTIVE), job.current())
+    op = _present(job)
     assert op is not None
-    status, begun = op.state.status, op.state.exec is not None
-    if status == jobs.RUNNING or (status == jobs.CANCELING and begun):
+    status = op.state.status
+    if running(job) is not None:
         reason = "the master daemon ended while this ran; what it did until then was not undone"
         _log.warning("job %d was running when the master daemon ended; now an error", job.id)
         job.add_log(op, const.LOG_MESSAGE, f"error: {reason}", table.now())

@@ -39,6 +39,7 @@ from ganeti.locking import LockManager
 from ganeti.master import queries, startup
 from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
+from ganeti.master.left_work import WorkKeeper
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.platform import machine, paths, users
@@ -157,7 +158,8 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     config.use_distribution(ConfigDistributor(runner))
     startup.expect_lagging(config, won)
     locks = LockManager(startup.lock_keys(config.snapshot()))
-    context = MasterContext(config, locks, runner)
+    left_work = WorkKeeper(config, locks, runner, won.epoch)
+    context = MasterContext(config, locks, runner, left_work=left_work)
     livelock = startup.take_livelock(here.livelock_dir)
     # Import the logical units now, so that the first job need not wait for it.
     cmdlib.load()
@@ -170,6 +172,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
         filters=config.filters(),
         max_running=config.cluster().max_running_jobs,
         fatal=_die,
+        interrupted=left_work.survey,
     )
     context.queue = queue
     context.queries = queries

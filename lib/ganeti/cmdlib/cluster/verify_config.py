@@ -42,6 +42,10 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         self._dangling(findings, data)
         findings.section("Checking the job queue of the master")
         self._lost_jobs(findings, data)
+        findings.section("Looking for work of jobs which have ended")
+        keeper = self.ctx.master.left_work
+        for node, text in keeper.left() if keeper is not None else ():
+            findings.report("ENODERPC", node, text)
         findings.summary()
         return not findings.failed
 

@@ -1,0 +1,180 @@
+"""Work of a dead job goes on: nobody else touches the instance until it is over."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE_S, Cluster, alive, wait_until
+
+NAME = "web1.example.com"
+MASTERD, NODED = "ganeti-masterd", "ganeti-noded"
+
+#: A script which notes its beginning and its end, and waits in between as long as a file exists.
+CREATE = """\
+echo "begin $INSTANCE_REINSTALL" >> {log}
+while [ -e {hold} ]; do sleep 0.05; done
+echo end >> {log}
+"""
+
+
+class Lab:
+    """A cluster whose operating system can be held in the middle of its installation."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.hold = directory / "hold"
+        self.log = directory / "log"
+        self.log.touch()
+        cluster.make_os("slow", CREATE.format(log=self.log, hold=self.hold))
+        # Neither the master nor the node which takes over.
+        self.node = cluster.node_names[2]
+        cluster.run(
+            *("gnt-instance", "add", "-t", "file", "-o", "slow", "-n", self.node, "-s", "64M"),
+            *("--no-start", "--no-name-check", "--no-ip-check", NAME),
+        ).ok()
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().split("\n")[:-1]
+
+    def begin(self) -> str:
+        """Reinstall, up to the middle of the script; returns the job."""
+        before = len(self.lines())
+        self.hold.touch()
+        job = self.submit("reinstall", "-f")
+        wait_until(lambda: len(self.lines()) > before, "the script runs")
+        return job
+
+    def submit(self, command: str, *options: str) -> str:
+        words = ("gnt-instance", command, "--submit", "--print-jobid", *options, NAME)
+        return self.cluster.run(*words).ok().stdout.split(":")[0].strip()
+
+    def status(self, job: str) -> str:
+        return self.cluster.rows("gnt-job", "list", "-o", "status", job)[0][0]
+
+    def locks(self) -> str:
+        return self.cluster.run("gnt-debug", "locks", "-o", "name,mode,owner,pending").ok().stdout
+
+    def verify(self, text: str) -> str:
+        """Verify the cluster until it prints a text; its groups are still locked then."""
+        printed = self.log.with_name("verified")
+        printed.touch()
+        command = f"exec gnt-cluster verify > {printed} 2>&1"
+        self.cluster.start("sh", "-c", command)
+        wait_until(lambda: text in printed.read_text(), f"verify says {text!r}")
+        return printed.read_text()
+
+    def require_kept(self, job: str) -> None:
+        """Others wait for the script of a job, and are told so; they go on when it is over."""
+        begun = len(self.lines())
+        owner = f"work of job {job} on {self.node} for instance {NAME}"
+        others = [self.submit("reinstall", "-f"), self.submit("startup")]
+        others.append(self.submit("remove", "-f", "--shutdown-timeout=0"))
+        for other in others:
+            wait_until(
+                lambda other=other: self.status(other) == "waiting",  # type: ignore[misc]
+                f"job {other} waits",
+            )
+            assert owner in self.cluster.run("gnt-job", "explain", other).text
+        assert owner in self.locks()
+        said = self.verify(
+            f"work of job {job} for instance {NAME}, which has ended: script 'create'"
+        )
+        assert f"node {self.node}" in said
+        assert [self.status(other) for other in others] == ["waiting"] * 3
+        assert len(self.lines()) == begun, "two scripts at once"
+        self.hold.unlink()
+        for other in others:
+            self.cluster.run("gnt-job", "wait", other)
+            assert self.status(other) == "success", self.cluster.run("gnt-job", "info", other).text
+        assert self.lines()[begun:] == ["end", "begin 1", "end"]
+        assert owner not in self.locks()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="gnt-") as short:
+        made = Cluster(Path(short) / "vc", 3, "--hypervisor", "fake")
+        made.create.ok()
+        try:
+            yield Lab(made, tmp_path)
+        finally:
+            (tmp_path / "hold").unlink(missing_ok=True)
+            made.destroy()
+
+
+def test_the_master_daemon_is_killed(lab: Lab) -> None:
+    job = lab.begin()
+    pid = lab.cluster.kill(lab.cluster.master, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    lab.cluster.vcluster("start", str(lab.cluster.directory)).ok()
+    assert lab.status(job) == "error"
+    lab.require_kept(job)
+    assert lab.cluster.run("gnt-cluster", "verify").ok()
+
+
+def test_another_node_becomes_master(lab: Lab) -> None:
+    job = lab.begin()
+    first, second = lab.cluster.node_names[:2]
+    pid = lab.cluster.kill(first, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    lab.cluster.on(second, "gnt-cluster", "master-failover").ok()
+    wait_until(lambda: lab.cluster.run("gnt-job", "list").exit_code == 0, "the new master serves")
+    assert lab.status(job) == "error"
+    lab.require_kept(job)
+
+
+def test_the_connection_to_the_node_breaks(lab: Lab) -> None:
+    """The job does not end before the script does, although nobody can tell its result."""
+    job = lab.begin()
+    lab.cluster.kill_whole(lab.node, NODED)
+    lab.cluster.vcluster("start", str(lab.cluster.directory)).ok()
+    other = lab.submit("startup")
+    wait_until(lambda: lab.status(other) == "waiting", f"job {other} waits")
+    log = lab.cluster.path(lab.cluster.master, "var/log/ganeti/master-daemon.log")
+    wait_until(lambda: "the answer to call instance_os_add was lost" in log.read_text(), "noticed")
+    assert lab.status(job) == "running"
+    lab.hold.unlink()
+    lab.cluster.run("gnt-job", "wait", job)
+    assert lab.status(job) == "error"
+    assert lab.lines()[-2:] == ["begin 1", "end"]
+    lab.cluster.run("gnt-job", "wait", other)
+    assert lab.status(other) == "success"
+
+
+def test_a_node_does_not_answer_any_more(lab: Lab) -> None:
+    """The job ends in the end; the instance stays locked until the node answers again."""
+    job = lab.begin()
+    lab.cluster.kill_whole(lab.node, NODED)
+    wait_until(
+        lambda: lab.status(job) == "error", "the job gives up", patience_s=max(PATIENCE_S, 120)
+    )
+    other = lab.submit("reinstall", "-f")
+    owner = f"work of job {job} on {lab.node} for instance {NAME}"
+    wait_until(
+        lambda: owner in lab.cluster.run("gnt-job", "explain", other).text, "it is explained"
+    )
+    lab.cluster.vcluster("start", str(lab.cluster.directory)).ok()
+    begun = len(lab.lines())
+    lab.verify("script 'create' of the OS")
+    assert lab.status(other) == "waiting"
+    assert len(lab.lines()) == begun
+    lab.hold.unlink()
+    lab.cluster.run("gnt-job", "wait", other)
+    assert lab.lines()[begun:] == ["end", "begin 1", "end"]
+
+
+def test_a_node_which_is_marked_as_offline_is_not_waited_for(lab: Lab) -> None:
+    job = lab.begin()
+    lab.cluster.kill_whole(lab.node, NODED)
+    pid = lab.cluster.kill(lab.cluster.master, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    lab.cluster.on(lab.cluster.master, "ganeti-masterd").ok()
+    owner = f"work of job {job} on {lab.node} for instance {NAME}"
+    wait_until(lambda: owner in lab.locks(), "the lock is kept")
+    lab.verify("gnt-node modify --offline=yes")
+    lab.cluster.run("gnt-node", "modify", "--offline=yes", lab.node).ok()
+    wait_until(lambda: owner not in lab.locks(), "the lock is free")
