@@ -63,7 +63,10 @@ class JoiningMachine:
         self._tls.settimeout(_MACHINE_S)
         shared = local.read_credentials(here)
         self._channel.send({"credentials": shared._asdict(), "ssconf": local.read_ssconf(here)})
-        self.certificate = str(self._channel.receive("ready")["ready"])
+        digest = self._channel.receive("ready")["ready"]
+        if not isinstance(digest, str) or not x509.is_digest(digest):
+            raise JoinError("the machine has sent no digest of its certificate")
+        self.certificate = digest
 
     def accept(self) -> None:
         """Inform the machine that it is a node now, and end the connection."""

@@ -4,7 +4,7 @@ Both ends have the token, which an administrator copies from the master to the n
 the address of the master, the name of the new node, the time at which it expires, the digest of the
 cluster's certificate, and a secret. The ends use a TLS connection, with a JSON object per line::
 
-    machine -> master   {"hello": 1, "name": ..., "nonce": ...}
+    machine -> master   {"hello": 2, "name": ..., "nonce": ...}
     master  -> machine  {"nonce": ..., "proof": ...}
     machine -> master   {"proof": ...}
     master  -> machine  {"credentials": {...}, "ssconf": {...}}
@@ -14,7 +14,10 @@ cluster's certificate, and a secret. The ends use a TLS connection, with a JSON 
 A proof is an HMAC, with the secret of the token as its key, over the role of the sender, the
 certificate *as this end sees it*, the name of the node and both nonces. A man in the middle needs a
 certificate of his own: its digest is not the one in the token, and because his two connections
-have different certificates, the proofs do not match. ``doc/design-join.rst`` has the details.
+have different certificates, the proofs do not match. A node of the cluster has the certificate, and
+can pass the proofs on. Therefore each line after the proofs begins with an HMAC over its number and
+its text, with a key for each direction which is derived from the secret and from what the proofs
+cover. ``doc/design-join.rst`` has the details.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from ganeti import errors
 from ganeti.utils import net
 from ganeti.wire import json
 
-VERSION = 1
+VERSION = 2
 SECRET_BYTES = 32
 NONCE_BYTES = 16
 MASTER, MACHINE = "master", "machine"
@@ -102,16 +105,39 @@ def decode_token(text: str) -> Token:
     return Token(expires, address, port, certificate, secret, name)
 
 
-def proof(secret: bytes, who: str, certificate: bytes, name: str, nonces: tuple[str, str]) -> str:
-    """The proof that an end of this connection knows the secret.
+class Session(NamedTuple):
+    """What both ends know of one connection.
 
-    :param who: the end which sends the proof, :data:`MASTER` or :data:`MACHINE`.
-    :param certificate: digest of the certificate of this connection, as this end sees it.
-    :param name: name of the node which may join.
-    :param nonces: the nonce of the machine and that of the master.
+    :ivar secret: of the token.
+    :ivar certificate: digest of the certificate of the connection, as this end sees it.
+    :ivar name: name of the node which may join.
+    :ivar nonces: the nonce of the machine and that of the master.
     """
-    transcript = json.dumps([VERSION, who, certificate.hex(), name, *nonces])
-    return hmac.new(secret, transcript.encode("utf-8"), hashlib.sha256).hexdigest()
+
+    secret: bytes
+    certificate: bytes
+    name: str
+    nonces: tuple[str, str]
+
+    def proof(self, who: str) -> str:
+        """The proof that an end of this connection knows the secret.
+
+        :param who: the end which sends the proof, :data:`MASTER` or :data:`MACHINE`.
+        """
+        return self._derived("proof", who).hex()
+
+    def key(self, who: str) -> bytes:
+        """The key which authenticates the messages that an end sends after the proofs.
+
+        :param who: the end which sends the messages, :data:`MASTER` or :data:`MACHINE`.
+        """
+        return self._derived("key", who)
+
+    def _derived(self, purpose: str, who: str) -> bytes:
+        transcript = json.dumps(
+            [VERSION, purpose, who, self.certificate.hex(), self.name, *self.nonces]
+        )
+        return hmac.new(self.secret, transcript.encode("utf-8"), hashlib.sha256).digest()
 
 
 def require_proof(given: Any, wanted: str, whose: str) -> None:
@@ -139,22 +165,35 @@ class Channel:
 
     :param stream: the connection.
     :param peer: name of the other end, for messages.
-    :ivar limit: longest line in bytes that the other end may send.
     """
 
     def __init__(self, stream: Stream, peer: str) -> None:
         self._stream = stream
         self._peer = peer
         self._rest = b""
-        self.limit = UNAUTHENTICATED_LINE_BYTES
+        self._limit = UNAUTHENTICATED_LINE_BYTES
+        self._sending: _Numbered | None = None
+        self._receiving: _Numbered | None = None
+
+    def authenticate(self, sending: bytes, receiving: bytes) -> None:
+        """Authenticate every message from now on; both ends have proved what they know.
+
+        :param sending: the key for the messages of this end.
+        :param receiving: the key for those of the other end.
+        """
+        self._sending, self._receiving = _Numbered(sending), _Numbered(receiving)
+        self._limit = AUTHENTICATED_LINE_BYTES
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message.
 
         :raises JoinError: the connection broke.
         """
+        line = json.dumps(message).encode("utf-8")
+        if self._sending is not None:
+            line = self._sending.mac(line) + b" " + line
         try:
-            self._stream.sendall(json.dumps(message).encode("utf-8") + b"\n")
+            self._stream.sendall(line + b"\n")
         except OSError as err:
             raise JoinError(f"the connection to {self._peer} broke: {err}") from err
 
@@ -163,10 +202,11 @@ class Channel:
 
         :param keys: keys which the message must have.
         :raises Refused: the other end sends the reason of a failure instead.
-        :raises JoinError: the connection broke, or the message has another form.
+        :raises JoinError: the connection broke, or the message has another form, or the other end
+            did not write it.
         """
         while b"\n" not in self._rest:
-            if len(self._rest) > self.limit:
+            if len(self._rest) > self._limit:
                 raise JoinError(f"{self._peer} sends a message that is too long")
             try:
                 chunk = self._stream.recv(65536)
@@ -176,8 +216,15 @@ class Channel:
                 raise JoinError(f"{self._peer} ended the connection")
             self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\n")
-        if len(line) > self.limit:
+        if len(line) > self._limit:
             raise JoinError(f"{self._peer} sends a message that is too long")
+        if self._receiving is not None:
+            mac, _, line = line.partition(b" ")
+            if not hmac.compare_digest(mac, self._receiving.mac(line)):
+                raise JoinError(
+                    f"a message of {self._peer} was changed or replaced on its way. A node of the"
+                    " cluster may stand between both machines; nothing of the message was used."
+                )
         try:
             message = json.loads(line)
         except errors.ParseError as err:
@@ -186,12 +233,26 @@ class Channel:
             raise JoinError(f"{self._peer} does not speak the join protocol")
         failed = message.get("failed")
         # The text of an unauthenticated peer is not shown to users.
-        if isinstance(failed, str) and self.limit == AUTHENTICATED_LINE_BYTES:
+        if isinstance(failed, str) and self._receiving is not None:
             raise Refused(self._peer, failed)
         missing = [key for key in keys if key not in message]
         if missing:
             raise JoinError(f"{self._peer} sends a message without {', '.join(missing)}")
         return message
+
+
+class _Numbered:
+    """Makes the HMAC of each message of one direction; each has the next number."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._number = 0
+
+    def mac(self, line: bytes) -> bytes:
+        """The HMAC of the next message, in hexadecimal digits."""
+        self._number += 1
+        numbered = b"%d " % self._number + line
+        return hmac.new(self._key, numbered, hashlib.sha256).hexdigest().encode("ascii")
 
 
 class Refused(JoinError):
@@ -220,14 +281,10 @@ def greet(channel: Channel, token: Token, certificate: bytes, nonce: str) -> Non
         )
     channel.send({"hello": VERSION, "name": token.node_name, "nonce": nonce})
     answer = channel.receive("nonce", "proof")
-    nonces = nonce, str(answer["nonce"])
-    require_proof(
-        answer["proof"],
-        proof(token.secret, MASTER, certificate, token.node_name, nonces),
-        "the other end",
-    )
-    channel.send({"proof": proof(token.secret, MACHINE, certificate, token.node_name, nonces)})
-    channel.limit = AUTHENTICATED_LINE_BYTES
+    session = Session(token.secret, certificate, token.node_name, (nonce, str(answer["nonce"])))
+    require_proof(answer["proof"], session.proof(MASTER), "the other end")
+    channel.send({"proof": session.proof(MACHINE)})
+    channel.authenticate(session.key(MACHINE), session.key(MASTER))
 
 
 def welcome(channel: Channel, token: Token, certificate: bytes, nonce: str) -> None:
@@ -242,14 +299,8 @@ def welcome(channel: Channel, token: Token, certificate: bytes, nonce: str) -> N
         raise JoinError(f"the machine speaks version {hello['hello']!r:.20} of the join protocol")
     if hello["name"] != token.node_name:
         raise JoinError(f"the machine has another name, {hello['name']!r:.100}")
-    nonces = str(hello["nonce"]), nonce
-    channel.send(
-        {"nonce": nonce, "proof": proof(token.secret, MASTER, certificate, token.node_name, nonces)}
-    )
+    session = Session(token.secret, certificate, token.node_name, (str(hello["nonce"]), nonce))
+    channel.send({"nonce": nonce, "proof": session.proof(MASTER)})
     answer = channel.receive("proof")
-    require_proof(
-        answer["proof"],
-        proof(token.secret, MACHINE, certificate, token.node_name, nonces),
-        "the machine",
-    )
-    channel.limit = AUTHENTICATED_LINE_BYTES
+    require_proof(answer["proof"], session.proof(MACHINE), "the machine")
+    channel.authenticate(session.key(MASTER), session.key(MACHINE))

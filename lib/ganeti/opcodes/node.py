@@ -46,6 +46,12 @@ class OpNodeAdd(OpCode):
     node_setup: bool = param(
         ht.Bool, "Whether the client has set up SSH on the node", default=False
     )
+    certificate: str | None = param(
+        types.MaybeString,
+        "SHA1 digest of the client certificate of the machine, where the client knows it; another"
+        " machine is refused",
+        default=None,
+    )
     RESULT = ht.NoneType
 
 

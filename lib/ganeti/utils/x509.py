@@ -135,6 +135,11 @@ def digest_der(der: bytes) -> str:
     return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
 
 
+def is_digest(text: str) -> bool:
+    """Whether a text has the form of :func:`digest`."""
+    return re.fullmatch(r"[0-9A-F]{2}(:[0-9A-F]{2}){19}", text) is not None
+
+
 def fingerprint_der(der: bytes) -> bytes:
     """The SHA256 sum of a certificate in its binary form, as a join token has it."""
     return hashlib.sha256(der).digest()

@@ -101,7 +101,7 @@ def test_the_machine_finds_out_a_master_without_the_secret() -> None:
 
 def test_the_master_finds_out_a_machine_without_the_secret() -> None:
     def guess(channel: Channel) -> None:
-        channel.send({"hello": 1, "name": NODE, "nonce": "n1"})
+        channel.send({"hello": 2, "name": NODE, "nonce": "n1"})
         channel.receive("proof")
         channel.send({"proof": "0" * 64})
 
@@ -111,7 +111,7 @@ def test_the_master_finds_out_a_machine_without_the_secret() -> None:
 
 def test_a_proof_sent_back_proves_nothing() -> None:
     def echo(channel: Channel) -> None:
-        channel.send({"hello": 1, "name": NODE, "nonce": "n1"})
+        channel.send({"hello": 2, "name": NODE, "nonce": "n1"})
         channel.send({"proof": channel.receive("proof")["proof"]})
 
     _, master = talk(echo, lambda channel: protocol.welcome(channel, TOKEN, CERT, "n1"))
@@ -145,7 +145,7 @@ def test_proofs_passed_on_between_two_certificates_do_not_fit() -> None:
         (b'{"hello": 1}\n', "without name, nonce"),
         (b"x" * 9000 + b"\n", "too long"),
         (b'{"hello": 9, "name": "x", "nonce": "y"}\n', "version 9"),
-        (b'{"hello": 1, "name": "node9", "nonce": "y"}\n', "another name, 'node9'"),
+        (b'{"hello": 2, "name": "node9", "nonce": "y"}\n', "another name, 'node9'"),
         (b'{"failed": "visit http://evil"}\n', "without hello"),
         (b"", "ended the connection"),
     ],
@@ -156,6 +156,93 @@ def test_strangers(line: bytes, text: str) -> None:
 
     _, master = talk(speak, lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
     assert text in str(master)
+
+
+def greeted(
+    machine: Callable[[Channel], Any], master: Callable[[Channel], Any]
+) -> tuple[BaseException | None, BaseException | None]:
+    """Let both ends speak after the proofs."""
+
+    def greet(channel: Channel) -> None:
+        protocol.greet(channel, TOKEN, CERT, "n1")
+        machine(channel)
+
+    def welcome(channel: Channel) -> None:
+        protocol.welcome(channel, TOKEN, CERT, "n2")
+        master(channel)
+
+    return talk(greet, welcome)
+
+
+def raw(channel: Channel, line: bytes) -> None:
+    channel._stream.sendall(line + b"\n")
+
+
+def test_messages_after_the_proofs_are_authenticated() -> None:
+    heard: list[Any] = []
+
+    def master(channel: Channel) -> None:
+        for number in range(3):
+            channel.send({"number": number})
+        heard.append(channel.receive("ready"))
+
+    def machine(channel: Channel) -> None:
+        heard.extend(channel.receive("number")["number"] for _ in range(3))
+        channel.send({"ready": "yes"})
+
+    assert greeted(machine, master) == (None, None)
+    assert heard == [0, 1, 2, {"ready": "yes"}]
+
+
+MAC = b"0" * 64
+CHANGED = "was changed or replaced on its way"
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"failed": "go away"}', MAC + b' {"ready": "x"}', MAC, b"", b"\xff" * 70 + b" {}"]
+)
+def test_a_message_without_the_key_is_refused_at_both_ends(line: bytes) -> None:
+    _, master = greeted(
+        lambda channel: raw(channel, line), lambda channel: channel.receive("ready")
+    )
+    assert CHANGED in str(master) and not isinstance(master, protocol.Refused)
+    machine, _ = greeted(
+        lambda channel: channel.receive("credentials"), lambda channel: raw(channel, line)
+    )
+    assert CHANGED in str(machine) and not isinstance(machine, protocol.Refused)
+
+
+def test_a_message_cannot_be_repeated_left_out_or_sent_back() -> None:
+    def twice(channel: Channel) -> None:
+        assert channel._sending
+        line = b'{"ready": "x"}'
+        line = channel._sending.mac(line) + b" " + line
+        raw(channel, line)
+        raw(channel, line)
+
+    def receive_two(channel: Channel) -> None:
+        channel.receive("ready")
+        channel.receive("ready")
+
+    assert CHANGED in str(greeted(twice, receive_two)[1])
+
+    def second_only(channel: Channel) -> None:
+        assert channel._sending
+        channel._sending.mac(b"{}")
+        channel.send({"ready": "x"})
+
+    assert CHANGED in str(greeted(second_only, receive_two)[1])
+
+    def echo(channel: Channel) -> None:
+        while b"\n" not in channel._rest:
+            channel._rest += channel._stream.recv(4096)
+        raw(channel, channel._rest.partition(b"\n")[0])
+
+    def tell_and_ask(channel: Channel) -> None:
+        channel.send({"ready": "x"})
+        channel.receive("ready")
+
+    assert CHANGED in str(greeted(echo, tell_and_ask)[1])
 
 
 # --- both ends, over TLS -------------------------------------------------------------------------
@@ -174,6 +261,7 @@ class Lab:
         self.daemons: list[tuple[str, ...]] = []
         self.fail = ""
         self.strangers: list[str] = []
+        self.refused: list[JoinError] = []
 
     def daemon_util(self, *words: str, **_: Any) -> None:
         self.daemons.append(words)
@@ -210,9 +298,12 @@ class Lab:
         def act() -> None:
             while not came:
                 threading.Event().wait(0.01)
-            with contextlib.suppress(JoinError):
+            try:
                 came[0].equip(self.master)
                 came[0].refuse(verdict) if verdict else came[0].accept()
+            except JoinError as err:
+                self.refused.append(err)
+                came[0].refuse(str(err))
 
         thread = threading.Thread(target=act)
         thread.start()
@@ -396,6 +487,101 @@ def test_a_man_in_the_middle_with_another_certificate(lab: Lab, tmp_path: Path) 
     listener.close()
     assert heard in ([], [b""])
     assert lab.traces == []
+
+
+class Between:
+    """A node of the cluster between both ends: it has the certificate and passes lines on.
+
+    :param change: gets the sender and each line; returns the line which is passed on.
+    """
+
+    def __init__(self, lab: Lab, offer: join.JoinOffer, change: Callable[[str, bytes], bytes]):
+        self._context = x509.plain_server_context(lab.master.noded_cert_file)
+        self._change = change
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = offer.token.port
+        self.token = offer.token._replace(port=self._listener.getsockname()[1])
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Between:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        conn, _ = self._listener.accept()
+        machine = self._context.wrap_socket(conn, server_side=True)
+        out = socket.create_connection(("127.0.0.1", self._port), 20)
+        master = x509.pinning_client_context().wrap_socket(out)
+        machine.settimeout(60)
+        master.settimeout(60)
+        with machine, master, machine.makefile("rb") as hears, master.makefile("rb") as answers:
+            # Both ends speak in turn; the machine begins.
+            turns = [("machine", hears, master), ("master", answers, machine)]
+            with contextlib.suppress(OSError):
+                # The machine answers the proof of the master, and is answered with credentials.
+                for turn in range(6):
+                    sender, source, target = turns[turn % 2]
+                    line = source.readline()
+                    if not line:
+                        return
+                    target.sendall(self._change(sender, line))
+
+
+def test_a_node_in_the_middle_can_only_pass_messages_on(lab: Lab) -> None:
+    with lab.offer() as (offer, came), Between(lab, offer, lambda sender, line: line) as between:
+        acting = lab.take_in(came)
+        lab.join(between.token)
+        acting.join()
+    assert local.read_credentials(lab.machine) == lab.shared
+
+
+@pytest.mark.parametrize(
+    ("sender", "old", "new"),
+    [
+        # The list of those who may call the new node.
+        ("master", b"cluster.example.com", b"cluster.example.org"),
+        ("master", b'"credentials"', b'"failed": "no", "credentials"'),
+        ("machine", b'"ready"', b'"ready":"AA","ready"'),
+        ("machine", b'{"ready"', b'{"failed":"no","ready"'),
+    ],
+)
+def test_a_node_in_the_middle_cannot_change_what_follows_the_proofs(
+    lab: Lab, sender: str, old: bytes, new: bytes
+) -> None:
+    changed = []
+
+    def change(who: str, line: bytes) -> bytes:
+        if who == sender and old in line:
+            changed.append(line)
+            return line.replace(old, new)
+        return line
+
+    with lab.offer() as (offer, came), Between(lab, offer, change) as between:
+        acting = lab.take_in(came)
+        with pytest.raises(JoinError) as caught:
+            lab.join(between.token)
+        acting.join()
+    assert changed
+    assert lab.traces == []
+    if sender == "master":
+        assert CHANGED in str(caught.value)
+    else:
+        assert CHANGED in str(lab.refused[0]) and came[0].certificate == ""
+
+
+@pytest.mark.parametrize("digest", ["", "AA", "aa:" * 19 + "aa", 5, None, ["AA"]])
+def test_what_is_no_digest(lab: Lab, monkeypatch: pytest.MonkeyPatch, digest: Any) -> None:
+    monkeypatch.setattr(join, "_equip", lambda *args: digest)
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came)
+        with pytest.raises(JoinError, match="did not add this machine: .*no digest"):
+            lab.join(offer.token)
+        acting.join()
+    assert came[0].certificate == ""
 
 
 def test_whoever_says_nothing_is_shown_the_door(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

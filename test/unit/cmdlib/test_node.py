@@ -59,6 +59,15 @@ def test_a_node_is_added_as_candidate_with_its_certificate(hosts):
     assert node.uuid in master.locks.keys(Level.NODE_RES)
 
 
+def test_only_the_machine_which_joined_becomes_the_node(hosts):
+    """A machine which joins with a token reports its certificate; another may have its address."""
+    for full in (False, True):
+        master = Master(cluster_of(2, candidate_pool_size=2 if full else 10))
+        text = master.refused(add(certificate="OTHER"), errors.ECODE_ENVIRON)
+        assert f"its certificate is CC:{NEW}, not OTHER" in text and "192.0.2.9" in text
+    assert master.run(add(certificate=f"CC:{NEW}")) is None
+
+
 def test_a_full_pool_gets_no_more_candidates(hosts):
     master = Master(cluster_of(2, candidate_pool_size=2))
     master.run(add())

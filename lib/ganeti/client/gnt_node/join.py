@@ -51,6 +51,7 @@ def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Cl
     try:
         terminal.out(f"{host.name} has the token; sending the credentials")
         machine.equip(paths.current())
+        opcode.certificate = machine.certificate
         jobs.run_opcode(opcode, values, client=client)
     except (jobs.WaitInterrupted, errors.LuxiError):
         # The job may continue and needs the prepared machine.

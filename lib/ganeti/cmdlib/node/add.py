@@ -202,11 +202,28 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             self._check_hypervisors(node, address)
         if readd:
             guests.require_none_misplaced(self, node)
+        becomes_candidate = self._becomes_candidate(node)
         digest = None
-        if self._becomes_candidate(node):
-            digest = candidates.certificate_digest(self, node)
+        if becomes_candidate or self.op.certificate is not None:
+            digest = self._certificate(node)
+        if becomes_candidate:
             node = updated(node, master_candidate=True, serial_no=node.serial_no)
-        return AddPlan(node, readd, digest)
+        return AddPlan(node, readd, digest if becomes_candidate else None)
+
+    def _certificate(self, node: Node) -> str:
+        """The digest of the machine's client certificate.
+
+        :raises errors.OpPrereqError: another machine answers than the one which the client knows.
+        """
+        found = candidates.certificate_digest(self, node)
+        if self.op.certificate not in (None, found):
+            raise errors.OpPrereqError(
+                f"another machine answers at {node.primary_ip} than the one which is to become node"
+                f" {node.name}: its certificate is {found}, not {self.op.certificate}. Find out"
+                f" which machine has the address {node.primary_ip}.",
+                errors.ECODE_ENVIRON,
+            )
+        return found
 
     def _check_hypervisors(self, node: Node, address: dict[str, str]) -> None:
         cluster = self.config.cluster()
