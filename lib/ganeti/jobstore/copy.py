@@ -71,6 +71,10 @@ class QueueCopy:
         if not self._store.removed:
             self._store.apply()
 
+    def unwritten(self) -> set[str]:
+        """Return the names of the files whose newest content is in the journal only."""
+        return self._store.unwritten()
+
     def close(self, *, abandon: bool = False) -> None:
         """Let other processes write the directory.
 

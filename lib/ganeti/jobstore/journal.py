@@ -265,7 +265,7 @@ def read_journals(directory: str, names: Iterable[str]) -> list[JournalContent]:
         for record in found:
             if record.head.get("after"):
                 number, good = record.head["after"]
-                valid_bytes[number] = min(good, valid_bytes.get(number, good))
+                valid_bytes[number] = good
     counted = []
     for number, found in records.items():
         files: dict[str, str] = {}

@@ -170,6 +170,9 @@ class QueueStore:
         try:
             text = fs.read_file(path).strip()
         except FileNotFoundError:
+            text = ""
+        # A power failure may have left the name without the content.
+        if not text:
             self._replace(VERSION, f"{const.QUEUE_VERSION}\n")
             self._flush_files([VERSION])
             return
@@ -355,6 +358,11 @@ class QueueStore:
                     if self._unwritten[name] is text:
                         del self._unwritten[name]
                 self._unmoved = [job_id for job_id in self._unmoved if job_id not in moved]
+
+    def unwritten(self) -> set[str]:
+        """Return the names of the files whose newest content is in the journal only."""
+        with self._lock:
+            return set(self._unwritten)
 
     def _replace(self, name: str, text: str) -> None:
         """Write a file and rename it, without a flush."""

@@ -208,7 +208,8 @@ def read_bytes(path: str) -> bytes:
 def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> None:
     """Create a directory, and the directories above it that are missing with mode 0755.
 
-    A directory that exists keeps its mode and owner.
+    A directory that exists keeps its mode and owner. A new one is durable: what is flushed in it
+    later would be lost with it.
 
     :param mode: permission bits of the new directory; the umask does not change them.
     :param uid: owner of the new directory, or -1 for the user of this process.
@@ -229,6 +230,7 @@ def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> 
     os.chmod(path, mode)
     if uid != -1 or gid != -1:
         os.chown(path, uid, gid)
+    flush_dir(parent)
 
 
 def remove_file(path: str, missing_ok: bool = True) -> None:

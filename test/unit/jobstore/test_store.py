@@ -186,6 +186,32 @@ def test_a_record_whose_flush_failed_never_comes_back(tmp_path: Path) -> None:
     assert opened(tmp_path).job_ids() == [1, 3]
 
 
+def test_a_journal_whose_flush_failed_takes_no_further_record(tmp_path: Path) -> None:
+    """What the disk has of it is unknown, also of its earlier records."""
+    disk = Disk()
+    store = opened(tmp_path, fault=disk)
+    save(store, {"job-1": "one"})
+    disk.fail_names = {"flush journal"}
+    with pytest.raises(errors.JobQueueError):
+        store.commit({"job-2": "refused"})
+    disk.fail_names = set()
+    save(store, {"job-3": "three"})
+    assert journals(tmp_path) == ["journal-1", "journal-2"]
+
+
+def test_a_journal_says_how_much_of_the_one_before_counts(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    save(store, {"job-1": "one"})
+    size = (tmp_path / "journal-1").stat().st_size
+    store.end_journal()
+    save(store, {"job-2": "two"})
+    assert f'"after":[1,{size}]' in (tmp_path / "journal-2").read_text().replace(" ", "")
+    # Something that was never acknowledged appears at the end of the first one.
+    with open(tmp_path / "journal-1", "ab") as stream:
+        stream.write(encode_record({"job-3": "never acknowledged"}, (), None))
+    assert opened(tmp_path).job_ids() == [1, 2]
+
+
 def test_a_file_that_cannot_be_written_stays_in_the_journal(tmp_path: Path) -> None:
     disk = Disk()
     store = opened(tmp_path, fault=disk)

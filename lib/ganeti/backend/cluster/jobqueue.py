@@ -135,8 +135,8 @@ def _update(texts: dict[str, str]) -> None:
 def rename(rename: list[list[str]]) -> list[None]:
     """Move files, usually into the archive; a file which was moved before is no error.
 
-    :raises JobQueueError: a name is not that of a file of the queue, or a file exists under neither
-        name.
+    :raises JobQueueError: a name is not that of a file of the queue, a file exists under neither
+        name, or the newest content of a file cannot be written; in the last case nothing was moved.
     """
     pairs = []
     for pair in rename:
@@ -145,6 +145,13 @@ def rename(rename: list[list[str]]) -> list[None]:
         pairs.append((_local(pair[0]), _local(pair[1])))
     with _writing() as copy:
         copy.apply()
+        # Written later, it would make a live job of an archived one.
+        late = copy.unwritten() & {os.path.basename(old) for old, _ in pairs}
+        if late:
+            raise errors.JobQueueError(
+                f"{', '.join(sorted(late))} cannot be archived yet, because the newest content"
+                " could not be written on this node"
+            )
         _move(pairs)
     return [None] * len(pairs)
 
