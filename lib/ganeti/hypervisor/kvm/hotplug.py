@@ -28,7 +28,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
 from ganeti.hypervisor.kvm import buses, devices, host, user_network
-from ganeti.hypervisor.kvm.qmp import ObjectNotFound, Qmp, QmpError, UnplugPending
+from ganeti.hypervisor.kvm.qmp import NoAnswer, ObjectNotFound, Qmp, QmpError, UnplugPending
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, values_of
 from ganeti.hypervisor.net.interfaces import OpenInterface
 from ganeti.objects.disk import Disk
@@ -88,6 +88,19 @@ def _peripherals(control: Qmp) -> set[str]:
 # Disks and NICs
 
 
+def _add_device(control: Qmp, device_id: str, arguments: Mapping[str, Any]) -> None:
+    """Give the guest a device.
+
+    :raises HypervisorError: it does not have it.
+    """
+    try:
+        control.execute("device_add", dict(arguments))
+    except NoAnswer:
+        # A busy QEMU has carried it out a moment later.
+        if device_id not in _peripherals(control):
+            raise
+
+
 def _remove_device(control: Qmp, device_id: str, what: str) -> None:
     """Ask the guest to release a device, and wait until it has.
 
@@ -129,7 +142,7 @@ def _remove_backend(control: Qmp, command: str, arguments: Mapping[str, Any]) ->
         control.execute(command, dict(arguments))
     except ObjectNotFound:
         pass
-    except QmpError as err:
+    except errors.HypervisorError as err:
         logging.warning("%s", err)
 
 
@@ -189,8 +202,9 @@ def add_disk(
         )
         control.execute("blockdev-add", devices.qmp_arguments(options.node))
         try:
-            control.execute(
-                "device_add",
+            _add_device(
+                control,
+                device_id,
                 {"driver": info["driver"], **devices.qmp_arguments(options.device, flat=True)},
             )
         except errors.HypervisorError:
@@ -260,8 +274,9 @@ def add_nic(
     try:
         control.execute("netdev_add", _netdev(control, device_id, interface, new))
         try:
-            control.execute(
-                "device_add",
+            _add_device(
+                control,
+                device_id,
                 {
                     "driver": info["driver"],
                     **devices.qmp_arguments(

@@ -9,6 +9,7 @@ Source: QEMU, ``docs/interop/qmp-spec.rst``.
 
 from __future__ import annotations
 
+import collections
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ from ganeti.wire import json
 TIMEOUT_S = 5.0
 # The largest known answer has a few hundred KiB (query-qmp-schema).
 _MESSAGE_MAX_BYTES = 16 << 20
+#: Number of events which are kept; a guest can cause any number of them.
+EVENTS_MAX = 1000
 
 
 class QmpError(errors.HypervisorError):
@@ -54,7 +57,7 @@ def error_class(kind: str, description: str) -> type[QmpError]:
 class Qmp:
     """A connection to the QEMU of one instance; a context manager.
 
-    :ivar events: the events which have come so far.
+    :ivar events: the events which have come so far, at most the last :data:`EVENTS_MAX`.
     :param path: the socket.
     :param instance_name: for messages.
     :param timeout_s: limit for the greeting and for each answer; None for :data:`TIMEOUT_S`.
@@ -65,7 +68,8 @@ class Qmp:
         self._name = instance_name
         self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._buffer = b""
-        self.events: list[dict[str, Any]] = []
+        self._last_id = 0
+        self.events: collections.deque[dict[str, Any]] = collections.deque(maxlen=EVENTS_MAX)
         try:
             self._socket = net.unix_connect(path, self._timeout_s)
         except OSError as err:
@@ -108,7 +112,8 @@ class Qmp:
         :raises QmpError: QEMU refuses the command.
         :raises HypervisorError: QEMU does not answer in time, or its answer is not QMP.
         """
-        request: dict[str, Any] = {"execute": command}
+        self._last_id += 1
+        request: dict[str, Any] = {"execute": command, "id": self._last_id}
         if arguments:
             request["arguments"] = arguments
         try:
@@ -123,6 +128,9 @@ class Qmp:
             message = self._receive(deadline, command)
             if "event" in message:
                 self.events.append(message)
+            elif message.get("id", self._last_id) != self._last_id:
+                # The answer to an earlier command, which came too late.
+                continue
             elif "error" in message:
                 error = message["error"] if isinstance(message["error"], dict) else {}
                 description = str(error.get("desc", message["error"]))
@@ -146,30 +154,33 @@ class Qmp:
         :raises HypervisorError: the connection broke.
         """
         deadline = time.monotonic() + timeout_s
-        seen = 0
+        for event in self.events:
+            if wanted(event):
+                return event
         while True:
-            for event in self.events[seen:]:
-                if wanted(event):
-                    return event
-            seen = len(self.events)
             try:
                 message = self._receive(deadline, "an event")
             except NoAnswer:
                 return None
             if "event" in message:
                 self.events.append(message)
+                if wanted(message):
+                    return message
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout_s
 
     def _receive(self, deadline: float, command: str = "") -> dict[str, Any]:
-        while b"\n" not in self._buffer:
+        while True:
+            # Also when a message is there: a QEMU which sends events without end is too late.
+            left_s = deadline - time.monotonic()
+            if left_s > 0 and b"\n" in self._buffer:
+                break
             if len(self._buffer) > _MESSAGE_MAX_BYTES:
                 raise errors.HypervisorError(
                     f"QEMU of instance {self._name} sends a message of more than "
                     f"{_MESSAGE_MAX_BYTES >> 20} MiB"
                 )
-            left_s = deadline - time.monotonic()
             try:
                 if left_s <= 0:
                     raise TimeoutError

@@ -1,0 +1,704 @@
+"""The KVM driver and a QEMU which refuses, is late, or ends in the middle of a command."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.kvm_variants import instance
+from fakes.qemu_peer import CLOSES, DIES, HALF, LATE, SILENT, TROUBLES, Node, Qemu
+from ganeti import errors
+from ganeti.hypervisor.base import AttachedDisk
+from ganeti.hypervisor.kvm import (
+    accelerator,
+    driver,
+    facts,
+    guests,
+    hotplug,
+    incoming,
+    migration,
+    parse,
+    qmp,
+    runtime,
+    start,
+)
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledNic
+from ganeti.platform import paths
+from ganeti.utils import fs
+
+NAME = "web1"
+FACTS = facts.QemuFacts(
+    "/usr/bin/qemu",
+    (7, 2, 0),
+    frozenset(("no-acpi", "runas", "chroot", "display", "audio")),
+    "pc-i440fx-7.2",
+    accelerator.TCG,
+)
+
+
+class Lab:
+    """A driver on a node of its own."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kvm = driver.KvmHypervisor()
+        self.layout = self.kvm.layout(NAME)
+        self.node = Node(self.kvm.layout)
+        self.disk_file = directory / "disk"
+        self.disk_file.write_bytes(b"\0" * 4096)
+        self.guest = instance(
+            "default",
+            str(directory),
+            migration_caps="xbzrle",
+            migration_bandwidth=1,
+            migration_downtime=1,
+            migration_port=8200,
+        )
+        self.disks = [AttachedDisk(self.guest.disks_info[0], str(self.disk_file), None)]
+        monkeypatch.setattr(facts, "of", lambda path: FACTS)
+        monkeypatch.setattr(start.process, "run", self.node.run)
+        monkeypatch.setattr(start.tap, "vhost_works", lambda: False)
+        monkeypatch.setattr(
+            guests.KvmGuests, "_process", lambda _self, layout: self._process(layout.name)
+        )
+        monkeypatch.setattr(
+            guests.KvmGuests, "_end_process", lambda _self, layout: self.node.end(layout.name)
+        )
+
+    def _process(self, name: str) -> tuple[int, parse.CommandLine] | None:
+        return (os.getpid(), parse.CommandLine(name, 64, 2)) if self.node.is_alive(name) else None
+
+    @property
+    def qemu(self) -> Qemu:
+        return self.node.qemus[NAME]
+
+    def start(self) -> Qemu:
+        self.kvm.start(self.guest, self.disks)
+        assert self.qemu.state == "running"
+        self.qemu.done.clear()
+        return self.qemu
+
+    def left(self) -> list[str]:
+        """The files of the guest."""
+        return sorted(
+            str(path.relative_to(self.layout.kvm_root))
+            for path in Path(self.layout.kvm_root).rglob(f"{NAME}*")
+            if not path.is_dir()
+        )
+
+    def record(self) -> runtime.Runtime:
+        return runtime.load(self.layout.runtime_file, NAME)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    # The path of a socket has at most 107 bytes.
+    root = Path(f"/tmp/ganeti-qmp-{os.getpid()}-{threading.get_ident()}")
+    root.mkdir()
+    monkeypatch.setattr(qmp, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(hotplug, "UNPLUG_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(incoming, "CANCEL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(migration, "_STATUS_PAUSE_S", 0.01)
+    try:
+        with paths.override(paths.Paths(root=str(root))):
+            made = Lab(tmp_path, monkeypatch)
+            yield made
+            for qemu in made.node.qemus.values():
+                qemu.end()
+    finally:
+        import shutil
+
+        shutil.rmtree(root)
+
+
+def spoil(qemu: Qemu, command: str, how: str) -> None:
+    if how == "refused":
+        qemu.refuses[command] = "it does not want to"
+    else:
+        qemu.trouble[command] = how
+
+
+HOW = ("refused", *TROUBLES)
+
+
+# -- the protocol ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def qemu(tmp_path: Path, lab: Lab) -> Qemu:
+    return lab.node.begin(NAME, "running")
+
+
+def test_a_late_answer_is_not_that_of_the_next_command(lab: Lab, qemu: Qemu) -> None:
+    qemu.trouble["query-status"] = LATE
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME) as control:
+        with pytest.raises(qmp.NoAnswer, match="query-status within 0.3 s"):
+            control.execute("query-status")
+        qemu.answer_now.set()
+        assert control.execute("query-balloon") == {"actual": 64 << 20}
+
+
+def test_events_without_end_do_not_keep_a_client(lab: Lab, qemu: Qemu) -> None:
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME) as control:
+        qemu.trouble["query-status"] = SILENT
+        flood = threading.Thread(target=qemu._make_noise, args=(qemu._connection,), daemon=True)
+        flood.start()
+        with pytest.raises(qmp.NoAnswer):
+            control.execute("query-status")
+        assert control.wait_event(lambda event: event["event"] == "NEVER", 0.3) is None
+
+
+def test_events_of_the_past_take_no_memory(lab: Lab, qemu: Qemu) -> None:
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME) as control:
+        event = b'{"event": "RTC_CHANGE", "data": {"offset": 0}}\n'
+        assert qemu._connection is not None
+        for _ in range(20):
+            qemu._connection.sendall(event * 500)
+            control.execute("query-status")
+        assert len(control.events) <= qmp.EVENTS_MAX
+
+
+@pytest.mark.parametrize(
+    ("greeting", "message"),
+    [
+        (b'{"hello": 1}\n', "greets with"),
+        (b"\xff\xfe\n", "not JSON"),
+        (b"[]\n", "expected an object"),
+        (b'{"QMP"', "does not answer on its control socket.* Another program may be connected"),
+        (b"x" * 2000, "more than 0 MiB"),
+        (None, "Another program may be connected"),
+    ],
+)
+def test_a_peer_which_is_no_qemu(
+    lab: Lab, qemu: Qemu, monkeypatch: pytest.MonkeyPatch, greeting: bytes | None, message: str
+) -> None:
+    monkeypatch.setattr(qmp, "_MESSAGE_MAX_BYTES", 1000)
+    qemu.greeting = greeting
+    with pytest.raises(errors.HypervisorError, match=message):
+        qmp.Qmp(lab.layout.socket("qmp"), NAME)
+
+
+def test_nobody_listens(lab: Lab) -> None:
+    with pytest.raises(errors.HypervisorError, match="cannot reach QEMU of instance web1"):
+        qmp.Qmp(lab.layout.socket("qmp"), NAME)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("refused", qmp.QmpError),
+        (SILENT, qmp.NoAnswer),
+        (CLOSES, qmp.ConnectionLost),
+        (DIES, qmp.ConnectionLost),
+        (HALF, qmp.ConnectionLost),
+    ],
+)
+def test_each_trouble_has_its_error(
+    lab: Lab, qemu: Qemu, how: str, error: type[errors.HypervisorError]
+) -> None:
+    spoil(qemu, "stop", how)
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME) as control, pytest.raises(error) as caught:
+        control.execute("stop")
+    assert type(caught.value) is error
+
+
+# -- start -----------------------------------------------------------------------------------------
+
+
+def test_a_start(lab: Lab) -> None:
+    qemu = lab.start()
+    assert qemu.state == "running"
+    assert lab.left() == ["conf/web1.runtime", "ctrl/web1.qmp"]
+    assert lab.kvm.list_instances() == []  # this QEMU has no pid file
+    assert lab.kvm.is_running(NAME)
+
+
+def test_a_paused_start(lab: Lab) -> None:
+    lab.kvm.start(lab.guest, lab.disks, paused=True)
+    assert lab.qemu.state == "prelaunch"
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("command", ["qmp_capabilities", "set_password", "cont"])
+def test_a_start_which_fails_leaves_nothing(
+    lab: Lab, tmp_path: Path, command: str, how: str
+) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    lab.guest.hvparams.update(
+        vnc_bind_address="127.0.0.1", vnc_password_file=str(tmp_path / "password")
+    )
+    lab.node.prepare = lambda qemu: spoil(qemu, command, how)
+    with pytest.raises(errors.HypervisorError):
+        lab.kvm.start(lab.guest, lab.disks)
+    assert not lab.kvm.is_running(NAME)
+    assert lab.left() == []
+    lab.node.prepare = lambda qemu: None
+    lab.start()
+
+
+def test_a_program_which_does_not_start_leaves_nothing(lab: Lab) -> None:
+    lab.node.fails = errors.CommandError("qemu", 1, "no such machine")
+    with pytest.raises(errors.HypervisorError, match="no such machine"):
+        lab.kvm.start(lab.guest, lab.disks)
+    assert lab.left() == []
+
+
+def test_a_full_disk_at_the_start_leaves_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, record: runtime.Runtime) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(runtime, "save", full)
+    with pytest.raises(errors.HypervisorError, match="No space left"):
+        lab.kvm.start(lab.guest, lab.disks)
+    assert not lab.kvm.is_running(NAME)
+    assert lab.left() == []
+
+
+def test_a_second_start_changes_nothing(lab: Lab) -> None:
+    qemu = lab.start()
+    before = lab.left()
+    with pytest.raises(errors.HypervisorError, match="is running already"):
+        lab.kvm.start(lab.guest, lab.disks)
+    assert (lab.left(), qemu.alive, qemu.done) == (before, True, [])
+    assert len(lab.node.commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "sent", "runs", "after"),
+    [
+        ("running", {}, True, "running"),
+        ("prelaunch", {}, True, "running"),
+        ("paused", {}, True, "paused"),  # by the administrator
+        ("paused", {"status": "completed"}, True, "running"),  # it has arrived
+        ("inmigrate", {"status": "active"}, False, None),
+        ("postmigrate", {"status": "completed", "ram": {}}, False, None),
+        ("paused", {"status": "completed", "ram": {}}, False, None),
+        ("paused", {"status": "postcopy-active", "ram": {}}, False, None),
+    ],
+)
+def test_a_start_after_an_interrupted_one(
+    lab: Lab, state: str, sent: dict[str, Any], runs: bool, after: str | None
+) -> None:
+    qemu = lab.start()
+    qemu.state, qemu.migration = state, sent
+    assert lab.kvm.complete_start(lab.guest) is runs
+    if after is None:
+        assert not qemu.alive
+        assert lab.left() == []
+    else:
+        assert (qemu.alive, qemu.state) == (True, after)
+
+
+@pytest.mark.parametrize(
+    ("state", "sent"), [("prelaunch", {}), ("paused", {"status": "completed"})]
+)
+def test_a_guest_which_shall_be_paused_stays_so(lab: Lab, state: str, sent: dict[str, Any]) -> None:
+    qemu = lab.start()
+    qemu.state, qemu.migration = state, sent
+    assert lab.kvm.complete_start(lab.guest, paused=True)
+    assert qemu.state == state
+
+
+def test_a_start_without_its_runtime_file_is_removed(lab: Lab) -> None:
+    qemu = lab.start()
+    os.unlink(lab.layout.runtime_file)
+    assert not lab.kvm.complete_start(lab.guest)
+    assert not qemu.alive
+    assert lab.left() == []
+
+
+# -- stop ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "command"),
+    [
+        ("running", "system_powerdown"),
+        ("paused", "system_powerdown"),
+        ("prelaunch", "quit"),
+        ("inmigrate", "quit"),
+        ("postmigrate", "quit"),
+        ("guest-panicked", "quit"),
+    ],
+)
+def test_who_gets_the_power_button(lab: Lab, state: str, command: str) -> None:
+    qemu = lab.start()
+    qemu.state = state
+    lab.kvm.stop(NAME, lab.guest.hvparams)
+    assert qemu.changed == [command]
+
+
+@pytest.mark.parametrize("how", ["refused", SILENT, LATE])
+def test_a_stop_which_fails_is_an_error(lab: Lab, how: str) -> None:
+    qemu = lab.start()
+    spoil(qemu, "system_powerdown", how)
+    with pytest.raises(errors.HypervisorError):
+        lab.kvm.stop(NAME, lab.guest.hvparams)
+    assert qemu.alive
+    assert os.path.exists(lab.layout.runtime_file)
+
+
+@pytest.mark.parametrize("how", [CLOSES, DIES])
+def test_a_guest_which_ends_before_it_answers(lab: Lab, how: str) -> None:
+    spoil(lab.start(), "system_powerdown", how)
+    lab.kvm.stop(NAME, lab.guest.hvparams)
+
+
+def test_a_hard_stop_removes_everything(lab: Lab) -> None:
+    qemu = lab.start()
+    qemu.trouble["query-status"] = SILENT
+    lab.kvm.stop(NAME, lab.guest.hvparams, force=True)
+    assert not qemu.alive
+    assert lab.left() == []
+
+
+def test_files_of_a_running_guest_are_not_cleaned_up(lab: Lab) -> None:
+    qemu = lab.start()
+    before = lab.left()
+    lab.kvm.cleanup(NAME)
+    assert lab.left() == before
+    qemu.end()
+    lab.kvm.cleanup(NAME)
+    assert lab.left() == []
+
+
+# -- migration -------------------------------------------------------------------------------------
+
+
+def info_of(lab: Lab) -> str:
+    """What another node sends about the guest."""
+    lab.start()
+    text = lab.kvm.migration_info(lab.guest)
+    lab.kvm.stop(NAME, lab.guest.hvparams, force=True)
+    lab.node.commands.clear()
+    return text
+
+
+def test_a_target_waits(lab: Lab) -> None:
+    lab.kvm.accept_instance(lab.guest, info_of(lab), "192.0.2.1", lab.disks)
+    assert lab.qemu.state == "inmigrate"
+    assert lab.qemu.changed == ["migrate-set-capabilities"]
+    command = lab.node.commands[-1]
+    assert command[command.index("-incoming") + 1] == "tcp:192.0.2.1:8200"
+    assert "-S" in command
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "inmigrate"])
+def test_no_migration_is_accepted_beside_a_guest(lab: Lab, state: str) -> None:
+    info = info_of(lab)
+    qemu = lab.start()
+    qemu.state = state
+    before, record = lab.left(), lab.record()
+    with pytest.raises(errors.HypervisorError, match="is running already"):
+        lab.kvm.accept_instance(lab.guest, info, "192.0.2.1", lab.disks)
+    assert (qemu.alive, qemu.state, qemu.changed) == (True, state, [])
+    assert (lab.left(), lab.record()) == (before, record)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("command", ["qmp_capabilities", "migrate-set-capabilities"])
+def test_a_target_which_fails_leaves_nothing(lab: Lab, command: str, how: str) -> None:
+    info = info_of(lab)
+    lab.node.prepare = lambda qemu: spoil(qemu, command, how)
+    with pytest.raises(errors.HypervisorError):
+        lab.kvm.accept_instance(lab.guest, info, "192.0.2.1", lab.disks)
+    assert not lab.kvm.is_running(NAME)
+    assert lab.left() == []
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "command", ["migrate-set-parameters", "migrate-set-capabilities", "stop", "migrate"]
+)
+@pytest.mark.parametrize("live", [True, False])
+def test_a_guest_is_not_left_stopped(lab: Lab, command: str, how: str, live: bool) -> None:
+    """After a refusal it runs on at once; in doubt, when the source is finalized."""
+    qemu = lab.start()
+    spoil(qemu, command, how)
+    with pytest.raises(errors.HypervisorError):
+        lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=live)
+    if how == DIES:
+        return
+    if how == "refused":
+        assert qemu.state == "running"
+    qemu.trouble.clear()
+    qemu.refuses.clear()
+    qemu.answer_now.set()
+    lab.kvm.finalize_migration_source(lab.guest, success=False, live=live)
+    assert qemu.state == "running"
+    assert qemu.migration.get("status") != "active"
+
+
+def test_what_the_source_is_told(lab: Lab) -> None:
+    qemu = lab.start()
+    lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=False)
+    assert qemu.changed == [
+        "migrate-set-parameters",
+        "migrate-set-capabilities",
+        "stop",
+        "migrate",
+    ]
+    # Another call, because the answer to the first one was lost.
+    lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=False)
+    assert qemu.changed.count("migrate") == 1
+
+
+@pytest.mark.parametrize("command", ["migrate_cancel", "query-migrate", "query-status", "cont"])
+@pytest.mark.parametrize("how", ["refused", SILENT, CLOSES, HALF])
+def test_a_cancellation_without_an_answer_is_an_error(lab: Lab, command: str, how: str) -> None:
+    qemu = lab.start()
+    lab.kvm.migrate("cluster", lab.guest, "192.0.2.1", live=False)
+    spoil(qemu, command, how)
+    with pytest.raises(errors.HypervisorError):
+        lab.kvm.finalize_migration_source(lab.guest, success=False, live=False)
+    qemu.trouble.clear()
+    qemu.refuses.clear()
+    qemu.answer_now.set()
+    lab.kvm.finalize_migration_source(lab.guest, success=False, live=False)
+    assert qemu.state == "running"
+
+
+def test_a_source_ends_after_a_success(lab: Lab) -> None:
+    qemu = lab.start()
+    lab.kvm.finalize_migration_source(lab.guest, success=True, live=True)
+    assert not qemu.alive
+    assert lab.left() == []
+
+
+@pytest.mark.parametrize("how", ["refused", SILENT, CLOSES])
+def test_a_progress_which_cannot_be_read(lab: Lab, how: str) -> None:
+    qemu = lab.start()
+    spoil(qemu, "query-migrate", how)
+    with pytest.raises(errors.HypervisorError, match="cannot follow the migration"):
+        lab.kvm.migration_status(lab.guest)
+
+
+def test_a_progress_which_is_read_in_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    qemu = lab.start()
+    qemu.migration = {"status": "active", "ram": {"transferred": 5, "total": 9}}
+    qemu.refuses["query-migrate"] = "not now"
+    monkeypatch.setattr(migration.time, "sleep", lambda _s: qemu.refuses.clear())
+    status = lab.kvm.migration_status(lab.guest)
+    assert (status.status, status.transferred_ram, status.total_ram) == ("active", 5, 9)
+
+
+def test_a_guest_which_ends_during_its_migration(lab: Lab) -> None:
+    lab.start().trouble["query-migrate"] = DIES
+    with pytest.raises(errors.HypervisorError, match="ended during its migration"):
+        lab.kvm.migration_status(lab.guest)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("command", ["query-status", "query-migrate", "cont"])
+def test_a_guest_which_cannot_be_continued_on_the_target(lab: Lab, command: str, how: str) -> None:
+    qemu = lab.start()
+    qemu.state, qemu.migration = "paused", {"status": "completed"}
+    spoil(qemu, command, how)
+    with pytest.raises(errors.HypervisorError):
+        lab.kvm.finalize_migration_target(lab.guest, None, success=True)
+    assert qemu.alive is (how != DIES)
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def new_disk(lab: Lab) -> tuple[Disk, tuple[str, None]]:
+    disk = replace(lab.guest.disks_info[0], uuid="11111111-9b11-4b0e-a3a4-5d3c1f0e9a77")
+    return disk, (str(lab.disk_file), None)
+
+
+def new_nic(lab: Lab) -> FilledNic:
+    return replace(lab.guest.nics[0], uuid="22222222-9b11-4b0e-a3a4-5d3c1f0e9a77")
+
+
+def state_of(qemu: Qemu) -> tuple[set[str], set[str], set[str], set[int]]:
+    return set(qemu.devices), set(qemu.nodes), set(qemu.netdevs), set(qemu.fdsets)
+
+
+def test_a_disk_comes_and_goes(lab: Lab) -> None:
+    qemu = lab.start()
+    before = lab.record()
+    disk, extra = new_disk(lab)
+    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    assert [known.disk["uuid"] for known in lab.record().disks] == [
+        lab.guest.disks_info[0].uuid,
+        disk.uuid,
+    ]
+    assert len(qemu.devices) == len(qemu.nodes) == 1
+    assert qemu.fdsets == set()
+    with pytest.raises(errors.HotplugError, match="plugged in already"):
+        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    lab.kvm.hot_remove(lab.guest, "disk", disk, extra, 1)
+    assert state_of(qemu) == (set(), set(), set(), set())
+    assert [known.disk for known in lab.record().disks] == [known.disk for known in before.disks]
+
+
+def test_a_nic_comes_and_goes(lab: Lab) -> None:
+    qemu = lab.start()
+    before = lab.record()
+    nic = new_nic(lab)
+    lab.kvm.hot_add(lab.guest, "nic", nic, None, 1)
+    assert len(lab.record().nics) == 2
+    assert len(qemu.devices) == len(qemu.netdevs) == 1
+    with pytest.raises(errors.HotplugError, match="plugged in already"):
+        lab.kvm.hot_add(lab.guest, "nic", nic, None, 1)
+    lab.kvm.hot_remove(lab.guest, "nic", nic, None, 1)
+    assert state_of(qemu) == (set(), set(), set(), set())
+    assert lab.record() == before
+
+
+@pytest.mark.parametrize("command", ["add-fd", "blockdev-add", "device_add"])
+def test_a_refused_disk_is_taken_back(lab: Lab, command: str) -> None:
+    qemu = lab.start()
+    before = lab.record()
+    spoil(qemu, command, "refused")
+    disk, extra = new_disk(lab)
+    with pytest.raises(errors.HotplugError, match="it does not want to"):
+        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    assert state_of(qemu) == (set(), set(), set(), set())
+    assert lab.record() == before
+    qemu.refuses.clear()
+    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+
+
+@pytest.mark.parametrize("command", ["netdev_add", "device_add"])
+def test_a_refused_nic_is_taken_back(lab: Lab, command: str) -> None:
+    qemu = lab.start()
+    before = lab.record()
+    spoil(qemu, command, "refused")
+    with pytest.raises(errors.HotplugError, match="it does not want to"):
+        lab.kvm.hot_add(lab.guest, "nic", new_nic(lab), None, 1)
+    assert state_of(qemu) == (set(), set(), set(), set())
+    assert lab.record() == before
+    qemu.refuses.clear()
+    lab.kvm.hot_add(lab.guest, "nic", new_nic(lab), None, 1)
+
+
+@pytest.mark.parametrize("kind", ["disk", "nic"])
+def test_a_late_device_is_plugged_in(lab: Lab, kind: str) -> None:
+    """QEMU answers when the client has given up and asks which devices there are."""
+    qemu = lab.start()
+    qemu.trouble["device_add"] = LATE
+    timer = threading.Timer(0.4, qemu.answer_now.set)
+    timer.start()
+    if kind == "disk":
+        disk, extra = new_disk(lab)
+        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+        assert (len(lab.record().disks), len(qemu.nodes)) == (2, 1)
+    else:
+        lab.kvm.hot_add(lab.guest, "nic", new_nic(lab), None, 1)
+        assert (len(lab.record().nics), len(qemu.netdevs)) == (2, 1)
+    assert len(qemu.devices) == 1
+    timer.join()
+
+
+@pytest.mark.parametrize("kind", ["disk", "nic"])
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ("DEVICE_UNPLUG_GUEST_ERROR", "the guest refuses to release"),
+        ("DEVICE_UNPLUG_ERROR", "the guest refuses to release"),
+        (None, "did not release .* within 0.3 s"),
+    ],
+)
+def test_a_guest_which_keeps_its_device(
+    lab: Lab, kind: str, event: str | None, message: str
+) -> None:
+    qemu = lab.start()
+    disk, extra = new_disk(lab)
+    device = disk if kind == "disk" else new_nic(lab)
+    lab.kvm.hot_add(lab.guest, kind, device, extra if kind == "disk" else None, 1)
+    before, record = state_of(qemu), lab.record()
+    qemu.on_unplug = event
+    with pytest.raises(errors.HotplugError, match=message):
+        lab.kvm.hot_remove(lab.guest, kind, device, extra, 1)
+    assert state_of(qemu) == before
+    assert lab.record() == record
+
+
+@pytest.mark.parametrize("how", ["refused", SILENT, CLOSES, DIES])
+def test_a_device_whose_removal_fails_stays_in_the_record(lab: Lab, how: str) -> None:
+    qemu = lab.start()
+    disk, extra = new_disk(lab)
+    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    record = lab.record()
+    spoil(qemu, "device_del", how)
+    if how == SILENT:
+        qemu.on_unplug = None
+    with pytest.raises(errors.HotplugError):
+        lab.kvm.hot_remove(lab.guest, "disk", disk, extra, 1)
+    assert lab.record() == record
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_removal_which_is_asked_for_again(lab: Lab, released: bool) -> None:
+    qemu = lab.start()
+    disk, extra = new_disk(lab)
+    lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+    if released:
+        # It came after the first request had timed out.
+        qemu.devices.clear()
+    else:
+        qemu.refuses["device_del"] = "Device disk is already in the process of unplug"
+        threading.Timer(0.1, qemu.devices.clear).start()
+    lab.kvm.hot_remove(lab.guest, "disk", disk, extra, 1)
+    assert len(lab.record().disks) == 1
+    assert qemu.nodes == set()
+
+
+def test_a_changed_nic_keeps_its_place(lab: Lab) -> None:
+    qemu = lab.start()
+    nic = new_nic(lab)
+    lab.kvm.hot_add(lab.guest, "nic", nic, None, 0)
+    before = lab.record()
+    lab.kvm.hot_modify(lab.guest, "nic", replace(nic, mac="aa:00:00:00:00:99"), None, 0)
+    after = lab.record()
+    assert after.nics[0]["mac"] == "aa:00:00:00:00:99"
+    assert after.nics[0]["hvinfo"] == before.nics[0]["hvinfo"]
+    assert after.nics[1] == before.nics[1]
+    assert len(qemu.devices) == len(qemu.netdevs) == 1
+
+
+def test_a_changed_nic_which_is_refused_is_gone_and_known_to_be(lab: Lab) -> None:
+    qemu = lab.start()
+    nic = new_nic(lab)
+    lab.kvm.hot_add(lab.guest, "nic", nic, None, 0)
+    spoil(qemu, "device_add", "refused")
+    with pytest.raises(errors.HotplugError, match="The guest is left without NIC"):
+        lab.kvm.hot_modify(lab.guest, "nic", nic, None, 0)
+    assert len(lab.record().nics) == 1
+    assert state_of(qemu) == (set(), set(), set(), set())
+
+
+def test_nothing_is_changed_in_a_guest_which_is_being_sent(lab: Lab) -> None:
+    qemu = lab.start()
+    for state in ("inmigrate", "postmigrate", "finish-migrate"):
+        qemu.state = state
+        with pytest.raises(errors.HotplugError, match=f"is in state {state}"):
+            lab.kvm.hotplug_supported(lab.guest)
+    qemu.state = "running"
+    lab.kvm.hotplug_supported(lab.guest)
+    os.unlink(lab.layout.runtime_file)
+    with pytest.raises(errors.HotplugError, match="runtime data"):
+        lab.kvm.hotplug_supported(lab.guest)
+
+
+def test_a_runtime_file_which_cannot_be_written_is_an_error(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.start()
+    monkeypatch.setattr(fs, "write_file", _full)
+    disk, extra = new_disk(lab)
+    with pytest.raises(errors.HotplugError, match="No space left"):
+        lab.kvm.hot_add(lab.guest, "disk", disk, extra, 1)
+
+
+def _full(path: str, data: str, **_options: Any) -> None:
+    raise OSError(28, "No space left on device", path)
