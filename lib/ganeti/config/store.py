@@ -540,8 +540,6 @@ class ConfigStore:
             with self._mutex:
                 if not written:
                     # Transactions which were built upon the lost state are lost with it.
-                    for ticket in self._queue:
-                        self._stale |= ticket.changed
                     tickets += self._queue
                     self._queue = []
                     self._head = self._committed

@@ -164,3 +164,19 @@ def test_votes_are_read() -> None:
                 last_job=4,
             )
         )
+
+
+@pytest.mark.parametrize("numbers", [(10**40, 1), (-1, 1), (1, 10**40), (1, -1)])
+def test_numbers_which_no_master_gives_out(numbers: tuple[int, int]) -> None:
+    serial, job = numbers
+    vote = MasterVote(
+        master="n1",
+        epoch="3 u",
+        config_epoch="2 u",
+        config_serial=serial,
+        config_digest="",
+        queue_epoch="0",
+        last_job=job,
+    )
+    with pytest.raises(errors.ParseError, match="out of range"):
+        role.standing(vote)

@@ -29,6 +29,7 @@ class _Disk:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.error: OSError | None = None
+        self.fails_once = False
         self.gate: threading.Event | None = None
         self.entered = threading.Event()
 
@@ -37,7 +38,10 @@ class _Disk:
         if self.gate is not None:
             self.gate.wait()
         if self.error is not None:
-            raise self.error
+            error = self.error
+            if self.fails_once:
+                self.error = None
+            raise error
         self.written.append(b"".join(text))
 
 
@@ -192,8 +196,10 @@ def test_many_wait_for_one_write() -> None:
     assert _parse(disk.written[-1]) == config.snapshot()
 
 
-def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
+@pytest.mark.parametrize("fails_once", [False, True])
+def test_what_was_built_on_a_lost_change_is_lost_with_it(fails_once: bool) -> None:
     disk = _Disk()
+    disk.fails_once = fails_once
     config = _config(disk)
     commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     disk.gate = threading.Event()
