@@ -19,8 +19,8 @@ PYTEST = $(VPY) -m pytest -q --durations=10
 PARALLEL ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario scenario-packages check-long lab lab-shell bench \
-	demo demo-stop pages man completion install clean
+.PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants lab \
+	lab-shell bench demo demo-stop pages man completion install clean
 
 help:
 	@echo "The targets, and in parentheses what each one needs besides git, make and python3."
@@ -41,8 +41,11 @@ help:
 	@echo "                  xfsprogs: without them some tests are skipped)"
 	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the tests which take too long for make check: broken networks, every"
-	@echo "                  interruption, larger models; with TIME_BOX=SECONDS it stops after that time"
+	@echo "                  interruption, larger models, a part of the known faults; with"
+	@echo "                  TIME_BOX=SECONDS the tests stop after that time"
 	@echo "                  (venv; the packages of make scenario)"
+	@echo "  make mutants    put known faults into a copy of the program, one after the other, and see"
+	@echo "                  that a test fails; MUTANTS=\"jqueue --part 1/7\" chooses some      (venv)"
 	@echo "  make lab        run the tests in virtual machines with real LVM and DRBD, at most 25 minutes"
 	@echo "                  (venv; qemu-system-x86, qemu-utils, debootstrap, cpio, e2fsprogs, iproute2,"
 	@echo "                  openssh-client; root to build the image)"
@@ -92,6 +95,11 @@ scenario-packages:
 # In one process, which removes its clusters when it is stopped. pyproject.toml explains the markers.
 check-long: venv scenario-packages
 	GANETI_LONG=1 devel/time-box $(TIME_BOX) $(PYTEST) -m "long or larger" test/scenario test/unit
+	$(VPY) -m devel.mutate --part today/14
+
+# For example: make mutants MUTANTS="jqueue config --part 1/7"
+mutants: venv
+	$(VPY) -m devel.mutate $(MUTANTS)
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv
