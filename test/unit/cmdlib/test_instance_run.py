@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
+from ganeti.client.gnt_instance import info
+from ganeti.objects import Network, Nic
 from ganeti.opcodes.instance import (
     OpInstanceQueryData,
     OpInstanceReboot,
@@ -316,6 +319,54 @@ def test_query_data_has_the_published_keys():
     disk = facts["disks"][0]
     assert disk["pstatus"][0] == disk["logical_id"][1]
     assert disk["iv_name"] == "disk/0"
+
+
+def test_a_network_is_described_and_shown():
+    """The members of the dictionary are those which the original sends."""
+    network = Network(
+        name="net1",
+        network="203.0.113.0/28",
+        gateway="203.0.113.1",
+        mac_prefix="aa:bb:cc",
+        reservations="0001000000000000",
+        ext_reservations="1110000000000001",
+        uuid="net-uuid",
+        serial_no=3,
+        tags=("dmz",),
+    )
+    nic = Nic(
+        mac="aa:bb:cc:00:00:01",
+        ip="203.0.113.3",
+        network=network.uuid,
+        uuid="nic-uuid",
+        nicparams={},
+    )
+    data = cluster_of(1, (instance_of("web", nics=(nic,)),))
+    group = dataclasses.replace(
+        data.nodegroups["group-1"], networks={network.uuid: {"mode": "bridged", "link": "br0"}}
+    )
+    master = Master(
+        dataclasses.replace(data, networks={network.uuid: network}, nodegroups={group.uuid: group})
+    )
+    (facts,) = master.run(OpInstanceQueryData(instances=["web"], static=True)).values()
+    assert facts["nics"][0][7:] == [
+        "net-uuid",
+        {
+            "name": "net1",
+            "serial_no": 3,
+            "mac_prefix": "aa:bb:cc",
+            "network": "203.0.113.0/28",
+            "gateway": "203.0.113.1",
+            "reservations": "0001000000000000",
+            "ext_reservations": "1110000000000001",
+            "ctime": 0,
+            "mtime": 0,
+            "uuid": "net-uuid",
+            "tags": ["dmz"],
+        },
+    ]
+    (shown,) = dict(info.describe(json.loads(json.dumps(facts)), str))["NICs"]
+    assert dict(shown)["network"] == "net1"
 
 
 def test_static_query_data_asks_no_node():

@@ -11,7 +11,7 @@ from ganeti.cmdlib.ops.disks import replica_report
 from ganeti.cmdlib.ops.guest import location
 from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
-from ganeti.objects import BlockDevStatus, Disk, Instance
+from ganeti.objects import BlockDevStatus, Disk, Instance, codec
 from ganeti.opcodes.instance import OpInstanceQueryData
 from ganeti.wire.calls import BLOCKDEV_FIND
 
@@ -35,8 +35,9 @@ DiskStatus: TypeAlias = list[Any]
 """State of a device on a node: path, major and minor number, percentage of the synchronisation,
 seconds until its end, whether the device is degraded, state of its storage (``LDS_*``)."""
 
-NicDetails: TypeAlias = list[str | None]
-"""A NIC: name, UUID, IP, MAC, mode, link, VLAN, UUID and name of its network."""
+NicDetails: TypeAlias = list[Any]
+"""A NIC: name, UUID, IP, MAC, mode, link, VLAN, UUID of its network, and that network as a
+dictionary with the fields of :class:`ganeti.objects.Network`; None without a network."""
 
 
 class DiskDetails(TypedDict):
@@ -201,7 +202,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             params.get("link"),
             params.get("vlan"),
             nic.network,
-            None if network is None else network.name,
+            None if network is None else codec.to_dict(network),
         ]
 
     def _disk(self, instance: Instance, disk: Disk, secondary: str | None = None) -> DiskDetails:
