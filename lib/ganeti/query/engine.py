@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from ganeti import errors
 from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
+from ganeti.query.view import prefixes
 from ganeti.utils.text import natural_key
 
 #: A query gives at most so many values: all fields of a very large cluster. Each takes 100 bytes.
@@ -81,11 +82,14 @@ def select(
 ) -> tuple[list[Any], list[Field | None]]:
     """Return the objects which match the filter; collect the live data for ``names``.
 
+    Objects which the filter names are in the order in which it names them, all others in natural
+    order.
+
     :raises errors.ParameterError: as for :func:`run`.
     """
     compiled = query_filter.compile_filter(qfilter, resource)
     columns = [resource.fields.get(name) for name in names]
-    items = _candidates(resource, view, qfilter)
+    items = _in_requested_order(resource, view, _candidates(resource, view, qfilter), qfilter)
     if compiled is not None:
         items = [item for item in items if compiled.may_match(view, item)]
     filter_fields = compiled.field_names if compiled is not None else frozenset()
@@ -107,6 +111,32 @@ def _candidates(resource: Resource, view: Any, qfilter: Any) -> list[Any]:
         resource.table, name, values, components=resource.fields[name].compare == HOSTNAME
     )
     return found
+
+
+def _in_requested_order(resource: Resource, view: Any, items: list[Any], qfilter: Any) -> list[Any]:
+    """Put objects which the filter names into the order in which it names them."""
+    parts = [qfilter]
+    if isinstance(qfilter, (list, tuple)) and qfilter and qfilter[0] == query_filter.OP_AND:
+        parts = list(qfilter[1:])
+    for part in parts:
+        requested = query_filter.requested_names(part, resource.name_field)
+        if requested is not None:
+            break
+    else:
+        return items
+    if len(requested) < 2:
+        return items
+    field = resource.fields[resource.name_field]
+    place: dict[str, int] = {}
+    for number, name in enumerate(requested):
+        place.setdefault(str(name), number)
+
+    def requested_place(item: Any) -> int:
+        value = str(field.get(view, item))
+        spellings = [value, *(reversed(prefixes(value)) if field.compare == HOSTNAME else ())]
+        return next((place[one] for one in spellings if one in place), len(place))
+
+    return sorted(items, key=requested_place)
 
 
 def _unknown(view: Any, item: Any) -> Mark:

@@ -229,7 +229,7 @@ def test_a_choice_of_jobs_reads_no_others(context):
         ["status", "archived"],
         ["|", ["==", "id", 10], ["==", "id", "2"], ["==", "id", 99]],
     )
-    assert [row[0][1] for row in answer["data"]] == ["success", "running"]
+    assert [row[0][1] for row in answer["data"]] == ["running", "success"]
     assert context.queue.asked == [([2, 10, 99], ["archived", "id", "status"], True)]
 
 
@@ -337,8 +337,8 @@ def test_older_queries_give_plain_values(context):
         ["instance4", "instance2.example.com"],
         ["name", "disk.count", "ip", "disk.name/1"],
     ) == [
-        ["instance2.example.com", 0, None, None],
         ["instance4.example.com", 3, "203.0.113.3", None],
+        ["instance2.example.com", 0, None, None],
     ]
     assert len(queries.query_values(context, "node", [], ["name"])) == 4
     assert queries.query_values(context, "job", [10], ["id", "status"]) == [[10, "running"]]
@@ -446,3 +446,21 @@ def test_a_command_refuses_a_name_which_stands_for_several_objects(context):
     # A list shows both, so that the user sees what there is.
     shown = queries.query(context, "instance", ["name"], ["==", "name", "instance1"])["data"]
     assert len(shown) == 2
+
+
+def test_named_objects_are_in_the_order_of_the_request(context):
+    """Two of the names are short; the whole list stays in natural order."""
+
+    def names(what, qfilter, field="name"):
+        return [row[0][1] for row in queries.query(context, what, [field], qfilter)["data"]]
+
+    wanted = ["node3.example.com", "node1", "node4", "node2.example.com"]
+    full = [name if "." in name else f"{name}.example.com" for name in wanted]
+    by_name = ["|", *(["=", "name", name] for name in wanted)]
+    assert names("node", by_name) == full
+    assert names("node", ["&", ["!", ["?", "offline"]], by_name]) == full
+    assert queries.query_values(context, "node", wanted, ["name"]) == [[name] for name in full]
+    assert names("node", None) == sorted(full)
+    assert names("node", ["|", ["=", "name", "node2"], ["?", "master"]])[0] == "node1.example.com"
+    by_id = ["|", *(["=", "id", number] for number in (10, 2, 3))]
+    assert names("job", by_id, "id") == [10, 2, 3]
