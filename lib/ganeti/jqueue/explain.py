@@ -200,7 +200,7 @@ class ExplainContext(NamedTuple):
     :ivar wait: returns the lock for which a job waits; None when it waits for none.
     :ivar holds: returns the locks which a job holds, with their modes.
     :ivar held: returns the verdict of the filter rule which keeps a job back; None when none does.
-    :ivar under: returns the jobs at work under a rate limit, by the uuid of its rule.
+    :ivar under: returns the jobs at work under a rate limit, by :attr:`.FilterVerdict.key`.
     :ivar lock_label: returns the name of a lock for people.
     """
 
@@ -314,10 +314,10 @@ def _queued(context: ExplainContext, job: JobFacts) -> list[Reason]:
 
 
 def _filtered(context: ExplainContext, verdict: FilterVerdict) -> Reason:
-    rule = describe_rule(verdict.rule)
+    rule = f"its reason {verdict.reason!r}" if verdict.reason else describe_rule(verdict.rule)
     under: Sequence[int] = ()
     if verdict.action == const.FILTER_RATE_LIMIT:
-        under = context.under(verdict.uuid)
+        under = context.under(verdict.key)
         text = f"{rule} lets {verdict.limit} of such jobs run at once: {_jobs(under)}"
     else:
         text = f"{rule} pauses it"

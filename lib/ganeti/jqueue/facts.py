@@ -34,9 +34,9 @@ def explain_context(
         with table.lock:
             return gate.held(job_id)
 
-    def at_work_under(uuid: str) -> list[int]:
+    def at_work_under(key: str) -> list[int]:
         with table.lock:
-            return gate.at_work_under(uuid)
+            return gate.at_work_under(key)
 
     return ExplainContext(
         queue_facts(queue),

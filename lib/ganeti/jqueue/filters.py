@@ -12,6 +12,10 @@ REJECT         the job is canceled, with the rule as the reason
 RATE_LIMIT n   the job stays queued while n jobs which this rule decides about are at work
 ============== ===================================================================================
 
+A job whose reason trail has a reason ``rate-limit:N:LABEL`` is limited by it as by a rule
+``RATE_LIMIT N``: at most N jobs with exactly this reason are at work (manual page **ganeti**).
+Several limits may hold for a job; it needs a place under each of them.
+
 A job which a worker has taken up once is *at work* until it ends. The rules never stop it; but it
 counts for a rate limit whose rule matches it, also if the rule is newer than the job.
 
@@ -26,6 +30,8 @@ from __future__ import annotations
 
 import heapq
 import logging
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -45,19 +51,52 @@ class FilterVerdict(NamedTuple):
     :ivar action: ``ACCEPT``, ``PAUSE``, ``REJECT`` or ``RATE_LIMIT``.
     :ivar rule: the rule that decided; None when none did.
     :ivar limit: number of jobs under a rate limit, else 0.
+    :ivar reason: the reason of the job which limits it; empty for the limit of a rule.
+    :ivar further: the other rate limits which hold for the job.
     """
 
     action: str
     rule: FilterRule | None = None
     limit: int = 0
+    reason: str = ""
+    further: tuple[FilterVerdict, ...] = ()
 
     @property
     def uuid(self) -> str:
         """The uuid of the rule; empty when none decided."""
         return "" if self.rule is None else self.rule.uuid
 
+    @property
+    def key(self) -> str:
+        """What the jobs under one rate limit share: the uuid of the rule, or the reason."""
+        return self.uuid or self.reason
+
+    @property
+    def limits(self) -> tuple[FilterVerdict, ...]:
+        """The rate limits which hold for the job, each as a verdict of its own."""
+        if self.action != const.FILTER_RATE_LIMIT:
+            return ()
+        return (self._replace(further=()), *self.further)
+
 
 NO_RULE = FilterVerdict(const.FILTER_ACCEPT)
+
+#: A reason which limits its jobs. The length of the number is bounded, as no queue has more jobs.
+_LIMITING_REASON = re.compile(r"rate-limit:0*([1-9][0-9]{0,8}):.+", re.ASCII | re.DOTALL)
+
+
+def reason_limits(ops: Ops) -> tuple[FilterVerdict, ...]:
+    """Return the rate limits which the reason trails of a job state, sorted by their reasons."""
+    found = {}
+    for entry in job_rules.reasons(ops):
+        text = entry[1]
+        if isinstance(text, str) and text.startswith("rate-limit:"):
+            match = _LIMITING_REASON.fullmatch(text)
+            if match is not None:
+                found[text] = FilterVerdict(
+                    const.FILTER_RATE_LIMIT, limit=int(match[1]), reason=text
+                )
+    return tuple(found[text] for text in sorted(found))
 
 
 class FilterChain:
@@ -127,20 +166,22 @@ def _reason_of(rule: FilterRule) -> str:
     return f" ({reasons})" if reasons else ""
 
 
+_NONE_GIVEN: Mapping[str, int] = {}
+
+
 class FilterGate:
-    """Which jobs the rules keep back. Guarded by the queue's lock."""
+    """Which jobs rules and rate limits keep back. Guarded by the queue's lock."""
 
     def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
         self._chain = FilterChain(rules)
-        self._at_work: dict[int, str] = {}
+        # The keys of the rate limits under which a job is at work.
+        self._at_work: dict[int, tuple[str, ...]] = {}
         self._count: dict[str, int] = {}
-        self._held: dict[int, tuple[FilterVerdict, int]] = {}
-        # Jobs held for a place under a rate limit, by rule; entries no longer in _held are skipped.
+        # Verdict, priority, and the key of the limit for which the job waits.
+        self._held: dict[int, tuple[FilterVerdict, int, str]] = {}
+        # Jobs held for a place under a rate limit, by its key; entries which do not agree with
+        # _held are skipped.
         self._lines: dict[str, list[tuple[int, int]]] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there is any rule; without one every job may start."""
-        return bool(self._chain)
 
     def set_rules(self, rules: Iterable[FilterRule], at_work: Iterable[tuple[int, Ops]]) -> None:
         """Use other rules; the caller releases held jobs and judges them anew.
@@ -154,24 +195,53 @@ class FilterGate:
             self.enter(job_id, self.judge(job_id, ops))
 
     def judge(self, job_id: int, ops: Ops) -> FilterVerdict:
-        """Return the decision of the rules on a job with these opcodes."""
-        return self._chain.judge(job_id, ops) if self._chain else NO_RULE
+        """Return the decision on a job with these opcodes: of the rules, and of its reasons."""
+        verdict = self._chain.judge(job_id, ops) if self._chain else NO_RULE
+        if verdict.action in (const.FILTER_PAUSE, const.FILTER_REJECT):
+            return verdict
+        own = reason_limits(ops)
+        if not own:
+            return verdict
+        if verdict.action == const.FILTER_RATE_LIMIT:
+            return verdict._replace(further=own)
+        return own[0]._replace(further=own[1:])
+
+    def _places(self, limit: FilterVerdict) -> int:
+        return limit.limit - self._count.get(limit.key, 0)
+
+    def _full(
+        self, verdict: FilterVerdict, given: Mapping[str, int] = _NONE_GIVEN
+    ) -> FilterVerdict | None:
+        """Return the first limit without a free place; None when the job may be at work.
+
+        :param given: places which were just given to other jobs, by the key of the limit.
+        """
+        return next(
+            (one for one in verdict.limits if self._places(one) <= given.get(one.key, 0)), None
+        )
 
     def has_free_place(self, verdict: FilterVerdict) -> bool:
-        """Whether one more job may be at work under a rate limit."""
-        return self._count.get(verdict.uuid, 0) < verdict.limit
+        """Whether one more job may be at work under all limits of a verdict."""
+        return self._full(verdict) is None
 
     def enter(self, job_id: int, verdict: FilterVerdict) -> None:
         """Record that a worker has taken up the job."""
-        if verdict.action == const.FILTER_RATE_LIMIT and job_id not in self._at_work:
-            self._at_work[job_id] = verdict.uuid
-            self._count[verdict.uuid] = self._count.get(verdict.uuid, 0) + 1
+        if verdict.limits and job_id not in self._at_work:
+            keys = tuple(limit.key for limit in verdict.limits)
+            self._at_work[job_id] = keys
+            for key in keys:
+                self._count[key] = self._count.get(key, 0) + 1
 
     def hold(self, job_id: int, priority: int, verdict: FilterVerdict) -> None:
         """Keep a job back: for a place under a rate limit, or until the rules change."""
-        self._held[job_id] = (verdict, priority)
-        if verdict.action == const.FILTER_RATE_LIMIT:
-            heapq.heappush(self._lines.setdefault(verdict.uuid, []), (priority, job_id))
+        full = self._full(verdict)
+        self._hold_for("" if full is None else full.key, job_id, priority, verdict)
+
+    def _hold_for(self, key: str, job_id: int, priority: int, verdict: FilterVerdict) -> None:
+        """Put a job into the line of a limit; no line for the empty key."""
+        self._held[job_id] = (verdict, priority, key)
+        if key:
+            heapq.heappush(self._lines.setdefault(key, []), (priority, job_id))
 
     def release(self, job_id: int) -> bool:
         """Keep a job back no longer; False when it was not kept back."""
@@ -181,7 +251,7 @@ class FilterGate:
         """Give a job that is kept back another priority; any other job is left alone."""
         held = self._held.get(job_id)
         if held is not None:
-            self.hold(job_id, priority, held[0])
+            self._hold_for(held[2], job_id, priority, held[0])
 
     def ended(self, job_id: int) -> list[int]:
         """Record that a job ended, or does not use its place.
@@ -190,40 +260,64 @@ class FilterGate:
             caller holds those again which find no place.
         """
         self._held.pop(job_id, None)
-        uuid = self._at_work.pop(job_id, None)
-        if uuid is not None:
-            self._count[uuid] -= 1
-            if not self._count[uuid]:
-                del self._count[uuid]
+        for key in self._at_work.pop(job_id, ()):
+            self._count[key] -= 1
+            if not self._count[key]:
+                del self._count[key]
+        return self.take_ready()
+
+    def take_ready(self) -> list[int]:
+        """Release the jobs for which there is a place now, and return them.
+
+        To be called when a place became free, and when a job that had been released is held again,
+        because it then leaves its place under another limit to the next job.
+
+        :returns: job ids, those with the highest priority first in each line. The caller holds
+            those again which find no place.
+        """
         freed: list[int] = []
-        for uuid, line in list(self._lines.items()):
-            places: int | None = None
-            while line and (places is None or places > 0):
+        given: Counter[str] = Counter()
+        for key, line in list(self._lines.items()):
+            while line:
                 priority, waiting = line[0]
                 held = self._held.get(waiting)
-                if held is None or held[1] != priority or held[0].uuid != uuid:
+                if held is None or held[1:] != (priority, key):
                     heapq.heappop(line)
                     continue
-                if places is None:
-                    places = held[0].limit - self._count.get(uuid, 0)
-                    continue
+                verdict = held[0]
+                full = self._full(verdict, given)
+                if full is not None and self._places(_limit_of(verdict, key)) <= given[key]:
+                    break
                 heapq.heappop(line)
+                if full is not None:
+                    self._hold_for(full.key, waiting, priority, verdict)
+                    continue
                 del self._held[waiting]
                 freed.append(waiting)
-                places -= 1
+                given.update(limit.key for limit in verdict.limits)
             if not line:
-                del self._lines[uuid]
+                self._lines.pop(key, None)
         return freed
 
     def held(self, job_id: int) -> FilterVerdict | None:
-        """Return the verdict which keeps a job back; None when none does."""
+        """Return the verdict which keeps a job back; None when none does.
+
+        Of several rate limits, it is the one for which the job waits.
+        """
         held = self._held.get(job_id)
-        return None if held is None else held[0]
+        if held is None:
+            return None
+        verdict, _priority, key = held
+        return _limit_of(verdict, key) if key else verdict
 
     def held_ids(self) -> list[int]:
         """Return the ids of all jobs that are kept back."""
         return sorted(self._held)
 
-    def at_work_under(self, uuid: str) -> list[int]:
-        """Return the ids of the jobs at work under the rate limit of a rule."""
-        return sorted(job_id for job_id, rule in self._at_work.items() if rule == uuid)
+    def at_work_under(self, key: str) -> list[int]:
+        """Return the ids of the jobs at work under a rate limit, see :attr:`FilterVerdict.key`."""
+        return sorted(job_id for job_id, keys in self._at_work.items() if key in keys)
+
+
+def _limit_of(verdict: FilterVerdict, key: str) -> FilterVerdict:
+    return next(limit for limit in verdict.limits if limit.key == key)

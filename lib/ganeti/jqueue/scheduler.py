@@ -115,7 +115,7 @@ class Scheduler:
         Needs the lock.
         """
         verdict = NO_RULE
-        if self.gate and not job.taken_up:
+        if not job.taken_up:
             verdict = self.gate.judge(job.id, job.inputs)
             if verdict.action == const.FILTER_REJECT:
                 self.end_rest(job, jobs.CANCELED, rejection(verdict))
@@ -126,10 +126,16 @@ class Scheduler:
         if not self._dependencies_allow(job, op):
             return None
         # The last check, because a job that is given a free place must then use it.
-        if verdict.action == const.FILTER_RATE_LIMIT and not self.gate.has_free_place(verdict):
+        if not self.gate.has_free_place(verdict):
             self.gate.hold(job.id, job.priority, verdict)
+            self._schedule_ready(self.gate.take_ready())
             return None
         return verdict
+
+    def _schedule_ready(self, job_ids: Iterable[int]) -> None:
+        """Put jobs in line which have a place under their rate limits now. Needs the lock."""
+        for job_id in job_ids:
+            self.schedule(self._table.jobs[job_id])
 
     def _dependencies_allow(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
         """Whether the dependencies of an opcode are satisfied.
@@ -296,8 +302,7 @@ class Scheduler:
         )
         self.waits.remove(job.id)
         self.pool.remove(job.id)
-        for held in self.gate.ended(job.id):
-            self.schedule(self._table.jobs[held])
+        self._schedule_ready(self.gate.ended(job.id))
         batch = self.committer.touch(job)
         batch.when_durable(lambda _err: self._release_waiters(job.id))
 

@@ -174,7 +174,7 @@ def _about_reasons(node: Any, watermark: int) -> Matches:
         return Field(name, name, KIND_OTHER, "", lambda view, entry: entry[place])
 
     judge = _compile(node, field, 0, _as_it_is)
-    return lambda job_id, ops: any(judge(entry) is True for entry in _reasons(ops))
+    return lambda job_id, ops: any(judge(entry) is True for entry in reasons(ops))
 
 
 _KINDS: dict[str, Callable[[Any, int], Matches]] = {
@@ -184,7 +184,7 @@ _KINDS: dict[str, Callable[[Any, int], Matches]] = {
 }
 
 
-def _reasons(ops: Iterable[Mapping[str, Any]]) -> Iterable[Sequence[Any]]:
+def reasons(ops: Iterable[Mapping[str, Any]]) -> Iterable[Sequence[Any]]:
     """Iterate over the entries of reason trails; other programs may have written other values."""
     for op in ops:
         trail = op.get("reason")

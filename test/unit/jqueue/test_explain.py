@@ -217,6 +217,15 @@ def test_a_rate_limit(stage: Stage) -> None:
     assert [entry["job"]["id"] for entry in found["chain"]] == [5]
 
 
+def test_a_limiting_reason(stage: Stage) -> None:
+    stage.job(7)
+    stage.verdicts[7] = FilterVerdict("RATE_LIMIT", limit=1, reason="rate-limit:1:x")
+    stage.under["rate-limit:1:x"] = [5]
+    reason = stage.reason(7)
+    assert reason["text"] == "its reason 'rate-limit:1:x' lets 1 of such jobs run at once: job 5"
+    assert (reason["rule"], reason["limit"], reason["jobs"]) == ("", 1, [5])
+
+
 def test_a_worker(stage: Stage) -> None:
     for job_id in (1, 2, 3, 4, 5):
         stage.job(job_id, "running" if job_id < 3 else "queued")

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.jqueue.filters import FilterChain, FilterGate, describe_rule, parse_action, rejection
+from ganeti.jqueue.filters import (
+    NO_RULE,
+    FilterChain,
+    FilterGate,
+    describe_rule,
+    parse_action,
+    rejection,
+)
 from ganeti.objects import FilterRule
 
 DELAY = [{"OP_ID": "OP_TEST_DELAY"}]
@@ -165,7 +172,6 @@ def test_paused_until_the_rules_change() -> None:
     assert held is not None and held.uuid == "p"
     assert gate.ended(7) == []
     gate.set_rules([], [])
-    assert not gate
     assert gate.release(1)
     assert not gate.release(1)
     assert arrive(gate, 1)
@@ -187,6 +193,165 @@ def test_a_rule_that_cannot_be_applied_is_left_out(caplog: pytest.LogCaptureFixt
     )
     assert "filter rule x is not applied: there is no filter action 'NOSUCH'" in caplog.text
     assert "filter rule y is not applied" in caplog.text
+
+
+# -- reasons which limit --------------------------------------------------------------------------
+
+
+def because(*reasons: Any) -> list[dict[str, Any]]:
+    """A job with these reasons."""
+    return [{**DELAY[0], "reason": [["gnt:user", reason, 1] for reason in reasons]}]
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit"),
+    [
+        ("rate-limit:1:x", 1),
+        ("rate-limit:025:a:b c", 25),
+        ("rate-limit:2:", None),
+        ("rate-limit:0:x", None),
+        ("rate-limit:-1:x", None),
+        ("rate-limit:1", None),
+        ("rate-limit:x:1", None),
+        ("rate-limit:9999999999:x", None),
+        ("rate-limit:\u0661:x", None),
+        ("no rate-limit:1:x", None),
+        (5, None),
+    ],
+)
+def test_which_reasons_limit(reason: Any, limit: int | None) -> None:
+    verdict = FilterGate().judge(1, because(reason))
+    assert verdict == (NO_RULE if limit is None else ("RATE_LIMIT", None, limit, reason, ()))
+
+
+def test_a_trail_of_another_shape_limits_nothing() -> None:
+    for trail in (None, "rate-limit:1:x", [["rate-limit:1:x"]], [None], 5):
+        assert FilterGate().judge(1, [{**DELAY[0], "reason": trail}]) == NO_RULE
+
+
+def test_jobs_with_the_same_reason_go_one_after_the_other() -> None:
+    gate = FilterGate()
+    one, other = because("rate-limit:1:x"), because("rate-limit:1:y", "rate-limit:1:y")
+    assert [arrive(gate, job_id, ops=one) for job_id in (1, 2, 3)] == [True, False, False]
+    assert arrive(gate, 4, ops=other) and arrive(gate, 5)
+    # Another number is another limit.
+    assert arrive(gate, 6, ops=because("rate-limit:2:x"))
+    held = gate.held(2)
+    assert held is not None and (held.key, held.uuid) == ("rate-limit:1:x", "")
+    assert gate.at_work_under("rate-limit:1:x") == [1]
+    assert gate.ended(4) == []
+    assert gate.ended(1) == [2]
+
+
+def test_a_rule_and_a_reason_may_both_limit() -> None:
+    gate = FilterGate([LIMIT])
+    both = because("rate-limit:1:x")
+    assert arrive(gate, 1, ops=both)
+    assert not arrive(gate, 2, ops=both)  # waits for the reason
+    assert arrive(gate, 3)
+    assert not arrive(gate, 4)  # waits for the rule
+    assert [held.key for job in (2, 4) if (held := gate.held(job))] == ["rate-limit:1:x", "limit"]
+    assert gate.ended(3) == [4]
+    assert arrive(gate, 4)
+    assert not arrive(gate, 5, priority=-1)
+    # One place of the rule becomes free, and one of the reason: 2 can use both.
+    assert gate.ended(1) == [2]
+    # It is canceled, and leaves the place of the rule to the next.
+    assert gate.ended(2) == [5]
+    assert arrive(gate, 5)
+    assert not arrive(gate, 6, ops=both)
+    held = gate.held(6)
+    assert held is not None and held.key == "limit"
+    assert gate.ended(4) == [6]
+
+
+def test_a_place_which_a_job_leaves_goes_to_the_next() -> None:
+    """A job was released for a place, and found its other limit full when it started."""
+    gate = FilterGate()
+    x, y = "rate-limit:1:x", "rate-limit:1:y"
+    assert arrive(gate, 1, ops=because(x))
+    assert not arrive(gate, 2, ops=because(x, y))
+    assert not arrive(gate, 3, ops=because(x))
+    assert gate.ended(1) == [2]
+    assert arrive(gate, 4, ops=because(y))
+    assert not arrive(gate, 2, ops=because(x, y))
+    assert gate.take_ready() == [3]
+    assert gate.take_ready() == []
+
+
+def test_another_priority_keeps_the_line() -> None:
+    gate = FilterGate()
+    x = because("rate-limit:1:x")
+    for job_id in (1, 2, 3):
+        arrive(gate, job_id, ops=x)
+    assert gate.ended(1) == [2]  # released, and not at work yet
+    gate.reprioritise(3, -5)
+    assert gate.ended(2) == [3]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["arrive", "start", "start", "end", "cancel", "priority"]),
+            st.integers(1, 12),
+            st.integers(0, 7),
+        ),
+        max_size=80,
+    ),
+    st.booleans(),
+)
+def test_many_limits_and_slow_workers(steps: Any, with_rule: bool) -> None:
+    """As the scheduler does it: a job which may start is in line for a worker for some time."""
+    limits = {"rate-limit:1:x": 1, "rate-limit:2:y": 2, "rate-limit:1:z": 1}
+    gate = FilterGate([LIMIT] if with_rule else [])
+    ops: dict[int, Any] = {}
+    line: set[int] = set()
+    at_work: set[int] = set()
+
+    def under(job_id: int) -> list[str]:
+        return [limit.key for limit in gate.judge(job_id, ops[job_id]).limits]
+
+    def may_start(job_id: int) -> bool:
+        verdict = gate.judge(job_id, ops[job_id])
+        if gate.has_free_place(verdict):
+            return True
+        gate.hold(job_id, -job_id % 3, verdict)
+        ready(gate.take_ready())
+        return False
+
+    def ready(job_ids: list[int]) -> None:
+        for job_id in job_ids:
+            if may_start(job_id):
+                line.add(job_id)
+
+    for what, job_id, which in steps:
+        if what == "arrive" and job_id not in ops:
+            ops[job_id] = because(*(name for bit, name in enumerate(limits) if which >> bit & 1))
+            if may_start(job_id):
+                line.add(job_id)
+        elif what == "start" and job_id in line:
+            line.remove(job_id)
+            if may_start(job_id):
+                gate.enter(job_id, gate.judge(job_id, ops[job_id]))
+                at_work.add(job_id)
+        elif what == "priority":
+            gate.reprioritise(job_id, which)
+        elif (what == "end" and job_id in at_work) or (
+            what == "cancel" and job_id in ops and job_id not in at_work
+        ):
+            at_work.discard(job_id)
+            line.discard(job_id)
+            del ops[job_id]
+            ready(gate.ended(job_id))
+        for key, limit in {**limits, "limit": 2}.items():
+            assert gate.at_work_under(key) == sorted(job for job in at_work if key in under(job))
+            assert len(gate.at_work_under(key)) <= limit
+        assert set(gate.held_ids()) == set(ops) - line - at_work
+        # Who is held waits for somebody who is at work, or who is about to be.
+        for held in gate.held_ids():
+            verdict = gate.held(held)
+            assert verdict is not None
+            assert any(verdict.key in under(other) for other in line | at_work)
 
 
 @given(

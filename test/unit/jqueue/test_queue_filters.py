@@ -171,6 +171,19 @@ def test_many_jobs_through_a_narrow_limit(lab: Lab) -> None:
     assert lab.order[1::2] == ["b"] * 200
 
 
+def test_jobs_are_limited_by_their_reasons(lab: Lab) -> None:
+    """At most two of six are at work, and a job without the reason is not kept back."""
+    gate = lab.gate("g")
+    trail = [["gnt:user", "rate-limit:2:nightly", 1]]
+    ids = [lab.queue.submit([op("g", reason=trail)]) for _ in range(6)]
+    until(lambda: lab.order == ["g"] * 2)
+    assert lab.wait(lab.queue.submit([op("free")])) == "success"
+    assert [status(lab, job_id) for job_id in ids[2:]] == ["queued"] * 4
+    assert lab.order == ["g", "g", "free"]
+    gate.set()
+    assert [lab.wait(job_id) for job_id in ids] == ["success"] * 6
+
+
 def test_rules_change_while_jobs_run(lab: Lab) -> None:
     """Whatever the rules were in between, every job runs once."""
     ids = []
