@@ -12,7 +12,9 @@ The order of the steps makes a failure in each of them harmless:
    (:mod:`.newer_copies`): the master daemon there may have ended with data which only it has.
 4. The configuration which names this node as the master is committed to a majority of the
    candidates.
-5. The master daemon is started on this node. It is handed the epoch which was won, wins a vote of
+5. The queue of this node accepts jobs again, if it was drained: the administrator drains a queue
+   before work on the master, and the new master is ready.
+6. The master daemon is started on this node. It is handed the epoch which was won, wins a vote of
    its own among the same nodes, marks the jobs which were running as failed, and updates the nodes
    which lack changes. Without a majority it does not start: only the user overrides a vote.
 
@@ -56,7 +58,11 @@ from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.master_ip import take_down_at
 from ganeti.rpc.voting import RoleNotWonError, Votes, Voting, Won, failover_ballot
 from ganeti.utils import fs
-from ganeti.wire.calls import NODE_START_MASTER_DAEMONS, NODE_STOP_MASTER
+from ganeti.wire.calls import (
+    JOBQUEUE_SET_DRAIN_FLAG,
+    NODE_START_MASTER_DAEMONS,
+    NODE_STOP_MASTER,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -219,6 +225,7 @@ def failover(
             )
     if not no_voting:
         _hand_over(won, ignore_offline)
+    _undrain(found, runner, warnings, say)
     _start(found, runner, no_voting, say)
     return warnings
 
@@ -421,6 +428,21 @@ def _hand_over(won: Won, ignored_offline: bool) -> None:
         raise errors.OpExecError(
             f"the master daemon cannot be started: {err}. Run this command once more."
         ) from err
+
+
+def _undrain(found: Survey, runner: AddressRunner, warnings: list[str], say: Say) -> None:
+    """Let the queue of this node accept jobs; its master daemon then informs the candidates."""
+    if not os.path.exists(paths.current().queue_drain_file):
+        return
+    say("the job queue was drained; under the new master it accepts new jobs")
+    me = found.members.nodes[found.me]
+    failure = runner.call_addresses(JOBQUEUE_SET_DRAIN_FLAG, {me.name: me.primary_ip}, flag=False)[
+        me.name
+    ].failure
+    if failure is not None:
+        warnings.append(
+            f"the job queue is still drained: {failure}. Run 'gnt-cluster queue undrain'."
+        )
 
 
 def _start(found: Survey, runner: AddressRunner, no_voting: bool, say: Say) -> None:

@@ -44,6 +44,7 @@ class Nodes:
         self.events: list[tuple[str, str]] = []
         self.no_voting: bool | None = None
         self.started_under: Epoch | None = None
+        self.drained: object = None
         #: Nodes which do not take the new configuration.
         self.deaf: set[str] = set()
 
@@ -58,6 +59,8 @@ class Nodes:
             return Result(node, failure=failure)
         if call == CLAIM:
             self.promised[node] = master_epoch.parse(str(args["epoch"]))
+        if call == "jobqueue_set_drain_flag":
+            self.drained = args["flag"]
         if call == START:
             self.no_voting = bool(args["no_voting"])
         if call in (VOTE, CLAIM):
@@ -200,6 +203,29 @@ def test_the_steps_in_their_order(here: paths.Paths, nodes: Nodes) -> None:
     assert master_epoch.read().config == Epoch(5, uuid_of("node2"))
     assert said[0] == f"stopping the master daemon on {OLD}"
     assert "3 of 3 nodes obey epoch 5" in said[1]
+
+
+def test_the_queue_accepts_jobs_again(here: paths.Paths, nodes: Nodes) -> None:
+    drain = Path(here.queue_drain_file)
+    drain.parent.mkdir(parents=True)
+    drain.touch()
+    said: list[str] = []
+    assert failover.failover(say=said.append) == []
+    assert nodes.steps()[-2:] == [("jobqueue_set_drain_flag", ME), (START, ME)]
+    assert nodes.drained is False
+    assert any("was drained" in text for text in said)
+
+
+def test_a_queue_which_stays_drained(here: paths.Paths, nodes: Nodes) -> None:
+    drain = Path(here.queue_drain_file)
+    drain.parent.mkdir(parents=True)
+    drain.touch()
+    nodes.errors["jobqueue_set_drain_flag", ME] = errors.RpcError(
+        ME, "jobqueue_set_drain_flag", "disk full"
+    )
+    (warning,) = failover.failover()
+    assert "still drained: " in warning
+    assert nodes.steps()[-1] == (START, ME)
 
 
 def test_the_dry_run_changes_nothing(here: paths.Paths, nodes: Nodes) -> None:

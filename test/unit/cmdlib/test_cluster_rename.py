@@ -57,6 +57,23 @@ def test_name_and_address_change_together() -> None:
     assert env["GANETI_NEW_NAME"] == "new.example.com"
 
 
+@pytest.mark.parametrize("name", ["new.example.com", "same.example.com"])
+def test_the_known_ssh_hosts_get_the_new_name(name: str) -> None:
+    master = nobody(Master(cluster_of(2, modify_ssh_setup=True)))
+    keys = {"root": ["ssh-ed25519 AAAAroot root"], "hosts": ["ssh-ed25519 AAAAhost"]}
+    master.rpc.answers["node_ssh_keys"] = lambda node, args: keys
+    master.run(OpClusterRename(name=name))
+    told = {node: args["known_hosts"] for node, args in master.rpc.of("node_ssh_trust")}
+    assert set(told) == {NODE1, NODE2}
+    assert f"{NODE1},{name} ssh-ed25519 AAAAhost\n" in told[NODE1]
+
+
+def test_ssh_hosts_of_a_cluster_which_does_not_manage_them() -> None:
+    master = nobody(Master(cluster_of(2, modify_ssh_setup=False)))
+    master.run(OpClusterRename(name="new.example.com"))
+    assert not master.rpc.of("node_ssh_trust")
+
+
 def test_a_name_for_the_same_address_asks_nobody() -> None:
     master = Master(cluster_of(1))
     assert master.run(OpClusterRename(name="same.example.com")) == "same.example.com"

@@ -122,6 +122,12 @@ def epo(values: Values, arguments: list[str]) -> int:
     """Switch nodes off in an emergency, or on again (``epo``)."""
     from ganeti.cli import confirmation
 
+    if values.groups and values.show_all:
+        raise errors.OpPrereqError(
+            "--all means every node, so --groups cannot be given with it. Give names of groups"
+            " with --groups, or --all alone.",
+            errors.ECODE_INVAL,
+        )
     if bool(arguments) == bool(values.show_all):
         raise errors.OpPrereqError(
             "give either names of nodes (with --groups: of groups) or --all", errors.ECODE_INVAL
@@ -212,28 +218,30 @@ def _switch_off(
             return failures.EXIT_FAILURE
     if todo.master is None:
         return failures.EXIT_SUCCESS
+    program = (nodes[todo.master]["ndparams"] or {}).get("oob_program")
+    if not program:
+        # Everything that this command is able to switch off is off.
+        when = "after the nodes without a helper" if todo.by_hand else "now"
+        terminal.err(
+            f"The master {todo.master} has no out-of-band helper. Switch it off by hand {when}."
+        )
+        return failures.EXIT_SUCCESS
     if todo.by_hand:
         terminal.err(
             f"The master {todo.master} stays on, because nodes without a helper are on."
             " Switch it off by hand after them."
         )
         return failures.EXIT_FAILURE
-    return _master_off(values, nodes[todo.master])
+    return _master_off(values, nodes[todo.master], program)
 
 
-def _master_off(values: Values, master: Mapping[str, Any]) -> int:
+def _master_off(values: Values, master: Mapping[str, Any], program: str) -> int:
     """Switch off the machine of this command.
 
     The helper is run by the command itself, because no job would see its end.
     """
     from ganeti.utils import process
 
-    program = (master["ndparams"] or {}).get("oob_program")
-    if not program:
-        terminal.err(
-            f"The master {master['name']} has no out-of-band helper. Switch it off by hand now."
-        )
-        return failures.EXIT_SUCCESS
     terminal.out(f"Switching off the master {master['name']}, the last one")
     try:
         process.run([program, "power-off", master["name"]], timeout_s=values.oob_timeout)

@@ -9,6 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import ClusterHooks
+from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.master_address import move_address
 from ganeti.constants import net as net_c
 from ganeti.constants import node_verify as nv
@@ -107,6 +108,11 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
             f"take the master address {plan.old_ip} down",
             f"rename the cluster from {plan.old_name} to {plan.name}",
             f"bring the master address {plan.ip} up; if that fails, undo everything",
+            *(
+                ["write the new name into the known SSH hosts of the nodes"]
+                if plan.name != plan.old_name and ssh_keys.is_managed(self.config.cluster())
+                else []
+            ),
         ]
 
     def exec(self, plan: RenamePlan) -> str:
@@ -114,6 +120,8 @@ class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
             return lambda: self._write(name, ip)
 
         move_address(self, to(plan.name, plan.ip), to(plan.old_name, plan.old_ip))
+        if plan.name != plan.old_name:
+            ssh_keys.distribute(self)
         return plan.name
 
     def _write(self, name: str, ip: str) -> None:

@@ -168,9 +168,28 @@ def test_the_master_goes_last(gnt: Gnt, cluster: FakeMaster, tmp_path: Path) -> 
     assert "by hand now" in gnt("cluster epo -f --all").err
     cluster.rows["node"][2]["powered"] = None
     ended = gnt("cluster epo -f --all")
+    assert ended.code == 0
+    assert "after the nodes without a helper" in ended.err
+    cluster.rows["node"][0]["ndparams"] = {"oob_program": str(program)}
+    ended = gnt("cluster epo -f --all")
     assert ended.code == 1
     assert f"Node {NODE3} has no out-of-band helper" in ended.err
     assert "stays on" in ended.err
+
+
+def test_a_cluster_without_helpers(gnt: Gnt, cluster: FakeMaster) -> None:
+    """The instances stop and start, and that is all which the command can do."""
+    for row in cluster.rows["node"]:
+        row.update(powered=None, ndparams={"oob_program": ""})
+    ended = gnt("cluster epo -f --all")
+    assert ended.code == 0
+    assert f"Node {NODE2} has no out-of-band helper" in ended.err
+    assert "Switch it off by hand after the nodes without a helper" in ended.err
+    assert {name for _, name in done(cluster)} == {"web", "db"}
+    for row in cluster.rows["instance"]:
+        row["oper_state"] = False
+    assert gnt("cluster epo --on -f --all").code == 0
+    assert ("OP_INSTANCE_STARTUP", "web") in done(cluster)
 
 
 def test_the_way_back(gnt: Gnt, cluster: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +228,8 @@ def test_the_way_back(gnt: Gnt, cluster: FakeMaster, monkeypatch: pytest.MonkeyP
 def test_arguments(gnt: Gnt, cluster: FakeMaster) -> None:
     assert "give either names of nodes" in gnt("cluster epo").err
     assert "give either" in gnt(f"cluster epo --all {NODE2}").err
+    assert "--groups cannot be given" in gnt("cluster epo --groups --all").err
+    assert "--groups cannot be given" in gnt("cluster epo --on --groups --all default").err
     assert gnt(f"cluster epo {NODE2}").code == 1
     cluster.answers["QueryGroups"] = lambda names, fields, locking: [["default", []]]
     ended = gnt("cluster epo --groups default")
