@@ -53,7 +53,7 @@ def master_netmask(bits: int, family: int) -> int:
 
 
 def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, ...]:
-    """Check a list of names: at least one, each known, none twice.
+    """Check a list of names: at least one, each known. A name given twice is taken once.
 
     :param what: the noun for a name in messages.
     """
@@ -66,9 +66,7 @@ def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, 
             raise errors.ParameterError(
                 f"there is no {what} '{name}'. Known are {text.comma_join(known)}."
             )
-        if found.count(name) > 1:
-            raise errors.ParameterError(f"{what} '{name}' is given twice")
-    return found
+    return tuple(dict.fromkeys(found))
 
 
 def storage_dir(given: str, template: str) -> str:

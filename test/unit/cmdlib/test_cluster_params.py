@@ -94,6 +94,18 @@ def test_dictionaries_are_merged() -> None:
     assert master.config.cluster().ndparams["spindle_count"] == 1
 
 
+def test_names_which_are_given_twice_are_taken_once() -> None:
+    master = Master(cluster_of(2))
+    change(
+        master,
+        enabled_disk_templates=["file", "diskless", "file", "sharedfile"],
+        enabled_hypervisors=["fake", "kvm", "fake"],
+    )
+    cluster = master.config.cluster()
+    assert cluster.enabled_disk_templates == ("file", "diskless", "sharedfile")
+    assert cluster.enabled_hypervisors == ("fake", "kvm")
+
+
 def test_parameters_of_operating_systems_come_and_go() -> None:
     master = Master(cluster_of(2))
     change(
@@ -130,7 +142,7 @@ def test_parameters_of_operating_systems_come_and_go() -> None:
         ({"master_netmask": 33}, "1 to 32 bits"),
         ({"master_netdev": ""}, "has no name"),
         ({"enabled_hypervisors": []}, "at least one hypervisor"),
-        ({"enabled_hypervisors": ["fake", "fake"]}, "twice"),
+        ({"osparams": {"noop": {"os-image": "/srv/x.img"}}}, "os-image is not supported"),
         ({"enabled_disk_templates": []}, "at least one disk template"),
         ({"enabled_disk_templates": ["plain", "file", "diskless", "sharedfile"]}, "volume group"),
         (

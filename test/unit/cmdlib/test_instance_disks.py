@@ -532,6 +532,108 @@ def test_reinstalling_and_renaming_need_a_stopped_instance():
     )
 
 
+def test_the_own_name_runs_the_rename_script_again():
+    master = master_with(disk_of("web", 0, "file"))
+    op = OpInstanceRename(instance_name="web", new_name="web.example.com")
+    before = master.config.snapshot()
+    assert master.run(op) == "web.example.com"
+    ((_node, args),) = master.rpc.of("instance_run_rename")
+    assert args["old_name"] == "web.example.com"
+    assert master.rpc.of("file_storage_dir_rename") == []
+    assert master.config.snapshot().instances == before.instances
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        OpInstanceReinstall(instance_name="web", osparams={"os-image": "/srv/x.img"}),
+        OpInstanceReinstall(instance_name="web", osparams_private={"os-image": "/srv/x.img"}),
+        OpInstanceReinstall(instance_name="web", osparams_secret={"os-image": "/srv/x.img"}),
+        OpInstanceSetParams(instance_name="web", osparams={"os-image": "/x"}, force=True),
+        OpInstanceCreate(
+            instance_name="new.example.com",
+            mode="create",
+            disk_template="plain",
+            disks=[{"size": 1024}],
+            nics=[],
+            os_type="noop",
+            pnode="node1",
+            osparams={"os-image": "http://images.example.com/x.img"},
+        ),
+    ],
+)
+def test_an_image_is_refused_and_never_ignored(op):
+    assert "os-image is not supported" in master_with(plain()).refused(op, errors.ECODE_INVAL)
+
+
+def test_an_image_of_another_version_is_refused_until_it_is_removed():
+    master = master_with(plain(), osparams={"os-image": "/srv/x.img"})
+    op = OpInstanceReinstall(instance_name="web")
+    assert "os-image=default" in master.refused(op, errors.ECODE_INVAL)
+    master.run(OpInstanceSetParams(instance_name="web", osparams={"os-image": "default"}))
+    master.run(op)
+    assert web(master).osparams == {}
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_spindles_need_exclusive_storage(exclusive):
+    def fresh():
+        master = master_with(plain())
+        group = master.config.group("group-1")
+        commit(master.config).update_group(
+            dataclasses.replace(group, ndparams={"exclusive_storage": exclusive})
+        )
+        return master
+
+    lost = fresh()
+    lost.rpc.answers["blockdev_getdimensions"] = [None]
+    for master, op in (
+        (
+            lost,
+            OpInstanceRecreateDisks(instance_name="web", disks=[[0, {"spindles": 2}]]),
+        ),
+        (
+            fresh(),
+            create(disk_template="plain", snode=None, disks=[{"size": 1024, "spindles": 2}]),
+        ),
+        (
+            fresh(),
+            OpInstanceSetParams(
+                instance_name="web", disks=[["add", -1, {"size": 1024, "spindles": 2}]]
+            ),
+        ),
+    ):
+        if exclusive:
+            master.run(op)
+            assert 2 in [disk.spindles for disk in master.config.snapshot().disks.values()]
+        else:
+            assert "exclusive storage" in master.refused(op, errors.ECODE_INVAL)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"disks": [["add", -1, {"size": 1024, "name": "12"}]]},
+        {"disks": [["modify", 0, {"name": "0"}]]},
+        {"nics": [["add", -1, {"name": "7"}]]},
+        {"nics": [["modify", 0, {"name": "0"}]]},
+    ],
+)
+def test_names_of_devices_are_no_numbers(changes):
+    op = OpInstanceSetParams(instance_name="web", **changes)
+    assert "digits only" in master_with(plain()).refused(op, errors.ECODE_INVAL)
+    for kind, ((action, ident, params),) in changes.items():
+        named = {kind: [[action, ident, {**params, "name": "disk1"}]]}
+        master_with(plain()).run(OpInstanceSetParams(instance_name="web", **named))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"disks": [{"size": 1024, "name": "1"}]}, {"nics": [{"name": "1"}]}]
+)
+def test_names_of_new_devices_are_no_numbers(changes):
+    assert "digits only" in master_with().refused(create(**changes), errors.ECODE_INVAL)
+
+
 def test_secret_parameters_are_used_and_not_kept():
     master = master_with(plain())
     master.run(

@@ -296,8 +296,16 @@ def test_closing_a_physical_volume():
     assert "oops" in master.failed(op)
 
 
+def test_no_change_of_a_physical_volume():
+    master = Master(cluster_of(2))
+    op = OpNodeModifyStorage(node_name="node2", storage_type="lvm-pv", name="/dev/sda", changes={})
+    assert master.run(op) is None
+    assert master.job.said("no change of storage unit /dev/sda")
+    assert master.rpc.of("storage_modify") == []
+
+
 @pytest.mark.parametrize(
-    "changes", [{"storage_type": "file"}, {"changes": {"size": 3}}, {"changes": {}}, {"name": None}]
+    "changes", [{"storage_type": "file"}, {"changes": {"size": 3}}, {"name": None}]
 )
 def test_what_cannot_be_changed(changes):
     op = OpNodeModifyStorage(

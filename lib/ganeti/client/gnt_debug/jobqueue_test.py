@@ -288,15 +288,16 @@ def _test_cancel(client: luxi.Client, values: Values) -> None:
 
 
 def test_osparams(values: Values, arguments: list[str]) -> int:
-    """Send secret OS parameters to the master (``test-osparams``)."""
+    """Send secret OS parameters to the master, and print them (``test-osparams``).
+
+    The job only checks them: a job log with their values would be a file with secrets.
+    """
     from ganeti.opcodes.test import OpTestOsParams
 
-    jobs.run_opcode(
-        OpTestOsParams(
-            osparams_secret=values.osparams_secret or None, **jobs.common_params(values)
-        ),
-        values,
-    )
+    secret = values.osparams_secret or None
+    jobs.run_opcode(OpTestOsParams(osparams_secret=secret, **jobs.common_params(values)), values)
+    if not values.dry_run:
+        terminal.out(f"Secret OS parameters: {dict(secret or {})}")
     return failures.EXIT_SUCCESS
 
 

@@ -118,10 +118,12 @@ def modify_storage(values: Values, arguments: list[str]) -> int:
     from ganeti.opcodes.node import OpNodeModifyStorage
 
     node, storage_type, name = arguments
-    _require_type(storage_type, (disk_const.ST_LVM_PV,))
     if values.allocatable is None:
+        # Also for a type of which nothing can be changed.
+        _require_type(storage_type, disk_const.STORAGE_TYPES)
         terminal.err("No changes to perform, exiting.")
         return failures.EXIT_SUCCESS
+    _require_type(storage_type, (disk_const.ST_LVM_PV,))
     jobs.run_opcode(
         OpNodeModifyStorage(
             node_name=node,

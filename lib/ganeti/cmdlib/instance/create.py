@@ -21,6 +21,7 @@ from ganeti.cmdlib.ops.creation import execution, names
 from ganeti.cmdlib.ops.creation import plan as planning
 from ganeti.cmdlib.ops.creation.plan import CreatePlan
 from ganeti.cmdlib.ops.disks import adopt, specs
+from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.nics import specs as nics
@@ -170,6 +171,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         adopt.require_storage(
             self, self.template, [node.uuid for node in nodes], disk_specs, reserved=self.reserved
         )
+        disk_work.require_spindles_allowed(self, [one.uuid for one in nodes], op.disks)
         planning.check_policy(self, node, parameters, disk_specs, len(planned_nics))
         params.require_firmware_disks(
             self.hypervisor, parameters.hvparams_filled, [spec["name"] for spec in disk_specs]

@@ -156,6 +156,11 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             disks=[index for index, disk in chosen if disk.dev_type in FILE_BASED],
             reason="the snapshots, perhaps the only data which are left, would belong to no disk",
         )
+        disk_work.require_spindles_allowed(
+            self,
+            [node.uuid for node in nodes] or self.config.instance_nodes(instance),
+            self.changes.values(),
+        )
         self._check_free_space(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
 

@@ -47,7 +47,10 @@ def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
 
 @executes(OpInstanceRename)
 class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
-    """Give a stopped instance another name, and run the rename script of its OS."""
+    """Give a stopped instance another name, and run the rename script of its OS.
+
+    With the name that it has, only the script is run, for example because it had failed.
+    """
 
     HOOKS = InstanceHooks("instance-rename")
 
@@ -57,11 +60,8 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         if self.op.name_check:
             self.new_name = self._resolved()
         instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)
-        if instance.name == self.new_name:
-            raise errors.OpPrereqError(
-                f"instance {instance.name} already has this name", errors.ECODE_EXISTS
-            )
-        names.reserve(self, self.new_name)
+        if instance.name != self.new_name:
+            names.reserve(self, self.new_name)
 
     def _resolved(self) -> str:
         host = prereq.resolve(self.new_name, "new instance name")
@@ -97,7 +97,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         if any(disk.dev_type in INSTANCE_DEPENDENT_PATH for disk in disks):
             old = disk_work.storage_dir(disks)
             assert old is not None
-            if posixpath.basename(old) == instance.name:
+            if posixpath.basename(old) == instance.name != self.new_name:
                 directories = (old, posixpath.join(posixpath.dirname(old), self.new_name))
         return RenamePlan(instance, self.new_name, directories)
 
@@ -109,7 +109,11 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
         )
         return [
             *moved,
-            f"rename instance {plan.instance.name} to {plan.name}",
+            *(
+                [f"rename instance {plan.instance.name} to {plan.name}"]
+                if plan.name != plan.instance.name
+                else []
+            ),
             f"run the rename script of OS {plan.instance.os}",
         ]
 
@@ -120,7 +124,8 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
                 old, new = plan.directories
                 undo.add(f"directory {new}", self._rename_directory, instance, new, old)
                 self._rename_directory(instance, old, new)
-            self._record(plan)
+            if plan.name != instance.name:
+                self._record(plan)
             undo.commit()
         renamed = self.config.instance(instance.uuid)
         self._update_storage_info(renamed)

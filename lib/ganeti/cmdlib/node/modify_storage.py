@@ -29,16 +29,21 @@ class LUNodeModifyStorage(LogicalUnit[OpNodeModifyStorage, None]):
                 errors.ECODE_INVAL,
             )
         unknown = sorted(set(op.changes) - allowed)
-        if unknown or not op.changes or not op.name:
+        if unknown:
             raise errors.OpPrereqError(
                 f"of storage units of type {op.storage_type!r} only {', '.join(sorted(allowed))}"
-                f" can be changed, not {', '.join(unknown) or 'nothing'}",
+                f" can be changed, not {', '.join(unknown)}",
                 errors.ECODE_INVAL,
             )
+        if not op.name:
+            raise errors.OpPrereqError("no storage unit is named", errors.ECODE_INVAL)
         self.node = self.lock_node(op.node_name, op.node_uuid)
 
     def exec(self, plan: None) -> None:
         op = self.op
+        if not op.changes:
+            self.info(f"no change of storage unit {op.name} is given")
+            return
         answer = self.rpc.call(
             STORAGE_MODIFY,
             self.node.uuid,

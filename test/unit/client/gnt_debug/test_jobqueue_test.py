@@ -151,8 +151,9 @@ def test_a_job_which_does_not_listen(gnt: Gnt, here: Any, tmp_path: Path) -> Non
 
 
 def test_secret_parameters(gnt: Gnt, master: FakeMaster) -> None:
-    assert gnt("debug test-osparams --os-parameters-secret=a=b").code == 0
-    assert master.opcode()["osparams_secret"] == {"a": "b"}
+    done = gnt("debug test-osparams --os-parameters-secret=a=b,c=d")
+    assert (done.code, done.out) == (0, "Secret OS parameters: {'a': 'b', 'c': 'd'}\n")
+    assert master.opcode()["osparams_secret"] == {"a": "b", "c": "d"}
     master.results["OP_TEST_OS_PARAMS"] = errors.OpPrereqError("none", errors.ECODE_INVAL)
     assert gnt("debug test-osparams").code == 1
 

@@ -241,6 +241,8 @@ def test_volumes(gnt: Gnt, master: FakeMaster) -> None:
 def test_modify_storage(gnt: Gnt, master: FakeMaster) -> None:
     done = gnt("node modify-storage node1 lvm-pv /dev/sda")
     assert done == (0, "", "No changes to perform, exiting.\n")
+    assert gnt("node modify-storage node1 file /srv").code == 0
+    assert gnt("node modify-storage node1 floppy /srv").code == 1
     assert gnt("node modify-storage --allocatable no node1 lvm-vg xenvg").code == 1
     assert gnt("node modify-storage --allocatable no node1 lvm-pv /dev/sda").code == 0
     assert params(master.opcode(), "name", "changes") == ["/dev/sda", {"allocatable": False}]

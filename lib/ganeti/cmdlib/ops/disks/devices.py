@@ -12,7 +12,7 @@ device with its children on two nodes. Each function calls every node which has 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
@@ -67,6 +67,24 @@ def exclusive_storage(unit: AnyUnit, node_uuid: str) -> bool:
     node = data.nodes[node_uuid]
     filled = fill.fill_nd(data.cluster, data.nodegroups.get(node.group), node)
     return bool(filled.get("exclusive_storage"))
+
+
+def require_spindles_allowed(
+    unit: AnyUnit, node_uuids: Iterable[str], given: Iterable[Mapping[str, Any]]
+) -> None:
+    """Refuse numbers of spindles for nodes which do not use exclusive storage.
+
+    :param given: parameters of disks, as the user gave them.
+    :raises errors.OpPrereqError: a disk has a number of spindles, and no node uses it.
+    """
+    if not any(params.get("spindles") is not None for params in given):
+        return
+    if not any(exclusive_storage(unit, uuid) for uuid in node_uuids):
+        raise errors.OpPrereqError(
+            "a number of spindles is possible only with exclusive storage, which no node of the"
+            " instance uses (node parameter exclusive_storage)",
+            errors.ECODE_INVAL,
+        )
 
 
 def mirrored_internally(disks: Iterable[Disk]) -> bool:

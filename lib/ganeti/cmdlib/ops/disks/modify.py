@@ -127,6 +127,11 @@ def plan(
                 step = _modify(index, current[index], change.params)
                 current[index] = step.disk
         steps.append(step)
+    disk_work.require_spindles_allowed(
+        unit,
+        unit.config.instance_nodes(instance),
+        [change.params for change in changes if change.action == MOD_ADD],
+    )
     names = tuple(disk.name for disk in current)
     specs.require_unique_names(names)
     sizes = tuple(disk.size for disk in current)
@@ -263,7 +268,7 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
     if "mode" in changes:
         values["mode"] = specs.checked_mode(what, changes["mode"])
     if "name" in changes:
-        values["name"] = specs.checked_name(changes["name"])
+        values["name"] = devices.checked_name(f"disk {index}", changes["name"])
     if "access" in changes:
         if disk.dev_type not in HAVE_ACCESS:
             raise errors.OpPrereqError(

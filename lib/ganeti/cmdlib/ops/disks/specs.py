@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from ganeti import errors
+from ganeti.cmdlib.ops.params import devices
 from ganeti.constants import disk as disk_c
 from ganeti.constants.disk import (
     ACCESS_MODES,
@@ -185,7 +186,7 @@ def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) 
     planned: DiskSpec = {
         "size": 0 if spec.get("adopt") else checked_size(what, size),
         "mode": checked_mode(what, spec.get("mode") or RDWR),
-        "name": checked_name(spec.get("name")),
+        "name": devices.checked_name(what, spec.get("name")),
     }
     if template in MUST_ADOPT and not spec.get("adopt"):
         raise errors.OpPrereqError(
@@ -274,11 +275,6 @@ def checked_mode(what: str, mode: Any) -> str:
             errors.ECODE_INVAL,
         )
     return str(mode)
-
-
-def checked_name(name: Any) -> str | None:
-    """Return the name of a disk; None for ``none`` and for an empty name."""
-    return None if name in (None, "none", "") else str(name)
 
 
 def file_directory(unit: AnyUnit, template: str, below: str | None, instance_name: str) -> str:

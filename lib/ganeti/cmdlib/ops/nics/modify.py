@@ -23,7 +23,6 @@ from ganeti.constants.net import (
     NIC_MODE_ROUTED,
     NIC_PARAM_TYPES,
     VALUE_DEFAULT,
-    VALUE_NONE,
 )
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) ->
         mac = nics.checked_mac(unit, what, changes["mac"], network)
     name = present.name
     if "name" in changes:
-        name = None if changes["name"] in (None, VALUE_NONE, "") else str(changes["name"])
+        name = devices.checked_name(what, changes["name"])
     nic = dataclasses.replace(
         present,
         mac=mac,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
+from ganeti.cmdlib.ops.params import devices
 from ganeti.constants.net import (
     MAX_NICS,
     NIC_IP_POOL,
@@ -101,11 +102,10 @@ def _plan(
         raise errors.OpPrereqError(
             f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
         )
-    name = spec.get("name")
     nic = Nic(
         mac=checked_mac(unit, what, spec.get("mac", VALUE_AUTO), network, reserved),
         ip=ip,
-        name=None if name in (None, VALUE_NONE, "") else str(name),
+        name=devices.checked_name(what, spec.get("name")),
         network=None if network is None else network.uuid,
         nicparams=own,
         uuid=unit.config.new_uuid(unit.ctx.ec_id),

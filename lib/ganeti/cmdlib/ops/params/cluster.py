@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors, ht
+from ganeti.cmdlib.ops.params import os as os_params
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.config import verify
 from ganeti.constants import disk as disk_c
@@ -134,6 +135,7 @@ class _Builder:
                 continue
             table = {os_name: dict(params) for os_name, params in getattr(self.old, name).items()}
             for os_name, params in given.items():
+                os_params.refuse_image({k: v for k, v in params.items() if v not in _UNSET})
                 for key, value in params.items():
                     if value not in _UNSET and not isinstance(value, str):
                         raise errors.ParameterError(f"OS {os_name}: parameter {key} needs a value")

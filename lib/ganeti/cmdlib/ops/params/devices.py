@@ -18,6 +18,7 @@ from ganeti.constants.disk import (
     MOD_MODIFY,
     MOD_REMOVE,
 )
+from ganeti.constants.net import VALUE_NONE
 
 END = -1
 
@@ -89,6 +90,24 @@ def find(what: str, devices: Sequence[Device], ident: int | str) -> int:
     raise errors.OpPrereqError(
         f"the instance has no {what} with name or UUID {ident!r}", errors.ECODE_NOENT
     )
+
+
+def checked_name(what: str, name: Any) -> str | None:
+    """Return the name of a new or changed device; None for ``none`` and for an empty name.
+
+    :param what: the device, for errors.
+    :raises errors.OpPrereqError: the name consists of digits, and would be taken for a number.
+    """
+    if name in (None, VALUE_NONE, ""):
+        return None
+    text = str(name)
+    if text.isdigit():
+        raise errors.OpPrereqError(
+            f"{what}: the name {text!r} consists of digits only, so commands would take it for the"
+            " number of a device. Add a letter.",
+            errors.ECODE_INVAL,
+        )
+    return text
 
 
 def place(what: str, devices: Sequence[Device], ident: int | str, limit: int) -> int:
