@@ -167,6 +167,39 @@ def test_a_node_does_not_answer_any_more(lab: Lab) -> None:
     assert lab.lines()[begun:] == ["end", "begin 1", "end"]
 
 
+def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:
+    """The master dies in the middle of a migration; the next one completes it or takes it back."""
+    cluster, name = lab.cluster, "web2.example.com"
+    first, second = cluster.node_names[:2]
+    cluster.run(
+        *("gnt-instance", "add", "-t", "sharedfile", "-o", "slow", "-n", second, "-s", "64M"),
+        *("--no-name-check", "--no-ip-check", name),
+    ).ok()
+    hooks = cluster.path(first, "etc/ganeti/hooks/instance-migrate-pre.d")
+    hooks.mkdir(parents=True)
+    script = hooks / "hold"
+    script.write_text(
+        f"#!/bin/sh\necho hook >> {lab.log}\nwhile [ -e {lab.hold} ]; do sleep 0.05; done\n"
+    )
+    script.chmod(0o755)
+    lab.hold.touch()
+    words = ("gnt-instance", "migrate", "-f", "--submit", "--print-jobid", "-n", first, name)
+    job = cluster.run(*words).ok().stdout.split(":")[0].strip()
+    wait_until(lambda: lab.lines()[-1:] == ["hook"], "the hook runs")
+    pid = cluster.kill(first, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    cluster.vcluster("start", str(cluster.directory)).ok()
+    assert lab.status(job) == "error"
+    assert f"work of job {job}" in lab.locks()
+    clean_up, status, summary = cluster.rows("gnt-job", "list", "-o", "id,status,summary")[-1]
+    assert (status, summary) == ("waiting", f"INSTANCE_MIGRATE({name})")
+    lab.hold.unlink()
+    cluster.run("gnt-job", "wait", clean_up)
+    assert lab.status(clean_up) == "success", cluster.run("gnt-job", "info", clean_up).text
+    assert cluster.rows("gnt-instance", "list", "-o", "status,pnode", name) == [["running", second]]
+    wait_until(lambda: "work of" not in lab.locks(), "nothing is locked")
+
+
 def test_a_node_which_is_marked_as_offline_is_not_waited_for(lab: Lab) -> None:
     job = lab.begin()
     lab.cluster.kill_whole(lab.node, NODED)

@@ -187,6 +187,12 @@ class JobQueue:
             self.replicator.stop()
         return left
 
+    def is_unfinished(self, job_id: int) -> bool:
+        """Tell whether a job has not ended."""
+        with self.table.lock:
+            job = self.table.jobs.get(job_id)
+            return job is not None and not job.finalized
+
     # -- submission ------------------------------------------------------------------------------
 
     def submit_many_async(

@@ -9,8 +9,8 @@ named ``work of job 12 on node2.example.com for instance web1.example.com``, in 
 and in the reason why a job waits.
 
 What ends without harm is ended: transfers between nodes, which only read their source, and whose
-result nobody would use. Everything else is waited for, because an interrupted script or copy leaves
-a disk which cannot be used.
+result nobody would use. After a migration, its clean-up is submitted. Everything else is waited
+for, because an interrupted script or copy leaves a disk which cannot be used.
 
 A node which does not answer may be at work. Then the instances are locked which the interrupted
 jobs name and which have that node, until it answers or is marked as offline. Nodes are not locked,
@@ -22,26 +22,42 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.config import Config
+from ganeti.constants import job as job_const
+from ganeti.jqueue import recovery
 from ganeti.jqueue.job import QueuedJob
-from ganeti.locking import Level, LockManager, Owner
+from ganeti.locking import Level, LockManager, Owner, lock_name
 from ganeti.locking.request import LockRequest
 from ganeti.objects.transfer import NodeWork
+from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.instance import OpInstanceMigrate
 from ganeti.platform import master_epoch
 from ganeti.rpc import RpcRunner
+from ganeti.utils import clock
 from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK
 
 _log = logging.getLogger(__name__)
 
 # Before every job, whose priorities are from -20 to 19.
 _PRIORITY: Final = -1000
-#: Seconds between two questions to the nodes.
+#: Seconds between two questions to the nodes: while an instance is locked, and otherwise.
 POLL_S: Final = 1.0
+IDLE_POLL_S: Final = 30.0
 # Parameters of opcodes which name instances.
 _NAMES: Final = ("instance_name", "new_name", "instances")
+
+
+class Queue(Protocol):
+    """What this module needs of the job queue."""
+
+    def submit(self, ops: Sequence[OpCode], *, drained_ok: bool = False) -> int:
+        """Submit a job and return its id."""
+
+    def is_unfinished(self, job_id: int) -> bool:
+        """Tell whether a job has not ended."""
 
 
 class Left(NamedTuple):
@@ -59,14 +75,18 @@ class _Hold:
 
     :ivar instance: UUID; empty for work on what is in no configuration.
     :ivar nodes: UUID of a node -> what it does; empty if it does not answer.
+    :ivar migrating: the work is a migration, whose clean-up does not wait for the lock yet.
+    :ivar clean_up: the job which cleans up, once it is submitted.
     """
 
-    __slots__ = ("instance", "job", "nodes", "request")
+    __slots__ = ("clean_up", "instance", "job", "migrating", "nodes", "request")
 
     def __init__(self, job: int | None, instance: str, request: LockRequest | None) -> None:
         self.job = job
         self.instance = instance
         self.request = request
+        self.migrating = False
+        self.clean_up: int | None = None
         self.nodes: dict[str, str] = {}
 
 
@@ -74,21 +94,30 @@ class WorkKeeper:
     """Holds the locks of instances on which nodes work for ended jobs.
 
     :param epoch: the epoch of this master.
+    :param voters: names, in lower case, of the nodes which promised to obey it. Others are not
+        asked at the start, which would only delay it.
     """
 
     def __init__(
-        self, config: Config, locks: LockManager, rpc: RpcRunner, epoch: master_epoch.Epoch
+        self,
+        config: Config,
+        locks: LockManager,
+        rpc: RpcRunner,
+        epoch: master_epoch.Epoch,
+        voters: Collection[str],
     ) -> None:
         self._config = config
         self._locks = locks
         self._rpc = rpc
         self._epoch = str(epoch)
+        self._voters = voters
         self._lock = threading.Lock()
         self._holds: dict[tuple[int | None, str], _Hold] = {}
         # UUIDs of the instances to which work of a job belongs that names none.
         self._named: dict[int | None, frozenset[str]] = {}
         # Nodes which have not said yet what they do for earlier masters.
         self._unasked: set[str] = set()
+        self._queue: Queue | None = None
         self._wake = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -96,23 +125,66 @@ class WorkKeeper:
     # -- finding ------------------------------------------------------------------------------
 
     def survey(self, interrupted: Sequence[QueuedJob]) -> None:
-        """Ask all nodes, before any job of this master runs.
+        """Ask the nodes, before any job of this master runs.
 
         :param interrupted: the jobs which were running when an earlier master daemon ended.
         """
-        nodes = [node.uuid for node in self._config.online_nodes()]
-        answers = self._ask(nodes)
+        nodes = self._config.online_nodes()
+        answers = self._ask(node.uuid for node in nodes if node.name.lower() in self._voters)
         with self._lock:
             for job in interrupted:
                 self._named[job.id] = self._instances_of(job)
-            for uuid in nodes:
-                if uuid in answers:
-                    self._adopt(uuid, answers[uuid], self._is_older)
+                if _migrates(job):
+                    for uuid in self._named[job.id]:
+                        primary = self._config.instance(uuid).primary_node
+                        hold = self._hold(job.id, uuid, primary)
+                        hold.migrating = True
+                        hold.nodes[primary] = "migration of the instance"
+            for node in nodes:
+                if node.uuid in answers:
+                    self._adopt(node.uuid, answers[node.uuid], self._is_older)
                     continue
-                self._unasked.add(uuid)
+                self._unasked.add(node.uuid)
                 for job in interrupted:
-                    self._doubt(job.id, uuid)
+                    self._doubt(job.id, node.uuid)
         self._start_if_needed()
+
+    def clean_up_migrations(self, queue: Queue) -> None:
+        """Submit the clean-up of the migrations which were interrupted, before clients can submit.
+
+        The transfer goes on between the hypervisors without the job, and only the clean-up knows
+        whether it can be taken back or must be completed.
+        """
+        self._queue = queue
+        with self._lock:
+            holds = [hold for hold in self._holds.values() if hold.migrating]
+        for hold in holds:
+            instance = self._config.instance(hold.instance)
+            op = OpInstanceMigrate(
+                instance_name=instance.name,
+                instance_uuid=instance.uuid,
+                cleanup=True,
+                priority=job_const.PRIO_HIGH,
+            )
+            why = f"clean-up after job {hold.job}, which was interrupted"
+            op.add_reason(job_const.REASON_MASTERD_LEFT_WORK, why, clock.now_ns())
+            try:
+                hold.clean_up = queue.submit([op], drained_ok=True)
+            except errors.GenericError as err:
+                _log.error(
+                    "instance %s: the clean-up of its migration cannot be submitted: %s. Use"
+                    " 'gnt-instance migrate --cleanup'",
+                    instance.name,
+                    err,
+                )
+                hold.migrating = False
+            else:
+                _log.warning(
+                    "instance %s: job %d cleans up after the migration of job %s",
+                    instance.name,
+                    hold.clean_up,
+                    hold.job,
+                )
 
     def hand_over(self, job_id: int | None, nodes: Collection[str], held: Collection[str]) -> None:
         """Keep the locks of a job which ends, where nodes may still work for it.
@@ -236,23 +308,33 @@ class WorkKeeper:
     def look(self) -> bool:
         """Ask the nodes once more, and release what is over; return whether anything is left."""
         with self._lock:
-            asked = {node for hold in self._holds.values() for node in hold.nodes} | self._unasked
+            # A job may hand over more while the nodes are asked; these answers are older.
+            before = [(hold, tuple(hold.nodes)) for hold in self._holds.values()]
+            asked = self._unasked.union(*(nodes for _hold, nodes in before))
         known = self._config.snapshot().nodes
         online = [uuid for uuid in asked if uuid in known and not known[uuid].offline]
         answers = self._ask(online)
         with self._lock:
-            self._unasked &= set(online)
+            self._unasked -= asked.difference(online)
             for node in self._unasked & answers.keys():
                 self._adopt(node, answers[node], self._is_older)
             self._unasked -= answers.keys()
-            for hold in list(self._holds.values()):
-                self._refresh(hold, online, answers)
+            for hold, nodes in before:
+                self._refresh(hold, nodes, online, answers)
             return bool(self._holds or self._unasked)
 
     def _refresh(
-        self, hold: _Hold, online: Collection[str], answers: Mapping[str, list[NodeWork]]
+        self,
+        hold: _Hold,
+        nodes: Iterable[str],
+        online: Collection[str],
+        answers: Mapping[str, list[NodeWork]],
     ) -> None:
-        for node in list(hold.nodes):
+        if hold.migrating and self._is_cleaned_up(hold):
+            hold.migrating = False
+        if hold.migrating:
+            return
+        for node in nodes:
             if node not in online:
                 del hold.nodes[node]
             elif node in answers:
@@ -268,6 +350,20 @@ class WorkKeeper:
             if hold.request is not None:
                 _log.info("%s is over", hold.request.owner)
                 self._locks.withdraw(hold.request)
+
+    def _is_cleaned_up(self, hold: _Hold) -> bool:
+        """Tell whether the clean-up of a migration waits for the lock, so that it is the next."""
+        if hold.clean_up is None or self._queue is None:
+            return False
+        if not self._queue.is_unfinished(hold.clean_up):
+            return True
+        wanted = lock_name(Level.INSTANCE, hold.instance)
+        waits = (
+            self._locks.waiting(owner)
+            for owner in self._locks.owners()
+            if owner.job_id == hold.clean_up
+        )
+        return any(wait is not None and wait.lock == wanted for wait in waits)
 
     def _belongs(self, work: NodeWork, hold: _Hold) -> bool:
         return work.job == hold.job and hold.instance in self._concerned(work)
@@ -293,13 +389,22 @@ class WorkKeeper:
     def _start_if_needed(self) -> None:
         with self._lock:
             needed = bool(self._holds or self._unasked) and not self._ended
-            if needed and self._thread is None:
+            if needed and self._thread is not None:
+                self._wake.set()
+            elif needed:
                 self._thread = threading.Thread(target=self._watch, name="left-work", daemon=True)
                 self._thread.start()
 
     def _watch(self) -> None:
-        while not self._wake.wait(POLL_S):
-            self.look()
+        while not self._ended:
+            with self._lock:
+                pause_s = POLL_S if self._holds else IDLE_POLL_S
+            self._wake.wait(pause_s)
+            self._wake.clear()
+            try:
+                self.look()
+            except errors.GenericError as err:
+                _log.error("cannot look for work of ended jobs: %s", err)
             with self._lock:
                 if not (self._holds or self._unasked):
                     self._thread = None
@@ -309,6 +414,16 @@ class WorkKeeper:
         """End the thread."""
         self._ended = True
         self._wake.set()
+
+
+def _migrates(job: QueuedJob) -> bool:
+    """Tell whether a migration was running."""
+    op = recovery.running(job)
+    return (
+        op is not None
+        and op.input.get("OP_ID") == OpInstanceMigrate.OP_ID
+        and not op.input.get("cleanup")
+    )
 
 
 def _job(job_id: int | None) -> str:

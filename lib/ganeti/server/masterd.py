@@ -158,7 +158,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     config.use_distribution(ConfigDistributor(runner))
     startup.expect_lagging(config, won)
     locks = LockManager(startup.lock_keys(config.snapshot()))
-    left_work = WorkKeeper(config, locks, runner, won.epoch)
+    left_work = WorkKeeper(config, locks, runner, won.epoch, won.promises)
     context = MasterContext(config, locks, runner, left_work=left_work)
     livelock = startup.take_livelock(here.livelock_dir)
     # Import the logical units now, so that the first job need not wait for it.
@@ -177,6 +177,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     context.queue = queue
     context.queries = queries
     queue.start()
+    left_work.clean_up_migrations(queue)
     events = EventLog()
     queue.publisher.on_published = events.jobs_published
     config.call_on_commit(events.config_changed)

@@ -18,6 +18,7 @@ from ganeti.opcodes.instance import OpInstanceStartup
 from ganeti.platform.master_epoch import Epoch
 
 NODE1, NODE2 = "node1.example.com", "node2.example.com"
+VOTERS = [NODE1, NODE2, "node3.example.com"]
 WEB, DB = uuid_of("web"), uuid_of("db")
 OLD, NEW = "3 uuid-old", "4 uuid-new"
 DISK = disk_of("web")
@@ -47,6 +48,7 @@ class Lab:
             self.master.locks,
             self.rpc,  # type: ignore[arg-type]
             Epoch(4, "uuid-new"),
+            VOTERS,
         )
         # The tests ask, not a thread.
         self.keeper.stop()
@@ -88,7 +90,29 @@ def work(job: int | None = 12, epoch: str = OLD, **changes: Any) -> NodeWork:
 
 
 def job(number: int = 12, **parameters: Any) -> Any:
-    return SimpleNamespace(id=number, ops=[SimpleNamespace(input=parameters)])
+    """A job which was running."""
+    state = SimpleNamespace(status="running", exec=(1, 1))
+    op = SimpleNamespace(input={"OP_ID": "OP_INSTANCE_REINSTALL", **parameters}, state=state)
+    return SimpleNamespace(id=number, ops=[op], current=lambda: op)
+
+
+class FakeQueue:
+    """Accepts jobs, which end when a test says so."""
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        self.problem = problem
+        self.submitted: list[Any] = []
+        self.ended: set[int] = set()
+
+    def submit(self, ops: Any, *, drained_ok: bool = False) -> int:
+        if self.problem is not None:
+            raise self.problem
+        assert drained_ok
+        self.submitted.extend(op.validate() for op in ops)
+        return 50
+
+    def is_unfinished(self, job_id: int) -> bool:
+        return job_id not in self.ended
 
 
 def test_a_quiet_cluster(lab: Lab) -> None:
@@ -183,6 +207,23 @@ def test_a_node_does_not_answer(lab: Lab) -> None:
     assert lab.is_free(WEB)
 
 
+def test_a_node_which_did_not_vote_is_not_asked_at_the_start(lab: Lab) -> None:
+    """The vote has waited for it in vain; it may be at work all the same."""
+    keeper = WorkKeeper(
+        lab.master.config,  # type: ignore[arg-type]
+        lab.master.locks,
+        lab.rpc,  # type: ignore[arg-type]
+        Epoch(4, "uuid-new"),
+        [NODE2],
+    )
+    keeper.stop()
+    keeper.survey([job(instance_name="web")])
+    assert [node for node, _args in lab.rpc.of("node_work")] == [NODE2]
+    assert not lab.is_free(WEB)
+    assert not keeper.look()
+    assert lab.is_free(WEB)
+
+
 def test_a_node_which_answers_later_names_what_nobody_knew(lab: Lab) -> None:
     lab.silence(NODE2)
     lab.works[NODE2] = [work(instances=(DB,))]
@@ -226,6 +267,26 @@ def test_a_job_hands_over_its_locks_without_a_gap(lab: Lab) -> None:
     assert lab.is_free(DB)
 
 
+def test_an_older_answer_releases_nothing(lab: Lab) -> None:
+    """A job hands over its locks while the nodes are being asked about another one."""
+    lab.works[NODE1] = [work()]
+    lab.keeper.survey([])
+    handed = []
+
+    def answer(node: str, _args: Any) -> list[NodeWork]:
+        if not handed:
+            handed.append(node)
+            lab.works[NODE2] = [work(13, NEW, instances=(DB,))]
+            lab.keeper.hand_over(13, [uuid_of("node2")], [DB])
+            return []
+        return lab.works.get(node, [])
+
+    lab.rpc.answers["node_work"] = answer
+    assert lab.keeper.look()
+    assert lab.is_free(WEB)
+    assert not lab.is_free(DB)
+
+
 def test_a_job_whose_nodes_are_ready_keeps_nothing(lab: Lab) -> None:
     lab.works[NODE1] = [work(13, NEW)]
     lab.keeper.hand_over(12, [uuid_of("node1")], [WEB])
@@ -252,6 +313,7 @@ def test_a_thread_looks_until_nothing_is_left(lab: Lab, monkeypatch: pytest.Monk
         lab.master.locks,
         lab.rpc,  # type: ignore[arg-type]
         Epoch(4, "uuid-new"),
+        VOTERS,
     )
     answers = [[work()]] * 3
     lab.rpc.answers["node_work"] = lambda node, _args: (
@@ -259,3 +321,58 @@ def test_a_thread_looks_until_nothing_is_left(lab: Lab, monkeypatch: pytest.Monk
     )
     keeper.survey([])
     assert lab.master.locks.acquire(NEXT, Level.INSTANCE, [WEB], shared=False, timeout_s=60)
+
+
+# Migrations
+
+MIGRATION = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "web"}
+
+
+def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:
+    """No other job gets the lock before the clean-up."""
+    queue, clean_up = FakeQueue(), Owner(50, "job 50")
+    lab.keeper.survey([job(**MIGRATION)])
+    lab.keeper.clean_up_migrations(queue)
+    (op,) = queue.submitted
+    assert (op.instance_name, op.instance_uuid, op.cleanup) == ("web.example.com", WEB, True)
+    assert op.reason[0][:2] == [
+        "gnt:daemon:masterd:left-work",
+        "clean-up after job 12, which was interrupted",
+    ]
+    assert "migration of the instance" in lab.keeper.left()[0].text
+    locks = lab.master.locks
+    other = locks.begin(NEXT, Level.INSTANCE, [WEB], shared=False, priority=0)
+    assert lab.keeper.look()
+    assert not locks.is_owned(NEXT, Level.INSTANCE, WEB)
+    mine = locks.begin(clean_up, Level.INSTANCE, [WEB], shared=False, priority=-10)
+    assert not lab.keeper.look()
+    assert locks.is_owned(clean_up, Level.INSTANCE, WEB)
+    assert not locks.is_owned(NEXT, Level.INSTANCE, WEB)
+    locks.withdraw(mine)
+    locks.withdraw(other)
+
+
+def test_a_clean_up_which_was_canceled_keeps_nothing(lab: Lab) -> None:
+    queue = FakeQueue()
+    lab.keeper.survey([job(**MIGRATION)])
+    lab.keeper.clean_up_migrations(queue)
+    assert lab.keeper.look()
+    queue.ended.add(50)
+    assert not lab.keeper.look()
+    assert lab.is_free(WEB)
+
+
+def test_a_clean_up_which_cannot_be_submitted_keeps_nothing(lab: Lab) -> None:
+    lab.keeper.survey([job(**MIGRATION)])
+    lab.keeper.clean_up_migrations(FakeQueue(errors.JobQueueFull("full")))
+    assert not lab.keeper.look()
+    assert lab.is_free(WEB)
+
+
+@pytest.mark.parametrize("changes", [{"cleanup": True}, {"OP_ID": "OP_INSTANCE_FAILOVER"}])
+def test_what_is_no_migration_is_not_cleaned_up(lab: Lab, changes: dict[str, Any]) -> None:
+    queue = FakeQueue()
+    lab.keeper.survey([job(**{**MIGRATION, **changes})])
+    lab.keeper.clean_up_migrations(queue)
+    assert queue.submitted == []
+    assert lab.owners() == []
