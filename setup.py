@@ -26,6 +26,7 @@ DEVELOPMENT = [
     "pytest",
     "pytest-xdist",
     "hypothesis",
+    "openapi-python-client",
     "openapi-spec-validator",
     "schemathesis",
     "ruff",

@@ -15,6 +15,8 @@ from ganeti.utils.net import is_ip
 
 #: The published TCP port of the node daemon.
 NODED_PORT = 1811
+#: The TCP port of the REST daemon, unless its option says otherwise.
+RAPI_PORT = 5080
 
 
 class Hostname(NamedTuple):

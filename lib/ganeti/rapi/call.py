@@ -17,6 +17,7 @@ from ganeti.rapi.declare import DirectChange, Field, Job, Operation, Query, Read
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.utils import clock, suggest
+from ganeti.wire import json
 
 _USER_SOURCE: Final = "gnt:user"
 _LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
@@ -255,10 +256,22 @@ def _value(one: Query, given: Sequence[str] | None) -> Any:
         return text
     if one.kind == declare.WORDS:
         return [word for word in text.split(",") if word]
+    if one.kind == declare.VALUES:
+        return _json_list(one, text)
     try:
         number = int(text) if len(text) < 20 else None
     except ValueError:
         number = None
     if number is None:
         raise Refused(400, f"query argument '{one.name}' must be a number, not '{text[:100]}'")
-    return bool(number)
+    return number if one.kind == declare.NUMBER else bool(number)
+
+
+def _json_list(one: Query, text: str) -> list[Any]:
+    try:
+        found = json.loads_strict(text)
+    except errors.ParseError as err:
+        raise Refused(400, f"cannot parse query argument '{one.name}': {err}") from err
+    if not isinstance(found, list):
+        raise Refused(400, f"query argument '{one.name}' must be a JSON list, not {_short(found)}")
+    return found

@@ -36,6 +36,7 @@ READERS: Final = frozenset({READ, WRITE})
 
 # Kinds of arguments in the query.
 FLAG, TEXT, WORDS, MANY = "flag", "text", "words", "many"
+NUMBER, VALUES = "number", "values"
 
 # Members of the body of a job besides the parameters of its opcode.
 BODY_COMMON: Final = ("depends", "priority", "comment", "debug_level")
@@ -44,7 +45,8 @@ BODY_COMMON: Final = ("depends", "priority", "comment", "debug_level")
 class Query(NamedTuple):
     """An argument in the query.
 
-    :ivar kind: FLAG is 0 or 1, WORDS a list separated by commas, MANY may be repeated.
+    :ivar kind: FLAG is 0 or 1, WORDS a list separated by commas, MANY may be repeated, NUMBER is an
+        integer, VALUES a JSON list.
     :ivar param: the parameter of the opcode which it becomes; empty when the operation reads it.
     """
 

@@ -10,7 +10,8 @@ from ganeti import ht
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import query as query_const
 from ganeti.http.messages import JSON
-from ganeti.rapi import declare, represent, schema
+from ganeti.platform import hosts
+from ganeti.rapi import declare, operation_names, represent, schema
 from ganeti.rapi.declare import GET, READ, Field, Job, Operation, Query, Resource
 from ganeti.rapi.resources import RESOURCES
 
@@ -33,9 +34,22 @@ _KINDS: Final = {
     "os": query_const.OS,
 }
 _SCHEMES: Final[dict[str, dict[str, Any]]] = {
-    declare.FLAG: {"enum": [0, 1]},
+    declare.FLAG: {"type": "integer", "enum": [0, 1]},
     declare.TEXT: {"type": "string"},
+    declare.NUMBER: {"type": "integer"},
+    declare.VALUES: {"type": "string", "contentMediaType": JSON},
 }
+_SERVERS: Final[list[dict[str, Any]]] = [
+    {
+        "url": "https://{cluster}:{port}",
+        "description": "the address of a cluster, which its master has",
+        "variables": {
+            "cluster": {"default": "localhost", "description": "name or address of the cluster"},
+            "port": {"default": str(hosts.RAPI_PORT), "description": "port of the REST daemon"},
+        },
+    },
+    {"url": "/", "description": "the server which has sent this description"},
+]
 _ERRORS: Final = {
     "400": "the request is wrong",
     "401": "the password is missing or wrong",
@@ -64,6 +78,7 @@ def description() -> dict[str, Any]:
             "version": str(cluster_const.RAPI_VERSION),
             "description": _ABOUT,
         },
+        "servers": _SERVERS,
         "paths": {resource.path: _path(resource) for resource in RESOURCES},
         "components": {
             "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
@@ -115,14 +130,16 @@ def _path(resource: Resource) -> dict[str, Any]:
 def _operation(resource: Resource, method: str, operation: Operation) -> dict[str, Any]:
     parameters = [_parameter(query) for query in declare.arguments(operation)]
     found: dict[str, Any] = {
-        "operationId": f"{resource.handler}_{method}",
+        "operationId": operation_names.of(resource.path, method),
         "summary": operation.doc,
+        "description": _who(operation),
         "tags": [_subject(resource)],
     }
     if parameters:
         found["parameters"] = parameters
     fields = resource.body_fields(method)
-    body = request_body(operation, fields)
+    # What a body of GET means is not defined in HTTP, so clients send these members in the query.
+    body = None if method == GET else request_body(operation, fields)
     if body is not None:
         found["requestBody"] = {
             "required": _needs_body(operation, fields),
@@ -153,6 +170,20 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     return found
 
 
+def _who(operation: Operation) -> str:
+    """Describe which users may use an operation, as a sentence."""
+    if not operation.access:
+        return (
+            "Needs no password, unless the cluster demands one for every request"
+            " (`rapi_require_authentication`)."
+        )
+    if declare.USER in operation.access:
+        return "Needs the password of any user."
+    if READ in operation.access:
+        return "Needs the password of a user with the right `read` or `write`."
+    return "Needs the password of a user with the right `write`."
+
+
 def _subject(resource: Resource) -> str:
     words = resource.path.strip("/").split("/")
     known = words[1] if len(words) > 1 else ""
@@ -180,7 +211,7 @@ def _parameter(query: Query) -> dict[str, Any]:
     else:
         found["schema"] = dict(_SCHEMES[query.kind])
         if query.choices:
-            found["schema"] = {"enum": list(query.choices)}
+            found["schema"] = {"type": "string", "enum": list(query.choices)}
         if query.default is not None:
             found["schema"]["default"] = (
                 int(query.default) if query.kind == declare.FLAG else query.default
@@ -217,7 +248,8 @@ def _needs_body(operation: Operation, fields: Mapping[str, Field]) -> bool:
 def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
     result = operation.result
     if not result.fields:
-        return schema.of(result.type)
+        # Some generators of clients cannot read the type "null" alone.
+        return {} if result.type is ht.NoneType else schema.of(result.type)
     one = schema.of_object(_kind(resource), result.fields)
     if result.type is ht.Dict:
         return one

@@ -23,7 +23,8 @@ _PLAIN: Final[dict[str, Schema]] = {
     "float": {"type": "number"},
     "str": {"type": "string"},
     "nonempty-str": {"type": "string", "minLength": 1},
-    "list(any)": {"type": "array"},
+    # Generators of clients need "items", even if it says nothing.
+    "list(any)": {"type": "array", "items": {}},
     "object(any)": {"type": "object"},
     "job-id": {
         "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+$"}]
@@ -46,6 +47,9 @@ _KINDS: Final[dict[str, Schema]] = {
     query_const.KIND_OTHER: {},
     query_const.KIND_UNKNOWN: {},
 }
+
+
+_JSON_TYPES: Final[dict[type, str]] = {str: "string", int: "integer", bool: "boolean"}
 
 
 def of(word: ht.Type) -> Schema:
@@ -85,7 +89,10 @@ def _or(*inner: ht.Type) -> Schema:
 
 def _one_of(*values: Any) -> Schema:
     # Sorted, because the order of a set differs from run to run.
-    return {"enum": sorted(values, key=lambda value: (str(type(value)), value))}
+    found: Schema = {"enum": sorted(values, key=lambda value: (str(type(value)), value))}
+    kinds = {_JSON_TYPES.get(type(value)) for value in values}
+    kind = kinds.pop()
+    return {"type": kind, **found} if not kinds and kind is not None else found
 
 
 def _object(_key: ht.Type, inner: ht.Type) -> Schema:
@@ -97,8 +104,8 @@ def _tuple(*inner: ht.Type) -> Schema:
     return {
         "type": "array",
         "prefixItems": [of(one) for one in inner],
-        "items": False,
         "minItems": len(inner),
+        "maxItems": len(inner),
     }
 
 
@@ -118,7 +125,7 @@ _FORMS: Final[dict[str, Any]] = {
     "or": _or,
     "and": lambda *inner: of(inner[0]),
     "one-of": _one_of,
-    "list": lambda inner: {"type": "array", **({"items": of(inner)} if of(inner) else {})},
+    "list": lambda inner: {"type": "array", "items": of(inner)},
     "object": _object,
     "tuple": _tuple,
     "shape": _shape,

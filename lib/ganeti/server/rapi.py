@@ -28,7 +28,7 @@ from ganeti import __version__, errors
 from ganeti.constants import ssconf
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
-from ganeti.platform import machine, paths
+from ganeti.platform import hosts, machine, paths
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.demand import Demand
 from ganeti.rapi.events import Hub
@@ -39,7 +39,7 @@ from ganeti.server import daemon
 from ganeti.utils import fs, inotify, net, x509
 
 NAME: Final = "ganeti-rapi"
-PORT: Final = 5080
+PORT: Final = hosts.RAPI_PORT
 _STOP_S: Final = 5.0
 
 

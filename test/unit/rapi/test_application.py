@@ -346,6 +346,11 @@ def test_what_becomes_of_a_request(
         ("GET", "/2/query/node", None),
         ("POST", "/2/filters", {"nosuch": 1}),
         ("GET", "/2/jobs/1/wait", {"fields": "x"}),
+        ("GET", "/2/jobs/1/wait", None),
+        ("GET", "/2/jobs/1/wait?previous_log_serial=3", None),
+        ("GET", "/2/jobs/1/wait?fields=status&previous_log_serial=x", None),
+        ("GET", "/2/jobs/1/wait?fields=status&previous_job_info=running", None),
+        ("GET", "/2/jobs/1/wait?fields=status&previous_job_info=%7B%7D", None),
     ],
 )
 def test_requests_that_are_wrong(rest: Rest, method: str, path: str, body: Any) -> None:
@@ -425,6 +430,23 @@ def test_jobs(rest: Rest) -> None:
     }
     rest.master.answers["CancelJob"] = [True, "x"]
     assert rest("DELETE", "/2/jobs/1")[1] == [True, "x"]
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("fields=status,ops&previous_job_info=%5B%22running%22%2C1%5D&previous_log_serial=0", None),
+        ("", {"fields": ["status", "ops"], "previous_job_info": ["running", 1],
+              "previous_log_serial": 0}),
+        ("fields=status&previous_log_serial=0",
+         {"fields": ["status", "ops"], "previous_job_info": ["running", 1]}),
+    ],
+)  # fmt: skip
+def test_waiting_needs_no_body(rest: Rest, query: str, body: Any) -> None:
+    rest.master.answers["WaitForJobChange"] = "nochange"
+    assert rest("GET", f"/2/jobs/1/wait?{query}", body)[:2] == (200, None)
+    ((_, args),) = [one for one in rest.master.asked if one[0] == "WaitForJobChange"]
+    assert list(args)[:4] == [1, ["status", "ops"], ["running", 1], 0]
 
 
 def test_console(rest: Rest) -> None:

@@ -29,6 +29,10 @@ OWN_RESOURCES = {
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}", "DELETE"): "snapshots that stay",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}/restore", "POST"): "snapshots that stay",
 }
+# Query arguments which only our version has: most programs cannot send a body with GET.
+OWN_QUERY = {
+    ("/2/jobs/{job_id}/wait", "GET"): {"fields", "previous_job_info", "previous_log_serial"}
+}
 # Members of bodies which only our version has.
 OWN_MEMBERS = {"/2/modify": {"rapi_require_authentication"}}
 # What a published member of a body is called here.
@@ -85,7 +89,7 @@ def test_method(path: str, method: str) -> None:
         assert wanted["opcode"] == ours.opcode.OP_ID
     assert set(wanted["query"]) <= {query.name for query in ours.query}
     extra = {query.name for query in ours.query} - set(wanted["query"])
-    assert not extra
+    assert extra == OWN_QUERY.get((path, method), set())
 
 
 @pytest.mark.parametrize(("path", "method"), CASES)

@@ -109,12 +109,21 @@ def uris(path: str, id_name: str, names: Sequence[Any]) -> list[dict[str, Any]]:
     return [{id_name: name, "uri": f"{path}/{name}"} for name in sorted(names)]
 
 
+# The objects with tags, in sentences.
+_A: Final = {
+    "nodegroup": "a node group",
+    "instance": "an instance",
+    "network": "a network",
+    "node": "a node",
+}
+
+
 def tags_resource(path: str, handler: str, kind: str, question: str) -> Resource:
     """Declare the resource of the tags of the object in the path, or of the cluster.
 
     :param question: the kind of the object in LUXI.
     """
-    of = "of the cluster" if kind == "cluster" else f"of a {question}"
+    of = "of the cluster" if kind == "cluster" else f"of {_A[question]}"
 
     async def read(call: Call) -> Any:
         name = next(iter(call.uri.values()), "")

@@ -9,7 +9,21 @@ from ganeti.http.messages import Refused
 from ganeti.luxi import protocol as wire
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
-from ganeti.rapi.declare import DELETE, GET, POST, PUT, DirectChange, Field, Read, Resource, Result
+from ganeti.rapi.declare import (
+    DELETE,
+    GET,
+    NUMBER,
+    POST,
+    PUT,
+    VALUES,
+    WORDS,
+    DirectChange,
+    Field,
+    Query,
+    Read,
+    Resource,
+    Result,
+)  # fmt: skip
 from ganeti.rapi.resources.common import NULL, uris
 
 _BULK_FIELDS: Final = (
@@ -58,12 +72,16 @@ async def _cancel(call: Call) -> Any:
 
 
 async def _wait(call: Call) -> Any:
+    # Programs for Ganeti send a body; others cannot send one with GET, and use the query.
+    wanted = {name: _either(call.body[name], call.query[name]) for name in call.body}
+    if wanted["fields"] is None:
+        raise Refused(400, "required parameter 'fields' is missing")
     answer = await call.master.call(
         "WaitForJobChange",
         _job_id(call),
-        call.body["fields"],
-        call.body["previous_job_info"],
-        call.body["previous_log_serial"],
+        wanted["fields"],
+        wanted["previous_job_info"],
+        wanted["previous_log_serial"],
         _WAIT_S,
     )
     if answer == wire.NO_CHANGE:
@@ -72,6 +90,12 @@ async def _wait(call: Call) -> Any:
     return {"job_info": info, "log_entries": entries or []}
 
 
+def _either(first: Any, second: Any) -> Any:
+    return second if first is None else first
+
+
+_KNOWN_INFO: Final = "the values of these fields which the client knows"
+_KNOWN_SERIAL: Final = "serial number of the last log entry which the client knows"
 _RULE: Final = {
     "priority": Field(
         ht.Int, "position of the rule; rules with lower numbers are tried first", default=0
@@ -153,22 +177,23 @@ RESOURCES: Final = (
         {
             GET: Read(
                 _wait,
-                f"Wait until a job changes, at most {_WAIT_S} seconds. The request has a body.",
+                f"Wait until a job changes, at most {_WAIT_S} seconds. The parameters are in"
+                " the query, or, as in Ganeti, in a JSON body.",
                 Result(
                     ht.Maybe(ht.Dict),
                     "null when nothing changed, else job_info: values of"
                     " the fields, and log_entries: [serial, [seconds, microseconds], type,"
                     " message] each",
                 ),
+                query=(
+                    Query("fields", "fields of the job, separated by commas", WORDS),
+                    Query("previous_job_info", f"{_KNOWN_INFO}, as a JSON list", VALUES),
+                    Query("previous_log_serial", _KNOWN_SERIAL, NUMBER),
+                ),
                 fields={
-                    "fields": Field(ht.ListOf(ht.Str), "fields of the job", required=True),
-                    "previous_job_info": Field(
-                        ht.Maybe(ht.List), "the values of these fields which the client knows"
-                    ),
-                    "previous_log_serial": Field(
-                        ht.Maybe(ht.Int),
-                        "serial number of the last log entry which the client knows",
-                    ),
+                    "fields": Field(ht.Maybe(ht.ListOf(ht.Str)), "fields of the job"),
+                    "previous_job_info": Field(ht.Maybe(ht.List), _KNOWN_INFO),
+                    "previous_log_serial": Field(ht.Maybe(ht.Int), _KNOWN_SERIAL),
                 },
                 access=declare.WRITERS,
                 waits=True,

@@ -1,0 +1,90 @@
+"""The names of operations in the OpenAPI description, from which generators name functions.
+
+Most names follow from path and method: ``GET /2/nodes`` is ``listNodes``, ``GET /2/nodes/{name}``
+is ``getNode``, ``PUT /2/instances/{name}/startup`` is ``startupInstance``. A table has the others.
+Names are part of the interface: a generated client depends on them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ganeti.rapi.declare import DELETE, GET, POST, PUT
+
+_SINGULAR: Final = {
+    "instances": "Instance",
+    "nodes": "Node",
+    "groups": "Group",
+    "networks": "Network",
+    "jobs": "Job",
+    "filters": "Filter",
+}
+_COLLECTION: Final = {GET: "list", POST: "create"}
+_ITEM: Final = {GET: "get", PUT: "replace", DELETE: "remove"}
+_TAGS: Final = {GET: "list", PUT: "add", DELETE: "remove"}
+_INSTANCE: Final = "/2/instances/{instance_name}"
+_OTHERS: Final = {
+    ("/", GET): "checkServer",
+    ("/2", GET): "checkVersion",
+    ("/version", GET): "getVersion",
+    ("/2/doc", GET): "getDocumentation",
+    ("/2/openapi.json", GET): "getDescription",
+    ("/2/features", GET): "listFeatures",
+    ("/2/events", GET): "watchEvents",
+    ("/2/info", GET): "getCluster",
+    ("/2/modify", PUT): "modifyCluster",
+    ("/2/redistribute-config", PUT): "redistributeConfig",
+    ("/2/os", GET): "listOperatingSystems",
+    ("/2/query/{resource}", GET): "queryAll",
+    ("/2/query/{resource}", PUT): "queryFiltered",
+    ("/2/query/{resource}/fields", GET): "listQueryFields",
+    ("/2/instances-multi-alloc", POST): "createInstances",
+    ("/2/groups/{group_name}/assign-nodes", PUT): "assignNodesToGroup",
+    ("/2/jobs/{job_id}", DELETE): "cancelJob",
+    ("/2/jobs/{job_id}/wait", GET): "waitForJob",
+    ("/2/nodes/{node_name}/role", PUT): "setNodeRole",
+    ("/2/nodes/{node_name}/storage", GET): "listNodeStorage",
+    ("/2/nodes/{node_name}/storage/modify", PUT): "modifyNodeStorage",
+    ("/2/nodes/{node_name}/storage/repair", PUT): "repairNodeStorage",
+    (f"{_INSTANCE}/activate-disks", PUT): "activateInstanceDisks",
+    (f"{_INSTANCE}/deactivate-disks", PUT): "deactivateInstanceDisks",
+    (f"{_INSTANCE}/disk/{{disk_index}}/grow", POST): "growInstanceDisk",
+    (f"{_INSTANCE}/recreate-disks", POST): "recreateInstanceDisks",
+    (f"{_INSTANCE}/replace-disks", POST): "replaceInstanceDisks",
+    (f"{_INSTANCE}/prepare-export", PUT): "prepareInstanceExport",
+    (f"{_INSTANCE}/export", DELETE): "removeInstanceExports",
+    (f"{_INSTANCE}/info", GET): "describeInstance",
+    (f"{_INSTANCE}/snapshots", GET): "listInstanceSnapshots",
+    (f"{_INSTANCE}/snapshots", POST): "createInstanceSnapshot",
+    (f"{_INSTANCE}/snapshots/{{snapshot_name}}", DELETE): "removeInstanceSnapshot",
+    (f"{_INSTANCE}/snapshots/{{snapshot_name}}/restore", POST): "restoreInstanceSnapshot",
+}
+
+
+def of(path: str, method: str) -> str:
+    """Return the name of an operation.
+
+    :param path: of the resource, with names in braces.
+    """
+    other = _OTHERS.get((path, method))
+    if other is not None:
+        return other
+    words = [word for word in path.split("/")[2:] if not word.startswith("{")]
+    noun = _SINGULAR.get(words[0], "Cluster")
+    if words[-1] == "tags":
+        return f"{_TAGS[method]}{noun}Tags"
+    if len(words) == 1:
+        one = "{" in path
+        return f"{_ITEM[method]}{noun}" if one else f"{_COLLECTION[method]}{noun}{_plural(method)}"
+    if method == GET:
+        return f"get{noun}{_camel(words[-1])}"
+    action = _camel(words[-1])
+    return f"{action[0].lower()}{action[1:]}{noun}"
+
+
+def _plural(method: str) -> str:
+    return "s" if method == GET else ""
+
+
+def _camel(word: str) -> str:
+    return "".join(part.capitalize() for part in word.split("-"))
