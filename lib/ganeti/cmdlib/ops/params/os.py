@@ -22,7 +22,7 @@ def refuse_image(params: Params | None) -> None:
     """Refuse the parameter ``os-image``, which would have no effect.
 
     An image is not written, because it is any file of a node, or any address that a node can
-    reach, and whoever creates an instance could read it there.
+    reach, and every user who may create instances could read it there.
 
     :raises errors.OpPrereqError: it is given, and not to be removed.
     """
