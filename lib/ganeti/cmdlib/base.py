@@ -380,6 +380,15 @@ class LogicalUnit(Generic[OpT, PlanT]):
         :param resources: ask for the lock of its resources, too.
         :raises errors.OpPrereqError: unknown name, or it does not have the given UUID.
         """
+        node = self.find_node(name, uuid)
+        self.lock_nodes([node.uuid], shared=shared, resources=resources)
+        return node
+
+    def find_node(self, name: str, uuid: str | None = None) -> Node:
+        """Find a node by name (or unique prefix), and by its UUID if that is given.
+
+        :raises errors.OpPrereqError: unknown name, or it does not have the given UUID.
+        """
         node = self.config.expand_node(name or uuid or "")
         if uuid is not None and node.uuid != uuid:
             raise errors.OpPrereqError(
@@ -387,8 +396,24 @@ class LogicalUnit(Generic[OpT, PlanT]):
                 " another node of that name",
                 errors.ECODE_NOENT,
             )
-        self.lock_nodes([node.uuid], shared=shared, resources=resources)
         return node
+
+    def find_nodes(self, names: Sequence[str], uuids: Sequence[str] | None) -> list[Node]:
+        """Find nodes by their names, and by their UUIDs if these are given.
+
+        :param uuids: None, or for each name the UUID of that node; also without names.
+        :raises errors.OpPrereqError: as for :meth:`find_node`, or the lists differ in length.
+        """
+        if not uuids:
+            return [self.config.expand_node(name) for name in names]
+        if not names:
+            return [self.config.expand_node(uuid) for uuid in uuids]
+        if len(names) != len(uuids):
+            raise errors.OpPrereqError(
+                f"{len(names)} names of nodes and {len(uuids)} UUIDs are given",
+                errors.ECODE_INVAL,
+            )
+        return [self.find_node(name, uuid) for name, uuid in zip(names, uuids, strict=True)]
 
     def lock_nodes(
         self, uuids: LockRequest, *, shared: bool = False, resources: bool = False

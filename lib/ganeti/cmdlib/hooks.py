@@ -189,6 +189,14 @@ def disk_env(index: int, disk: Disk) -> dict[str, object]:
         env[prefix + "PROVIDER"], env[prefix + "ID"] = first, second
     elif disk.dev_type in ("file", "sharedfile", "gluster", "blockdev", "rbd"):
         env[prefix + "DRIVER"], env[prefix + "ID"] = first, second
+    elif disk.dev_type == "drbd":
+        # Nodes are UUIDs, as in the configuration. The secret, the last part, stays there.
+        names = ("PNODE", "SNODE", "PORT", "PMINOR", "SMINOR")
+        env.update(
+            (prefix + key, value) for key, value in zip(names, disk.logical_id, strict=False)
+        )
+        for key, child in zip(("DATA", "META"), disk.children, strict=False):
+            env[f"{prefix}{key}_VG"], env[f"{prefix}{key}_ID"] = child.logical_id[:2]
     return env
 
 

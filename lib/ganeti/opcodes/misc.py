@@ -15,7 +15,9 @@ class OpOobCommand(OpCode):
         types.Strings, "Names of the nodes; all if the list is empty", default=[]
     )
     node_uuids: list[str] | None = param(
-        types.MaybeStrings, "Ignored; the nodes are given by name", default=None
+        types.MaybeStrings,
+        "UUIDs of the nodes; with names, the node of each name must have the UUID at its place",
+        default=None,
     )
     command: str = param(types.OobCommand, "Command of the out-of-band program")
     timeout: int = param(ht.Int, "Time limit of the out-of-band program in seconds", default=60)
@@ -37,7 +39,9 @@ class OpRestrictedCommand(OpCode):
     )
     nodes: list[str] = param(types.Strings, "Names of the nodes")
     node_uuids: list[str] | None = param(
-        types.MaybeStrings, "Ignored; the nodes are given by name", default=None
+        types.MaybeStrings,
+        "UUIDs of the nodes; with names, the node of each name must have the UUID at its place",
+        default=None,
     )
     command: str = param(ht.NonEmptyString, "Name of the command")
     RESULT = ht.ListOf(ht.Tuple(ht.Bool, ht.Str))

@@ -150,7 +150,9 @@ class OpNodePowercycle(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Name of the node")
     node_uuid: str | None = param(
-        types.MaybeString, "Ignored; the node is given by name", default=None
+        types.MaybeString,
+        "UUID of the node; if given, the node of this name must have it",
+        default=None,
     )
     force: bool = param(ht.Bool, "Also if the node is the master", default=False)
     RESULT = types.MaybeString

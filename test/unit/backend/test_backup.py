@@ -464,6 +464,25 @@ def test_abort_and_cleanup(node):
     assert until(third, ended).error_message == "its process ended without a reason"
 
 
+@pytest.mark.parametrize("mode", ["export", "import"])
+def test_scripts_get_the_address_of_a_disk(node, script, monkeypatch, mode):
+    path = f"{node.os_search_path[0]}/tiny"
+    os.makedirs(path)
+    for name, text in (("ganeti_api_version", "20\n"), ("parameters.list", "")):
+        with open(f"{path}/{name}", "w") as stream:
+            stream.write(text)
+    for name in ("create", "verify", mode):
+        script(f"{path}/{name}", "exit 0")
+    found = instance("tiny")
+    (disk,) = found.disks_info
+    key = f"{mode.upper()}_DISK_URI"
+    assert key not in transfers._script(mode, found, "disk/0", disk, 0).env
+    kind = type(storage.device(disk))
+    monkeypatch.setattr(kind, "uri", lambda self, hypervisor: f"rbd:x for {hypervisor}")
+    env = transfers._script(mode, found, "disk/0", disk, 0).env
+    assert env[key] == env["DISK_0_URI"] == f"rbd:x for {found.hypervisor}"
+
+
 @pytest.mark.programs
 def test_scripts_of_the_os_do_the_work(node, script):
     path = f"{node.os_search_path[0]}/tiny"

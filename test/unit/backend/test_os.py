@@ -10,6 +10,7 @@ from fakes.config import cluster_of, disk_of, instance_of
 from ganeti import errors, ht
 from ganeti.backend.instance import os as os_definitions
 from ganeti.objects import Nic, fill
+from ganeti.storage import rbd
 
 VALID = {
     "ganeti_api_version": "20\n15\n",
@@ -116,6 +117,24 @@ def test_api_10_needs_neither_verify_nor_lists(here, tiny):
     [row] = os_definitions.os_diagnose()
     assert row[2:] == [True, "", [], [], [10], True]
     assert os_definitions.core_env(os_definitions.require("tiny"), "tiny", {})["OS_VARIANT"] == ""
+
+
+def test_a_disk_without_a_device_has_an_address(here, tiny, monkeypatch):
+    """With access=userspace the hypervisor reaches an image itself, and so may a script."""
+    monkeypatch.setattr(rbd.RbdDevice, "_mapped", lambda self: None)
+    guest = instance(hypervisor="kvm")
+    (disk,) = guest.disks_info
+    for access, uri in (("userspace", "rbd:pool1/img"), ("kernelspace", None)):
+        image = dataclasses.replace(
+            disk,
+            dev_type="rbd",
+            logical_id=("rbd", "img"),
+            params={"pool": "pool1", "access": access},
+        )
+        found = dataclasses.replace(guest, disks_info=(image,))
+        env = os_definitions.instance_env(os_definitions.require("tiny+small"), found)
+        assert env.get("DISK_0_URI") == uri
+        assert env["DISK_0_BACKEND_TYPE"] == "block"
 
 
 @pytest.mark.programs

@@ -634,6 +634,30 @@ def test_names_of_new_devices_are_no_numbers(changes):
     assert "digits only" in master_with().refused(create(**changes), errors.ECODE_INVAL)
 
 
+def test_hooks_get_nine_variables_for_a_mirrored_disk():
+    master = master_with(mirrored(), mirrored(1))
+    master.run(OpInstanceSetParams(instance_name="web", beparams={"vcpus": 2}))
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    prefix = "GANETI_INSTANCE_DISK1_"
+    found = {key.removeprefix(prefix): env[key] for key in env if key.startswith(prefix)}
+    assert found == {
+        "UUID": uuid_of("web-disk1"),
+        "SIZE": "1024",
+        "MODE": "rw",
+        "DEV_TYPE": "drbd",
+        "PNODE": NODE1,
+        "SNODE": NODE2,
+        "PORT": "11001",
+        "PMINOR": "1",
+        "SMINOR": "1",
+        "DATA_VG": "xenvg",
+        "DATA_ID": "w1_data",
+        "META_VG": "xenvg",
+        "META_ID": "w1_meta",
+    }
+    assert "secret" not in str(env)
+
+
 def test_secret_parameters_are_used_and_not_kept():
     master = master_with(plain())
     master.run(

@@ -359,3 +359,65 @@ def test_repair_needs_a_good_copy_elsewhere():
 def test_only_volume_groups_are_repaired():
     op = OpRepairNodeStorage(node_name="node2", storage_type="file", name="x")
     Master(cluster_of(2)).refused(op, errors.ECODE_INVAL)
+
+
+# -- UUIDs beside names --------------------------------------------------------------------------
+
+UUIDS = [uuid_of("node2"), uuid_of("node3")]
+
+
+def of_nodes(op, **changes):
+    """The opcodes which take lists, with the names and UUIDs of these nodes."""
+    master = oob_master()
+    master.rpc.answers["run_oob"] = '{"powered": true}'
+    master.rpc.answers["restricted_command"] = "done"
+    names = changes.pop("names", [])
+    if op == "oob":
+        return master, OpOobCommand(command="power-status", node_names=names, **changes)
+    return master, OpRestrictedCommand(command="x", nodes=names, **changes)
+
+
+def asked(master):
+    return [args["remote_node"] for _node, args in master.rpc.of("run_oob")] or [
+        node for node, _args in master.rpc.of("restricted_command")
+    ]
+
+
+@pytest.mark.parametrize("op", ["oob", "restricted"])
+def test_nodes_are_given_by_uuid(op):
+    master, opcode = of_nodes(op, node_uuids=UUIDS)
+    master.run(opcode)
+    assert asked(master) == [NODE2, NODE3]
+    master, opcode = of_nodes(op, names=["node3", "node2"], node_uuids=UUIDS[::-1])
+    master.run(opcode)
+    assert sorted(asked(master)) == [NODE2, NODE3]
+
+
+@pytest.mark.parametrize("op", ["oob", "restricted"])
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"names": ["node3", "node2"]}, errors.ECODE_NOENT, "for another node of that name"),
+        ({"names": ["node2"]}, errors.ECODE_INVAL, "1 names of nodes and 2 UUIDs"),
+        ({"node_uuids": ["uuid-nosuch"]}, errors.ECODE_NOENT, "uuid-nosuch"),
+    ],
+)
+def test_names_and_uuids_which_do_not_agree(op, changes, ecode, fragment):
+    master, opcode = of_nodes(op, **{"node_uuids": UUIDS, **changes})
+    assert fragment in master.refused(opcode, ecode)
+    assert asked(master) == []
+
+
+def test_the_master_is_not_switched_off_by_its_uuid():
+    op = OpOobCommand(command="power-off", node_uuids=[uuid_of("node1")], ignore_status=True)
+    assert "by hand" in oob_master().refused(op, errors.ECODE_INVAL)
+
+
+def test_a_reset_is_for_the_node_with_the_uuid():
+    op = OpNodePowercycle(node_name="node2", node_uuid=UUIDS[1])
+    master = Master(cluster_of(3))
+    assert "another node of that name" in master.refused(op, errors.ECODE_NOENT)
+    assert master.rpc.of("node_powercycle") == []
+    master.rpc.answers["node_powercycle"] = "Reboot scheduled"
+    master.run(OpNodePowercycle(node_name="node2", node_uuid=UUIDS[0]))
+    assert [node for node, _args in master.rpc.of("node_powercycle")] == [NODE2]

@@ -202,6 +202,9 @@ def _script(
     prefix = mode.upper()
     env = os_definitions.instance_env(definition, instance)
     env |= {f"{prefix}_DEVICE": path, f"{prefix}_DISK_PATH": path, f"{prefix}_INDEX": str(index)}
+    uri = storage.device(disk).uri(instance.hypervisor)
+    if uri is not None:
+        env[f"{prefix}_DISK_URI"] = uri
     directory = paths.current().log_os_dir
     fs.make_dirs(directory, 0o750)
     log = os_definitions.log_name(

@@ -384,10 +384,7 @@ def instance_env(definition: OS, instance: FilledInstance, debug_level: int = 0)
     env |= {f"INSTANCE_BE_{key}": str(value) for key, value in instance.beparams.items()}
     env |= {f"INSTANCE_HV_{key}": str(value) for key, value in instance.hvparams.items()}
     for index, disk in enumerate(instance.disks_info):
-        env |= {
-            f"DISK_{index}_{key}": value
-            for key, value in _disk_env(disk, instance.hvparams).items()
-        }
+        env |= {f"DISK_{index}_{key}": value for key, value in _disk_env(disk, instance).items()}
     for index, nic in enumerate(instance.nics):
         env |= {
             f"NIC_{index}_{key}": value for key, value in _nic_env(nic, instance.hvparams).items()
@@ -395,9 +392,11 @@ def instance_env(definition: OS, instance: FilledInstance, debug_level: int = 0)
     return env
 
 
-def _disk_env(disk: Disk, hvparams: Mapping[str, Any]) -> dict[str, str]:
+def _disk_env(disk: Disk, instance: FilledInstance) -> dict[str, str]:
+    device = storage.device(disk)
+    path = device.path
     env = {
-        "PATH": storage.device(disk).path,
+        **({"PATH": path} if path else {}),
         "ACCESS": disk.mode,
         "SIZE": str(disk.size),
         "UUID": disk.uuid,
@@ -405,10 +404,13 @@ def _disk_env(disk: Disk, hvparams: Mapping[str, Any]) -> dict[str, str]:
             f"file:{disk.logical_id[0]}" if disk.dev_type in disk_c.FILE_BASED else "block"
         ),
     }
+    uri = device.uri(instance.hypervisor)
+    if uri is not None:
+        env["URI"] = uri
     if disk.name:
         env["NAME"] = disk.name
-    if hvparams.get("disk_type"):
-        env["FRONTEND_TYPE"] = str(hvparams["disk_type"])
+    if instance.hvparams.get("disk_type"):
+        env["FRONTEND_TYPE"] = str(instance.hvparams["disk_type"])
     return env
 
 

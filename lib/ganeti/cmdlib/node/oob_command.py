@@ -28,8 +28,10 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
 
     def expand_names(self) -> None:
         op = self.op
-        if op.node_names:
-            nodes = [self.config.expand_node(name) for name in op.node_names]
+        # Without names, all nodes are meant; a list of UUIDs names them as well.
+        self.named = bool(op.node_names or op.node_uuids)
+        if self.named:
+            nodes = self.find_nodes(op.node_names, op.node_uuids)
         else:
             nodes = list(self.config.nodes())
         self.node_uuids = [node.uuid for node in nodes]
@@ -45,7 +47,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
                 errors.ECODE_INVAL,
             )
         if op.command in _DANGEROUS and master.uuid in self.node_uuids:
-            if op.node_names:
+            if self.named:
                 program = oob.program_of(self, master) or "the helper"
                 raise errors.OpPrereqError(
                     f"node {master.name} is the master node, and the job would end with it. Run"
@@ -62,7 +64,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
                     " off. Mark them offline, or use --ignore-status.",
                     errors.ECODE_STATE,
                 )
-        if op.node_names:
+        if self.named:
             without = [node.name for node in nodes if not oob.program_of(self, node)]
             if without and op.command not in (oob.HEALTH, oob.POWER_STATUS):
                 raise errors.OpPrereqError(

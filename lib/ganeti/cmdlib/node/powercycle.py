@@ -14,7 +14,7 @@ class LUNodePowercycle(LogicalUnit[OpNodePowercycle, Node]):
     """Let a node reset itself. No locks are taken, because other jobs may hang on the node."""
 
     def expand_names(self) -> None:
-        self.node = self.config.expand_node(self.op.node_name)
+        self.node = self.find_node(self.op.node_name, self.op.node_uuid)
 
     def check_prereq(self) -> Node:
         if self.node.uuid == self.config.cluster().master_node and not self.op.force:

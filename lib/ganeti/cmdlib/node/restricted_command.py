@@ -15,9 +15,10 @@ class LURestrictedCommand(LogicalUnit[OpRestrictedCommand, list[str]]):
     """Run the command on all nodes at once. Result: for each node its success and its output."""
 
     def expand_names(self) -> None:
-        if not self.op.nodes:
+        if not (self.op.nodes or self.op.node_uuids):
             raise errors.OpPrereqError("no node is named", errors.ECODE_INVAL)
-        self.node_uuids = [self.config.expand_node(name).uuid for name in self.op.nodes]
+        nodes = self.find_nodes(self.op.nodes, self.op.node_uuids)
+        self.node_uuids = [node.uuid for node in nodes]
         if self.op.use_locking:
             self.lock_nodes(self.node_uuids)
 
