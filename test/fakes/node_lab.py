@@ -63,8 +63,8 @@ class NodeLab:
         """Paths of one node."""
         return paths.Paths(f"{self.directory}/{name}")
 
-    def start(self, name: str | None = None) -> None:
-        """Start one daemon, or all."""
+    def start(self, name: str | None = None, *options: str) -> None:
+        """Start one daemon, or all, with these further options."""
         for each in [name] if name else self.names:
             self.processes[each] = subprocess.Popen(
                 [
@@ -73,6 +73,7 @@ class NodeLab:
                     "-f",
                     "-p",
                     str(self.port),
+                    *options,
                 ],
                 env=self.environment(each),
                 stdin=subprocess.DEVNULL,

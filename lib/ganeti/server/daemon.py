@@ -33,8 +33,8 @@ from types import FrameType
 from typing import NoReturn, TypeVar
 
 from ganeti import FULL_VERSION, __version__, errors
-from ganeti.platform import paths
-from ganeti.utils import daemonize, fs, log
+from ganeti.platform import machine, paths
+from ganeti.utils import daemonize, fs, log, net
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -188,6 +188,66 @@ def build_parser(
 def _version(name: str) -> str:
     # Programs read the last word, the version of Ganeti with which this project is compatible.
     return f"{name} (ganeti {FULL_VERSION}) {__version__}"
+
+
+def add_server_options(
+    parser: argparse.ArgumentParser, *, default_clients: int, certificate: str
+) -> None:
+    """Add the options of a daemon which serves HTTPS.
+
+    :param default_clients: how many clients it serves at once without ``--max-clients``.
+    :param certificate: name of the file with its certificate and key.
+    """
+    add = parser.add_argument
+    add("-i", "--interface", metavar="NAME", help="serve the address of this interface")
+    add(
+        "--max-clients",
+        type=_positive,
+        default=default_clients,
+        metavar="NUMBER",
+        help=f"number of requests which are served at the same time (default {default_clients})",
+    )
+    add("--no-ssl", action="store_true", help="serve plain HTTP, without TLS")
+    add("-K", "--ssl-key", metavar="FILE", help=f"private key, instead of the one in {certificate}")
+    add(
+        "-C", "--ssl-cert", metavar="FILE", help=f"certificate, instead of the one in {certificate}"
+    )
+
+
+def check_server_options(options: argparse.Namespace) -> None:
+    """Refuse options of :func:`add_server_options` which contradict each other.
+
+    :raises StartRefused: they do.
+    """
+    if options.interface and options.bind:
+        raise StartRefused("options --interface and --bind exclude each other")
+    if options.no_ssl and (options.ssl_cert or options.ssl_key):
+        raise StartRefused("options --ssl-... and --no-ssl exclude each other")
+    if bool(options.ssl_key) != bool(options.ssl_cert):
+        raise StartRefused("options --ssl-key and --ssl-cert need each other")
+
+
+def served_address(options: argparse.Namespace) -> str:
+    """Return the address to serve, from the options ``--bind`` and ``--interface``.
+
+    :raises ConfigurationError: the interface has no address.
+    """
+    if options.bind:
+        return str(options.bind)
+    if not options.interface:
+        return machine.current().default_bind_address()
+    try:
+        return net.interface_address(options.interface)
+    except OSError as err:
+        raise errors.ConfigurationError(
+            f"interface {options.interface} has no IPv4 address: {err.strerror}"
+        ) from err
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
+    return int(text)
 
 
 def _port(text: str) -> int:

@@ -53,6 +53,12 @@ def check(options: argparse.Namespace) -> None:
     :raises X509CertError: the certificate cannot be used.
     """
     here = paths.current()
+    daemon.check_server_options(options)
+    if options.no_ssl:
+        raise daemon.StartRefused(
+            f"{NAME} does not serve without TLS: it obeys the master because of its certificate,"
+            " and without certificates it would obey everybody. Start it without --no-ssl."
+        )
     daemon.require_member(here.noded_cert_file)
     x509.server_context(here.noded_cert_file)
 
@@ -73,9 +79,10 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
         (here.crypto_keys_dir, 0o700),
     ):
         fs.make_dirs(directory, mode)
-    context = x509.FreshContext(here.noded_cert_file, here.server_ca_file)
-    x509.warm_up(context(), here.noded_cert_file)
-    address = options.bind or machine.current().default_bind_address()
+    served = (options.ssl_cert, options.ssl_key) if options.ssl_cert else None
+    context = x509.FreshContext(here.noded_cert_file, here.server_ca_file, served)
+    _warm_up(context, here.noded_cert_file, options.ssl_cert)
+    address = daemon.served_address(options)
     sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(
         here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
@@ -86,6 +93,22 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
         _lock_memory()
     logging.info("serving %s port %d", address, options.port)
     return noded
+
+
+def _warm_up(context: x509.FreshContext, cert_file: str, served: str | None) -> None:
+    """Prepare OpenSSL, which also tries whether the other nodes accept the certificate.
+
+    :raises X509CertError: they do not, or it cannot be used.
+    """
+    try:
+        x509.warm_up(context(), cert_file)
+    except errors.X509CertError as err:
+        if served is None:
+            raise
+        raise errors.X509CertError(
+            served,
+            f"is no certificate which other nodes accept. Sign it with the key in {cert_file}.",
+        ) from err
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -120,6 +143,7 @@ def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals)
         noded.context,
         noded.dispatcher,
         noded.authorise,
+        limits=server.DEFAULT_LIMITS._replace(children=options.max_clients),
         in_child=lambda: daemon.leave_parent(signals),
         at_rest=jobqueue.settle,
     )
@@ -131,6 +155,11 @@ def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals)
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this daemon."""
+    daemon.add_server_options(
+        parser,
+        default_clients=server.DEFAULT_LIMITS.children,
+        certificate="server.pem",
+    )
     parser.add_argument(
         "--no-mlock", action="store_true", help="do not lock the memory of the daemon"
     )

@@ -36,7 +36,7 @@ from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
 from ganeti.server import daemon
-from ganeti.utils import fs, inotify, net, x509
+from ganeti.utils import fs, inotify, x509
 
 NAME: Final = "ganeti-rapi"
 PORT: Final = hosts.RAPI_PORT
@@ -45,18 +45,8 @@ _STOP_S: Final = 5.0
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this daemon."""
+    daemon.add_server_options(parser, default_clients=AT_ONCE, certificate="rapi.pem")
     add = parser.add_argument
-    add("-i", "--interface", metavar="NAME", help="serve the address of this interface")
-    add(
-        "--max-clients",
-        type=_positive,
-        default=AT_ONCE,
-        metavar="NUMBER",
-        help=f"number of requests which are answered at the same time (default {AT_ONCE})",
-    )
-    add("--no-ssl", action="store_true", help="serve plain HTTP, without TLS")
-    add("-K", "--ssl-key", metavar="FILE", help="private key, instead of the one in rapi.pem")
-    add("-C", "--ssl-cert", metavar="FILE", help="certificate, instead of the one in rapi.pem")
     add(
         "--ssl-chain",
         metavar="FILE",
@@ -67,12 +57,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="demand a password for every request, also if the parameter of the cluster does not",
     )
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 100_000:
-        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
-    return int(text)
 
 
 class RestDaemon(NamedTuple):
@@ -94,14 +78,11 @@ def check(options: argparse.Namespace) -> None:
     :raises StartRefused: the options or the missing certificate.
     """
     here = paths.current()
-    if options.interface and options.bind:
-        raise daemon.StartRefused("options --interface and --bind exclude each other")
+    daemon.check_server_options(options)
     if options.no_ssl:
-        if options.ssl_key or options.ssl_cert or options.ssl_chain:
+        if options.ssl_chain:
             raise daemon.StartRefused("options --ssl-... and --no-ssl exclude each other")
         return
-    if bool(options.ssl_key) != bool(options.ssl_cert):
-        raise daemon.StartRefused("options --ssl-key and --ssl-cert need each other")
     if not options.ssl_cert and not os.path.exists(here.rapi_cert_file):
         raise daemon.StartRefused(
             f"the certificate {here.rapi_cert_file} is missing. Make a cluster with gnt-cluster"
@@ -121,7 +102,7 @@ def prepare(options: argparse.Namespace) -> RestDaemon:
         tls = x509.plain_server_context(
             options.ssl_cert or here.rapi_cert_file, options.ssl_key, options.ssl_chain
         )
-    address = options.bind or _default_address(options.interface)
+    address = daemon.served_address(options)
     try:
         sock = event_server.listen(address, options.port)
     except OSError as err:
@@ -139,17 +120,6 @@ def prepare(options: argparse.Namespace) -> RestDaemon:
     watch = inotify.watch(here.rapi_data_dir)
     logging.info("serving %s port %d%s", address, options.port, "" if tls else ", without TLS")
     return RestDaemon(sock, tls, access_log, watch)
-
-
-def _default_address(interface: str | None) -> str:
-    if not interface:
-        return machine.current().default_bind_address()
-    try:
-        return net.interface_address(interface)
-    except OSError as err:
-        raise errors.ConfigurationError(
-            f"interface {interface} has no IPv4 address: {err.strerror}"
-        ) from err
 
 
 def run(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> int | None:

@@ -245,7 +245,9 @@ def verify_signed(pem: str, ca_pem: str, filename: str = "(text)") -> None:
         raise errors.X509CertError(filename, "private key does not fit the certificate")
 
 
-def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext:
+def server_context(
+    cert_file: str, ca_file: str | None = None, key_file: str | None = None
+) -> ssl.SSLContext:
     """TLS settings of a server which demands certificates of its clients.
 
     It speaks TLS 1.2 or later. The keys for session tickets are made here, so that each child of a
@@ -254,6 +256,7 @@ def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext
     :param cert_file: PEM with key and certificate of the server.
     :param ca_file: certificates of the authorities which sign clients; None for the certificate of
         the server.
+    :param key_file: file with the key, when it is not in ``cert_file``.
 
     :raises X509CertError: a file cannot be read, or key and certificate do not fit.
     """
@@ -262,7 +265,7 @@ def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext
     context.verify_mode = ssl.CERT_REQUIRED
     try:
         context.set_ciphers(CIPHERS)
-        context.load_cert_chain(cert_file)
+        context.load_cert_chain(cert_file, key_file)
         context.load_verify_locations(cafile=ca_file or cert_file)
     except (OSError, ValueError) as err:
         raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
@@ -277,10 +280,18 @@ class FreshContext:
     settings stay as they are.
     """
 
-    def __init__(self, cert_file: str, ca_file: str) -> None:
-        """:raises X509CertError: the files cannot be used."""
+    def __init__(
+        self, cert_file: str, ca_file: str, served: tuple[str, str | None] | None = None
+    ) -> None:
+        """Load the files.
+
+        :param served: files with the certificate and the key which the daemon shows instead of
+            those in ``cert_file``.
+        :raises X509CertError: the files cannot be used.
+        """
         self._cert_file = cert_file
         self._ca_file = ca_file
+        self._served, self._key_file = served or (cert_file, None)
         self._stamp = self._look()
         self._context = self._make()
 
@@ -296,13 +307,14 @@ class FreshContext:
         return self._context
 
     def _make(self) -> ssl.SSLContext:
-        return server_context(
-            self._cert_file, self._ca_file if os.path.exists(self._ca_file) else None
-        )
+        authority = self._ca_file if os.path.exists(self._ca_file) else self._cert_file
+        return server_context(self._served, authority, self._key_file)
 
     def _look(self) -> tuple[tuple[int, int] | None, ...]:
         stamps: list[tuple[int, int] | None] = []
-        for path in (self._cert_file, self._ca_file):
+        for path in (self._cert_file, self._ca_file, self._served, self._key_file):
+            if path is None:
+                continue
             try:
                 found = os.stat(path)
             except OSError:

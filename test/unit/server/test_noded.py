@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -245,3 +247,60 @@ def test_damaged_certificate(own_lab):
     done = start_by_hand(own_lab, "node1.example.com")
     assert done.returncode == 1
     assert "server.pem" in done.stderr
+
+
+def split(pem):
+    """The key and the certificate of a file which has both."""
+    certificate = x509.certificate_part(pem)
+    return pem.replace(certificate.strip(), ""), certificate
+
+
+def own_certificate(tmp_path, signer):
+    pem = x509.create_signed("node1.example.com", signer)
+    key, certificate = split(pem)
+    names = {"-K": tmp_path / "own.key", "-C": tmp_path / "own.crt"}
+    names["-K"].write_text(key)
+    names["-C"].write_text(certificate)
+    return [word for option, path in names.items() for word in (option, str(path))], certificate
+
+
+def test_a_certificate_of_its_own(own_lab, tmp_path):
+    own_lab.start("node2.example.com")
+    signer = x509.read_pem(own_lab.paths("node1.example.com").noded_cert_file)
+    options, certificate = own_certificate(tmp_path, signer)
+    own_lab.start("node1.example.com", "--max-clients", "1", *options)
+    shown = ssl.get_server_certificate((own_lab.addresses["node1.example.com"], own_lab.port))
+    assert x509.digest(shown) == x509.digest(certificate)
+    # The master accepts it, and the limit is no obstacle for one client.
+    answers = own_lab.runner().call_many(calls.VERSION, [ONE, TWO])
+    assert [answer.payload() for answer in answers.values()] == [3010000] * 2
+
+
+def test_a_certificate_which_nobody_accepts(own_lab, tmp_path):
+    options, _ = own_certificate(tmp_path, x509.create_self_signed())
+    done = start_by_hand(own_lab, "node1.example.com", "-p", str(own_lab.port), *options)
+    assert done.returncode == 1
+    assert "is no certificate which other nodes accept" in done.stderr
+
+
+def test_the_address_of_an_interface(own_lab):
+    own_lab.start("node1.example.com", "-i", "lo")
+    with socket.create_connection(("127.0.0.1", own_lab.port)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "fragment"),
+    [
+        (["--no-ssl"], 1, "does not serve without TLS"),
+        (["--max-clients", "0"], 2, "not a number above 0"),
+        (["-i", "lo", "-b", "127.0.0.1"], 1, "exclude each other"),
+        (["-i", "nosuch0"], 1, "interface nosuch0"),
+        (["-K", "/x"], 1, "need each other"),
+        (["-K", "/x", "-C", "/x"], 1, "/x"),
+    ],
+)
+def test_options_which_are_refused(own_lab, options, code, fragment):
+    done = start_by_hand(own_lab, "node1.example.com", "-p", str(own_lab.port), *options)
+    assert done.returncode == code
+    assert fragment in done.stderr
