@@ -27,6 +27,7 @@ TOOLS = {
     "confd-client": "ganeti.tools.confd_client",
     "ensure-dirs": "ganeti.tools.ensure_dirs",
     "ganeti-join": "ganeti.tools.join",
+    "ganeti-watcher": "ganeti.watcher.command",
     "node-daemon-setup": "ganeti.tools.node_daemon_setup",
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",

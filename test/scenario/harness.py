@@ -76,7 +76,9 @@ class Cluster:
     def __init__(self, directory: Path, nodes: int = 3, *extra: str) -> None:
         self.directory = directory
         self.environment = self.outside()
-        self.create = self.vcluster("create", "-n", str(nodes), *extra, str(directory))
+        self.create = self.vcluster(
+            "create", "-n", str(nodes), "--watch-every", "0", *extra, str(directory)
+        )
 
     @staticmethod
     def outside() -> dict[str, str]:

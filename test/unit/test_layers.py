@@ -25,7 +25,7 @@ SHARED = (
 NODE_SIDE = ("storage", "hypervisor", "backend")
 MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "master")
 PROGRAMS = (
-    "bootstrap", "rapi", "cli", "client", "watcher", "burnin", "takeover", "tools", "helpers",
+    "bootstrap", "rapi", "cli", "client", "tools", "watcher", "burnin", "takeover", "helpers",
     "vcluster", "server",
 )  # fmt: skip
 # Bottom-up: a package imports from itself and from the packages before it.

@@ -211,6 +211,10 @@ class Paths:
         """The states of the instances of one node group when the watcher last ran."""
         return f"{self.data_dir}/watcher.{group_uuid}.instance-status"
 
+    def watcher_group_lock_file(self, group_uuid: str) -> str:
+        """The lock of the watcher of one node group."""
+        return f"{self.lock_dir}/ganeti-watcher-{group_uuid}.lock"
+
     def to_local(self, virtual_path: str) -> str:
         """The path on this node for a path of the configuration.
 

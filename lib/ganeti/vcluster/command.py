@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.platform import paths
+from ganeti.vcluster import watching
 from ganeti.vcluster.creation import add_node, create
 from ganeti.vcluster.description import CLUSTER_NAME, say
 from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
@@ -47,11 +48,20 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--keep-failed", action="store_true", help="keep the directory when the creation fails"
     )
+    one.add_argument(
+        "--watch-every",
+        type=int,
+        default=watching.DEFAULT_S,
+        metavar="SECONDS",
+        help="time between two runs of ganeti-watcher on each node; 0 for no runs"
+        " (default: %(default)s)",
+    )
     one.add_argument("directory")
     for name, words in (
         ("start", "start the daemons which do not run"),
         ("stop", "stop the daemons; guests continue to run"),
         ("show", "show the nodes with their daemons and guests"),
+        ("watch", "run ganeti-watcher on each node again and again; 'start' starts this"),
         ("destroy", "end guests and daemons, and remove the directory"),
         ("add-node", "add a node to the cluster, and print its name in the last line"),
     ):
@@ -105,10 +115,11 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             tiny=options.tiny,
             ssh=options.ssh,
             keep_failed=options.keep_failed,
+            watch_every_s=options.watch_every,
             say=say,
         )
         say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
-        say(f'    eval "$({shlex.quote(_own_path())} env {shlex.quote(cluster.directory)})"')
+        say(f'    eval "$({shlex.quote(watching.program())} env {shlex.quote(cluster.directory)})"')
     elif options.command == "add-node":
         say(add_node(directory, join=not options.machine_only).name)
     elif options.command == "show":
@@ -120,9 +131,6 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             parser.error("'run' needs a program")
         run(directory, options.argv, options.node)
     else:
-        {"start": start, "stop": stop, "destroy": destroy}[options.command](directory)
-
-
-def _own_path() -> str:
-    top = paths.project_dir()
-    return f"{top}/tools/vcluster" if top else f"{os.path.dirname(paths.daemon_util())}/vcluster"
+        {"start": start, "stop": stop, "destroy": destroy, "watch": watching.watch}[
+            options.command
+        ](directory)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ganeti import errors
 from ganeti.platform import hosts, paths
 from ganeti.utils import fs, process
+from ganeti.vcluster import watching
 from ganeti.vcluster.description import (
     CLUSTER_NAME,
     COMMAND_S,
@@ -173,6 +174,7 @@ def create(
     tiny: bool | None = None,
     ssh: bool = False,
     keep_failed: bool = False,
+    watch_every_s: int = 0,
     say: Callable[[str], None] = print,
 ) -> VirtualCluster:
     """Create a virtual cluster and start it.
@@ -184,6 +186,7 @@ def create(
     :param tiny: install the OS definition "tiny"; None installs it if the hypervisor is kvm.
     :param ssh: let the cluster manage SSH keys, in the directories of the nodes.
     :param keep_failed: keep the directory when the creation fails; otherwise nothing remains.
+    :param watch_every_s: seconds between two runs of the watcher; 0 for no runs.
     :param say: called with each line of progress.
     :raises ParameterError: an argument is wrong.
     :raises OpExecError: a step failed; the message has its output.
@@ -206,7 +209,7 @@ def create(
         members = tuple(
             Node(f"node{number}.{DOMAIN}", f"{network}.{number}") for number in range(1, nodes + 1)
         )
-        cluster = VirtualCluster(directory, cluster_name, network, chosen, members)
+        cluster = VirtualCluster(directory, cluster_name, network, chosen, members, watch_every_s)
         try:
             _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, ssh, say)
         except BaseException:
@@ -244,6 +247,7 @@ def _create(
             say(f"added {node.name} at {node.ip}")
         if build is not None:
             _copy_facts(cluster.directory, build)
+        watching.start(cluster)
 
 
 def _build_dir() -> str | None:

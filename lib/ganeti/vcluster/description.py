@@ -41,6 +41,7 @@ class VirtualCluster(NamedTuple):
     network: str  # the first three numbers, "127.12.34"
     hypervisor: str  # the default hypervisor
     nodes: tuple[Node, ...]
+    watch_every_s: int = 0  # seconds between two runs of the watcher; 0 for no runs
 
     def node(self, name: str) -> Node:
         """Find a node by its full or short name.
@@ -83,7 +84,12 @@ def read(directory: str) -> VirtualCluster:
             raise errors.ConfigurationError(f"{state_file} is of version {state['version']}")
         nodes = tuple(Node(str(name), str(ip)) for name, ip in state["nodes"])
         return VirtualCluster(
-            directory, state["cluster_name"], state["network"], state["hypervisor"], nodes
+            directory,
+            state["cluster_name"],
+            state["network"],
+            state["hypervisor"],
+            nodes,
+            int(state.get("watch_every_s", 0)),
         )
     except (KeyError, TypeError, ValueError, errors.ParseError) as err:
         raise errors.ConfigurationError(f"the content of {state_file} is wrong: {err!r}") from err
@@ -96,6 +102,7 @@ def write(cluster: VirtualCluster) -> None:
         "cluster_name": cluster.cluster_name,
         "network": cluster.network,
         "hypervisor": cluster.hypervisor,
+        "watch_every_s": cluster.watch_every_s,
         "nodes": [[node.name, node.ip] for node in cluster.nodes],
     }
     fs.write_file(f"{cluster.directory}/hosts", hosts_text(cluster), mode=0o644)

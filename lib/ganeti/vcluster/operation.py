@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
@@ -15,6 +15,7 @@ from ganeti.objects import hypervisors
 from ganeti.platform import paths
 from ganeti.tools import daemon_util
 from ganeti.utils import filelock, fs, process, retry, text
+from ganeti.vcluster import watching
 from ganeti.vcluster.description import (
     Node,
     VirtualCluster,
@@ -35,6 +36,7 @@ _DAEMONS = (
     "ganeti-confd",
     "ganeti-noded",
 )
+_WATCHER = "ganeti-watcher"
 _GUEST_PROGRAMS = tuple(
     program for hypervisor in hypervisors.ALL.values() for program in hypervisor.guest_programs
 )
@@ -67,6 +69,7 @@ def start(directory: str) -> None:
                 run_in(cluster, chief, "daemon-util", "start-master")
             except errors.OpExecError as err:
                 failed.append(err)
+        watching.start(cluster)
         if failed:
             raise failed[0]
 
@@ -78,6 +81,7 @@ def stop(directory: str) -> None:
     """
     cluster = read(directory)
     with locked(cluster.directory):
+        _end_watchers(cluster)
         # The master stops first, because it would treat nodes without daemons as broken.
         for daemons in (("stop-master",), ("stop-all",)):
             for node in cluster.nodes:
@@ -88,8 +92,28 @@ def destroy(directory: str) -> None:
     """End all processes of a virtual cluster, and remove its directory."""
     cluster = read(directory)
     with locked(cluster.directory):
+        _end_watchers(cluster)
         end_processes(cluster)
         remove_directory(cluster.directory)
+
+
+def _end_watchers(cluster: VirtualCluster) -> None:
+    """End the timer and the watchers, which would start daemons again.
+
+    :raises CommandError: a process could not be ended.
+    """
+    pid = watching.running(cluster)
+    if pid is not None:
+        _end({pid}, cluster)
+    _end(
+        {
+            one.pid
+            for one in _own_processes()
+            if one.env.get(paths.ENV_VCLUSTER) == cluster.directory
+            and any(os.path.basename(word) == _WATCHER for word in one.argv[:3])
+        },
+        cluster,
+    )
 
 
 def remove_directory(directory: str, *, keep_top: bool = False) -> None:
@@ -168,14 +192,17 @@ def end_processes(cluster: VirtualCluster, only: Node | None = None) -> None:
         children = {one.pid for one in running if one.parent in doomed}
         grown = not children <= doomed
         doomed |= children
-    doomed -= {os.getpid(), os.getppid()}
+    _end(doomed - {os.getpid(), os.getppid()}, cluster)
+
+
+def _end(pids: Collection[int], cluster: VirtualCluster) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in doomed:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
         def gone() -> None:
-            if any(process.is_alive(pid) for pid in doomed):
+            if any(process.is_alive(pid) for pid in pids):
                 raise retry.Again
 
         try:
@@ -183,7 +210,7 @@ def end_processes(cluster: VirtualCluster, only: Node | None = None) -> None:
             return
         except errors.RetryTimeout:
             continue
-    left = text.comma_join(pid for pid in sorted(doomed) if process.is_alive(pid))
+    left = text.comma_join(pid for pid in sorted(pids) if process.is_alive(pid))
     raise errors.CommandError(
         f"processes {left} of the virtual cluster in {cluster.directory} cannot be ended"
     )

@@ -35,7 +35,17 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
     :returns: rows of relative name, status (``constants.hooks.RESULT_*``), output.
     :raises HooksFailure: the directory cannot be read, or its name is malformed.
     """
-    subdir, directory = _directory(hpath, phase)
+    return run_scripts(*_directory(hpath, phase), env)
+
+
+def run_scripts(subdir: str, directory: str, env: dict[str, str] | None) -> list[list[Any]]:
+    """Run the scripts of a directory in the order of their names.
+
+    :param subdir: name of the directory in the result.
+    :param env: the whole environment of the scripts; None for that of this process.
+    :returns: rows as those of :func:`run`.
+    :raises HooksFailure: the directory cannot be read.
+    """
     names = _names(directory)
     deadline = time.monotonic() + _TIMEOUT_S
     rows: list[list[Any]] = []
@@ -75,7 +85,7 @@ def _names(directory: str) -> list[str]:
         raise errors.HooksFailure(f"cannot read {directory}: {err.strerror}") from err
 
 
-def _run_script(path: str, env: dict[str, str], timeout_s: float) -> tuple[int, str]:
+def _run_script(path: str, env: dict[str, str] | None, timeout_s: float) -> tuple[int, str]:
     if timeout_s <= 0:
         return (
             hooks.RESULT_FAIL,
@@ -84,7 +94,12 @@ def _run_script(path: str, env: dict[str, str], timeout_s: float) -> tuple[int, 
     old = os.umask(_UMASK)
     try:
         done = process.run(
-            [path], timeout_s=timeout_s, env=env, exact_env=True, cwd="/", check=False
+            [path],
+            timeout_s=timeout_s,
+            env=dict(os.environ) if env is None else env,
+            exact_env=True,
+            cwd="/",
+            check=False,
         )
     except errors.CommandError as err:
         return hooks.RESULT_FAIL, str(err)

@@ -7,11 +7,31 @@ removed while the minor uses them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ganeti import errors
 from ganeti.storage.drbd import argv, parse, status
 from ganeti.utils import process
 
 _TIMEOUT_S = 60.0
+
+
+def take_down_all() -> Iterator[tuple[int, str | None]]:
+    """Take down each minor of this node.
+
+    :returns: number of each minor, and why it could not be taken down; None when it was.
+    """
+    if not status.loaded():
+        return
+    for number in status.minors():
+        commands = argv.commands(status.version(), number)
+        try:
+            present = parse.parse_show(process.run(commands.show(), timeout_s=_TIMEOUT_S).stdout)
+            process.run(commands.down(present.resource), timeout_s=_TIMEOUT_S)
+        except (errors.CommandError, errors.ParseError) as err:
+            yield number, str(err)
+        else:
+            yield number, None
 
 
 def take_down(path: str) -> bool:

@@ -1,0 +1,206 @@
+"""The program ``ganeti-watcher``: options, locks, log and exit codes.
+
+Exit codes: 0 when everything that is missing was tried; 1 when a part of the work could not be
+done, for example because the master daemon does not answer; 2 for wrong options. A run which finds
+another one at work, a paused cluster, or a machine that is no node, ends with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.backend.node.info import watcher_pause
+from ganeti.cli import value_types
+from ganeti.luxi import client as luxi
+from ganeti.platform import paths
+from ganeti.utils import clock, log
+from ganeti.utils.filelock import FileLock
+from ganeti.watcher import cluster, group, node
+
+NAME = "ganeti-watcher"
+DEFAULT_JOB_AGE_S = 6 * 3600
+
+_log = logging.getLogger(__name__)
+
+_EXIT_SUCCESS = 0
+_EXIT_FAILURE = 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="Look at the state of this node and, on the master, of the cluster, and do what"
+        " is missing: start daemons, restart instances, activate disks, archive jobs.",
+        epilog="Example: ganeti-watcher --dry-run",
+    )
+    parser.add_argument("-d", "--debug", action="count", default=0, help="log more, and also here")
+    parser.add_argument(
+        "--node-group", metavar="<uuid>", help="do only the work for this node group (by its UUID)"
+    )
+    parser.add_argument(
+        "-A",
+        "--job-age",
+        type=_time,
+        default=DEFAULT_JOB_AGE_S,
+        metavar="<age>",
+        help="archive jobs which ended longer ago: a time such as 6h, or -1 for none (default: 6h)",
+    )
+    parser.add_argument("--ignore-pause", action="store_true", help="work although it is paused")
+    parser.add_argument(
+        "--wait-children",
+        dest="wait_children",
+        action="store_true",
+        default=True,
+        help="wait until the work for all node groups is done (default)",
+    )
+    parser.add_argument(
+        "--no-wait-children",
+        dest="wait_children",
+        action="store_false",
+        help="end while the work for the node groups goes on",
+    )
+    parser.add_argument(
+        "--no-verify-disks", action="store_true", help="do not let the master verify the disks"
+    )
+    parser.add_argument(
+        "--no-strict",
+        action="store_true",
+        help="a node which does not answer when disks are verified is no error",
+    )
+    parser.add_argument(
+        "--rapi-ip",
+        metavar="<address>",
+        help="ask the REST daemon at this address (default: the one which it serves)",
+    )
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="print what would be done, and change nothing"
+    )
+    return parser
+
+
+def _time(text: str) -> int:
+    if text.startswith("-") and text[1:].isdecimal():
+        return -int(text[1:])
+    try:
+        return value_types.parse_time(text)
+    except errors.ParameterError as err:
+        raise argparse.ArgumentTypeError(str(err)) from err
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns the exit code."""
+    options = _parser().parse_args(argv)
+    here = paths.current()
+    try:
+        log.setup(
+            NAME, logfile=here.log_watcher_file, debug=options.debug, stderr=bool(options.debug)
+        )
+    except errors.ConfigurationError as err:
+        print(f"{NAME}: {err}", file=sys.stderr)
+        return _EXIT_FAILURE
+    if not os.path.exists(here.noded_cert_file):
+        _log.debug("this machine is not a node of a cluster")
+        return _EXIT_SUCCESS
+    if not options.ignore_pause and _is_paused():
+        return _EXIT_SUCCESS
+    if options.node_group:
+        lock_file, work = here.watcher_group_lock_file(options.node_group), _group_part
+    else:
+        lock_file, work = here.watcher_lock_file, _node_part
+    try:
+        with FileLock(lock_file) as lock:
+            lock.acquire(timeout_s=0)
+            return work(options)
+    except errors.LockError:
+        _say(options, "another watcher is at work; nothing was done")
+        return _EXIT_SUCCESS
+    except errors.JobQueueDrainError:
+        _say(
+            options,
+            "the job queue is drained, so nothing more is done; see 'gnt-cluster queue info'",
+        )
+        return _EXIT_SUCCESS
+    except (errors.GenericError, OSError) as err:
+        _log.error("the run ends early: %s", err, exc_info=options.debug > 0)
+        if options.dry_run or sys.stderr.isatty():
+            print(f"{NAME}: {err}", file=sys.stderr)
+        return _EXIT_FAILURE
+
+
+def _say(options: argparse.Namespace, text: str) -> None:
+    _log.info("%s", text)
+    if options.dry_run or sys.stderr.isatty():
+        print(f"{NAME}: {text}", file=sys.stderr)
+
+
+def _is_paused() -> bool:
+    try:
+        until = watcher_pause()
+    except errors.ParseError as err:
+        _log.error("%s; the watcher works as if it was not paused", err)
+        return False
+    if until is None or until <= clock.now():
+        return False
+    _log.debug("paused until %s", clock.format_time(until))
+    return True
+
+
+def _node_part(options: argparse.Namespace) -> int:
+    node.run_hooks(dry_run=options.dry_run)
+    node.start_daemons(dry_run=options.dry_run)
+    node.maintain_health(dry_run=options.dry_run)
+    return _master_part(options) if cluster.is_master() else _EXIT_SUCCESS
+
+
+def _master_part(options: argparse.Namespace) -> int:
+    if not cluster.start_daemons(options.rapi_ip, dry_run=options.dry_run):
+        return _EXIT_FAILURE
+    client = cluster.connect(luxi.Client)
+    if client is None:
+        return _EXIT_FAILURE
+    with client:
+        if not options.dry_run:
+            cluster.archive_jobs(client, options.job_age)
+    children = cluster.start_groups(_group_options(options))
+    if not options.wait_children:
+        return _EXIT_SUCCESS
+    codes = [child.wait() for child in children]
+    if not options.dry_run:
+        cluster.merge_status()
+    return max(codes, default=_EXIT_SUCCESS)
+
+
+def _group_options(options: argparse.Namespace) -> list[str]:
+    wanted = {
+        "--debug": options.debug > 0,
+        "--ignore-pause": options.ignore_pause,
+        "--no-verify-disks": options.no_verify_disks,
+        "--no-strict": options.no_strict,
+        "--dry-run": options.dry_run,
+    }
+    return [word for word, given in wanted.items() if given]
+
+
+def _group_part(options: argparse.Namespace) -> int:
+    known = cluster.groups()
+    if options.node_group not in known:
+        raise errors.ParameterError(
+            f"there is no node group with the UUID {options.node_group!r}; 'gnt-group list -o"
+            " name,uuid' shows them"
+        )
+    with luxi.Client() as client:
+        group.GroupRun(
+            client,
+            options.node_group,
+            group.Options(
+                dry_run=options.dry_run,
+                verify_disks=not options.no_verify_disks,
+                strict=not options.no_strict,
+            ),
+        ).run()
+    return _EXIT_SUCCESS

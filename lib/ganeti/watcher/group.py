@@ -1,0 +1,284 @@
+"""The duties of the watcher for one node group, on the master.
+
+In this order:
+
+1. ask for the nodes and instances, and write the status file;
+2. start the instances which should run but are down, within limits
+   (:mod:`ganeti.watcher.decisions`);
+3. activate the disks of the instances on machines which have started again;
+4. let the master verify the disks, which records interrupted mirrors and starts the self-repair of
+   LVM, and activate the disks which are not active.
+
+A restart is noted in the memory before its job is submitted, so that a run which is killed loses no
+count. When the memory cannot be written, nothing is restarted: without the count an instance which
+always crashes would be restarted for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ganeti.constants import job as job_c
+from ganeti.constants import query as query_c
+from ganeti.opcodes.group import OpGroupVerifyDisks
+from ganeti.opcodes.instance import OpInstanceActivateDisks, OpInstanceStartup
+from ganeti.platform import paths
+from ganeti.utils import clock, fs
+from ganeti.watcher import decisions, memory, restarting
+from ganeti.watcher.decisions import Decision, ObservedInstance, ObservedNode
+
+if TYPE_CHECKING:
+    from ganeti.luxi.client import Client
+    from ganeti.opcodes.base import OpCode
+
+_log = logging.getLogger(__name__)
+
+_NODE_FIELDS = ("name", "offline", "bootid")
+_INSTANCE_FIELDS = ("name", "status", "pnode", "snodes", "disks_active", "disk.count", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the options of the program say about a run.
+
+    :ivar dry_run: print what would be done, and change nothing.
+    :ivar verify_disks: let the master verify the disks.
+    :ivar strict: a node which does not answer to the verification is an error.
+    """
+
+    dry_run: bool = False
+    verify_disks: bool = True
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The state of a node group.
+
+    :ivar busy: name of an instance -> an unfinished job which names it.
+    """
+
+    nodes: list[ObservedNode]
+    instances: list[ObservedInstance]
+    busy: dict[str, int]
+
+
+class GroupRun:
+    """One run of the watcher for one node group.
+
+    :param client: a client of the master.
+    :param group: UUID of the group.
+    :param now: returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        options: Options,
+        *,
+        now: Callable[[], float] = clock.now,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._options = options
+        self._now = now
+        self._file = paths.current().watcher_state_file(group)
+
+    def run(self) -> None:
+        """Do everything that is missing.
+
+        :raises errors.JobQueueDrainError: the queue takes no jobs; the status file is written.
+        :raises errors.LuxiError: the master does not answer any more.
+        :raises OSError: the memory cannot be read or written.
+        """
+        seen = observe(self._client, self._group)
+        _log.debug("%d nodes, %d instances", len(seen.nodes), len(seen.instances))
+        self._memory = memory.load(self._file)
+        if not self._options.dry_run:
+            write_status(self._group, seen.instances)
+            self._memory.forget(
+                (node.name for node in seen.nodes),
+                (one.name for one in seen.instances),
+                self._now(),
+                decisions.FORGET_S,
+            )
+            memory.store(self._file, self._memory)
+        started = self._restart(seen)
+        activated = self._after_reboots(seen, started)
+        if self._options.verify_disks:
+            self._verify_disks(seen, [*started, *activated])
+
+    def _restart(self, seen: Observation) -> list[str]:
+        """Start instances; returns those of which a start was tried."""
+        plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now())
+
+        def note(instance: str) -> None:
+            self._memory.note_restart(instance, self._now())
+            memory.store(self._file, self._memory)
+
+        self._act(plan, "start it", lambda one: OpInstanceStartup(instance_name=one), before=note)
+        return [one.instance for one in plan if one.act]
+
+    def _after_reboots(self, seen: Observation, started: Iterable[str]) -> list[str]:
+        """Activate disks; returns the instances for which that was tried."""
+        back = decisions.rebooted(seen.nodes, self._memory)
+        plan = decisions.activations(seen.instances, back, seen.busy, started)
+        succeeded = self._act(plan, "activate its disks", _activation)
+        if not self._options.dry_run:
+            failed = {one.instance for one in plan} - set(succeeded)
+            # A node is done when all disks on it are; otherwise the next run tries again.
+            open_nodes = {
+                node for one in seen.instances if one.name in failed for node in one.nodes
+            }
+            done = {name: one for name, one in back.items() if name not in open_nodes}
+            if done:
+                self._memory.boot_ids.update(done)
+                memory.store(self._file, self._memory)
+        return [one.instance for one in plan if one.act]
+
+    def _verify_disks(self, seen: Observation, handled: Iterable[str]) -> None:
+        if self._options.dry_run:
+            print("The disks would be verified.")
+            return
+        opcode = OpGroupVerifyDisks(group_name=self._group, is_strict=self._options.strict)
+        opcode.reason = restarting.reason("verify disks")
+        result = restarting.run_one(self._client, opcode)
+        if result is None:
+            _log.error("the disks could not be verified")
+            return
+        unresponsive, inactive, missing = result
+        for node, why in sorted(unresponsive.items()):
+            _log.error("disks on node %s cannot be verified: %s", node, why)
+        for instance, volumes in sorted(missing.items()):
+            listed = ", ".join(f"{volume} on {node}" for node, volume in volumes)
+            _log.error(
+                "instance %s: disks are missing: %s. See 'gnt-instance info %s'",
+                instance,
+                listed,
+                instance,
+            )
+        present = [name for name in inactive if name not in missing]
+        busy = unfinished_jobs(self._client, seen.instances) if present else {}
+        self._act(
+            decisions.inactive(present, seen.instances, busy, handled),
+            "activate its disks",
+            _activation,
+        )
+
+    def _act(
+        self,
+        plan: Sequence[Decision],
+        what: str,
+        make: Callable[[str], OpCode],
+        before: Callable[[str], None] = lambda instance: None,
+    ) -> list[str]:
+        """Carry out the decisions to act, and report the others; returns who succeeded."""
+        work = []
+        for one in plan:
+            if not one.act:
+                _report(self._options.dry_run, f"instance {one.instance}: {one.why}")
+                continue
+            _report(self._options.dry_run, f"instance {one.instance}: {what}, because {one.why}")
+            opcode = make(one.instance)
+            opcode.reason = restarting.reason(one.why)
+            work.append((one.instance, opcode))
+        if self._options.dry_run:
+            return []
+        return restarting.run(self._client, work, before=before)
+
+
+def _activation(instance: str) -> OpCode:
+    return OpInstanceActivateDisks(instance_name=instance)
+
+
+def _report(dry_run: bool, text: str) -> None:
+    if dry_run:
+        print(text)
+    else:
+        _log.info("%s", text)
+
+
+def observe(client: Client, group: str) -> Observation:
+    """Ask the master for the nodes and instances of a group, and for jobs which are at work.
+
+    :param group: UUID of the node group.
+    """
+    nodes = [
+        ObservedNode(name, bool(offline), boot_id if isinstance(boot_id, str) else None)
+        for name, offline, boot_id in _rows(
+            client, query_c.NODE, _NODE_FIELDS, ["=", "group.uuid", group]
+        )
+    ]
+    instances = [
+        ObservedInstance(
+            name,
+            status,
+            (primary, *(secondaries or ())),
+            bool(disks_active and disks),
+            tuple(tags or ()),
+        )
+        for name, status, primary, secondaries, disks_active, disks, tags in _rows(
+            client, query_c.INSTANCE, _INSTANCE_FIELDS, ["=", "pnode.group.uuid", group]
+        )
+    ]
+    return Observation(nodes, instances, unfinished_jobs(client, instances))
+
+
+def _rows(
+    client: Client, what: str, fields: Sequence[str], qfilter: list[Any]
+) -> Iterable[list[Any]]:
+    """Query; a value which is not available is None."""
+    for row in client.query(what, fields, qfilter)["data"]:
+        yield [value if status == query_c.RS_NORMAL else None for status, value in row]
+
+
+def unfinished_jobs(client: Client, instances: Iterable[ObservedInstance]) -> dict[str, int]:
+    """Return which instances an unfinished job names: name of the instance -> id of the job.
+
+    A user may have named an instance by the first part of its name.
+    """
+    unfinished = ["!", ["|", *(["=", "status", one] for one in sorted(job_c.FINALIZED))]]
+    given: dict[str, int] = {}
+    for job_id, opcodes in _rows(client, query_c.JOB, ("id", "ops"), unfinished):
+        for opcode in opcodes or ():
+            for name in _named(opcode):
+                given.setdefault(name, job_id)
+    if not given:
+        return {}
+    return {
+        one.name: given[word]
+        for one in instances
+        for word in _short_names(one.name)
+        if word in given
+    }
+
+
+def _named(opcode: Any) -> Iterable[str]:
+    """The instances which the parameters of an opcode name."""
+    if not isinstance(opcode, Mapping):
+        return
+    one, many = opcode.get("instance_name"), opcode.get("instances")
+    for name in [one, *(many if isinstance(many, list) else ())]:
+        if isinstance(name, str):
+            yield name.lower()
+
+
+def _short_names(name: str) -> Iterable[str]:
+    parts = name.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def write_status(group: str, instances: Iterable[ObservedInstance]) -> None:
+    """Write the state of each instance to the status file of the group: a line ``NAME STATUS``
+    each.
+
+    :raises OSError: the file cannot be written.
+    """
+    lines = sorted(f"{one.name} {one.status}\n" for one in instances)
+    fs.write_file(
+        paths.current().watcher_status_file(group), "".join(lines), mode=0o644, sync=False
+    )

@@ -1,0 +1,264 @@
+"""The program ganeti-watcher: which parts run, locks, pause, exit codes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.platform import paths
+from ganeti.rapi import client as rapi
+from ganeti.tools import daemon_util
+from ganeti.utils.filelock import FileLock
+from ganeti.watcher import cluster, command, group, node
+
+from .conftest import GROUP, add_instance
+
+Parts = list[str]
+
+
+@pytest.fixture
+def parts(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> Parts:
+    """The parts which run, by name; none of them does anything."""
+    called: Parts = []
+
+    def replace(module: object, name: str, result: object = None) -> None:
+        def note(*_: object, **__: object) -> object:
+            called.append(name)
+            return result
+
+        monkeypatch.setattr(module, name, note)
+
+    for name in ("run_hooks", "start_daemons", "maintain_health"):
+        replace(node, name)
+    monkeypatch.setattr(cluster, "start_daemons", lambda *_, **__: called.append("master") or True)
+    replace(cluster, "archive_jobs")
+    replace(cluster, "start_groups", [])
+    replace(cluster, "merge_status")
+    return called
+
+
+NODE = ["run_hooks", "start_daemons", "maintain_health"]
+MASTER = ["master", "archive_jobs", "start_groups", "merge_status"]
+
+
+def test_on_the_master(parts: Parts, master: FakeMaster) -> None:
+    assert command.main([]) == 0
+    assert parts == NODE + MASTER
+
+
+def test_on_another_node(parts: Parts, here: paths.Paths) -> None:
+    Path(here.ssconf_file("master_node")).write_text("node2.example.com\n", encoding="ascii")
+    assert command.main([]) == 0
+    assert parts == NODE
+
+
+def test_without_a_cluster(parts: Parts, here: paths.Paths) -> None:
+    Path(here.noded_cert_file).unlink()
+    assert command.main([]) == 0
+    assert parts == []
+
+
+def test_the_master_daemon_does_not_answer(
+    parts: Parts, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        command.luxi,
+        "Client",
+        lambda: _Broken(),
+    )
+    assert command.main([]) == 1
+    assert parts == [*NODE, "master"]
+    assert "the master daemon does not answer" in Path(here.log_watcher_file).read_text("ascii")
+
+
+class _Broken:
+    def query_config_values(self, _: list[str]) -> None:
+        raise errors.NoMasterError("nobody listens")
+
+    def close(self) -> None:
+        pass
+
+
+def test_never_two_at_once(
+    parts: Parts, here: paths.Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FileLock(here.watcher_lock_file) as lock:
+        lock.acquire()
+        assert command.main(["--dry-run"]) == 0
+    assert parts == []
+    assert "another watcher is at work" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "works"),
+    [
+        (str(time.time() + 3600), [], False),
+        (str(time.time() + 3600), ["--ignore-pause"], True),
+        (str(time.time() - 1), [], True),
+        ("junk", [], True),
+    ],
+)
+def test_pause(
+    text: str, words: list[str], works: bool, parts: Parts, here: paths.Paths, master: FakeMaster
+) -> None:
+    Path(here.watcher_pausefile).write_text(text, encoding="ascii")
+    assert command.main(words) == 0
+    assert bool(parts) is works
+
+
+def test_a_group(here: paths.Paths, master: FakeMaster) -> None:
+    add_instance(master)
+    assert command.main(["--node-group", GROUP, "--no-verify-disks"]) == 0
+    assert master.opcode()["OP_ID"] == "OP_INSTANCE_STARTUP"
+
+
+def test_an_unknown_group(here: paths.Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--node-group", "default", "--dry-run"]) == 1
+    assert "there is no node group with the UUID 'default'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.JobQueueDrainError("drained"), 0),
+        (errors.NoMasterError("moved"), 1),
+        (OSError(28, "No space left on device"), 1),
+    ],
+)
+def test_exit_codes(
+    error: Exception,
+    code: int,
+    here: paths.Paths,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(group.GroupRun, "run", fail)
+    assert command.main(["--node-group", GROUP]) == code
+
+
+@pytest.mark.parametrize(
+    ("words", "age_s"),
+    [([], 21600), (["-A", "90"], 90), (["--job-age=2d"], 172800), (["-A-1"], -1)],
+)
+def test_job_age(
+    words: list[str],
+    age_s: int,
+    parts: Parts,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(cluster, "archive_jobs", lambda _, age: given.append(age))
+    assert command.main(words) == 0
+    assert given == [age_s]
+
+
+@pytest.mark.parametrize("words", [["-A", "soon"], ["--job-age=1y"], ["--unknown"], ["extra"]])
+def test_wrong_options(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(words)
+    assert ended.value.code == 2
+    assert "ganeti-watcher: error:" in capsys.readouterr().err
+
+
+def test_the_options_reach_the_groups(
+    parts: Parts, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(cluster, "start_groups", lambda words: seen.extend(words) or [])
+    command.main(["--ignore-pause", "--no-strict", "--no-verify-disks", "-n"])
+    assert sorted(seen) == ["--dry-run", "--ignore-pause", "--no-strict", "--no-verify-disks"]
+
+
+@pytest.mark.parametrize("age_s", [100, -1])
+def test_old_jobs(age_s: int, master: FakeMaster) -> None:
+    client = cluster.connect(command.luxi.Client)
+    assert client is not None
+    with client:
+        cluster.archive_jobs(client, age_s)
+    assert ("AutoArchiveJobs" in master.methods()) is (age_s > 0)
+
+
+def test_the_states_of_all_groups_are_put_together(here: paths.Paths) -> None:
+    other = "5a6f0000-0000-4000-8000-000000000002"
+    third = "5a6f0000-0000-4000-8000-000000000003"
+    Path(here.ssconf_file("nodegroups")).write_text(
+        f"{GROUP} default\n{other} other\n{third} new\n", encoding="ascii"
+    )
+    Path(here.watcher_status_file(GROUP)).write_text("b running\n", encoding="ascii")
+    Path(here.watcher_status_file(other)).write_text("a ADMIN_down\n", encoding="ascii")
+    cluster.merge_status()
+    text = Path(here.instance_status_file).read_text(encoding="ascii")
+    assert text == "a ADMIN_down\nb running\n"
+
+
+@pytest.fixture
+def rest(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Replace the daemons; the result lists what was stopped and started."""
+
+    def replace(running: set[str], answer: Exception | None = None) -> list[str]:
+        done: list[str] = []
+
+        def version(_: object) -> int:
+            done.append("ask")
+            if answer is not None:
+                raise answer
+            return 2
+
+        def stop(name: str) -> int:
+            running.discard(name)
+            done.append(f"stop {name}")
+            return 0
+
+        monkeypatch.setattr(daemon_util, "installed", lambda: list(daemon_util.START_ORDER))
+        monkeypatch.setattr(daemon_util, "is_running", lambda name: name in running)
+        monkeypatch.setattr(daemon_util, "stop", stop)
+        monkeypatch.setattr(daemon_util, "start", lambda name: done.append(f"start {name}") or 0)
+        monkeypatch.setattr(rapi.GanetiRapiClient, "GetVersion", version)
+        return done
+
+    return replace
+
+
+BOTH = {"ganeti-masterd", "ganeti-rapi"}
+
+
+def test_a_dead_master_daemon_is_started(rest: Callable[..., list[str]]) -> None:
+    done = rest({"ganeti-rapi"})
+    assert cluster.start_daemons(None, dry_run=False)
+    assert done == ["start ganeti-masterd", "ask"]
+
+
+def test_a_rest_daemon_which_answers_is_left_alone(rest: Callable[..., list[str]]) -> None:
+    done = rest(set(BOTH))
+    cluster.start_daemons(None, dry_run=False)
+    assert done == ["ask"]
+
+
+def test_a_demanded_password_is_an_answer(rest: Callable[..., list[str]]) -> None:
+    done = rest(set(BOTH), rapi.GanetiApiError("401 Unauthorized", code=401))
+    cluster.start_daemons(None, dry_run=False)
+    assert done == ["ask"]
+
+
+def test_a_silent_rest_daemon_is_restarted(rest: Callable[..., list[str]]) -> None:
+    done = rest(set(BOTH), rapi.GanetiApiError("time is over"))
+    cluster.start_daemons(None, dry_run=False)
+    assert done == ["ask", "stop ganeti-rapi", "start ganeti-rapi"]
+
+
+def test_a_dry_run_starts_nothing(
+    rest: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = rest(set())
+    assert not cluster.start_daemons(None, dry_run=True)
+    assert done == []
+    assert "The daemon ganeti-masterd would be started." in capsys.readouterr().out

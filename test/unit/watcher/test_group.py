@@ -1,0 +1,278 @@
+"""The duties for one node group, against a simulated master on a real socket."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.luxi.client import Client
+from ganeti.opcodes.instance import OpInstanceStartup
+from ganeti.platform import paths
+from ganeti.watcher import decisions, memory, restarting
+from ganeti.watcher.group import GroupRun, Options
+
+from .conftest import GROUP, add_instance, add_node
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def client(master: FakeMaster) -> Iterator[Client]:
+    with Client() as made:
+        yield made
+
+
+def run(client: Client, *, now: float = NOW, **options: bool) -> None:
+    GroupRun(client, GROUP, Options(**options), now=lambda: now).run()
+
+
+def done(master: FakeMaster) -> list[tuple[str, Any]]:
+    return [
+        (op["OP_ID"], op.get("instance_name") or op.get("group_name")) for op in master.opcodes()
+    ]
+
+
+VERIFY = ("OP_GROUP_VERIFY_DISKS", GROUP)
+
+
+def test_what_is_down_starts_and_the_reason_is_in_the_job(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_instance(master)
+    add_instance(master, "up.example.com", "running")
+    run(client)
+    assert done(master) == [("OP_INSTANCE_STARTUP", "web1.example.com"), VERIFY]
+    ((source, why, _when),) = master.opcodes()[0]["reason"]
+    assert source == "gnt:watcher"
+    assert "restart 1 of at most 5" in why
+    assert memory.load(here.watcher_state_file(GROUP)).restarts == {"web1.example.com": (1, NOW)}
+
+
+def test_the_status_file(master: FakeMaster, client: Client, here: paths.Paths) -> None:
+    add_instance(master, "b", "running")
+    add_instance(master, "a", "ADMIN_down")
+    run(client)
+    text = Path(here.watcher_status_file(GROUP)).read_text(encoding="ascii")
+    assert text == "a ADMIN_down\nb running\n"
+
+
+def test_the_count_is_written_before_the_job_is_submitted(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_instance(master)
+
+    master.errors["SubmitJob"] = ConnectionError()
+    with pytest.raises(errors.LuxiError):
+        run(client)
+    assert memory.load(here.watcher_state_file(GROUP)).restarts == {"web1.example.com": (1, NOW)}
+    assert master.jobs == {}
+
+
+def test_without_a_memory_nothing_is_restarted(
+    master: FakeMaster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_instance(master)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(memory, "store", full)
+    with pytest.raises(OSError, match="No space"):
+        run(client)
+    assert master.jobs == {}
+
+
+@pytest.mark.parametrize("given", ["web1", "web1.example.com", "WEB1.example"])
+@pytest.mark.parametrize("key", ["instance_name", "instances"])
+def test_a_job_of_somebody_else_keeps_the_watcher_away(
+    given: str, key: str, master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_instance(master)
+    value: Any = given if key == "instance_name" else ["other", given]
+    job_id = master.add_job({"OP_ID": "OP_INSTANCE_SHUTDOWN", key: value})
+    with caplog.at_level(logging.INFO):
+        run(client, verify_disks=False)
+    assert len(master.jobs) == 1
+    assert f"job {job_id} is at work" in caplog.text
+
+
+def test_odd_opcodes_in_the_queue_stop_nothing(master: FakeMaster, client: Client) -> None:
+    add_instance(master)
+    master.add_job({"OP_ID": "OP_X", "instance_name": 5, "instances": "web1"})
+    run(client, verify_disks=False)
+    assert ("OP_INSTANCE_STARTUP", "web1.example.com") in done(master)
+
+
+def test_a_failed_start_does_not_stop_the_others(
+    master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_instance(master, "a")
+    add_instance(master, "b")
+    master.results["OP_INSTANCE_STARTUP"] = lambda op: (
+        errors.OpPrereqError("no memory", "insufficient_resources")
+        if op["instance_name"] == "a"
+        else None
+    )
+    run(client)
+    assert ("OP_INSTANCE_STARTUP", "b") in done(master)
+    assert "instance a: job 1 has failed; see 'gnt-job info 1'" in caplog.text
+
+
+def test_many_instances_start_a_few_at_a_time(
+    master: FakeMaster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        add_instance(master, f"web{number:02}")
+    most = 0
+    plain = master._do_SubmitJob
+
+    def submit(ops: list[dict[str, Any]]) -> int:
+        nonlocal most
+        job_id = plain(ops)
+        running = [one for one in master.jobs.values() if one.status != "success"]
+        most = max(most, len(running))
+        return job_id
+
+    master.answers["SubmitJob"] = submit
+    run(client, verify_disks=False)
+    assert [name for _, name in done(master)] == [f"web{number:02}" for number in range(30)]
+    assert most == restarting.MAX_JOBS
+
+
+def test_a_drained_queue_is_no_error_of_the_watcher(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_instance(master)
+    master.errors["SubmitJob"] = errors.JobQueueDrainError("the queue is drained")
+    with pytest.raises(errors.JobQueueDrainError):
+        run(client)
+    assert Path(here.watcher_status_file(GROUP)).exists()
+
+
+def test_disks_are_activated_after_a_machine_has_started_again(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_node(master, "node1", "b1")
+    add_node(master, "node2", "b2")
+    add_instance(master, "web1", "running")
+    memory.store(here.watcher_state_file(GROUP), memory.Memory({"node1": "b1", "node2": "before"}))
+    run(client, verify_disks=False)
+    assert done(master) == [("OP_INSTANCE_ACTIVATE_DISKS", "web1")]
+    assert memory.load(here.watcher_state_file(GROUP)).boot_ids == {"node1": "b1", "node2": "b2"}
+    run(client, verify_disks=False)
+    assert len(master.jobs) == 1
+
+
+def test_a_failed_activation_is_tried_again(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_node(master, "node1", "b1")
+    add_instance(master, "web1", "running")
+    master.results["OP_INSTANCE_ACTIVATE_DISKS"] = errors.OpExecError("a disk is missing")
+    run(client, verify_disks=False)
+    assert memory.load(here.watcher_state_file(GROUP)).boot_ids == {}
+    master.results["OP_INSTANCE_ACTIVATE_DISKS"] = []
+    run(client, verify_disks=False)
+    assert len(master.jobs) == 2
+    assert memory.load(here.watcher_state_file(GROUP)).boot_ids == {"node1": "b1"}
+
+
+def test_disks_which_the_verification_finds_inactive(
+    master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_instance(master, "web1", "running")
+    add_instance(master, "lost", "running")
+    master.results["OP_GROUP_VERIFY_DISKS"] = [
+        {"node9": "does not answer"},
+        ["web1", "lost"],
+        {"lost": [["node1", "xenvg/disk0"]]},
+    ]
+    run(client)
+    assert done(master) == [VERIFY, ("OP_INSTANCE_ACTIVATE_DISKS", "web1")]
+    assert "disks on node node9 cannot be verified" in caplog.text
+    assert "instance lost: disks are missing: xenvg/disk0 on node1" in caplog.text
+
+
+def test_what_was_just_started_is_not_activated_again(master: FakeMaster, client: Client) -> None:
+    add_node(master, "node1", "b1")
+    add_instance(master, "web1")
+    master.results["OP_GROUP_VERIFY_DISKS"] = [{}, ["web1"], {}]
+    run(client)
+    assert done(master) == [("OP_INSTANCE_STARTUP", "web1"), VERIFY]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_strict(strict: bool, master: FakeMaster, client: Client) -> None:
+    run(client, strict=strict)
+    assert master.opcode()["is_strict"] is strict
+
+
+def test_a_failed_verification_is_reported(
+    master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    master.results["OP_GROUP_VERIFY_DISKS"] = errors.OpExecError("no")
+    run(client)
+    assert "job 1 has failed; see 'gnt-job info 1'" in caplog.text
+
+
+def test_a_job_that_hangs_does_not_keep_the_watcher(
+    master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_instance(master, "web1")
+    add_instance(master, "web2")
+    master.hold = "running"
+    times = iter(range(1000))
+    work = [(name, OpInstanceStartup(instance_name=name)) for name in ("web1", "web2")]
+    assert (
+        restarting.run(client, work, max_jobs=1, max_wait_s=5, monotonic=lambda: next(times)) == []
+    )
+    assert "instance web1: job 1 still runs" in caplog.text
+    assert "instance web2: there was no time for it" in caplog.text
+
+
+def test_a_dry_run_prints_and_changes_nothing(
+    master: FakeMaster, client: Client, here: paths.Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_node(master, "node1", "b1")
+    add_instance(master, "web1")
+    add_instance(master, "web2", "running")
+    before = sorted(Path(here.data_dir).iterdir())
+    run(client, dry_run=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "instance web1: start it, because it should run, but is down (restart 1 of at most 5)",
+        "instance web2: activate its disks, because node node1 has started again",
+        "The disks would be verified.",
+    ]
+    assert master.jobs == {}
+    assert sorted(Path(here.data_dir).iterdir()) == before
+
+
+def test_an_instance_without_disks_has_none_to_activate(master: FakeMaster, client: Client) -> None:
+    add_node(master, "node1", "b1")
+    add_instance(master, "web1", "running", **{"disk.count": 0})
+    run(client, verify_disks=False)
+    assert master.jobs == {}
+
+
+def test_a_node_which_does_not_answer_has_no_boot_id(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_node(master, "node1", None)
+    add_instance(master, "web1", "running")
+    run(client, verify_disks=False)
+    assert master.jobs == {}
+
+
+def test_an_instance_which_always_crashes_is_left_in_the_end(
+    master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_instance(master, "web1")
+    for minutes in range(0, 240, 5):
+        run(client, now=NOW + minutes * 60, verify_disks=False)
+    assert len(master.jobs) == decisions.MAX_RESTARTS
