@@ -138,7 +138,7 @@ class NodeSide:
     #: UUIDs of nodes which may work for a job that has no call there any more.
     unsure: frozenset[str] = frozenset()
 
-    def for_job(self, job_id: int | None) -> NodeSide:
+    def for_job(self, job_id: int | None, feedback: Any) -> NodeSide:
         return self
 
     def call_addresses(

@@ -114,7 +114,7 @@ class FakeRpc:
     ) -> list[dict[str, Result]]:
         return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
 
-    def for_job(self, job_id: int | None) -> FakeRpc:
+    def for_job(self, job_id: int | None, feedback: Any) -> FakeRpc:
         return self
 
     def call_addresses(

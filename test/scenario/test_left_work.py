@@ -134,8 +134,12 @@ def test_the_connection_to_the_node_breaks(lab: Lab) -> None:
     lab.cluster.vcluster("start", str(lab.cluster.directory)).ok()
     other = lab.submit("startup")
     wait_until(lambda: lab.status(other) == "waiting", f"job {other} waits")
-    log = lab.cluster.path(lab.cluster.master, "var/log/ganeti/master-daemon.log")
-    wait_until(lambda: "the answer to call instance_os_add was lost" in log.read_text(), "noticed")
+    wait_until(
+        lambda: (
+            "the script 'create' of the OS was lost" in lab.cluster.run("gnt-job", "info", job).text
+        ),
+        "the job says what it waits for",
+    )
     assert lab.status(job) == "running"
     lab.hold.unlink()
     lab.cluster.run("gnt-job", "wait", job)
@@ -165,6 +169,28 @@ def test_a_node_does_not_answer_any_more(lab: Lab) -> None:
     lab.hold.unlink()
     lab.cluster.run("gnt-job", "wait", other)
     assert lab.lines()[begun:] == ["end", "begin 1", "end"]
+
+
+def test_transfers_of_a_dead_job_are_ended(lab: Lab) -> None:
+    """Nobody would use what they send; the instance is free when their last process has ended."""
+    cluster = lab.cluster
+    script = cluster.path(lab.node, "srv/ganeti/os/slow/export")
+    script.write_text(f"#!/bin/sh\necho $$ >> {lab.log}\nexec sleep 1000\n")
+    script.chmod(0o755)
+    target = cluster.node_names[1]
+    cluster.start("gnt-backup", "export", "-n", target, "--noshutdown", "--long-sleep", NAME)
+    begun = len(lab.lines())
+    wait_until(lambda: len(lab.lines()) > begun, "the script runs")
+    sender = int(lab.lines()[-1])
+    pid = cluster.kill(cluster.master, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    assert alive(sender)
+    cluster.vcluster("start", str(cluster.directory)).ok()
+    wait_until(lambda: not alive(sender), "the script is ended")
+    wait_until(lambda: "work of" not in lab.locks(), "the instance is free")
+    for node in (lab.node, target):
+        assert list(cluster.path(node, "var/run/ganeti/import-export").iterdir()) == []
+    cluster.run("gnt-instance", "startup", NAME).ok()
 
 
 def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:

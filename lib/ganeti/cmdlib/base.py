@@ -204,7 +204,7 @@ class LuContext:
         self.config = self.master.config
         if self.author is not None:
             self.config = self.config.acting_for(self.author)
-        self.rpc = self.master.rpc.for_job(self.callbacks.owner.job_id)
+        self.rpc = self.master.rpc.for_job(self.callbacks.owner.job_id, self.callbacks.feedback)
 
     @property
     def locks(self) -> LockManager:

@@ -161,13 +161,14 @@ OnResult = Callable[[Call, str, Result], None]
 class _Lost:
     """A request whose answer was lost; the node may still carry it out.
 
+    :ivar work: what the call does, for people.
     :ivar since: when the node was asked in vain for the first time after its last answer.
     """
 
-    __slots__ = ("procedure", "since", "target", "token")
+    __slots__ = ("since", "target", "token", "work")
 
-    def __init__(self, procedure: str, target: _Target, token: str) -> None:
-        self.procedure = procedure
+    def __init__(self, work: str, target: _Target, token: str) -> None:
+        self.work = work
         self.target = target
         self.token = token
         self.since: float | None = None
@@ -203,6 +204,7 @@ class AddressRunner:
         self._epoch: master_epoch.Epoch | None = None
         self._on_newer: Callable[[str, str], None] = _ignore
         self._job: int | None = None
+        self._tell: Callable[[str], None] = _log.warning
         #: Keys of the nodes which may be at work for this runner although it has no call there: the
         #: answer was lost and the node does not say, or the work goes on after the answer.
         self.unsure: set[str] = set()
@@ -267,7 +269,7 @@ class AddressRunner:
                     timeout_s = call.time_limit_s(args)
                 named: tuple[str, ...] = ()
                 if call.work:
-                    work = _Lost(call.name, target, secrets.token_hex(8))
+                    work = _Lost(call.work, target, secrets.token_hex(8))
                     works[len(requests)] = work
                     named = (f"{http.WORK_HEADER}: {self._job or '-'} {work.token}",)
                     if call.lasting:
@@ -322,11 +324,9 @@ class AddressRunner:
         """
         pause_s = _PAUSE_S
         for one in lost:
-            _log.warning(
-                "node %s: the answer to call %s was lost; waiting until the node does not work on"
-                " it any more",
-                one.target.name,
-                one.procedure,
+            self._tell(
+                f"node {one.target.name}: the answer about the {one.work} was lost; waiting until"
+                " the node does not work on it any more"
             )
         while lost := [one for one in lost if not self._is_over(one)]:
             self._sleep(pause_s)
@@ -349,11 +349,9 @@ class AddressRunner:
         one.since = now if one.since is None else one.since
         if now - one.since < PATIENCE_S:
             return False
-        _log.error(
-            "node %s does not say whether it still works on call %s: %s",
-            one.target.name,
-            one.procedure,
-            answer.failure,
+        self._tell(
+            f"node {one.target.name} does not say whether it still works on the {one.work}:"
+            f" {answer.failure}"
         )
         self.unsure.add(one.target.key)
         return True
@@ -419,10 +417,14 @@ class RpcRunner(AddressRunner):
         super().__init__(client, port, **waiting)
         self._snapshot = config_snapshot
 
-    def for_job(self, job_id: int | None) -> RpcRunner:
-        """Return a runner for the calls of one job: nodes know for which job they work."""
+    def for_job(self, job_id: int | None, feedback: Callable[[str], None]) -> RpcRunner:
+        """Return a runner for the calls of one job: nodes know for which job they work.
+
+        :param feedback: adds a line to the log of the job.
+        """
         other = copy.copy(self)
         other._job = job_id
+        other._tell = feedback
         other.unsure = set()
         return other
 

@@ -30,6 +30,7 @@ class Wire:
         self.header = ""
         self.asked: list[str] = []
         self.bodies: list[Any] = []
+        self.log: list[str] = []
 
     def perform(self, requests: list[client.OutgoingRequest]) -> list[client.Outcome]:
         return [self._answer(request) for request in requests]
@@ -79,7 +80,7 @@ def runner_on(wire: Wire) -> tuple[RpcRunner, Clock]:
     clock = Clock()
     config = cluster_of(2, instances=(instance_of("web"),))
     runner = RpcRunner(lambda: config, wire, 1811, sleep=clock.sleep, clock=lambda: clock.now)  # type: ignore[arg-type]
-    return runner.for_job(7), clock
+    return runner.for_job(7, wire.log.append), clock
 
 
 def start(runner: RpcRunner) -> errors.RpcError | None:
@@ -112,6 +113,11 @@ def test_it_waits_until_the_work_is_over() -> None:
     # Should it arrive later, it is refused.
     assert wire.bodies[1] == [[wire.token]]
     assert runner.unsure == set()
+    # The job says what it waits for.
+    assert wire.log == [
+        "node node1.example.com: the answer about the start of the instance was lost; waiting"
+        " until the node does not work on it any more"
+    ]
 
 
 def test_it_waits_for_hours() -> None:
@@ -135,6 +141,7 @@ def test_a_node_which_does_not_say_is_unsure() -> None:
     assert start(runner) is not None
     assert PATIENCE_S <= clock.now < PATIENCE_S + 5
     assert runner.unsure == {NODE}
+    assert "does not say whether it still works on the start of the instance" in wire.log[1]
 
 
 def test_the_patience_begins_anew_with_each_answer() -> None:
@@ -169,6 +176,6 @@ def test_work_which_goes_on_after_the_answer_is_asked_about(name: str) -> None:
 def test_each_job_counts_for_itself() -> None:
     wire = Wire(LOST, [NEVER_SENT])
     runner, _clock = runner_on(wire)
-    other = runner.for_job(8)
+    other = runner.for_job(8, wire.log.append)
     start(runner)
     assert (len(runner.unsure), len(other.unsure)) == (1, 0)
