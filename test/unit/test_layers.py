@@ -35,7 +35,7 @@ ORDER = (*SHARED, *NODE_SIDE, *MASTER_SIDE, *PROGRAMS)
 #: is not named is above all of them.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "backend": (
-        ("registry", "caller"),
+        ("registry", "caller", "reasons"),
         ("storage",),
         ("cluster", "instance"),
         ("node", "backup"),

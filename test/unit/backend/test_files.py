@@ -6,6 +6,7 @@ import stat
 import pytest
 
 from ganeti import errors
+from ganeti.backend import reasons
 from ganeti.backend.cluster import jobqueue, master_vote, ssconf
 from ganeti.backend.node import files
 from ganeti.jobstore.inventory import Inventory
@@ -50,6 +51,17 @@ def test_upload_of_a_setuid_file_is_refused(here):
     with pytest.raises(errors.ConfigurationError, match="mode 4755"):
         files.upload_file(details(mode=0o4755))
     assert not os.path.exists(here.hmac_key)
+
+
+def test_reasons_of_removed_instances_are_removed(here):
+    for name in ("web1", "web2", "web3"):
+        reasons.store(name, [["user", "because", 1]], "instance_start")
+    ssconf.write({"instance_list": "web1\nweb3\nweb9\n"})
+    assert sorted(os.listdir(here.instance_reason_dir)) == ["web1", "web3"]
+    ssconf.write({"instance_list": ""})
+    assert os.listdir(here.instance_reason_dir) == []
+    os.rmdir(here.instance_reason_dir)
+    ssconf.write({"instance_list": "web1\n"})
 
 
 def test_ssconf(here):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -172,7 +173,9 @@ def test_migration(root: Path, tmp_path: Path) -> None:
     with paths.override(target):
         lifecycle.finalize_migration_dst(shared, info, True)
         assert lifecycle.list_instances(["fake"], {}) == ["web1"]
+    assert os.listdir(paths.current().instance_reason_dir) == [shared.name]
     lifecycle.finalize_migration_src(shared, True, True)
+    assert os.listdir(paths.current().instance_reason_dir) == []
     assert lifecycle.list_instances(["fake"], {}) == []
 
 

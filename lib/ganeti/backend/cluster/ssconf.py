@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ganeti import errors
-from ganeti.backend import caller
+from ganeti.backend import caller, reasons
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf
 from ganeti.platform import master_epoch, paths
@@ -69,6 +69,8 @@ def write(values: dict[str, str]) -> None:
                 fs.write_file(
                     path, content, mode=ssconf.FILE_MODE, sync=key != ssconf.INSTANCE_LIST
                 )
+                if key == ssconf.INSTANCE_LIST:
+                    reasons.keep_only(set(text.split()))
 
 
 def _has(path: str, content: str) -> bool:

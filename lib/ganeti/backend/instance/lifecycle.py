@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors, hypervisor, storage
+from ganeti.backend import reasons
 from ganeti.backend.instance import helper_disk, metadata
 from ganeti.backend.registry import serves
 from ganeti.backend.storage import blockdev
@@ -22,10 +23,8 @@ from ganeti.constants import instance as instance_constants
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.platform import paths
 from ganeti.storage import busy
-from ganeti.utils import clock, fs
-from ganeti.wire import calls, json
+from ganeti.wire import calls
 
 # A booting guest ignores the request to shut down, so it is repeated. The pauses between requests
 # grow from the first to the second number of seconds.
@@ -78,30 +77,6 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     return attached
 
 
-# Reason trail
-
-
-def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: str) -> None:
-    """Store the reason why the state of an instance changed, for the monitoring daemon.
-
-    :param trail: list of [source, text, nanoseconds since 1970].
-    """
-    entry = [f"gnt:daemon:noded:{operation}", "", clock.now_ns()]
-    directory = paths.current().instance_reason_dir
-    try:
-        fs.make_dirs(directory, 0o755)
-        fs.write_file(
-            f"{directory}/{os.path.basename(instance_name)}",
-            json.dumps([*trail, entry]),
-            mode=0o644,
-            sync=False,
-        )
-    except OSError as err:
-        logging.warning(
-            "cannot store the reason for the state of instance %s: %s", instance_name, err
-        )
-
-
 # Start and stop
 
 
@@ -124,7 +99,7 @@ def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]
             blockdev.remove_links(instance.name)
         raise
     metadata.tell(instance)
-    store_reason(instance.name, reason, "instance_start")
+    reasons.store(instance.name, reason, "instance_start")
 
 
 @serves(calls.INSTANCE_SHUTDOWN)
@@ -149,7 +124,7 @@ def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) 
                 raise errors.HypervisorError(
                     f"instance {instance.name} still runs after it was stopped hard"
                 )
-        store_reason(instance.name, reason, "instance_shutdown")
+        reasons.store(instance.name, reason, "instance_shutdown")
     driver.cleanup(instance.name)
     blockdev.remove_links(instance.name)
     _forget_metadata(instance)
@@ -210,11 +185,11 @@ def reboot(
         raise errors.HypervisorError(f"instance {instance.name} is not running, cannot reboot it")
     if reboot_type == instance_constants.REBOOT_SOFT:
         driver.reboot(instance, attach_disks(instance), timeout_s=shutdown_timeout_s)
-        store_reason(instance.name, reason, "instance_reboot")
+        reasons.store(instance.name, reason, "instance_reboot")
     elif reboot_type == instance_constants.REBOOT_HARD:
         shutdown(instance, shutdown_timeout_s, reason)
         start(instance, False, reason)
-        store_reason(instance.name, reason, "instance_reboot")
+        reasons.store(instance.name, reason, "instance_reboot")
     else:
         raise errors.HypervisorError(
             f"instance {instance.name}: reboot type '{reboot_type}' cannot be carried out by the"
@@ -343,6 +318,7 @@ def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) 
     if success:
         blockdev.remove_links(instance.name)
         _forget_metadata(instance)
+        reasons.forget(instance.name)
 
 
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_DST)
