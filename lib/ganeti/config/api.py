@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from ganeti import errors
-from ganeti.config import history, reservations, upgrade, verify
+from ganeti.config import damaged, history, reservations, upgrade, verify
 from ganeti.config.history import Author, History
 from ganeti.config.store import (
     CATCH_UP_S,
@@ -29,10 +29,7 @@ from ganeti.config.store import (
 from ganeti.config.text import ConfigText
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
-from ganeti.objects import (
-    ConfigData,
-    codec,
-)
+from ganeti.objects import ConfigData
 from ganeti.objects.address_pool import AddressPool
 from ganeti.utils import clock, fs
 from ganeti.wire import json
@@ -64,8 +61,7 @@ def load(path: str) -> tuple[ConfigData, int]:
     except errors.ParseError as err:
         raise errors.ConfigurationError(f"{path}: {err}") from err
     try:
-        converted = upgrade.upgrade(raw)
-        data = codec.from_dict(ConfigData, converted)
+        data = damaged.decode(upgrade.upgrade(raw))
     except errors.ConfigVersionMismatch:
         raise
     except errors.ConfigurationError as err:

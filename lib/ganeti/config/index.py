@@ -13,26 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ganeti.config import damaged
+from ganeti.config.index_keys import IP, LV, MAC, MINOR, NAMES, PORT, Key
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Disk, Instance
 
-# Kinds of values. The first three are also kinds of reservations.
-INSTANCE_NAME: Final = "instance name"
-MAC: Final = "MAC address"
-LV: Final = "logical volume"  # "vg/lv"
-IP: Final = "IP address"  # (network uuid, address)
-MINOR: Final = "DRBD minor"  # (node uuid, minor)
-PORT: Final = "port"
-NAMES: Final = {
-    "nodes": "node name",
-    "nodegroups": "node group name",
-    "instances": INSTANCE_NAME,
-    "networks": "network name",
-}
-
 _TABLES: Final = ("nodes", "nodegroups", "instances", "networks", "disks")
-
-Key = tuple[str, Any]
 
 
 def values_of(kind: str, obj: Any) -> Iterator[Key]:
@@ -84,6 +70,9 @@ class Index:
             for uuid, obj in getattr(data, kind).items():
                 for key in values_of(kind, obj):
                     self._add(key, uuid)
+        for path, entry in data.damaged.items():
+            for key in damaged.values_of(path, entry):
+                self._add(key, path)
 
     def owners(self, kind: str, value: Any) -> tuple[str, ...]:
         """Return the UUIDs of the objects which have a value."""

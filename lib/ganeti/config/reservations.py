@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
-from ganeti.config.index import INSTANCE_NAME, IP, LV, MAC, MINOR
+from ganeti.config.index_keys import INSTANCE_NAME, IP, LV, MAC, MINOR
 from ganeti.objects import ConfigData
 from ganeti.utils import text
 

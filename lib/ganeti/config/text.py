@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from ganeti.config import damaged
 from ganeti.config.transaction import CLUSTER, KINDS
 from ganeti.objects import ConfigData, codec
 from ganeti.wire import json
@@ -48,6 +49,7 @@ class ConfigText:
                 self._tables[kind].put(uuid, getattr(data, kind).get(uuid))
         root = _encode(
             {
+                **({damaged.KEY: data.damaged} if data.damaged else {}),
                 "version": data.version,
                 "ctime": data.ctime,
                 "mtime": data.mtime,

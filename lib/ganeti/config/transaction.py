@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
-from ganeti.config.index import INSTANCE_NAME, IP, MAC, MINOR, NAMES, Index, addresses, values_of
+from ganeti.config.index import Index, addresses, values_of
+from ganeti.config.index_keys import INSTANCE_NAME, IP, MAC, MINOR, NAMES
 from ganeti.config.reservations import Reservations
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ganeti import errors
-from ganeti.config import index
+from ganeti.config import damaged, index
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv as hv_const
@@ -33,6 +33,7 @@ def check(data: ConfigData) -> list[str]:
     """Return all problems of a configuration, one line each, in a fixed order."""
     problems: list[str] = []
     for part in (
+        damaged.problems,
         _root,
         _identity,
         _cluster,
@@ -45,7 +46,11 @@ def check(data: ConfigData) -> list[str]:
         _ports,
         _filters,
     ):
-        problems.extend(part(data))
+        try:
+            problems.extend(part(data))
+        except (TypeError, ValueError, AttributeError, KeyError) as err:
+            # One odd entry must not hide the problems of all others.
+            problems.append(f"the check of {part.__name__.strip('_')} failed: {err!r:.200}")
     return problems
 
 

@@ -153,6 +153,8 @@ class ConfigData:
     networks: dict[str, Network]
     disks: dict[str, Disk]
     filters: dict[str, FilterRule]
+    #: Entries which cannot be understood, by path; see :mod:`ganeti.config.damaged`.
+    damaged: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"unstored": True})
     ctime: float = 0
     mtime: float = 0
     serial_no: int

@@ -285,8 +285,10 @@ def _make_encoder(cls: type) -> Encoder:
         elif container is tuple:
             value = f"list(o.{key})"
         if field.metadata.get("unstored"):
-            default = source.ref(field.default)
-            sometimes += [f"if o.{key} != {default}:", f"    r[{key!r}] = {value}"]
+            test = f"o.{key}"
+            if field.default is not dataclasses.MISSING:
+                test += f" != {source.ref(field.default)}"
+            sometimes += [f"if {test}:", f"    r[{key!r}] = {value}"]
         elif nullable:
             sometimes += [f"if o.{key} is not None:", f"    r[{key!r}] = {value}"]
         else:
