@@ -182,6 +182,16 @@ def values_of(path: str, entry: Any) -> Iterator[Key]:
         yield from _disk_values(entry)
 
 
+def values_in_use(data: ConfigData, kind: str) -> set[Any]:
+    """Return the values of a kind which the entries that were set aside keep in use."""
+    return {
+        value
+        for path, entry in data.damaged.items()
+        for found, value in values_of(path, entry)
+        if found == kind
+    }
+
+
 def _disk_values(entry: dict[str, Any]) -> Iterator[Key]:
     parts = entry.get("logical_id")
     if isinstance(parts, list) and all(isinstance(part, (str, int)) for part in parts):

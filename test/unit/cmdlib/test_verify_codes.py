@@ -19,9 +19,10 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.bootstrap import local
 from ganeti.cmdlib.ops.disks import convert
+from ganeti.cmdlib.ops.verify import answers as shapes
 from ganeti.constants import disk as disk_c
 from ganeti.constants import verify as verify_const
-from ganeti.objects import BlockDevStatus, ConfigData, Disk
+from ganeti.objects import BlockDevStatus, ConfigData, Disk, codec
 from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
 from ganeti.platform import paths
 from ganeti.utils import clock
@@ -493,6 +494,37 @@ def test_fault(broken: Cluster, code: str, inject: Callable[[Cluster], None], te
     assert mine, found
     assert any(text in row[4] or text in row[3] for row in mine), mine
     assert {row[2] for row in mine} == {verify_const.OBJECT_OF[code]}
+
+
+@pytest.mark.parametrize("odd", [7, "x", [5], [[]], {"a": []}, [None], {}], ids=repr)
+def test_an_odd_answer_of_a_node_ends_nothing(broken: Cluster, odd: Any) -> None:
+    """It is named, and all other checks are made."""
+    named = set()
+    for check in sorted(shapes._SHAPES):
+        # Absent, so that the right answer of the healthy cluster is back.
+        broken.node_facts[NODE3] = {**FREE, check: odd}
+        broken.tell(NODE1, nodesetup=["a directory is missing"])
+        found = broken.findings()
+        assert any("a directory is missing" in row[4] for row in found), check
+        if any(row[1] == "ENODERPC" and row[3] == NODE3 for row in found):
+            assert not shapes._SHAPES[check](odd)
+            named.add(check)
+    # The others were not asked for in this cluster.
+    assert len(named) >= 10
+
+
+def test_what_entries_that_were_set_aside_use_is_not_unknown(broken: Cluster) -> None:
+    odd = codec.to_dict(mirror("lost", minor=7)) | {"size": "large"}
+    data = broken.data
+    broken.tell(NODE2, lvlist={f"{VG}/lost-data7": ["1024", False, False]}, drbd_list=[7])
+    broken.become(
+        dataclasses.replace(
+            data, damaged={"disks/d": odd, "instances/i": {"name": "lost.example.com"}}
+        )
+    )
+    broken.master.rpc.run("lost", "node2")
+    found = [row for row in broken.findings() if "lost" in row[4] or "minor 7" in row[4]]
+    assert found == []
 
 
 def test_snapshots_belong_to_their_volumes(broken: Cluster) -> None:

@@ -18,7 +18,10 @@ from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.verify import files, layout, os_definitions, programs, queue
 from ganeti.cmdlib.ops.verify import storage as verify_storage
+from ganeti.cmdlib.ops.verify.answers import understood
 from ganeti.cmdlib.ops.verify.findings import Findings
+from ganeti.config import damaged
+from ganeti.config.index_keys import INSTANCE_NAME
 from ganeti.constants import node_verify as nv
 from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
 from ganeti.constants.instance import ADMIN_UP
@@ -256,7 +259,10 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             all_hvparams=all_hvparams,
         )
         gathered.answered_at = clock.now()
-        gathered.verify = self._data(answers)
+        gathered.verify = {
+            uuid: understood(findings, answers[uuid].node_name, answer)
+            for uuid, answer in self._data(answers).items()
+        }
         gathered.unresponsive = {
             uuid: answer.node_name
             for uuid, answer in answers.items()
@@ -467,7 +473,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 )
 
     def _orphans(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
-        known = {instance.name for instance in self.config.snapshot().instances.values()}
+        data = self.config.snapshot()
+        known = {instance.name for instance in data.instances.values()}
+        known |= damaged.values_in_use(data, INSTANCE_NAME)
         for node in online:
             for name in sorted(gathered.running.get(node.uuid, {})):
                 text = f"runs instance {name}, which is not in the configuration"

@@ -325,6 +325,12 @@ class ResultCodec:
         return wire
 
 
+#: A value of the facts which a node reports. Values of other types would end what uses them.
+FACT = ht.Maybe(ht.Or(ht.Str, ht.Bool, ht.Int, ht.Float))
+#: Facts by name.
+FACTS = ht.DictOf(ht.Str, FACT)
+
+
 class CompressedResult(ResultCodec):
     """A text, compressed on the wire when it is long."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import NoneType
+from typing import Any
+
 from ganeti import ht
 from ganeti.constants import metad as const
 from ganeti.constants.net import (
@@ -12,10 +15,29 @@ from ganeti.constants.net import (
     HOTPLUG_TARGET_NIC,
 )
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.wire.calls.base import DEVICE, INSTANCE, PLAIN, Arg, Call, ObjectResult, ResultCodec
+from ganeti.wire.calls.base import (
+    DEVICE,
+    FACTS,
+    INSTANCE,
+    PLAIN,
+    Arg,
+    Call,
+    ObjectResult,
+    ResultCodec,
+)
+
+
+def _has_numbers(facts: dict[str, Any]) -> bool:
+    """Tell whether memory, number of processors and time are numbers, where they are known."""
+    return all(
+        isinstance(facts.get(name, 0), (int, float, NoneType))
+        for name in ("memory", "vcpus", "time")
+    )
+
 
 #: State of a guest as the hypervisor reports it; empty when there is no such guest.
-_INFO = ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any))
+_GUEST = ht.And("the state of a guest", FACTS, ht.Type("numbers", _has_numbers))
+_INFO = ResultCodec(_GUEST)
 #: Reason trail: list of [source, text, nanoseconds since 1970].
 _REASON = Arg("reason", PLAIN, ht.ListOf(ht.ListOf(ht.Any)))
 _TASK = Arg("task", PLAIN, ht.OneOf("task", (const.TASK_INSTALL, const.TASK_ZERO)))
@@ -52,7 +74,7 @@ ALL_INSTANCES_INFO = Call(
         Arg("hypervisors", PLAIN, ht.ListOf(ht.NonEmptyString)),
         Arg("hvparams", PLAIN, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
     ),
-    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.NonEmptyString, ht.Any))),
+    ResultCodec(ht.DictOf(ht.NonEmptyString, _GUEST)),
     timeout_s=60,
     many=True,
     keep=True,
@@ -183,13 +205,20 @@ HYPERVISOR_VALIDATE_PARAMS = Call(
     keep=True,
 )
 
+_TEXTS = ht.Maybe(ht.ListOf(ht.Str))
+_PAIRS = ht.Maybe(ht.ListOf(ht.Tuple(ht.Str, ht.Str)))
+_OS = (
+    *(ht.Str, ht.Str, ht.Bool, ht.Str, _TEXTS, _PAIRS),
+    *(ht.Maybe(ht.ListOf(ht.Int)), ht.Bool),
+)
+#: An OS definition of a node. Version of the OS and its hypervisors are additions of ours.
+OS_ROWS = ht.Or(ht.Tuple(*_OS), ht.Tuple(*_OS, ht.Str, ht.ListOf(ht.Str)))
+
 # -- OS definitions --------------------------------------------------------------------------------
 #: Ask which OS definitions the node has.
 #: -> list of [name, path, valid, diagnose text, variants, parameters [[name, doc]], api versions,
 #: trusted]
-OS_DIAGNOSE = Call(
-    "os_diagnose", (), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=300, many=True
-)
+OS_DIAGNOSE = Call("os_diagnose", (), ResultCodec(ht.ListOf(OS_ROWS)), timeout_s=300, many=True)
 #: Check OS parameters with the verify script of the OS. ``checks``: what the script checks
 #: ("parameters"). Fails with the output of the script.
 #: -> False only when the OS is missing and not ``required``

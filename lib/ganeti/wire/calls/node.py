@@ -6,6 +6,7 @@ from ganeti import ht
 from ganeti.objects.transfer import NodeWork
 from ganeti.wire.calls.base import (
     COMPRESSED,
+    FACTS,
     FILE,
     PLAIN,
     Arg,
@@ -31,7 +32,9 @@ NODE_INFO = Call(
         Arg("storage_units", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),
         Arg("hv_specs", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),
     ),
-    ResultCodec(ht.ListOf(ht.Any)),
+    ResultCodec(
+        ht.Tuple(ht.Maybe(ht.Str), ht.Maybe(ht.ListOf(FACTS)), ht.Maybe(ht.ListOf(ht.Maybe(FACTS))))
+    ),
     timeout_s=60,
     many=True,
     keep=True,

@@ -12,6 +12,7 @@ from ganeti.wire.calls.base import (
     DISK,
     DISK_RENAMES,
     DISKS,
+    FACTS,
     INSTANCE,
     MULTI_DISKS,
     PLAIN,
@@ -314,12 +315,14 @@ VG_LIST = Call(
     timeout_s=TIMEOUT_URGENT_S,
     many=True,
 )
+#: Logical volumes: "vg/lv" -> [size in MiB as text, inactive, online].
+LISTED_VOLUMES = ht.DictOf(ht.Str, ht.Tuple(ht.Or(ht.Str, ht.Int, ht.Float), ht.Bool, ht.Bool))
 #: Ask for logical volumes. ``groups``: names of volume groups, empty for all.
 #: -> dict of "vg/lv" -> [size in MiB as text, inactive, online]
 LV_LIST = Call(
     "lv_list",
     (Arg("groups", PLAIN, ht.ListOf(ht.NonEmptyString)),),
-    ResultCodec(ht.DictOf(ht.Str, ht.ListOf(ht.Any))),
+    ResultCodec(LISTED_VOLUMES),
     timeout_s=TIMEOUT_URGENT_S,
     many=True,
 )
@@ -372,13 +375,17 @@ STORAGE_EXECUTE = Call(
 )
 #: Ask for the logical volumes of the node.
 #: -> list of {name, size (MiB), dev, vg}: a row for each physical device of each logical volume
-NODE_VOLUMES = Call(
-    "node_volumes", (), ResultCodec(ht.ListOf(ht.DictOf(ht.Str, ht.Any))), timeout_s=300, many=True
-)
+NODE_VOLUMES = Call("node_volumes", (), ResultCodec(ht.ListOf(FACTS)), timeout_s=300, many=True)
 
 # -- providers of external storage -----------------------------------------------------------------
 #: Ask which providers of external storage the node has.
 #: -> list of [name, path, valid, diagnose text, parameters [[name, doc]]]
 EXTSTORAGE_DIAGNOSE = Call(
-    "extstorage_diagnose", (), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=300, many=True
+    "extstorage_diagnose",
+    (),
+    ResultCodec(
+        ht.ListOf(ht.Tuple(ht.Str, ht.Str, ht.Bool, ht.Str, ht.ListOf(ht.Tuple(ht.Str, ht.Str))))
+    ),
+    timeout_s=300,
+    many=True,
 )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import convert, replica_report
 from ganeti.cmdlib.ops.verify.mirrors import Answers, Asked, MirrorCheck, minors_of
+from ganeti.config import damaged
+from ganeti.config.index_keys import LV, MINOR
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import cluster_rules, snapshots
@@ -197,7 +199,9 @@ class StorageCheck:
                 node.name,
                 f"DRBD minor {minor} of instance {instance} is not active",
             )
-        reserved = self._config.reserved_minors(node.uuid)
+        reserved = self._config.reserved_minors(node.uuid) | {
+            minor for owner, minor in damaged.values_in_use(self._data, MINOR) if owner == node.uuid
+        }
         for minor in used:
             self._findings.check(
                 minor not in wanted and minor not in reserved,
@@ -289,7 +293,7 @@ class StorageCheck:
                 for node_uuid in disk.all_node_uuids() or (instance.primary_node,):
                     wanted.setdefault(node_uuid, {}).update(dict.fromkeys(names, instance.name))
         is_foreign = cluster_rules.is_reserved_volume(self._data.cluster.reserved_lvs)
-        reserved = self._config.reserved_volumes()
+        reserved = self._config.reserved_volumes() | damaged.values_in_use(self._data, LV)
         detached, kept = self._detached_volumes()
         for node in self._nodes:
             listed = self._answers[node.uuid].get(nv.LVLIST)

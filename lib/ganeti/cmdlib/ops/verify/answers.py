@@ -1,0 +1,77 @@
+"""The shapes of the answers to the checks of ``gnt-cluster verify``.
+
+One node with another version, or with a fault, must not end the verification of its group. An
+answer of another shape is reported and left out; the checks then say that it is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ganeti import ht
+from ganeti.cmdlib.ops.verify.findings import Findings
+from ganeti.constants import node_verify as nv
+from ganeti.wire.calls.instance import OS_ROWS
+from ganeti.wire.calls.storage import LISTED_VOLUMES
+
+_NUMBER: Final = ht.Or(ht.Int, ht.Float)
+_TEXTS: Final = ht.ListOf(ht.Str)
+_PROBLEMS: Final = ht.DictOf(ht.Str, ht.Maybe(ht.Str))
+_PHYSICAL: Final = ht.Tuple(
+    ht.Str, ht.Maybe(ht.Str), _NUMBER, _NUMBER, ht.Maybe(ht.Str), ht.ListOf(ht.Str)
+)
+
+
+def _is_connection(value: Any) -> bool:
+    """Tell whether this is what a node says about a DRBD minor."""
+    if not isinstance(value, dict) or not ht.NonNegInt(value.get("minor")):
+        return False
+    return bool(value.get("problem")) or {"storage", "local", "remote", "secret"} <= value.keys()
+
+
+# A text in place of a list says why there is none.
+_SHAPES: Final[dict[str, ht.Type]] = {
+    nv.ACCEPTED_STORAGE_PATHS: _TEXTS,
+    nv.BRIDGES: _TEXTS,
+    nv.CLIENT_CERT: ht.Tuple(ht.Maybe(ht.Str), ht.Str),
+    nv.DRBDCONNECTIONS: ht.Or(ht.Str, ht.ListOf(ht.Type("connection", _is_connection))),
+    nv.DRBDHELPER: ht.Tuple(ht.Bool, ht.Str),
+    nv.DRBDLIST: ht.Or(ht.Str, ht.ListOf(ht.Int)),
+    nv.DRBDVERSION: ht.Or(ht.Str, ht.ListOf(ht.Or(ht.Int, ht.Str))),
+    nv.EXCLUSIVEPVS: ht.Or(ht.Str, ht.ListOf(ht.Tuple(ht.Str, _TEXTS))),
+    nv.FILELIST: ht.DictOf(ht.Str, ht.Str),
+    nv.FILE_STORAGE_PATH: ht.Str,
+    nv.GLUSTER_STORAGE_PATH: ht.Str,
+    nv.HVPARAMS: ht.ListOf(ht.Tuple(ht.Str, ht.Str, ht.Str)),
+    nv.HYPERVISOR: _PROBLEMS,
+    nv.LVLIST: ht.Or(ht.Str, LISTED_VOLUMES),
+    nv.MASTERIP: ht.Bool,
+    nv.NODENETTEST: _PROBLEMS,
+    nv.NODESETUP: _TEXTS,
+    nv.OOB_PATHS: ht.ListOf(ht.Maybe(ht.Str)),
+    nv.OSLIST: ht.ListOf(OS_ROWS),
+    nv.PVLIST: ht.Or(ht.Str, ht.ListOf(_PHYSICAL)),
+    nv.SHARED_FILE_STORAGE_PATH: ht.Str,
+    nv.SSH_CLUTTER: _TEXTS,
+    nv.SSH_SETUP: _TEXTS,
+    nv.TIME: ht.Tuple(_NUMBER, _NUMBER),
+    nv.USERSCRIPTS: _TEXTS,
+    nv.VERSION: ht.Tuple(ht.Int, ht.Str),
+    nv.VGLIST: ht.Or(ht.Str, ht.DictOf(ht.Str, _NUMBER)),
+}
+
+
+def understood(findings: Findings, node_name: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answers of a node which have the right shape; report the others."""
+    kept = {}
+    for check, value in answer.items():
+        shape = _SHAPES.get(check)
+        if value is None or shape is None or shape(value):
+            kept[check] = value
+        else:
+            findings.report(
+                "ENODERPC",
+                node_name,
+                f"its answer to the check {check} cannot be understood: {value!r:.100}",
+            )
+    return kept
