@@ -26,6 +26,7 @@ TOOLS = {
     "cfgupgrade": "ganeti.tools.cfgupgrade",
     "confd-client": "ganeti.tools.confd_client",
     "ensure-dirs": "ganeti.tools.ensure_dirs",
+    "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
     "ganeti-watcher": "ganeti.watcher.command",
     "node-daemon-setup": "ganeti.tools.node_daemon_setup",

@@ -145,6 +145,7 @@ class Paths:
     config_copy_lock_file = _Under("lock_dir", "ganeti-config-copy.lock")
     lvm_state_lock_file = _Under("lock_dir", "ganeti-lvm-state.lock")
     watcher_lock_file = _Under("lock_dir", "ganeti-watcher.lock")
+    cleaner_lock_file = _Under("lock_dir", "ganeti-cleaner.lock")
     restricted_commands_lock_file = _Under("lock_dir", "ganeti-restricted-commands.lock")
 
     # Files of the administrator.
