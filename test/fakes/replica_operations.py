@@ -97,7 +97,20 @@ OPERATIONS: dict[str, Operation] = {
     "failover to any --ignore-consistency": _web(
         ops.OpInstanceFailover, target_node=SPARE, ignore_consistency=True
     ),
+    "failover to any, the primary stays": _web(
+        ops.OpInstanceFailover, target_node=SPARE, new_secondary=PRIMARY
+    ),
+    "failover to any, the secondary stays": _web(
+        ops.OpInstanceFailover, target_node=SPARE, new_secondary=SECONDARY, wait_for_sync=True
+    ),
+    "failover to any, it stays --ignore-consistency": _web(
+        ops.OpInstanceFailover,
+        target_node=SPARE,
+        new_secondary=SECONDARY,
+        ignore_consistency=True,
+    ),
     "migrate": _web(ops.OpInstanceMigrate),
+    "migrate to any": _web(ops.OpInstanceMigrate, target_node=SPARE),
     "migrate --allow-failover": _web(ops.OpInstanceMigrate, allow_failover=True),
     "evacuate": Operation(
         lambda: [OpNodeEvacuate(node_name=PRIMARY, mode="all", remote_node=SPARE)]

@@ -234,6 +234,17 @@ class OpInstanceFailover(OpCode):
     iallocator: str | None = param(
         types.MaybeString, "Allocator which chooses the nodes", default=None
     )
+    new_secondary: str | None = param(
+        types.MaybeString,
+        "Which of the present nodes keeps its replica, if the target node has none",
+        default=None,
+    )
+    wait_for_sync: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Start the instance only when its replica on the target node is in sync, if the target"
+        " node had none",
+        default=None,
+    )
     RESULT = ht.NoneType
 
 

@@ -37,6 +37,8 @@ ADDED = {
     "--hypervisor-defaults": "spelling of 2.0",
     "--defaults": "spelling of 2.0",
     "--rapi-require-authentication": "a password for reading is a choice of the administrator",
+    "--new-secondary": "design 2.0: the administrator chooses which replica stays",
+    "--wait-for-sync": "design 2.0: the restart may be postponed until the replicas are in sync",
     "--hotplug": "spelling of 3.0",
     "--hotplug-if-possible": "spelling of 3.0",
 }

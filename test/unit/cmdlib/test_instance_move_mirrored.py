@@ -218,10 +218,10 @@ def test_replicas_that_cannot_be_disconnected():
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
 
 
-@pytest.mark.parametrize("changes", [{"target_node": "node3"}, {"iallocator": "hail"}])
-def test_a_migration_goes_to_the_secondary_only(changes):
-    with pytest.raises(errors.OpPrereqError, match="secondary node only"):
-        master_with().run(migrate(**changes))
+@pytest.mark.parametrize("op", [migrate, failover])
+def test_no_allocator_chooses_a_node_for_mirrored_disks(op):
+    with pytest.raises(errors.OpPrereqError, match="An allocator is for shared disks only"):
+        master_with().run(op(iallocator="hail"))
 
 
 def test_cleanup_leaves_one_writer():
@@ -453,3 +453,156 @@ def test_no_room_there():
 def test_the_primary_itself():
     with pytest.raises(errors.OpPrereqError, match="already on node"):
         master_with().run(failover(target_node="node1"))
+
+
+def test_the_user_chooses_that_the_primary_stays():
+    master = master_with()
+    master.run(failover(target_node="node3", new_secondary="node1"))
+    assert primary(master) == NODE3
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
+    done = [step[:2] for step in steps(master)]
+    assert done.index(("instance_shutdown", "node1")) < done.index(("blockdev_shutdown", "node2"))
+    assert ("blockdev_close", "node1") in done
+    assert [node for name, node in done if name == "blockdev_remove"] == ["node2", "node2"]
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    assert (env["GANETI_OLD_SECONDARY"], env["GANETI_NEW_SECONDARY"]) == (NODE2, NODE1)
+
+
+def test_the_user_chooses_that_the_secondary_stays():
+    """No other node takes its place when it is broken."""
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = lambda node, _args: BROKEN if node == NODE2 else GOOD
+    with pytest.raises(errors.OpExecError, match="node2.*no complete copy"):
+        master.run(failover(target_node="node3", new_secondary="node2"))
+    assert primary(master) == NODE1
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE2)
+    master.rpc.answers["blockdev_find"] = GOOD
+    master.run(failover(target_node="node3", new_secondary="node2"))
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE2)
+
+
+def test_the_chosen_primary_is_broken():
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = lambda node, _args: BROKEN if node == NODE1 else GOOD
+    with pytest.raises(errors.OpExecError, match="node1.*no complete copy"):
+        master.run(failover(target_node="node3", new_secondary="node1"))
+    assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
+    assert not [step for step in steps(master) if step[0] == "blockdev_create"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "fragment"),
+    [
+        ({"target_node": "node3", "new_secondary": "node3"}, {}, "node3.* has no replica"),
+        ({"target_node": "node3", "new_secondary": "nosuch"}, {}, "nosuch"),
+        ({"target_node": "node3", "new_secondary": "node2"}, {2: {"offline": True}}, "offline"),
+        ({"target_node": "node2", "new_secondary": "node1"}, {}, "gets no new replica on node"),
+        ({"new_secondary": "node1"}, {}, "gets no new replica on node"),
+        ({"wait_for_sync": True}, {}, "gets no new replica on node"),
+    ],
+)
+def test_a_choice_which_is_not_possible(changes, nodes, fragment):
+    master = master_with(nodes)
+    with pytest.raises(errors.OpPrereqError, match=fragment):
+        master.run(failover(**changes))
+    assert steps(master) == [] and primary(master) == NODE1
+
+
+def test_the_restart_waits_until_all_is_copied():
+    master = master_with()
+    states = iter([replace(GOOD, is_degraded=True, sync_percent=5.0)])
+    master.rpc.answers["blockdev_getmirrorstatus"] = lambda *_args: [next(states, GOOD)]
+    master.run(failover(target_node="node3", wait_for_sync=True))
+    names = [name for name, _node, _args in master.rpc.calls]
+    assert names.count("blockdev_getmirrorstatus") == 2
+    last = len(names) - 1 - names[::-1].index("blockdev_getmirrorstatus")
+    assert last < names.index("instance_start") < names.index("blockdev_remove")
+    assert master.rpc.where("web") == ["node3"]
+
+
+def test_the_network_breaks_before_the_restart():
+    master = master_with()
+    master.rpc.answers["blockdev_getmirrorstatus"] = [ALONE]
+    with pytest.raises(errors.OpExecError, match="degraded.*belongs to node node3.*on node node2"):
+        master.run(failover(target_node="node3", wait_for_sync=True))
+    assert "instance_start" not in master.rpc.names()
+    assert "blockdev_remove" not in master.rpc.names()
+
+
+# -- migration to any node -------------------------------------------------------
+
+
+def test_a_migration_to_a_node_which_has_nothing_yet():
+    master = master_with()
+    master.run(migrate(target_node="node3"))
+    assert primary(master) == NODE3 and master.rpc.where("web") == ["node3"]
+    now = disk(master)
+    assert set(names_of(master, now.logical_id[:2])) == {NODE1, NODE3}
+    assert now.logical_id[5] != "secret"
+    assert set(master.config.snapshot().disks) == {now.uuid}
+    done = [step[:2] for step in steps(master)]
+    # The old replica is destroyed when the new one is in sync, and before the guest is sent.
+    assert done.index(("blockdev_create", "node3")) < done.index(("drbd_attach_net", "node3"))
+    removed = done.index(("blockdev_remove", "node2"))
+    assert done.index(("drbd_attach_net", "node3")) < removed
+    assert removed < done.index(("accept_instance", "node3"))
+    assert ("instance_shutdown", "node1") not in done
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    assert (
+        env["GANETI_OLD_PRIMARY"],
+        env["GANETI_NEW_PRIMARY"],
+        env["GANETI_OLD_SECONDARY"],
+        env["GANETI_NEW_SECONDARY"],
+    ) == (NODE1, NODE3, NODE2, NODE1)
+
+
+def test_the_guest_ends_while_its_disks_are_copied():
+    master = master_with()
+
+    def status(*_args):
+        master.rpc.running.clear()
+        return [GOOD]
+
+    master.rpc.answers["blockdev_getmirrorstatus"] = status
+    with pytest.raises(errors.OpExecError, match="does not run.*node3.* secondary node of inst"):
+        master.run(migrate(target_node="node3"))
+    assert primary(master) == NODE1
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
+
+
+def test_it_is_failed_over_when_it_ended_and_that_is_allowed():
+    master = master_with()
+
+    def status(*_args):
+        master.rpc.running.clear()
+        return [GOOD]
+
+    master.rpc.answers["blockdev_getmirrorstatus"] = status
+    master.run(migrate(target_node="node3", allow_failover=True))
+    assert primary(master) == NODE3
+    assert set(names_of(master, disk(master).logical_id[:2])) == {NODE1, NODE3}
+
+
+def test_a_stopped_instance_is_failed_over_to_any_node_when_that_is_allowed():
+    master = master_with(admin_state="down", disks_active=False, running=None)
+    with pytest.raises(errors.OpPrereqError, match="does not run"):
+        master.run(migrate(target_node="node3"))
+    master.run(migrate(target_node="node3", allow_failover=True))
+    assert primary(master) == NODE3
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE2)
+
+
+def test_a_migration_to_any_node_is_refused_before_anything_is_changed():
+    master = master_with({3: {"drained": True}})
+    with pytest.raises(errors.OpPrereqError, match="drained"):
+        master.run(migrate(target_node="node3"))
+    assert steps(master) == []
+
+
+def test_the_plan_of_a_migration_to_any_node():
+    master = master_with()
+    master.run(migrate(target_node="node3", dry_run=True))
+    text = "\n".join(master.job.log)
+    assert f"destroy the old replica of its disks on {NODE2}" in text
+    assert f"make {NODE3} its primary node, mirrored to {NODE1}" in text
+    assert steps(master) == []

@@ -162,6 +162,16 @@ def third_node_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     cluster.run(replace("replace_new_secondary", remote_node=other)())
 
 
+def migrate_to_third_node_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """Find out where it runs; then the same, or another new secondary, which destroys what is
+    left."""
+    clean_up_move(cluster, op)
+    cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB, wait_for_sync=True))
+    if web(cluster).primary_node != uuid_of("node3"):
+        cluster.run(op())
+    third_node_again(cluster, op)
+
+
 def new_secondary_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     """The same; when node3 has it already, back, which destroys what was left."""
     arrived = uuid_of("node3") in cluster.config.instance_nodes(web(cluster))
@@ -335,6 +345,18 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
     "failover": (failover(), {"up": True}, fail_over_again, True),
     "failover-stopped": (failover(), {}, fail_over_again, True),
     "failover-third-node": (failover(target_node="node3"), {"up": True}, third_node_again, True),
+    "failover-third-node-primary-stays": (
+        failover(target_node="node3", new_secondary="node1", wait_for_sync=True),
+        {"up": True},
+        third_node_again,
+        True,
+    ),
+    "migrate-third-node": (
+        lambda: ops.OpInstanceMigrate(instance_name=WEB, target_node="node3"),
+        {"up": True},
+        migrate_to_third_node_again,
+        True,
+    ),
     "move": (
         lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
         {"template": "plain", "up": True},

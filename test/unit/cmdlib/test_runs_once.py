@@ -94,6 +94,7 @@ def test_what_runs_elsewhere_on_shared_disks(tmp_path: Path, how: str, where: st
         "failover",
         "failover to a third node",
         "migrate",
+        "migrate to a third node",
         "migrate --allow-failover",
     ],
 )
@@ -107,6 +108,9 @@ def test_what_runs_on_the_other_replica(tmp_path: Path, how: str) -> None:
             instance_name=WEB, target_node="node3"
         ),
         "migrate": lambda: ops.OpInstanceMigrate(instance_name=WEB),
+        "migrate to a third node": lambda: ops.OpInstanceMigrate(
+            instance_name=WEB, target_node="node3"
+        ),
         "migrate --allow-failover": lambda: ops.OpInstanceMigrate(
             instance_name=WEB, allow_failover=True
         ),

@@ -35,6 +35,10 @@ OWN_PARAMS = {
     "OP_CLUSTER_SET_PARAMS": {
         "rapi_require_authentication": "a password for reading is a choice of the administrator"
     },
+    "OP_INSTANCE_FAILOVER": {
+        "new_secondary": "design 2.0: the administrator chooses which replica stays",
+        "wait_for_sync": "design 2.0: the restart may be postponed until the replicas are in sync",
+    },
     "OP_NETWORK_CONNECT": {"more_groups": "a command about several groups does all or nothing"},
     "OP_NETWORK_DISCONNECT": {"more_groups": "a command about several groups does all or nothing"},
     "OP_NODE_ADD": {"certificate": "a machine which joins with a token reports its certificate"},

@@ -34,7 +34,12 @@ OWN_QUERY = {
     ("/2/jobs/{job_id}/wait", "GET"): {"fields", "previous_job_info", "previous_log_serial"}
 }
 # Members of bodies which only our version has.
-OWN_MEMBERS = {"/2/modify": {"rapi_require_authentication"}}
+OWN_MEMBERS = {
+    "/2/modify": {"rapi_require_authentication"},
+    f"{_INSTANCE}/failover": {"new_secondary", "wait_for_sync"},
+    "/2/networks/{network_name}/connect": {"more_groups"},
+    "/2/networks/{network_name}/disconnect": {"more_groups"},
+}
 # What a published member of a body is called here.
 OTHER_BODIES = {
     ("/2/filters", "POST"),

@@ -69,6 +69,8 @@ def failover(values: Values, arguments: list[str]) -> int:
             ignore_consistency=values.ignore_consistency,
             ignore_ipolicy=values.ignore_ipolicy,
             shutdown_timeout=values.shutdown_timeout,
+            **({"new_secondary": values.new_secondary} if values.new_secondary else {}),
+            **({"wait_for_sync": True} if values.wait_for_sync else {}),
             **jobs.common_params(values),
         ),
         values,
@@ -170,6 +172,19 @@ FAILOVER = Command(
         opt.flag(
             "--ignore-consistency",
             help="continue when the disks are not in sync, or the primary node does not answer",
+        ),
+        Option(
+            "--new-secondary",
+            kind="string",
+            metavar="NODE",
+            completion="node",
+            help="which of the present nodes of mirrored disks keeps its replica, when the target"
+            " node has none; by default the secondary node",
+        ),
+        opt.flag(
+            "--wait-for-sync",
+            help="when the target node has no replica of mirrored disks, start the instance only"
+            " after its new replica is in sync",
         ),
         opt.SHUTDOWN_TIMEOUT,
         _CLEANUP,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.guest import dry_run_steps
@@ -23,7 +24,6 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
 
     HOOKS = InstanceHooks("instance-failover")
     ACTION = "fail over"
-    ANYWHERE = True
 
     def hook_env(self, plan: FailoverPlan) -> dict[str, object]:
         moves = plan.env() if isinstance(plan, FailoverToAnyPlan) else self.move_env(plan)
@@ -49,6 +49,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
         if self.op.cleanup:
             return self.plan_cleanup()
         target = self.chosen_target()
+        partner = self.op.new_secondary
         if failover_to_any.applies(self, self.instance, target):
             return failover_to_any.plan(
                 self,
@@ -56,6 +57,14 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
                 target,
                 ignore_policy=self.op.ignore_ipolicy,
                 ignore_consistency=self.op.ignore_consistency,
+                partner=None if partner is None else self.config.expand_node(partner),
+                wait_for_sync=bool(self.op.wait_for_sync),
+            )
+        if partner is not None or self.op.wait_for_sync:
+            raise errors.OpPrereqError(
+                f"instance {self.instance.name} gets no new replica on node {target.name}, so that"
+                " there is no secondary node to choose and no synchronisation to wait for",
+                errors.ECODE_INVAL,
             )
         return plan_migration(
             self,

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.guest import dry_run_steps
-from ganeti.cmdlib.ops.migration import cleanup, live, stopped
+from ganeti.cmdlib.ops.migration import (
+    cleanup,
+    failover_to_any,
+    live,
+    migrate_to_any,
+    stopped,
+)
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
+from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
+from ganeti.cmdlib.ops.migration.migrate_to_any import MigrateToAnyPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan, plan_migration
 from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.constants.hv import MIGRATION_LIVE
 from ganeti.constants.instance import SHUTDOWN_TIMEOUT_S
 from ganeti.opcodes.instance import OpInstanceMigrate
 
+if TYPE_CHECKING:
+    from ganeti.objects import Instance, Node
+
+MigratePlan: TypeAlias = MigrationPlan | MigrateToAnyPlan | FailoverToAnyPlan | CleanupPlan
+
 
 @executes(OpInstanceMigrate)
-class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigrationPlan | CleanupPlan]):
+class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
     """Send a running instance to another node; or repair after an interrupted migration."""
 
     HOOKS = InstanceHooks("instance-migrate")
@@ -30,15 +45,19 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigrationPlan | Cleanup
             )
         super().expand_names()
 
-    def hook_env(self, plan: MigrationPlan | CleanupPlan) -> dict[str, object]:
+    def hook_env(self, plan: MigratePlan) -> dict[str, object]:
+        if isinstance(plan, MigrateToAnyPlan | FailoverToAnyPlan):
+            moves = plan.env()
+        else:
+            moves = self.move_env(plan)
         return {
             "MIGRATE_LIVE": self._live(),
             "MIGRATE_CLEANUP": self.op.cleanup,
             "ALLOW_RUNTIME_CHANGES": self.op.allow_runtime_changes,
-            **self.move_env(plan),
+            **moves,
         }
 
-    def hook_nodes(self, plan: MigrationPlan | CleanupPlan) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: MigratePlan) -> tuple[list[str], list[str]]:
         nodes = self.nodes_with_hooks()
         return nodes, nodes
 
@@ -52,14 +71,25 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigrationPlan | Cleanup
             mode = hvparams.get("migration_mode", MIGRATION_LIVE)
         return mode == MIGRATION_LIVE
 
-    def check_prereq(self) -> MigrationPlan | CleanupPlan:
+    def check_prereq(self) -> MigratePlan:
         assert self.instance is not None
         if self.op.cleanup:
             return self.plan_cleanup()
+        target = self.chosen_target()
+        found = self._plan(self.instance, target)
+        if not failover_to_any.applies(self, self.instance, target):
+            return found
+        if found.failover:
+            return failover_to_any.plan(
+                self, self.instance, target, ignore_policy=self.op.ignore_ipolicy
+            )
+        return migrate_to_any.plan(self, found, ignore_policy=self.op.ignore_ipolicy)
+
+    def _plan(self, instance: Instance, target: Node) -> MigrationPlan:
         return plan_migration(
             self,
-            self.instance,
-            self.chosen_target(),
+            instance,
+            target,
             failover=False,
             live=self._live(),
             allow_failover=self.op.allow_failover,
@@ -68,12 +98,23 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigrationPlan | Cleanup
             ignore_versions=self.op.ignore_hvversions,
         )
 
-    def steps(self, plan: MigrationPlan | CleanupPlan) -> list[str]:
+    def steps(self, plan: MigratePlan) -> list[str]:
         return dry_run_steps.migrate(self, plan)
 
-    def exec(self, plan: MigrationPlan | CleanupPlan) -> None:
+    def exec(self, plan: MigratePlan) -> None:
         if isinstance(plan, CleanupPlan):
             cleanup.clean_up(self, plan)
+        elif isinstance(plan, FailoverToAnyPlan):
+            failover_to_any.carry_out(
+                self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
+            )
+        elif isinstance(plan, MigrateToAnyPlan):
+            uuid, target = plan.migration.instance.uuid, plan.migration.target
+
+            def plan_again() -> MigrationPlan:
+                return self._plan(self.config.instance(uuid), self.config.node(target.uuid))
+
+            migrate_to_any.carry_out(self, plan, plan_again, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S)
         elif plan.failover:
             stopped.fail_over(
                 self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False

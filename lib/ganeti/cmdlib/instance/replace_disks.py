@@ -13,7 +13,6 @@ from ganeti.cmdlib.ops.disks import capacity, replace, snapshots
 from ganeti.cmdlib.ops.disks.replace import ReplacePlan
 from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.placement import allocator as placement
-from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import (
     DRBD8,
     LDS_FAULTY,
@@ -124,7 +123,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
             (index, prereq.disk_by_index(self, instance, index)) for index in op.disks
         ] or list(enumerate(disks))
         if op.mode == REPLACE_NEW_SECONDARY:
-            return self._plan_new_secondary(instance, chosen, primary, secondary)
+            return self._plan_new_secondary(instance, chosen, secondary)
         mode = op.mode
         if mode == REPLACE_AUTO:
             found = self._faulty(instance, chosen, primary, secondary)
@@ -147,7 +146,7 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         return ReplacePlan(instance, tuple(chosen), node, other, False)
 
     def _plan_new_secondary(
-        self, instance: Instance, chosen: list[tuple[int, Disk]], primary: Node, secondary: Node
+        self, instance: Instance, chosen: list[tuple[int, Disk]], secondary: Node
     ) -> ReplacePlan:
         if self.allocator is not None:
             request = allocator.Relocate(instance.uuid, (secondary.uuid,))
@@ -160,28 +159,9 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         else:
             assert self.remote is not None
             node = self.config.node(self.remote.uuid)
-        for present, role in ((primary, "primary"), (secondary, "secondary")):
-            if node.uuid == present.uuid:
-                raise errors.OpPrereqError(
-                    f"node {node.name} is already the {role} node of instance {instance.name}",
-                    errors.ECODE_INVAL,
-                )
-        prereq.require_target(node)
-        snapshots.require_none(
-            self,
-            instance,
-            "replace the secondary node of",
-            nodes=[secondary.uuid],
-            may_be_dead=True,
+        return replace.plan_new_secondary(
+            self, instance, chosen, node, ignore_policy=self.op.ignore_ipolicy
         )
-        if node.group != primary.group:
-            policy.require_policy(
-                self, self.config.filled(instance), node, ignore=self.op.ignore_ipolicy
-            )
-        capacity.require_free_space(
-            self, [node.uuid], capacity.volumes_mib([disk for _index, disk in chosen])
-        )
-        return ReplacePlan(instance, tuple(chosen), node, primary, True)
 
     def _faulty(
         self, instance: Instance, chosen: list[tuple[int, Disk]], primary: Node, secondary: Node

@@ -14,13 +14,16 @@ interruption the same command destroys marked volumes and makes the missing ones
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import convert, mirror, ownership, specs, sync
+from ganeti.cmdlib.ops.disks import capacity, convert, mirror, ownership, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
@@ -56,6 +59,45 @@ class ReplacePlan:
     node: Node
     other: Node
     new_secondary: bool
+
+
+def plan_new_secondary(
+    unit: AnyUnit,
+    instance: Instance,
+    disks: Sequence[tuple[int, Disk]],
+    node: Node,
+    *,
+    ignore_policy: bool,
+) -> ReplacePlan:
+    """Check that a node can become the secondary node, and plan that.
+
+    :param disks: number and disk of all disks.
+    :raises errors.OpPrereqError: the node has a replica already, or cannot take one.
+    """
+    config = unit.config
+    primary = config.node(instance.primary_node)
+    (secondary_uuid,) = config.secondary_nodes(instance)
+    secondary = config.node(secondary_uuid)
+    for present, role in ((primary, "primary"), (secondary, "secondary")):
+        if node.uuid == present.uuid:
+            raise errors.OpPrereqError(
+                f"node {node.name} is already the {role} node of instance {instance.name}",
+                errors.ECODE_INVAL,
+            )
+    prereq.require_target(node)
+    snapshots.require_none(
+        unit,
+        instance,
+        "replace the secondary node of",
+        nodes=[secondary.uuid],
+        may_be_dead=True,
+    )
+    if node.group != primary.group:
+        policy.require_policy(unit, config.filled(instance), node, ignore=ignore_policy)
+    capacity.require_free_space(
+        unit, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
+    )
+    return ReplacePlan(instance, tuple(disks), node, primary, True)
 
 
 def clear_detached(unit: AnyUnit, instance: Instance) -> None:

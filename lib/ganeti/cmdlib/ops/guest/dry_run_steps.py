@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
+from ganeti.cmdlib.ops.migration.migrate_to_any import MigrateToAnyPlan
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.constants.instance import ADMIN_OFFLINE, ADMIN_UP, CREATE
 
@@ -128,17 +129,38 @@ def _failover_to_any(plan: FailoverToAnyPlan) -> list[str]:
         f"make {target} its primary node, mirrored to {plan.partner.name}",
         f"synchronise {target} from {plan.partner.name}",
     ]
-    if instance.admin_state == ADMIN_UP:
-        steps.append(f"start it on {target}")
+    start = [f"start it on {target}"] if instance.admin_state == ADMIN_UP else []
+    wait = ["wait until the replicas are in sync"]
     return [
         *steps,
-        "wait until the replicas are in sync",
+        *(wait + start if plan.wait_for_sync else start + wait),
         f"destroy the old replica of its disks on {plan.left.name}",
     ]
 
 
-def migrate(unit: AnyUnit, plan: MigrationPlan | CleanupPlan | FailoverToAnyPlan) -> list[str]:
+def _migrate_to_any(plan: MigrateToAnyPlan) -> list[str]:
+    source, target = plan.migration.source.name, plan.migration.target.name
+    shrink = plan.migration.balloon_mib
+    return [
+        f"make a replica of its disks on {target}",
+        f"disconnect {source} from {plan.left.name} and connect it to {target}",
+        "wait until the replicas are in sync",
+        f"destroy the old replica of its disks on {plan.left.name}",
+        *([] if shrink is None else [f"shrink it to {shrink} MiB"]),
+        f"let both {source} and {target} write to its disks",
+        f"prepare {target} to accept it",
+        f"send it from {source} to {target}{'' if plan.migration.live else ', paused meanwhile'}",
+        f"make {target} its primary node, mirrored to {source}",
+        f"let only {target} write to its disks",
+    ]
+
+
+def migrate(
+    unit: AnyUnit, plan: MigrationPlan | MigrateToAnyPlan | CleanupPlan | FailoverToAnyPlan
+) -> list[str]:
     """Steps of ``LUInstanceMigrate`` and ``LUInstanceFailover``."""
+    if isinstance(plan, MigrateToAnyPlan):
+        return _migrate_to_any(plan)
     if isinstance(plan, FailoverToAnyPlan):
         return _failover_to_any(plan)
     if isinstance(plan, CleanupPlan):

@@ -2,14 +2,16 @@
 
 Source: Ganeti design 2.0, *Failover to any node*. That text names the nodes as follows: P1 and S1
 are the present primary and secondary node, P2 is the node which the user names. One of P1 and S1
-stays as the partner of P2 (it is S2): S1 as long as its replica is good, else P1. In this order:
+stays as the partner of P2 (it is S2): the one which the user names; otherwise S1 as long as its
+replica is good, else P1. In this order:
 
 1. S2 is known to have a good replica, and P2 has free space; until here nothing is changed;
 2. empty volumes for a replica are made on P2;
 3. the instance is stopped, and its disks are deactivated on P1;
 4. in one step the configuration says that the instance is on P2, mirrored to S2;
 5. P2 and S2 connect; as soon as P2 is being synchronised from S2, the instance starts there. DRBD
-   reads over the network what P2 does not have yet;
+   reads over the network what P2 does not have yet. If the user wants to wait, the instance starts
+   only when the replicas are in sync: a broken network then causes no errors in the guest;
 6. when the replicas are in sync, the replica on the node which was left is destroyed.
 
 While P2 is being synchronised, the instance depends on S2 and on the network between the two.
@@ -52,6 +54,8 @@ class FailoverToAnyPlan:
     :ivar target: P2, the node to which the instance goes.
     :ivar partner: S2, the node whose good replica stays.
     :ivar left: the node which loses its replica.
+    :ivar named: the user has named the partner, so that no other node takes its place.
+    :ivar wait_for_sync: the instance starts only when the replicas are in sync.
     :ivar good: the partner is known to have all confirmed writes; False when a loss was accepted.
     """
 
@@ -60,6 +64,8 @@ class FailoverToAnyPlan:
     target: Node
     partner: Node
     left: Node
+    named: bool = False
+    wait_for_sync: bool = False
     good: bool = True
 
     def env(self) -> dict[str, object]:
@@ -87,9 +93,13 @@ def plan(
     *,
     ignore_policy: bool,
     ignore_consistency: bool = False,
+    partner: Node | None = None,
+    wait_for_sync: bool = False,
 ) -> FailoverToAnyPlan:
     """Check everything and decide which of the present nodes stays.
 
+    :param partner: the present node which the user wants to stay.
+    :param wait_for_sync: start the instance only when the replicas are in sync.
     :raises errors.OpPrereqError: it cannot go there, or neither node can stay.
     """
     config = unit.config
@@ -119,17 +129,42 @@ def plan(
             instance.hypervisor,
             filled.hvparams,
         )
-    partner, left = secondary, source
-    if secondary.offline:
-        if source.offline:
-            raise errors.OpPrereqError(
-                f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"
-                " offline, no other node has its data",
-                errors.ECODE_STATE,
-            )
-        partner, left = source, secondary
+    if source.offline and secondary.offline:
+        raise errors.OpPrereqError(
+            f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"
+            " offline, no other node has its data",
+            errors.ECODE_STATE,
+        )
+    stays, left = (source, secondary) if secondary.offline else (secondary, source)
+    if partner is not None:
+        stays, left = _named_partner(instance, source, secondary, partner)
     _require_no_snapshots(unit, instance, left)
-    return FailoverToAnyPlan(instance, source, target, partner, left)
+    return FailoverToAnyPlan(
+        instance,
+        source,
+        target,
+        stays,
+        left,
+        named=partner is not None,
+        wait_for_sync=wait_for_sync,
+    )
+
+
+def _named_partner(
+    instance: Instance, source: Node, secondary: Node, partner: Node
+) -> tuple[Node, Node]:
+    """Return the node which stays because the user has named it, and the node which is left.
+
+    :raises errors.OpPrereqError: the node has no replica, or is offline.
+    """
+    if partner.uuid not in (source.uuid, secondary.uuid):
+        raise errors.OpPrereqError(
+            f"node {partner.name} has no replica of the disks of instance {instance.name}. Name"
+            f" {source.name} or {secondary.name}.",
+            errors.ECODE_INVAL,
+        )
+    prereq.require_online(partner)
+    return partner, secondary if partner.uuid == source.uuid else source
 
 
 def carry_out(
@@ -180,6 +215,8 @@ def carry_out(
     moved = unit.config.instance(instance.uuid)
     disks = mirror.mirrored_disks(unit, moved)
     _connect(unit, chosen, moved, disks)
+    if chosen.wait_for_sync:
+        _wait_before_start(unit, chosen, moved, disks)
     if instance.admin_state == prereq.ADMIN_UP:
         unit.feedback(f"* starting it on {target.name}")
         try:
@@ -189,10 +226,29 @@ def carry_out(
                 f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
                 f" with 'gnt-instance startup {instance.name}' when the cause is gone."
             ) from err
-    sync.require_in_sync(unit, moved, disks)
+    if not chosen.wait_for_sync:
+        sync.require_in_sync(unit, moved, disks)
     _remove_old_replicas(unit, chosen, moved)
     if not was_active and instance.admin_state != prereq.ADMIN_UP:
         disk_work.shutdown_disks(unit, moved)
+
+
+def _wait_before_start(
+    unit: AnyUnit, chosen: FailoverToAnyPlan, moved: Instance, disks: tuple[Disk, ...]
+) -> None:
+    """Wait until the replicas are in sync while the instance is stopped.
+
+    :raises errors.OpExecError: they are not; the text says how to continue.
+    """
+    unit.feedback(f"* waiting until the replica on {chosen.target.name} is in sync")
+    try:
+        sync.require_in_sync(unit, moved, disks)
+    except errors.OpExecError as err:
+        raise errors.OpExecError(
+            f"{err} The instance is stopped and belongs to node {chosen.target.name} now; its data"
+            f" are on node {chosen.partner.name}. Start it with 'gnt-instance startup"
+            f" {moved.name}' when the cause is gone."
+        ) from err
 
 
 def _checked_partner(
@@ -207,12 +263,19 @@ def _checked_partner(
     check = mirror.ensure_good_replica
     if chosen.left.offline or not instance.disks_active:
         check = mirror.compare_inactive
+    if chosen.named and chosen.partner.uuid == chosen.source.uuid and not chosen.left.offline:
+        _require_primary(unit, instance)
+        return chosen
     if chosen.left.offline:
         if chosen.partner.uuid == chosen.source.uuid and instance.disks_active:
             mirror.require_good_primary(unit, instance)
         else:
             good = check(unit, instance, chosen.partner, alone=True, ignore=ignore_consistency)
             return dataclasses.replace(chosen, good=good)
+        return chosen
+    if chosen.named:
+        # The other node answers, so no loss needs to be accepted: that node can stay.
+        check(unit, instance, chosen.partner, alone=False, ignore=False)
         return chosen
     try:
         check(unit, instance, chosen.partner, alone=False, ignore=False)
@@ -231,6 +294,24 @@ def _checked_partner(
     _require_no_snapshots(unit, instance, chosen.partner)
     unit.warn(f"{refusal} Node {chosen.source.name} keeps its replica instead")
     return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
+
+
+def _require_primary(unit: AnyUnit, instance: Instance) -> None:
+    """Check the replicas on the primary node; if that fails, activate the disks and check again.
+
+    An interrupted operation may have left a replica inactive or not connected.
+
+    :raises errors.OpExecError: a replica is not complete, or may have missed writes.
+    """
+    if instance.disks_active:
+        try:
+            mirror.require_good_primary(unit, instance)
+        except (errors.OpExecError, errors.RpcError) as err:
+            unit.info(f"{err} Activating the disks")
+        else:
+            return
+    disk_work.assemble_disks(unit, instance)
+    mirror.require_good_primary(unit, instance)
 
 
 def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None:

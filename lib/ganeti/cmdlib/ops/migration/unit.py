@@ -1,8 +1,9 @@
 """Base of the units of migrate and failover: the target node, the locks, and the hooks.
 
 Where an instance goes depends on its disks. Those which we mirror have one other node, their
-secondary; those which several nodes see can go to any node, which the user names or an allocator
-chooses (manual page **ganeti-iallocator**, mode ``relocate``).
+secondary, and get a new replica when the user names another one. Those which several nodes see can
+go to any node, which the user names or an allocator chooses (manual page **ganeti-iallocator**,
+mode ``relocate``).
 
 Locks: the instance; then source and target, the nodes themselves shared and their resources
 exclusively. While an allocator chooses there are more of them: all nodes of the instance's group
@@ -44,8 +45,6 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
 
     #: The operation, for messages.
     ACTION = "move"
-    #: Whether a mirrored instance may go to a node without a replica of its disks.
-    ANYWHERE = False
 
     target: Node | None
     allocator: str | None
@@ -97,15 +96,16 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         template = self.config.disk_template(instance)
         require_mirrored(self, instance, self.ACTION)
         if template in INT_MIRRORED:
-            if named is not None and self.ANYWHERE and not op.iallocator:
-                self.target = named
-                return
-            if named is not None or op.iallocator:
+            if op.iallocator:
                 raise errors.OpPrereqError(
-                    f"instance {instance.name} can go to its secondary node only, its disks"
-                    f" ({template}) have no other replica. Name neither a node nor an allocator.",
+                    f"instance {instance.name} has mirrored disks ({template}), so that it goes to"
+                    " its secondary node, or to a node which you name. An allocator is for shared"
+                    " disks only.",
                     errors.ECODE_STATE,
                 )
+            if named is not None:
+                self.target = named
+                return
             (uuid,) = self.config.secondary_nodes(instance)
             self.target = self.config.node(uuid)
             return
