@@ -140,7 +140,7 @@ VARIANTS: dict[str, Variant] = {
         ),
         starts=False,
     ),
-    "migration-target": Variant({}, host={"incoming": ("192.0.2.9", 8102)}, starts=False),
+    "migration-target": Variant({}, host={"incoming": True}, starts=False),
 }
 
 

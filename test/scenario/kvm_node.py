@@ -270,8 +270,12 @@ def move(
     address: str = "127.0.0.31",
     *,
     live: bool = True,
+    source_address: str | None = None,
 ) -> str:
-    """The steps of a migration in the order of the master; the final status."""
+    """The steps of a migration in the order of the master; the final status.
+
+    :param source_address: what the source connects to, in place of ``address``.
+    """
     with paths.override(source.paths):
         lifecycle.migratable(guest)
         info = lifecycle.migration_info(guest)
@@ -279,7 +283,7 @@ def move(
     with paths.override(target.paths):
         lifecycle.accept_instance(guest, info, address)
     with paths.override(source.paths):
-        lifecycle.migrate("cluster", guest, address, live)
+        lifecycle.migrate("cluster", guest, source_address or address, live)
     ended = wait_until(lambda: follow(source, guest), "the migration ends")
     success = ended == "completed"
     with paths.override(target.paths):

@@ -6,6 +6,7 @@ boot in about four seconds each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -418,6 +419,98 @@ def test_cancelled_migration(nodes: tuple[Node, Node], guest: FilledInstance) ->
         lifecycle.finalize_migration_dst(slow, info, False)
     assert second.leftovers() == [] and second.running() == []
     first.wait_booted(slow, more_than=len(first.lines(slow)))
+
+
+class Wire:
+    """Everything that crosses the network between two nodes, which have it between them."""
+
+    def __init__(self, port: int) -> None:
+        self.sent = bytearray()
+        self._listener = socket.create_server(("127.0.0.32", port))
+        self._port = port
+        self._threads = [threading.Thread(target=self._serve)]
+
+    def __enter__(self) -> Wire:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        source, _ = self._listener.accept()
+        target = socket.create_connection(("127.0.0.31", self._port))
+        back = threading.Thread(target=self._pass_on, args=(target, source, bytearray()))
+        back.start()
+        self._pass_on(source, target, self.sent)
+        back.join()
+        source.close()
+        target.close()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket, seen: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                seen += data
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("params", [{}, {"use_chroot": True}, {"migration_tls": False}])
+def test_what_is_seen_on_the_network(nodes: tuple[Node, Node], params: dict[str, bool]) -> None:
+    """By default neither the protocol of QEMU nor the memory of the guest is readable."""
+    if params.get("use_chroot") and os.geteuid() != 0:
+        pytest.skip("use_chroot needs root")
+    first, second = nodes
+    guest = first.instance(NAME, **params)
+    first.install(guest)
+    first.start(guest)
+    boot, _ = first.wait_booted(guest)
+    with Wire(guest.hvparams["migration_port"]) as wire:
+        ended = move(first, second, guest, source_address="127.0.0.32")
+    assert ended == "completed"
+    assert second.wait_booted(guest)[0] == boot
+    readable = params.get("migration_tls") is False
+    assert wire.sent.startswith(b"QEVM" if readable else b"\x16\x03")
+    assert (b"tiny: " in wire.sent) == readable
+    assert len(wire.sent) > 1 << 20
+    assert not Path(f"{second.paths.kvm_root}/chroot/{NAME}/key").exists()
+    # Back again: the target has the key of the first migration, and gets a new one.
+    assert move(second, first, guest) == "completed"
+
+
+def test_nobody_without_the_key_sends_or_receives_a_guest(
+    nodes: tuple[Node, Node], guest: FilledInstance
+) -> None:
+    first, second = nodes
+    first.start(guest)
+    boot, _ = first.wait_booted(guest)
+    address = ("127.0.0.31", guest.hvparams["migration_port"])
+    with paths.override(first.paths):
+        info = lifecycle.migration_info(guest)
+    # A source with another key: it has lost that of the target's.
+    with paths.override(second.paths):
+        lifecycle.accept_instance(guest, {**info, "key": "0" * 64}, address[0])
+    with socket.create_connection(address, timeout=PATIENCE_S) as stranger:
+        stranger.sendall(b"QEVM" + bytes(1 << 16))
+        with contextlib.suppress(ConnectionError):
+            while stranger.recv(1 << 16):
+                pass
+    assert status(second, guest) == "inmigrate"
+    with paths.override(first.paths):
+        lifecycle.migrate("cluster", guest, address[0], True)
+        assert wait_until(lambda: follow(first, guest), "the migration ends") == "failed"
+    with paths.override(second.paths):
+        lifecycle.finalize_migration_dst(guest, info, False)
+    with paths.override(first.paths):
+        lifecycle.finalize_migration_src(guest, False, True)
+    assert second.leftovers() == []
+    first.wait_booted(guest, more_than=len(first.lines(guest)))
+    # The guest was not touched, and the next migration works, also after a stranger.
+    assert move(first, second, guest) == "completed"
+    assert second.wait_booted(guest)[0] == boot
 
 
 def test_the_target_obeys_no_word_of_the_source(

@@ -15,8 +15,8 @@ from ganeti.objects.hypervisors import cpu_masks
 PUBLISHED = json.loads((Path(__file__).parents[2] / "data/published.json").read_text())
 
 
-# Beyond the published ones; their defaults change nothing.
-OURS = {hv.KVM: ("firmware", "firmware_path", "firmware_vars_path", "tpm_version")}
+# Beyond the published ones; their defaults change nothing that a guest sees.
+OURS = {hv.KVM: ("firmware", "firmware_path", "firmware_vars_path", "migration_tls", "tpm_version")}
 
 
 @pytest.mark.parametrize("name", hv.ALL)

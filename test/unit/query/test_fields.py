@@ -30,6 +30,7 @@ OWN = {
         "hv/firmware": "KVM guests with UEFI",
         "hv/firmware_path": "the same",
         "hv/firmware_vars_path": "the same",
+        "hv/migration_tls": "migrations which are encrypted",
         "hv/tpm_version": "KVM guests with a TPM",
     },
     "node": {"storage": "storage units for allocators (seed 002 *LUXI ... extension*)"},

@@ -345,7 +345,7 @@ class HostSide:
     taps: Sequence[str | None]  # per NIC: its interface, or None for user networking
     block_devices: Sequence[bool]  # per disk: whether it is a block device, and not a file
     direct_works: Sequence[bool]  # per disk: whether direct access (O_DIRECT) works
-    incoming: tuple[str, int] | None = None  # address and port, on the target of a migration
+    incoming: bool = False  # on the target of a migration
     run_as: str | None = None  # the user to which QEMU changes
     chroot: str | None = None  # the directory to which QEMU changes its root
     vhost_works: bool = True  # see tap.vhost_works
@@ -369,8 +369,8 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
             vhost_works=host.vhost_works,
             forward=host.forward,
         )
-    if host.incoming is not None:
-        argv += ["-incoming", migration_uri(*host.incoming)]
+    if host.incoming:
+        argv += ["-incoming", "defer"]
     argv += [
         "-qmp",
         f"unix:{layout.socket('qmp')},server,nowait",

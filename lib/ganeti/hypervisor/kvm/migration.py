@@ -30,8 +30,19 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.kvm import accelerator, argv, facts, hardware, incoming, nics, parse, runtime
+from ganeti.hypervisor.kvm import (
+    accelerator,
+    argv,
+    facts,
+    hardware,
+    incoming,
+    migration_channel,
+    nics,
+    parse,
+    runtime,
+)
 from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.hypervisor.kvm.migration_channel import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.start import KvmStarter, new_argv, set_migration_capabilities
 from ganeti.hypervisor.net import interfaces
@@ -45,6 +56,8 @@ _POSTCOPY_ROUNDS = 2
 # States of a migration from this node. A guest which came to this node has a migration, too, in
 # state "completed".
 _SENDING = frozenset(("setup", "active", "pre-switchover", "device"))
+# The keys of the migration data.
+_RUNTIME, _KEY = "runtime", "key"
 # The connection broke after the target had got the guest.
 _POSTCOPY_PAUSED = "postcopy-paused"
 
@@ -61,11 +74,26 @@ class KvmMigration(KvmStarter):
         self._require_running(layout)
         runtime.load(layout.runtime_file, instance.name)
 
-    def migration_info(self, instance: FilledInstance) -> str:
-        """The runtime file."""
+    def migration_info(self, instance: FilledInstance) -> str | dict[str, str]:
+        """The runtime file, and a key for the connection (``{"runtime": text, "key": text}``).
+
+        Only the text, without a key, when the migration is not encrypted, or has begun.
+
+        :raises HypervisorError: the guest does not run, or QEMU cannot encrypt.
+        """
         layout = self.layout(instance.name)
         self._require_running(layout)
-        return runtime.load(layout.runtime_file, instance.name).dumps()
+        record = runtime.load(layout.runtime_file, instance.name)
+        if not migration_channel.is_encrypted(instance.hvparams):
+            return record.dumps()
+        with Qmp(layout.socket("qmp"), instance.name) as control:
+            state = control.execute("query-migrate").get("status")
+            if state in _SENDING or parse.is_postcopy(state):
+                # The other end knows the key.
+                return record.dumps()
+            key = migration_channel.new_key()
+            migration_channel.use_key(control, key, layout, record.hvparams, endpoint="client")
+        return {_RUNTIME: record.dumps(), _KEY: key}
 
     def accept_instance(
         self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
@@ -81,18 +109,20 @@ class KvmMigration(KvmStarter):
         """
         if self._recover(instance, target):
             return
-        if not isinstance(info, str):
-            raise errors.HypervisorError(
-                f"migration data of instance {instance.name} is not text: {info!r}"
-            )
-        arriving = hardware.adopt(runtime.loads(info, instance.name), instance, disks)
+        text, key = _read_info(info, instance)
+        arriving = hardware.adopt(runtime.loads(text, instance.name), instance, disks)
         with self._locked(instance.name) as layout:
             self._refuse_running(layout)
             qemu = facts.of(instance.hvparams["kvm_path"])
             record = self._arriving_runtime(arriving, layout, qemu)
             port = int(instance.hvparams["migration_port"])
             self._start(
-                record, layout, qemu, paused=False, tags=instance.tags, incoming=(target, port)
+                record,
+                layout,
+                qemu,
+                paused=False,
+                tags=instance.tags,
+                incoming=Incoming(target, port, key),
             )
 
     def _recover(self, instance: FilledInstance, target: str) -> bool:
@@ -156,6 +186,9 @@ class KvmMigration(KvmStarter):
                 {
                     "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
                     "downtime-limit": int(hvp["migration_downtime"]),
+                    "tls-creds": migration_channel.KEY_OBJECT
+                    if migration_channel.is_encrypted(hvp)
+                    else "",
                 },
             )
             set_migration_capabilities(control, hvp)
@@ -268,6 +301,7 @@ class KvmMigration(KvmStarter):
             incoming.wait_complete(control, instance.name)
             # At once: a network which cannot be set up must not keep the guest from running.
             control.execute("cont")
+        migration_channel.forget_key(layout)
         record = runtime.load(layout.runtime_file, instance.name)
         interfaces.finish_incoming(
             nics.host_nics(record.nics, instance.name),
@@ -293,6 +327,31 @@ class KvmMigration(KvmStarter):
                 f"instance {layout.name} has arrived on this node, and was not ended. Run"
                 f" 'gnt-instance migrate --cleanup {layout.name}'."
             )
+
+
+def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str | None]:
+    """The two parts of :meth:`KvmMigration.migration_info`: the runtime file, and the key or None.
+
+    :raises HypervisorError: the data has another form, or lacks the key.
+    """
+    encrypted = migration_channel.is_encrypted(instance.hvparams)
+    if isinstance(info, str) and not encrypted:
+        return info, None
+    if isinstance(info, str) and info:
+        raise errors.HypervisorError(
+            f"the source of the migration of instance {instance.name} has sent no key for the"
+            " encryption: it sends the guest already, or has another release. For the latter,"
+            " install the same release on both nodes, or set the hypervisor parameter"
+            " migration_tls=False."
+        )
+    if (
+        not isinstance(info, dict)
+        or not isinstance(info.get(_RUNTIME), str)
+        or not migration_channel.is_key(info.get(_KEY))
+    ):
+        # Not shown: it may hold a key.
+        raise errors.HypervisorError(f"migration data of instance {instance.name} is damaged")
+    return info[_RUNTIME], info[_KEY] if encrypted else None
 
 
 def _was_sent(instance_name: str) -> errors.HypervisorError:

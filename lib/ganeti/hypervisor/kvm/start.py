@@ -21,6 +21,7 @@ from ganeti.hypervisor.kvm import (
     facts,
     firmware,
     host,
+    migration_channel,
     nics,
     parameters,
     parse,
@@ -31,6 +32,7 @@ from ganeti.hypervisor.kvm import (
 )
 from ganeti.hypervisor.kvm.guests import KvmGuests
 from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.hypervisor.kvm.migration_channel import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.net import interfaces, tap
 from ganeti.objects.instance import FilledInstance
@@ -151,11 +153,11 @@ class KvmStarter(KvmGuests):
         *,
         paused: bool,
         tags: Sequence[str] = (),
-        incoming: tuple[str, int] | None = None,
+        incoming: Incoming | None = None,
     ) -> None:
         """Run QEMU from a runtime record. The caller holds the lock.
 
-        :param incoming: the address and port at which the guest's memory arrives.
+        :param incoming: how the guest's memory arrives, on the target of a migration.
         :raises HypervisorError: nothing is left behind.
         """
         self._remove_files(layout)
@@ -180,7 +182,7 @@ class KvmStarter(KvmGuests):
                         or host.direct_works(disk.path)
                         for disk in record.disks
                     ],
-                    incoming=incoming,
+                    incoming=incoming is not None,
                     run_as=run_as.argument if run_as else None,
                     chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
                     # On by default; a kernel without it must not keep guests from starting.
@@ -204,6 +206,7 @@ class KvmStarter(KvmGuests):
                 self._prepare(control, record, layout)
                 if incoming is not None:
                     set_migration_capabilities(control, hvp)
+                    migration_channel.listen(control, incoming, layout, hvp)
                 elif not paused:
                     control.execute("cont")
         except BaseException as err:

@@ -228,6 +228,7 @@ KVM = HypervisorDescriptor(
         HvParam("migration_downtime", INT, 30, check=non_negative, required=True),
         HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True),
         HvParam("migration_port", INT, 8102, check=port, required=True),
+        HvParam("migration_tls", BOOL, True),
         HvParam("nic_type", STRING, "paravirtual", one_of=hv.KVM_NIC_TYPES, required=True),
         HvParam("reboot_behavior", STRING, "reboot", one_of=hv.REBOOT_BEHAVIORS, required=True),
         HvParam("root_path", MAYBE_STRING, "/dev/vda1"),

@@ -115,7 +115,7 @@ def test_full_command_line_keeps_the_published_order() -> None:
         taps=["gnt.tap0"],
         block_devices=[True],
         direct_works=[True],
-        incoming=("192.0.2.1", 8102),
+        incoming=True,
         run_as="kvmuser",
         chroot="/run/kvm/chroot/w",
     )
@@ -128,7 +128,7 @@ def test_full_command_line_keeps_the_published_order() -> None:
         "virtio-net-pci,id=nic-0f4c7a52-9b11-4b0e,bus=pci.0,addr=0xc,"
         "netdev=nic-0f4c7a52-9b11-4b0e,mac=aa:00:00:00:00:01",
         "-incoming",
-        "tcp:192.0.2.1:8102",
+        "defer",
         "-qmp",
         "unix:/run/kvm/ctrl/web1.qmp,server,nowait",
         "-qmp",

@@ -283,8 +283,9 @@ def test_the_program_is_that_of_the_target(monkeypatch: pytest.MonkeyPatch) -> N
     sent = with_params(kvm_path=EVIL)(record("default", SOURCE))
     sent = replace(sent, argv=(EVIL, *sent.argv[1:]))
     guest = instance("default", "/dir")
+    info = {"runtime": sent.dumps(), "key": "0" * 64}
     with pytest.raises(errors.HypervisorError, match="asked"):
-        kvm.accept_instance(guest, sent.dumps(), "192.0.2.1", attached(guest))
+        kvm.accept_instance(guest, info, "192.0.2.1", attached(guest))
     assert asked == [guest.hvparams["kvm_path"]]
     assert arrived(sent, guest).argv[0] == TARGET.program
 

@@ -11,7 +11,17 @@ import pytest
 from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import driver, hardware, incoming, migration, parse, qmp, runtime
+from ganeti.hypervisor.kvm import (
+    driver,
+    hardware,
+    incoming,
+    migration,
+    migration_channel,
+    parse,
+    qmp,
+    runtime,
+)
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.objects.disk import Disk
 
 
@@ -173,11 +183,144 @@ def test_what_qemu_gets_for_a_migration(monkeypatch, accelerator, live, stops):
     )
     kvm.migrate("cluster", guest, "2001:db8::7", live=live)
     assert RecordingQmp.sent == [
-        ("migrate-set-parameters", {"max-bandwidth": 100 << 20, "downtime-limit": 250}),
+        (
+            "migrate-set-parameters",
+            {"max-bandwidth": 100 << 20, "downtime-limit": 250, "tls-creds": "migration-key"},
+        ),
         ("migrate-set-capabilities", {"capabilities": [{"capability": "xbzrle", "state": True}]}),
         *([("stop", {})] if stops else []),
         ("migrate", {"uri": "tcp:[2001:db8::7]:8200"}),
     ]
+
+
+def test_a_migration_which_is_not_encrypted_uses_no_key_of_an_earlier_one(monkeypatch):
+    kvm = driver.KvmHypervisor()
+    monkeypatch.setattr(RecordingQmp, "sent", [])
+    monkeypatch.setattr(migration, "Qmp", RecordingQmp)
+    monkeypatch.setattr(migration, "_is_emulated", lambda layout: False)
+    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    guest = instance("default", "/dir", migration_tls=False)
+    kvm.migrate("cluster", guest, "192.0.2.7", live=True)
+    assert RecordingQmp.sent[0][1]["tls-creds"] == ""
+
+
+class KeyQmp(RecordingQmp):
+    """It has the key of an earlier migration, and reads the new one when its file is named."""
+
+    status = ""
+    seen: list[str] = []
+
+    def execute(self, command, arguments=None):
+        if command == "query-migrate":
+            return {"status": self.status}
+        if command == "qom-list":
+            return [{"name": "type"}, {"name": "migration-key"}]
+        if command == "object-add":
+            with open(f"{arguments['dir']}/keys.psk") as stream:
+                assert os.fstat(stream.fileno()).st_mode & 0o777 == 0o400
+                self.seen.append(stream.read())
+        return super().execute(command, arguments)
+
+
+@pytest.fixture
+def keyed(monkeypatch, tmp_path):
+    made = driver.KvmHypervisor()
+    monkeypatch.setattr(migration, "Qmp", KeyQmp)
+    for name, value in (("status", ""), ("sent", []), ("seen", [])):
+        monkeypatch.setattr(KeyQmp, name, value)
+    layout = Layout(str(tmp_path / "run"), str(tmp_path / "log"), "web1")
+    monkeypatch.setattr(made, "layout", lambda name: layout)
+    monkeypatch.setattr(made, "_require_running", lambda layout: None)
+    record = runtime.Runtime(("qemu",), (), {"security_model": "none"}, ())
+    monkeypatch.setattr(migration.runtime, "load", lambda *args: record)
+    return made, layout
+
+
+def test_each_migration_has_a_key_which_leaves_no_file_on_the_source(keyed):
+    kvm, layout = keyed
+    first, second = (kvm.migration_info(GUEST) for _ in range(2))
+    assert first["key"] != second["key"] and len(first["key"]) == 64
+    assert [f"qemu:{one['key']}\n" for one in (first, second)] == KeyQmp.seen
+    assert [command for command, _ in KeyQmp.sent] == ["object-del", "object-add"] * 2
+    assert KeyQmp.sent[1][1]["endpoint"] == "client"
+    assert os.listdir(layout.chroot_dir) == []
+    assert migration._read_info(first, GUEST) == (first["runtime"], first["key"])
+
+
+@pytest.mark.parametrize("status", ["active", "setup", "postcopy-active", "postcopy-paused"])
+def test_a_migration_which_has_begun_keeps_its_key(keyed, monkeypatch, status):
+    monkeypatch.setattr(KeyQmp, "status", status)
+    assert isinstance(keyed[0].migration_info(GUEST), str)
+    assert KeyQmp.sent == []
+
+
+def test_the_target_keeps_the_key_until_the_guest_has_arrived(keyed):
+    _, layout = keyed
+    key = migration_channel.new_key()
+    incoming_end = migration_channel.Incoming("192.0.2.7", 8102, key)
+    migration_channel.listen(KeyQmp(), incoming_end, layout, {"security_model": "none"})
+    assert KeyQmp.sent[1:] == [
+        (
+            "object-add",
+            {
+                "qom-type": "tls-creds-psk",
+                "id": "migration-key",
+                "endpoint": "server",
+                "dir": f"{layout.chroot_dir}/key",
+            },
+        ),
+        ("migrate-set-parameters", {"tls-creds": "migration-key"}),
+        ("migrate-incoming", {"uri": "tcp:192.0.2.7:8102"}),
+    ]
+    assert os.listdir(layout.chroot_dir) == ["key"]
+    # QEMU would look for primes, for up to half a minute.
+    with open(f"{layout.chroot_dir}/key/dh-params.pem") as stream:
+        assert "BEGIN DH PARAMETERS" in stream.read()
+    migration_channel.forget_key(layout)
+    assert os.listdir(layout.chroot_dir) == []
+
+
+def test_a_qemu_which_cannot_encrypt_does_not_send_unencrypted(keyed, monkeypatch):
+    class Refusing(KeyQmp):
+        def execute(self, command, arguments=None):
+            if command == "object-add":
+                raise qmp.QmpError("no GnuTLS")
+            return super().execute(command, arguments)
+
+    kvm, layout = keyed
+    monkeypatch.setattr(migration, "Qmp", Refusing)
+    with pytest.raises(errors.HypervisorError, match="no GnuTLS.*web1.*migration_tls=False"):
+        kvm.migration_info(GUEST)
+    assert os.listdir(layout.chroot_dir) == []
+    plain = instance("default", "/dir", migration_tls=False)
+    assert isinstance(kvm.migration_info(plain), str)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {},
+        {"runtime": "[]"},
+        {"runtime": 5, "key": "0" * 64},
+        {"runtime": "[]", "key": "0" * 63},
+        {"runtime": "[]", "key": "0" * 63 + "\n"},
+        {"runtime": "[]", "key": "G" * 64},
+        {"runtime": "[]", "key": None},
+        [],
+        None,
+    ],
+)
+def test_damaged_migration_data(info):
+    with pytest.raises(errors.HypervisorError, match="web1 is damaged"):
+        migration._read_info(info, GUEST)
+
+
+def test_a_source_without_a_key_is_refused_unless_the_parameter_allows_it():
+    with pytest.raises(errors.HypervisorError, match=r"no key .*migration_tls=False"):
+        migration._read_info("[]", GUEST)
+    plain = instance("default", "/dir", migration_tls=False)
+    assert migration._read_info("[]", plain) == ("[]", None)
+    assert migration._read_info({"runtime": "[]", "key": "0" * 64}, plain) == ("[]", None)
 
 
 class StateQmp(FakeQmp):

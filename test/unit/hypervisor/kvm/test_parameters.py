@@ -100,6 +100,7 @@ ELSEWHERE = {
     ),
     "migration_mode": ("cmdlib/instance/migrate.py", "unit/cmdlib/test_instance_move.py"),
     "migration_port": ("hypervisor/kvm/migration.py", "scenario/test_qemu.py"),
+    "migration_tls": ("hypervisor/kvm/migration_channel.py", "scenario/test_qemu.py"),
     "security_domain": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "security_model": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "use_chroot": ("hypervisor/kvm/start.py", "scenario/test_qemu.py"),

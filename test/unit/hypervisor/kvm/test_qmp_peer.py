@@ -372,21 +372,26 @@ def test_files_of_a_running_guest_are_not_cleaned_up(lab: Lab) -> None:
 # -- migration -------------------------------------------------------------------------------------
 
 
-def info_of(lab: Lab) -> str:
+def info_of(lab: Lab) -> str | dict[str, str]:
     """What another node sends about the guest."""
     lab.start()
-    text = lab.kvm.migration_info(lab.guest)
+    info = lab.kvm.migration_info(lab.guest)
     lab.kvm.stop(NAME, lab.guest.hvparams, force=True)
     lab.node.commands.clear()
-    return text
+    return info
 
 
 def test_a_target_waits(lab: Lab) -> None:
     lab.kvm.accept_instance(lab.guest, info_of(lab), "192.0.2.1", lab.disks)
     assert lab.qemu.state == "inmigrate"
-    assert lab.qemu.changed == ["migrate-set-capabilities"]
+    assert lab.qemu.changed == [
+        "migrate-set-capabilities",
+        "object-add",
+        "migrate-set-parameters",
+        "migrate-incoming",
+    ]
     command = lab.node.commands[-1]
-    assert command[command.index("-incoming") + 1] == "tcp:192.0.2.1:8200"
+    assert command[command.index("-incoming") + 1] == "defer"
     assert "-S" in command
 
 
@@ -403,7 +408,10 @@ def test_no_migration_is_accepted_beside_a_guest(lab: Lab, state: str) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("command", ["qmp_capabilities", "migrate-set-capabilities"])
+@pytest.mark.parametrize(
+    "command",
+    ["qmp_capabilities", "migrate-set-capabilities", "object-add", "migrate-incoming"],
+)
 def test_a_target_which_fails_leaves_nothing(lab: Lab, command: str, how: str) -> None:
     info = info_of(lab)
     lab.node.prepare = lambda qemu: spoil(qemu, command, how)
