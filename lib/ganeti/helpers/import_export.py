@@ -24,6 +24,8 @@ import argparse
 import contextlib
 import hmac
 import os
+import queue
+import select
 import signal
 import socket
 import ssl
@@ -49,6 +51,7 @@ EXIT_FAILURE: Final = 1
 _BLOCK: Final = 1 << 20
 _MIB: Final = 1 << 20
 _HANDSHAKE_S: Final = 30.0
+_MAX_ARRIVALS: Final = 64
 _RETRY_PAUSE_S: Final = 1.0
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 5}
 
@@ -105,7 +108,8 @@ def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
         _tune(raw)
         connection = TlsPipe(raw, context, server_side=False)
         try:
-            connection.handshake()
+            with _limited(raw, options.connect_timeout):
+                connection.handshake()
         except OSError as err:
             connection.close()
             raise TransferFailed(
@@ -114,6 +118,23 @@ def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
         connection.settimeout(None)
         return connection
     raise TransferFailed(f"cannot connect to {options.host}:{options.port}")
+
+
+@contextlib.contextmanager
+def _limited(raw: socket.socket, limit_s: float) -> Iterator[None]:
+    """End a connection when the block takes longer, even if the peer sends single bytes slowly."""
+
+    def shut() -> None:
+        with contextlib.suppress(OSError):
+            raw.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(limit_s, shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
@@ -127,30 +148,109 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.bind or "", options.port or 0))
-            listener.listen(5)
+            listener.listen(_MAX_ARRIVALS)
         except OSError as err:
             raise TransferFailed(f"cannot listen on {options.bind}:{options.port}: {err}") from err
         status.update(listen_port=listener.getsockname()[1])
         deadline = time.monotonic() + options.connect_timeout
-        while (left_s := deadline - time.monotonic()) > 0:
-            listener.settimeout(left_s)
-            try:
-                raw, peer = listener.accept()
-            except TimeoutError:
-                break
-            _tune(raw)
-            raw.settimeout(min(_HANDSHAKE_S, max(left_s, 1.0)))
-            connection = TlsPipe(raw, context, server_side=True)
-            try:
-                connection.handshake()
-                _check_magic(connection, magic)
-            except (OSError, TransferFailed) as err:
-                status.note(f"connection from {peer[0]} refused: {err}")
-                connection.close()
-                continue
-            connection.settimeout(None)
-            return connection
+        with _Arrivals(context, magic, status) as arrivals:
+            poll = select.poll()
+            poll.register(listener, select.POLLIN)
+            poll.register(arrivals.wake, select.POLLIN)
+            while (now := time.monotonic()) < deadline:
+                wait_s = max(min(deadline, arrivals.deadline) - now, 0)
+                ready = {fd for fd, _ in poll.poll(wait_s * 1000)}
+                if listener.fileno() in ready:
+                    arrivals.add(*listener.accept())
+                connection = arrivals.authenticated()
+                if connection is not None:
+                    connection.settimeout(None)
+                    return connection
     raise TransferFailed(f"the other end did not connect within {options.connect_timeout} s")
+
+
+class _Arrival:
+    """A connection whose peer has not yet proved that it is the other end."""
+
+    def __init__(self, raw: socket.socket, peer: str) -> None:
+        self.raw = raw
+        self.peer = peer
+        self.deadline = time.monotonic() + _HANDSHAKE_S
+        self.connection: TlsPipe | None = None
+        self.problem = ""
+
+    def shut(self) -> None:
+        """End the connection, also under a thread which waits for the peer."""
+        with contextlib.suppress(OSError):
+            self.raw.shutdown(socket.SHUT_RDWR)
+
+
+class _Arrivals:
+    """Authenticates any number of peers at the same time, so that none delays the right one.
+
+    A context manager; at its end all connections are closed but the one which was returned.
+    """
+
+    def __init__(self, context: ssl.SSLContext, magic: str | None, status: Status) -> None:
+        self._context = context
+        self._magic = magic
+        self._status = status
+        # In the order of arrival.
+        self._waiting: list[_Arrival] = []
+        self._done: queue.SimpleQueue[_Arrival] = queue.SimpleQueue()
+        self.wake, self._waker = socket.socketpair()
+
+    def __enter__(self) -> _Arrivals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for arrival in self._waiting:
+            arrival.shut()
+
+    @property
+    def deadline(self) -> float:
+        """When the next connection has to be closed."""
+        return self._waiting[0].deadline if self._waiting else float("inf")
+
+    def add(self, raw: socket.socket, address: tuple[Any, ...]) -> None:
+        """Begin to authenticate the peer of a new connection."""
+        if len(self._waiting) >= _MAX_ARRIVALS:
+            # The longest silent one: the other end authenticates itself at once.
+            self._waiting[0].shut()
+        _tune(raw)
+        raw.settimeout(_HANDSHAKE_S)
+        arrival = _Arrival(raw, str(address[0]))
+        self._waiting.append(arrival)
+        threading.Thread(target=self._authenticate, args=(arrival,), daemon=True).start()
+
+    def authenticated(self) -> TlsPipe | None:
+        """The connection to the other end, or None so far; closes those which took too long."""
+        while self._waiting and self._waiting[0].deadline <= time.monotonic():
+            arrival = self._waiting[0]
+            arrival.deadline = float("inf")
+            arrival.shut()
+            self._waiting.append(self._waiting.pop(0))
+        with contextlib.suppress(queue.Empty):
+            while True:
+                arrival = self._done.get_nowait()
+                self.wake.recv(1)
+                self._waiting.remove(arrival)
+                if arrival.connection is not None:
+                    return arrival.connection
+                self._status.note(f"connection from {arrival.peer} refused: {arrival.problem}")
+        return None
+
+    def _authenticate(self, arrival: _Arrival) -> None:
+        connection = TlsPipe(arrival.raw, self._context, server_side=True)
+        try:
+            connection.handshake()
+            _check_magic(connection, self._magic)
+            arrival.connection = connection
+        except (OSError, TransferFailed) as err:
+            arrival.problem = str(err)
+            connection.close()
+        self._done.put(arrival)
+        self._waker.send(b"!")
 
 
 def _check_magic(connection: TlsPipe, magic: str | None) -> None:

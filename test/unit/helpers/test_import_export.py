@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -315,6 +316,59 @@ def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, p
     refused = [line for line in receiver.status["recent_output"] if "refused" in line]
     assert len(refused) == 5
     assert any("magic" in line for line in refused)
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_silent_peers_do_not_delay_the_right_one(ends, tmp_path, count):
+    """They stay connected all the time; of very many, the longest silent ones are closed."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"data")
+    receiver = ends("import", "--file", target, magic=MAGIC)
+    port = receiver.port()
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(count)
+        ]
+        sender = export(ends, port, "--file", source, magic=MAGIC)
+        assert (sender.wait(), receiver.wait()) == (0, 0)
+        for one in silent:
+            one.settimeout(PATIENCE_S)
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+    assert target.read_bytes() == b"data"
+
+
+def test_a_slow_peer_does_not_outlive_the_deadline(ends, tmp_path):
+    """It sends a byte now and then, of a record of 16 KiB."""
+    receiver = ends("import", "--file", tmp_path / "target", "--connect-timeout", "1")
+    deadline = time.monotonic() + PATIENCE_S
+    with socket.create_connection(("127.0.0.1", receiver.port())) as slow:
+        slow.sendall(b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc")
+        while receiver.process.poll() is None:
+            assert time.monotonic() < deadline, "the import still waits"
+            time.sleep(0.02)
+            with contextlib.suppress(OSError):
+                slow.sendall(b"\x00")
+    assert receiver.wait() == 1
+    assert "the other end did not connect" in receiver.status["error_message"]
+
+
+def test_a_slow_receiver_does_not_outlive_the_deadline_of_the_sender(ends, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        sender = export(ends, port, "--file", "/dev/null", "--connect-timeout", "1")
+        listener.settimeout(PATIENCE_S)
+        slow, _ = listener.accept()
+        deadline = time.monotonic() + PATIENCE_S
+        with slow:
+            slow.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+            while sender.process.poll() is None:
+                assert time.monotonic() < deadline, "the export still waits"
+                time.sleep(0.02)
+                with contextlib.suppress(OSError):
+                    slow.sendall(b"\x00")
+    assert sender.wait() == 1
+    assert "no trusted connection" in sender.status["error_message"]
 
 
 def test_nobody_comes(ends, tmp_path):
