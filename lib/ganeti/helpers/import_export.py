@@ -51,7 +51,7 @@ EXIT_FAILURE: Final = 1
 _BLOCK: Final = 1 << 20
 _MIB: Final = 1 << 20
 _HANDSHAKE_S: Final = 30.0
-_MAX_ARRIVALS: Final = 64
+_MAX_UNAUTHENTICATED: Final = 64
 _RETRY_PAUSE_S: Final = 1.0
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 5}
 
@@ -148,33 +148,33 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.bind or "", options.port or 0))
-            listener.listen(_MAX_ARRIVALS)
+            listener.listen(_MAX_UNAUTHENTICATED)
         except OSError as err:
             raise TransferFailed(f"cannot listen on {options.bind}:{options.port}: {err}") from err
         status.update(listen_port=listener.getsockname()[1])
         deadline = time.monotonic() + options.connect_timeout
-        with _Arrivals(context, magic, status) as arrivals:
+        with _UnauthenticatedPeers(context, magic, status) as peers:
             poll = select.poll()
             poll.register(listener, select.POLLIN)
-            poll.register(arrivals.wake, select.POLLIN)
+            poll.register(peers.wake, select.POLLIN)
             while (now := time.monotonic()) < deadline:
-                wait_s = max(min(deadline, arrivals.deadline) - now, 0)
+                wait_s = max(min(deadline, peers.deadline) - now, 0)
                 ready = {fd for fd, _ in poll.poll(wait_s * 1000)}
                 if listener.fileno() in ready:
-                    arrivals.add(*listener.accept())
-                connection = arrivals.authenticated()
+                    peers.add(*listener.accept())
+                connection = peers.authenticated()
                 if connection is not None:
                     connection.settimeout(None)
                     return connection
     raise TransferFailed(f"the other end did not connect within {options.connect_timeout} s")
 
 
-class _Arrival:
+class _UnauthenticatedPeer:
     """A connection whose peer has not yet proved that it is the other end."""
 
-    def __init__(self, raw: socket.socket, peer: str) -> None:
+    def __init__(self, raw: socket.socket, address: str) -> None:
         self.raw = raw
-        self.peer = peer
+        self.address = address
         self.deadline = time.monotonic() + _HANDSHAKE_S
         self.connection: TlsPipe | None = None
         self.problem = ""
@@ -185,7 +185,7 @@ class _Arrival:
             self.raw.shutdown(socket.SHUT_RDWR)
 
 
-class _Arrivals:
+class _UnauthenticatedPeers:
     """Authenticates any number of peers at the same time, so that none delays the right one.
 
     A context manager; at its end all connections are closed but the one which was returned.
@@ -195,17 +195,17 @@ class _Arrivals:
         self._context = context
         self._magic = magic
         self._status = status
-        # In the order of arrival.
-        self._waiting: list[_Arrival] = []
-        self._done: queue.SimpleQueue[_Arrival] = queue.SimpleQueue()
+        # In the order in which they connected.
+        self._waiting: list[_UnauthenticatedPeer] = []
+        self._done: queue.SimpleQueue[_UnauthenticatedPeer] = queue.SimpleQueue()
         self.wake, self._waker = socket.socketpair()
 
-    def __enter__(self) -> _Arrivals:
+    def __enter__(self) -> _UnauthenticatedPeers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for arrival in self._waiting:
-            arrival.shut()
+        for peer in self._waiting:
+            peer.shut()
 
     @property
     def deadline(self) -> float:
@@ -214,42 +214,46 @@ class _Arrivals:
 
     def add(self, raw: socket.socket, address: tuple[Any, ...]) -> None:
         """Begin to authenticate the peer of a new connection."""
-        if len(self._waiting) >= _MAX_ARRIVALS:
-            # The longest silent one: the other end authenticates itself at once.
-            self._waiting[0].shut()
+        if len(self._waiting) >= _MAX_UNAUTHENTICATED:
+            # The other end authenticates itself at once.
+            self._close_oldest()
         _tune(raw)
         raw.settimeout(_HANDSHAKE_S)
-        arrival = _Arrival(raw, str(address[0]))
-        self._waiting.append(arrival)
-        threading.Thread(target=self._authenticate, args=(arrival,), daemon=True).start()
+        peer = _UnauthenticatedPeer(raw, str(address[0]))
+        self._waiting.append(peer)
+        threading.Thread(target=self._authenticate, args=(peer,), daemon=True).start()
 
     def authenticated(self) -> TlsPipe | None:
         """The connection to the other end, or None so far; closes those which took too long."""
         while self._waiting and self._waiting[0].deadline <= time.monotonic():
-            arrival = self._waiting[0]
-            arrival.deadline = float("inf")
-            arrival.shut()
-            self._waiting.append(self._waiting.pop(0))
+            self._close_oldest()
         with contextlib.suppress(queue.Empty):
             while True:
-                arrival = self._done.get_nowait()
+                peer = self._done.get_nowait()
                 self.wake.recv(1)
-                self._waiting.remove(arrival)
-                if arrival.connection is not None:
-                    return arrival.connection
-                self._status.note(f"connection from {arrival.peer} refused: {arrival.problem}")
+                self._waiting.remove(peer)
+                if peer.connection is not None:
+                    return peer.connection
+                self._status.note(f"connection from {peer.address} refused: {peer.problem}")
         return None
 
-    def _authenticate(self, arrival: _Arrival) -> None:
-        connection = TlsPipe(arrival.raw, self._context, server_side=True)
+    def _close_oldest(self) -> None:
+        """Close the connection which waits longest; its thread reports that."""
+        peer = self._waiting.pop(0)
+        peer.deadline = float("inf")
+        self._waiting.append(peer)
+        peer.shut()
+
+    def _authenticate(self, peer: _UnauthenticatedPeer) -> None:
+        connection = TlsPipe(peer.raw, self._context, server_side=True)
         try:
             connection.handshake()
             _check_magic(connection, self._magic)
-            arrival.connection = connection
+            peer.connection = connection
         except (OSError, TransferFailed) as err:
-            arrival.problem = str(err)
+            peer.problem = str(err)
             connection.close()
-        self._done.put(arrival)
+        self._done.put(peer)
         self._waker.send(b"!")
 
 
