@@ -94,7 +94,7 @@ offer() {
 complete() {
     front=$2
     case $1 in
-        '') ;;
+        ''|command) ;;
         file) echo :files ;;
         ,*|%*)
             case $word in
@@ -134,7 +134,12 @@ while [ $# -gt 1 ]; do
             --) ended=yes ;;
             --*=*) ;;
             -?*) kind=; if value "$program" "$command" "$1"; then waiting=yes; fi ;;
-            *) ended=yes position=1 object=$1 ;;
+            *)
+                # Options may follow an argument, unless it is a command for another program.
+                argument "$program" "$command" "$position"
+                case $kind in command) ended=yes ;; esac
+                [ "$position" -gt 0 ] || object=$1
+                position=$((position + 1)) ;;
         esac
     else
         [ "$position" -gt 0 ] || object=$1

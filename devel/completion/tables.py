@@ -14,8 +14,8 @@ import importlib
 from collections.abc import Iterable
 
 from ganeti.cli.command import Command, Program
-from ganeti.cli.listing import ALL_FIELDS
-from ganeti.cli.options import COMMON, FORMATS, Option
+from ganeti.cli.listing import ALL_FIELDS, WIDE_FIELDS
+from ganeti.cli.options import COMMON, FORMATS, SORT_BY, Option
 from ganeti.client import PROGRAMS
 from ganeti.client.gnt_instance import snapshots
 from ganeti.constants import instance as instance_c
@@ -34,6 +34,7 @@ _ARGUMENTS = {
     "os": "os",
     "file": "file",
     "filter": "filter",
+    "command": "command",
 }
 _OPTIONS = frozenset(
     {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode"}
@@ -64,7 +65,10 @@ def option_kind(program: Program, command: Command, option: Option) -> str:
     if option.choices:
         return f"={' '.join(option.choices)}"
     if option.completion == "fields":
-        return f",{' '.join([*field_names(program, command), ALL_FIELDS, *FORMATS])}"
+        known = field_names(program, command)
+        if option is not SORT_BY:
+            known = [*known, ALL_FIELDS, WIDE_FIELDS, *FORMATS]
+        return f",{' '.join(known)}"
     if option.completion in _OPTIONS:
         return option.completion or ""
     if option.dest in _KEYS and option.kind == "keyval":

@@ -20,6 +20,7 @@ argument cannot be a name, the argument is a filter expression.
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import time
@@ -50,6 +51,20 @@ _MARKS = {
 _FEW_FIELDS = 4
 #: The word after ``-o`` which selects every field; no field has this name.
 ALL_FIELDS = "all"
+#: The word after ``-o`` which selects the default fields and those of :data:`WIDE`.
+WIDE_FIELDS = "wide"
+#: Kind of objects -> fields which users often want besides the default ones, in one word.
+WIDE = {
+    "export": (),
+    "filter": ("uuid",),
+    "group": ("pinst_list", "uuid"),
+    "instance": ("be/vcpus", "disk_template", "disk_usage", "nic.ips", "snodes", "tags"),
+    "job": ("priority", "received_ts", "start_ts", "end_ts"),
+    "lock": (),
+    "network": ("free_count", "reserved_count", "inst_list", "tags"),
+    "node": ("cnodes", "ctotal", "group", "role", "pip", "tags"),
+    "os": ("api_versions", "parameters", "hidden", "blacklisted"),
+}
 _RIGHT = frozenset((const.KIND_NUMBER, const.KIND_FLOAT, const.KIND_UNIT))
 _KIND_NAMES = {
     const.KIND_TEXT: "Text",
@@ -89,7 +104,7 @@ def join_list(value: Any) -> str:
 def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
     """Return the fields of ``-o``: ``a,b`` replaces the default ones, ``+a,b`` adds to them.
 
-    The word ``all`` is returned unchanged; the master knows the fields for which it stands.
+    The words ``all`` and ``wide`` are returned unchanged; :func:`run_list` knows their fields.
 
     :raises OpPrereqError: the option names no field.
     """
@@ -199,6 +214,8 @@ def run_list(
     fields = selected_fields(values.output, default_fields)
     if fields == [ALL_FIELDS]:
         fields = [field["name"] for field in client.query_fields(resource)["fields"]]
+    elif fields == [WIDE_FIELDS]:
+        fields = [*default_fields, *(name for name in WIDE[resource] if name not in default_fields)]
     fields += [name for name in extra_fields if name not in fields]
     qfilter = both_filters(
         make_filter(
@@ -209,6 +226,11 @@ def run_list(
         ),
         extra_filter,
     )
+    # The locks of gnt-debug have an older --interval of their own.
+    if values.get("interval") is not None and not values.get("watch") and resource != "lock":
+        raise errors.OpPrereqError("--interval needs --watch", errors.ECODE_INVAL)
+    if values.get("watch"):
+        return _watch(client, resource, fields, qfilter, values, formatters or {})
     # A large answer consists of 500,000 small lists without reference cycles. The garbage
     # collector would take as long as the parser.
     gc.disable()
@@ -226,9 +248,110 @@ def _query_and_write(
     values: Values,
     formatters: Mapping[str, Formatter],
 ) -> int:
-    response = client.query(resource, fields, qfilter)
+    response = _query(client, resource, fields, qfilter, values)
     write(response, values, formatters)
     return _warn_of_unknown(client, resource, response["fields"], values)
+
+
+def _query(
+    client: luxi.Client, resource: str, fields: list[str], qfilter: Any, values: Values
+) -> Mapping[str, Any]:
+    """Ask the master, and sort the rows as ``--sort-by`` says."""
+    order = _sort_order(values.get("sort_by"))
+    # Fields which are only for the order are asked for, too, and not shown.
+    hidden = [name for name, _ in order if name not in fields]
+    response = client.query(resource, [*fields, *hidden], qfilter)
+    if not order:
+        return response
+    names = [field["name"] for field in response["fields"]]
+    unknown = [
+        field["name"]
+        for field in response["fields"][len(fields) :]
+        if field["kind"] == const.KIND_UNKNOWN
+    ]
+    if unknown:
+        from ganeti.utils import suggest
+
+        known = [field["name"] for field in client.query_fields(resource)["fields"]]
+        raise errors.OpPrereqError(
+            f"cannot sort by '{unknown[0]}': there is no such field."
+            f"{suggest.did_you_mean(unknown[0], known)}",
+            errors.ECODE_INVAL,
+        )
+    rows = list(response["data"])
+    for name, reverse in reversed(order):
+        column = names.index(name)
+        # Rows without a value are the last ones in both orders.
+        present = [row for row in rows if row[column][0] == const.RS_NORMAL]
+        present.sort(key=functools.partial(_cell_key, column), reverse=reverse)
+        rows = present + [row for row in rows if row[column][0] != const.RS_NORMAL]
+    shown = len(fields)
+    return {"fields": response["fields"][:shown], "data": [row[:shown] for row in rows]}
+
+
+def _cell_key(column: int, row: Sequence[Any]) -> tuple[Any, ...]:
+    return sort_key(row[column][1])
+
+
+def _sort_order(text: str | None) -> list[tuple[str, bool]]:
+    """Read ``a,-b``: pairs of a field and whether its order is reversed.
+
+    :raises OpPrereqError: no field is given, or one is given twice.
+    """
+    if text is None:
+        return []
+    found = [(word.lstrip("-"), word.startswith("-")) for word in text.split(",")]
+    names = [name for name, _ in found]
+    if not all(names) or len(set(names)) != len(names):
+        raise errors.OpPrereqError(
+            f"--sort-by needs different fields, separated by commas, not '{text}'",
+            errors.ECODE_INVAL,
+        )
+    return found
+
+
+def sort_key(value: Any) -> tuple[Any, ...]:
+    """Return a key for values of any type: numbers by size, ``node2`` before ``node10``."""
+    if value is None:
+        return (0,)
+    if isinstance(value, (bool, int, float)):
+        return (1, value)
+    if isinstance(value, (list, tuple)):
+        return (3, [sort_key(item) for item in value])
+    from ganeti.utils import text
+
+    return (2, text.natural_key(str(value)))
+
+
+def _watch(
+    client: luxi.Client,
+    resource: str,
+    fields: list[str],
+    qfilter: Any,
+    values: Values,
+    formatters: Mapping[str, Formatter],
+) -> int:
+    """Show the list again and again (``--watch``)."""
+    from ganeti.cli import live
+
+    interval_s = live.INTERVAL_S if values.get("interval") is None else values.interval
+    live.check_interval(interval_s)
+    if values.output_format in opt.DATA_FORMATS or not terminal.is_terminal(sys.stdout):
+        raise errors.OpPrereqError(
+            "--watch shows a table on a terminal. Programs repeat the command, or use the events of"
+            " the REST interface.",
+            errors.ECODE_INVAL,
+        )
+
+    def lines(rows: int) -> list[str]:
+        found = table_lines(_query(client, resource, fields, qfilter, values), values, formatters)
+        # The last line is for the cursor.
+        if len(found) >= rows:
+            found[rows - 2 :] = [f"... and {len(found) - rows + 2} more"]
+        return found
+
+    live.show(lines, interval_s)
+    return failures.EXIT_SUCCESS
 
 
 def write(
@@ -310,6 +433,15 @@ def _write_csv(response: Mapping[str, Any], values: Values) -> None:
 def _write_table(
     response: Mapping[str, Any], values: Values, formatters: Mapping[str, Formatter]
 ) -> None:
+    lines = table_lines(response, values, formatters)
+    if lines:
+        terminal.out("\n".join(lines))
+
+
+def table_lines(
+    response: Mapping[str, Any], values: Values, formatters: Mapping[str, Formatter]
+) -> list[str]:
+    """Return the lines of the table for an answer of a query; on a terminal with colours."""
     fields = response["fields"]
     unit = values.get("units") or ("h" if values.separator is None else "m")
     verbose = 1 if values.verbose else 0
@@ -326,11 +458,9 @@ def _write_table(
     painter = (
         _painter(fields) if values.separator is None and terminal.wants_colour(sys.stdout) else None
     )
-    lines = table.format_table(
+    return table.format_table(
         columns, rows, header=not values.no_headers, separator=values.separator, painter=painter
     )
-    if lines:
-        terminal.out("\n".join(lines))
 
 
 def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit: str) -> Formatter:

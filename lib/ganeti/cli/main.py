@@ -56,12 +56,13 @@ def _run(program: Program, argv: list[str], environ: Mapping[str, str]) -> int:
             return failures.EXIT_SUCCESS
         words = words[1:]
     if command is None:
-        terminal.out(parser.program_help(program))
-        if words:
+        if not words:
+            terminal.out(parser.program_help(program))
+        else:
             known = (*program.commands, *program.aliases)
             terminal.err(
                 f"Error: unknown command '{words[0]}' of {program.name}."
-                f"{parser.suggest(words[0], known)}"
+                f"{parser.suggest(words[0], known)} '{program.name} --help' lists the commands."
             )
         return failures.EXIT_FAILURE
     return _run_command(program, command, words[1:], environ)

@@ -212,8 +212,8 @@ OUTPUT = Option(
     metavar="FIELDS",
     completion="fields",
     help="columns, separated by commas; +a,b adds columns to the default ones, all selects every"
-    " field. The words json, yaml, csv and table choose the format instead; give -o"
-    " twice to choose both",
+    " field, wide the usual ones and more. The words json, yaml, csv and table choose the format"
+    " instead; give -o twice to choose both",
 )
 OUTPUT_FORMAT = Option(
     "--output",
@@ -222,7 +222,25 @@ OUTPUT_FORMAT = Option(
     help="output format: json, yaml or csv for programs, table (the default) for users",
 )
 
-LIST_OPTIONS = (NO_HEADERS, SEPARATOR, UNITS, OUTPUT, VERBOSE_LIST, FILTER)
+SORT_BY = Option(
+    "--sort-by",
+    kind="string",
+    metavar="FIELD,...",
+    completion="fields",
+    help="sort by these fields instead of the name; -FIELD reverses the order, for example"
+    " --sort-by=-oper_ram,name",
+)
+WATCH = flag("--watch", help="show the list again and again until q is pressed")
+INTERVAL = Option(
+    "--interval",
+    kind="int",
+    metavar="SECONDS",
+    help="seconds between two lists with --watch; 2 by default",
+)
+
+LIST_OPTIONS = (
+    NO_HEADERS, SEPARATOR, UNITS, OUTPUT, VERBOSE_LIST, FILTER, SORT_BY, WATCH, INTERVAL,
+)  # fmt: skip
 LIST_FIELDS_OPTIONS = (NO_HEADERS, SEPARATOR, OUTPUT_FORMAT)
 
 # Shared by several programs.

@@ -1,10 +1,9 @@
 """Read a command line, and make the help texts.
 
-The form is ``<program> <command> [options] [arguments]``: options come before arguments. An option
-of the command among the arguments is refused, because a user who writes ``add-tags web1 prod
---dry-run`` does not mean a tag. Exceptions are arguments after ``--``, which ends the options, and
-arguments for another program (``gnt-cluster command``). A long option may be shortened as long as
-the result is unique; short ones may be joined (``-fv``).
+The form is ``<program> <command> [options] [arguments]``. Options may also stand between and behind
+the arguments. ``--`` ends the options, for arguments which begin with a dash; so does the first
+argument which is a command for another program (``gnt-cluster command``). A long option may be
+shortened as long as the result is unique; short ones may be joined (``-fv``).
 
 The parsers of the standard library are not used: their import takes longer than the whole start of
 a command, and this parser suggests similar names after a mistake.
@@ -46,7 +45,7 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
 
     :returns: option values and arguments; with ``values.help`` the arguments are not checked.
     :raises OptionSyntaxError: unknown option, missing or wrong value.
-    :raises ArgumentCountError: wrong number of arguments, or an option after an argument.
+    :raises ArgumentCountError: wrong number of arguments.
     """
     known = (*command.options, *opt.COMMON)
     by_name = {name: option for option in known for name in option.names}
@@ -54,24 +53,24 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
     for option in known:
         if option.default is not None or option.dest not in values.__dict__:
             values.__dict__[option.dest] = _fresh(option.default)
-    arguments = list(argv)
-    ended = any(argument.kind == "command" for argument in command.arguments)
-    while arguments and arguments[0].startswith("-") and arguments[0] != "-":
-        word = arguments.pop(0)
+    for_another = any(argument.kind == "command" for argument in command.arguments)
+    words, arguments = list(argv), []
+    while words:
+        word = words.pop(0)
         if word == "--":
-            ended = True
+            arguments += words
             break
-        if word.startswith("--"):
-            _read_long(word, arguments, by_name, values)
+        if word == "-" or not word.startswith("-"):
+            arguments.append(word)
+            if for_another:
+                arguments += words
+                break
+        elif word.startswith("--"):
+            _read_long(word, words, by_name, values, arguments)
         else:
-            _read_short(word, arguments, by_name, values)
-    if not ended and any(word in opt.HELP.names for word in arguments):
-        values.__dict__["help"] = True
+            _read_short(word, words, by_name, values, arguments)
     if not values.help:
         check_arguments(command, arguments)
-        late = None if ended else _late_option(command, arguments)
-        if late is not None:
-            raise ArgumentCountError(_LATE.format(late))
     return values, arguments
 
 
@@ -82,7 +81,18 @@ def _fresh(default: Any) -> Any:
     return list(default) if isinstance(default, list) else default
 
 
-def _read_long(word: str, rest: list[str], by_name: dict[str, Option], values: Values) -> None:
+def _read_long(
+    word: str,
+    rest: list[str],
+    by_name: dict[str, Option],
+    values: Values,
+    arguments: Sequence[str],
+) -> None:
+    """Read one long option.
+
+    :param rest: the words after it; its value is removed from them.
+    :param arguments: the arguments before it.
+    """
     name, equals, value = word.partition("=")
     option = by_name.get(name)
     if option is None:
@@ -91,7 +101,7 @@ def _read_long(word: str, rest: list[str], by_name: dict[str, Option], values: V
         if len(targets) > 1:
             raise OptionSyntaxError(f"ambiguous option: {name} ({', '.join(matching)}?)")
         if not matching:
-            raise OptionSyntaxError(f"no such option: {name}.{suggest(name, by_name)}".rstrip("."))
+            raise _no_such_option(name, by_name, arguments)
         option = by_name[matching[0]]
     if not option.takes_value:
         if equals:
@@ -105,13 +115,29 @@ def _read_long(word: str, rest: list[str], by_name: dict[str, Option], values: V
     _apply(option, name, value, values)
 
 
-def _read_short(word: str, rest: list[str], by_name: dict[str, Option], values: Values) -> None:
+def _no_such_option(
+    name: str, by_name: dict[str, Option], arguments: Sequence[str]
+) -> OptionSyntaxError:
+    near = suggest(name, by_name) if name.startswith("--") else ""
+    # Behind an argument the word may be an argument, such as a tag.
+    how = " Put '--' before arguments which begin with a dash." if arguments and not near else ""
+    return OptionSyntaxError(f"no such option: {name}.{near}{how}".rstrip("."))
+
+
+def _read_short(
+    word: str,
+    rest: list[str],
+    by_name: dict[str, Option],
+    values: Values,
+    arguments: Sequence[str],
+) -> None:
+    """Read short options which are joined in one word; as :func:`_read_long`."""
     letters = word[1:]
     while letters:
         name, letters = f"-{letters[0]}", letters[1:]
         option = by_name.get(name)
         if option is None:
-            raise OptionSyntaxError(f"no such option: {name}")
+            raise _no_such_option(name, by_name, arguments)
         if not option.takes_value:
             _apply(option, name, None, values)
             continue
@@ -186,18 +212,7 @@ def check_arguments(command: Command, arguments: Sequence[str]) -> None:
         wanted = f"{minimum} argument(s)"
     else:
         wanted = f"between {minimum} and {maximum} arguments"
-    late = _late_option(command, arguments)
-    hint = "" if late is None else f". {_LATE.format(late)}"
-    raise ArgumentCountError(f"Command {command.name} expects {wanted}{hint}")
-
-
-_LATE = "Options such as {} must come before the arguments"
-
-
-def _late_option(command: Command, arguments: Sequence[str]) -> str | None:
-    """Return an option of the command among the arguments; None when there is none."""
-    names = {name for option in (*command.options, *opt.COMMON) for name in option.names}
-    return next((word for word in arguments if word.partition("=")[0] in names), None)
+    raise ArgumentCountError(f"Command {command.name} expects {wanted}")
 
 
 def command_usage(program: Program, command: Command) -> str:

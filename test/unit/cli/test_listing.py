@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.cli import listing
+from ganeti.cli import listing, live
+from ganeti.cli import options as opt
+from ganeti.cli.command import Values
+from ganeti.query import resources
 
 
 @pytest.mark.parametrize(
@@ -109,3 +112,122 @@ def test_stamps(stamp: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert listing.format_stamp(stamp) == text
+
+
+# -- --sort-by, -o wide, --watch ------------------------------------------------------------------
+
+
+class Answering:
+    """A client whose answer has the asked fields of some rows."""
+
+    def __init__(self, *rows: dict[str, Any]) -> None:
+        self.rows = rows
+        self.asked: list[list[str]] = []
+        self.known = {name for row in rows for name in row}
+
+    def query(self, resource: str, fields: list[str], qfilter: Any) -> dict[str, Any]:
+        self.asked.append(list(fields))
+        return {
+            "fields": [
+                {"name": name, "title": name, "kind": "text" if name in self.known else "unknown"}
+                for name in fields
+            ],
+            "data": [
+                [[0, row[name]] if row.get(name) is not None else [3, None] for name in fields]
+                for row in self.rows
+            ],
+        }
+
+    def query_fields(self, resource: str) -> dict[str, Any]:
+        return {"fields": [{"name": name} for name in sorted(self.known)]}
+
+
+MACHINES = (
+    {"name": "node10", "mfree": 5, "tags": ["b"]},
+    {"name": "node2", "mfree": 50, "tags": ["a", "b"]},
+    {"name": "node1", "mfree": None, "tags": []},
+    {"name": "node3", "mfree": 5, "tags": ["a"]},
+)
+
+
+def listed(capsys: pytest.CaptureFixture[str], client: Any, **given: Any) -> list[str]:
+    values = {option.dest: option.default for option in opt.LIST_OPTIONS}
+    values.update({"output_format": None, "verbose": False, "no_headers": True}, **given)
+    code = listing.run_list("node", ("name",), Values(**values), [], client=client)
+    assert code == 0
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        (None, "10 2 1 3"),
+        ("name", "1 2 3 10"),
+        ("-name", "10 3 2 1"),
+        ("mfree,name", "3 10 2 1"),
+        ("-mfree,name", "2 3 10 1"),
+        ("-mfree,-name", "2 10 3 1"),
+        ("tags", "1 3 2 10"),
+    ],
+)
+def test_sort_by(capsys: pytest.CaptureFixture[str], order: str | None, names: str) -> None:
+    client = Answering(*MACHINES)
+    found = listed(capsys, client, sort_by=order)
+    # Numbers in names count as numbers; what has no value is last; the field is not shown.
+    assert found == [f"node{number}" for number in names.split()]
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ("mfre", "cannot sort by 'mfre': there is no such field. Did you mean 'mfree'?"),
+        ("", "different fields"),
+        ("name,", "different fields"),
+        ("name,-name", "different fields"),
+    ],
+)
+def test_sort_by_mistakes(capsys: pytest.CaptureFixture[str], order: str, text: str) -> None:
+    with pytest.raises(errors.OpPrereqError) as caught:
+        listed(capsys, Answering(*MACHINES), sort_by=order)
+    assert text in str(caught.value)
+
+
+def test_wide_adds_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Answering({"name": "node1", **dict.fromkeys(listing.WIDE["node"], "x")})
+    assert listed(capsys, client, output="wide") == ["node1", *["x"] * len(listing.WIDE["node"])]
+    assert client.asked == [["name", *listing.WIDE["node"]]]
+
+
+@pytest.mark.parametrize("resource", sorted(listing.WIDE))
+def test_wide_fields_exist(resource: str) -> None:
+    known = resources.lookup(resource).fields
+    assert set(listing.WIDE[resource]) <= set(known)
+    assert not {listing.WIDE_FIELDS, listing.ALL_FIELDS} & set(known)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"watch": True}, "--watch shows a table on a terminal"),
+        ({"watch": True, "output_format": "json"}, "--watch shows a table on a terminal"),
+        ({"watch": True, "interval": 0}, "--interval must be at least 1 second, not 0"),
+        ({"interval": 5}, "--interval needs --watch"),
+    ],
+)
+def test_watch_mistakes(
+    capsys: pytest.CaptureFixture[str], given: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(errors.OpPrereqError, match=text):
+        listed(capsys, Answering(*MACHINES), **given)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        (3, "\033[1mab\033[0mc\033[31m\033[0m"),
+        (4, "\033[1mab\033[0mcd\033[31m\033[0m"),
+        (6, "\033[1mab\033[0mcd\033[31mef\033[0m"),
+    ],
+)
+def test_colours_take_no_columns(columns: int, wanted: str) -> None:
+    assert live.cut("\033[1mab\033[0mcd\033[31mef\033[0m", columns) == wanted

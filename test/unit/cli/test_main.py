@@ -93,7 +93,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], ""),
         (["lst"], "unknown command 'lst' of gnt-test. Did you mean 'list'"),
-        (["zzz"], "unknown command 'zzz'"),
+        (["zzz"], "unknown command 'zzz' of gnt-test. 'gnt-test --help' lists the commands"),
         (["-x"], "unknown command '-x'"),
     ],
 )
@@ -102,8 +102,10 @@ def test_no_or_unknown_command(
 ) -> None:
     assert Recorder()(*words) == 1
     captured = capsys.readouterr()
-    assert "Usage" in captured.out
+    # A mistake gets its reason and not the whole list, which would push it off the screen.
+    assert ("Usage" in captured.out) == (not words)
     assert hint in captured.err
+    assert len(captured.err.splitlines()) == (1 if words else 0)
 
 
 def test_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:

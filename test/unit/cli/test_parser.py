@@ -103,12 +103,31 @@ def test_options(words: list[str], name: str, value: Any) -> None:
     assert arguments == []
 
 
-def test_options_end_at_the_first_argument() -> None:
-    values, arguments = parse("-f", "web1", "-x", "--other")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-f", "-n", "x", "web1", "prod"],
+        ["web1", "-f", "-n", "x", "prod"],
+        ["web1", "prod", "-fnx"],
+        ["web1", "--force", "prod", "--node=x"],
+        ["web1", "-n", "x", "--force", "--", "prod"],
+    ],
+)
+def test_options_may_stand_anywhere(words: list[str]) -> None:
+    values, arguments = parse(*words)
     assert values.force
-    assert arguments == ["web1", "-x", "--other"]
-    with pytest.raises(parser.ArgumentCountError):
-        parse("-f", "web1", "--dry-run")
+    assert values.node == "x"
+    assert arguments == ["web1", "prod"]
+
+
+@pytest.mark.parametrize("word", ["-x", "-1g", "--other"])
+def test_an_argument_with_a_dash_needs_two_dashes_before(word: str) -> None:
+    with pytest.raises(parser.OptionSyntaxError, match="Put '--' before arguments"):
+        parse("-f", "web1", word)
+    assert parse("-f", "web1", "--", word)[1] == ["web1", word]
+    with pytest.raises(parser.OptionSyntaxError) as caught:
+        parse(word)
+    assert "Put" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +191,6 @@ def test_syntax_errors(words: list[str], text: str) -> None:
             ["a", "b", "c"],
             "expects between 1 and 2 arguments",
         ),
-        ([Argument("host", 1, 1)], ["a", "--force"], "Options such as --force must come before"),
     ],
 )
 def test_argument_counts(arguments: list[Argument], words: list[str], text: str) -> None:
@@ -181,21 +199,18 @@ def test_argument_counts(arguments: list[Argument], words: list[str], text: str)
     assert text in str(caught.value)
 
 
-def test_an_option_behind_an_argument_is_not_taken_for_one() -> None:
-    many = [Argument("instance")]
-    with pytest.raises(parser.ArgumentCountError, match="Options such as --force must come before"):
-        parser.parse(command(opt.FORCE, arguments=many), ["a", "--force"])
-    with pytest.raises(parser.ArgumentCountError, match="Options such as --reason=x must come"):
-        parser.parse(command(arguments=many), ["a", "--reason=x", "b"])
-    assert parser.parse(command(opt.FORCE, arguments=many), ["--", "a", "--force"])[1] == [
-        "a",
-        "--force",
-    ]
-    assert parser.parse(command(opt.FORCE, arguments=[Argument("command", 1)]), ["ls", "--force"])[
-        1
-    ] == ["ls", "--force"]
-    values, _ = parser.parse(command(arguments=many), ["a", "--help"])
-    assert values.help
+def test_the_command_of_another_program_keeps_its_options() -> None:
+    other = command(opt.FORCE, arguments=[Argument("command", 1)])
+    values, arguments = parser.parse(other, ["-f", "ls", "--force", "--help", "-x"])
+    assert arguments == ["ls", "--force", "--help", "-x"]
+    assert values.force
+    assert not values.help
+    assert not parser.parse(other, ["ls", "--force"])[0].force
+
+
+def test_help_behind_an_argument() -> None:
+    many = command(arguments=[Argument("instance")])
+    assert parser.parse(many, ["a", "--help"])[0].help
 
 
 def test_help_needs_no_arguments() -> None:

@@ -37,7 +37,8 @@ PROGRAM = Program(
                  Option("--os", kind="string", help="what", completion="os"),
                  Option("--mode", choices=("live", "non-live"), help="how")],
                 "Move"),
-        Command("list", lambda values, arguments: 0, [Argument("instance")], [opt.OUTPUT], "List"),
+        Command("list", lambda values, arguments: 0, [Argument("instance")],
+                [opt.OUTPUT, opt.SORT_BY], "List"),
         Command("list-fields", lambda values, arguments: 0, [Argument("unknown")], [], "Fields"),
         Command("watch", lambda values, arguments: 0, [Argument("jobid", 1, 1)], [], "Watch"),
         Command("join", lambda values, arguments: 0, [Argument("group", 1, 1)], [], "Join"),
@@ -136,8 +137,12 @@ CASES = [
     (["move", "-n", "node1", "d"], ["db"]),
     (["move", "--mode=live", "d"], ["db"]),
     (["move", "--fo"], ["--force"]),
-    # Behind the first argument there are no options any more.
-    (["move", "db", "--fo"], []),
+    # Options may stand behind arguments, unless these are for another program.
+    (["move", "db", "--fo"], ["--force"]),
+    (["move", "db", "-n", "node1", "node1", "--fo"], ["--force"]),
+    (["move", "--", "db", "--fo"], []),
+    (["list", "--sort-by", "oper_r"], ["oper_ram"]),
+    (["list", "--sort-by", "name,oper_r"], ["name,oper_ram"]),
     (["move", "--mode", ""], ["live", "non-live"]),
     (["move", "--mode=n"], ["--mode=non-live"]),
     (["move", "--nosuch=n"], []),
@@ -222,12 +227,17 @@ def test_kinds_of_the_real_tables() -> None:
     programs = {program.name: program for program in tables.load()}
     node = programs["gnt-node"]
     listing = node.commands["list"]
-    (fields,) = [
+    fields, order = [
         tables.option_kind(node, listing, option)
         for option in listing.options
         if option.completion == "fields"
     ]
-    assert fields.startswith(",") and {"name", "mfree", "all", "json"} <= set(fields[1:].split())
+    assert fields.startswith(",")
+    assert {"name", "mfree", "all", "wide", "json"} <= set(fields[1:].split())
+    assert {"name", "mfree"} <= set(order[1:].split())
+    assert not {"all", "wide", "json"} & set(order[1:].split())
+    cluster = programs["gnt-cluster"]
+    assert tables.argument_kinds(cluster, cluster.commands["command"]) == ["command*"]
     assert tables.argument_kinds(node, listing) == ["node*"]
     jobs = programs["gnt-job"]
     assert tables.argument_kinds(jobs, jobs.commands["info"]) == ["jobid*"]

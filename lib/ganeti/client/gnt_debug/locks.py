@@ -53,7 +53,7 @@ def list_locks(values: Values, arguments: list[str]) -> int:
             client=client,
         )
 
-    if not values.interval:
+    if not values.interval or values.watch:
         return show()
     try:
         while not (code := show()):
@@ -112,7 +112,8 @@ LOCKS = Command(
     list_locks,
     [Argument("unknown")],
     [
-        *opt.LIST_OPTIONS,
+        # Its own --interval is older than --watch.
+        *(option for option in opt.LIST_OPTIONS if option is not opt.INTERVAL),
         Option(
             "--interval",
             kind="int",

@@ -2,22 +2,17 @@
 
 A snapshot of the queue (:func:`take_snapshot`) needs three requests: the jobs that have not ended,
 the reasons why the shown jobs wait, and the state of the whole queue. It is written as a table
-(:func:`job_table`), on a terminal over the last one. Only three control sequences are used (home,
-clear line, clear rest), and none if the terminal does not support them (``TERM=dumb``). Keys are
-read one by one.
+(:func:`job_table`), on a terminal over the last one (:mod:`ganeti.cli.live`).
 """
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, table, terminal
+from ganeti.cli import failures, jobs, listing, live, table, terminal
 from ganeti.cli import options as opt
 from ganeti.client.gnt_job import explain
 from ganeti.luxi import client as luxi
@@ -33,14 +28,7 @@ _STATES = ("running", "canceling", "waiting", "queued")
 _TITLES = ("ID", "Status", "Since", "Prio", "Job", "Why it waits, or last line of log")
 _COLUMNS = [table.Column(title, title in ("ID", "Since", "Prio")) for title in _TITLES]
 
-# A Ctrl-C just before a wait begins is noticed at the end of the wait, so waits are short.
-_WAIT_S = 0.5
-
-# Number of jobs when the size of the terminal is unknown.
-_DEFAULT_ROWS = 20
 _HEAD_LINES = 2
-
-_HOME, _CLEAR_LINE, _CLEAR_REST = "\033[H", "\033[K", "\033[J"
 
 
 class QueueSnapshot:
@@ -162,10 +150,7 @@ def run(values: Values, arguments: list[str]) -> int:
     :returns: the exit code.
     :raises OpPrereqError: wrong interval or number.
     """
-    if values.interval < 1:
-        raise errors.OpPrereqError(
-            f"--interval must be at least 1 second, not {values.interval}", errors.ECODE_INVAL
-        )
+    live.check_interval(values.interval)
     if values.number is not None and values.number < 0:
         raise errors.OpPrereqError(
             f"--number must be 0 or more, not {values.number}", errors.ECODE_INVAL
@@ -194,104 +179,17 @@ def _show_once(seen: QueueSnapshot, values: Values) -> None:
 
 def _show_live(client: luxi.Client, values: Values) -> None:
     """Show the jobs until the user ends the command."""
-    # If the master does not answer at the beginning, the command fails; later it tries again.
-    seen = take_snapshot(client, _rows(values))
-    trouble = ""
-    with _keys() as pressed:
-        try:
-            while True:
-                _write(seen, values, trouble)
-                if pressed(values.interval):
-                    return
-                try:
-                    seen, trouble = take_snapshot(client, _rows(values)), ""
-                except errors.LuxiError as err:
-                    trouble = f"no news since {listing.format_time(seen.now)}: {err}"
-        except KeyboardInterrupt:
-            return
-        finally:
-            terminal.out("")
 
+    def lines(rows: int) -> list[str]:
+        fits = max(0, rows - _HEAD_LINES - 2)
+        seen = take_snapshot(client, fits if values.number is None else min(fits, values.number))
+        shown = [
+            queue_line(seen),
+            *job_table(
+                seen, header=not values.no_headers, colour=terminal.wants_colour(sys.stdout)
+            ),
+        ]
+        hidden = sum(seen.counts.values()) - len(seen.entries)
+        return [*shown, f"... and {hidden} more"] if hidden > 0 else shown
 
-def _rows(values: Values) -> int:
-    size = _size()
-    fits = _DEFAULT_ROWS if size is None else max(0, size.lines - _HEAD_LINES - 2)
-    return fits if values.number is None else min(fits, values.number)
-
-
-def _size() -> os.terminal_size | None:
-    try:
-        size = os.get_terminal_size(sys.stdout.fileno())
-    except (OSError, ValueError):
-        return None
-    return size if size.columns > 0 and size.lines > 0 else None
-
-
-def _write(seen: QueueSnapshot, values: Values, trouble: str) -> None:
-    size = _size()
-    width = 0 if size is None else size.columns
-    shown = job_table(seen, header=not values.no_headers)
-    hidden = sum(seen.counts.values()) - len(seen.entries)
-    if hidden > 0:
-        shown.append(f"... and {hidden} more")
-    text = [terminal.shown(line) for line in (queue_line(seen), trouble, *shown)]
-    if width:
-        text = [line[: width - 1] for line in text]
-    if terminal.wants_colour(sys.stdout):
-        text = [terminal.shown(_coloured(line)) for line in text]
-    if os.environ.get("TERM", "dumb") == "dumb":
-        sys.stdout.write("\n".join(text) + "\n")
-    else:
-        sys.stdout.write(_HOME + "".join(f"{line}{_CLEAR_LINE}\r\n" for line in text) + _CLEAR_REST)
-    sys.stdout.flush()
-
-
-def _coloured(line: str) -> str:
-    """Colour the state in a line that is already cut to the width of the terminal."""
-    words = line.split(None, 2)
-    if len(words) > 1 and words[0].isdigit() and words[1] in _STATES:
-        return line.replace(words[1], _paint(0, 1, words[1]), 1)
-    return line
-
-
-@contextmanager
-def _keys() -> Iterator[Any]:
-    """Read single keys.
-
-    Yields a function that waits some seconds or until a key, and returns whether to exit.
-    """
-    if not terminal.is_terminal(sys.stdin):
-
-        def sleep(seconds: float) -> bool:
-            deadline = time.monotonic() + seconds
-            while (left := deadline - time.monotonic()) > 0:
-                time.sleep(min(left, _WAIT_S))
-            return False
-
-        yield sleep
-        return
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-
-    def wait(seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if not select.select([descriptor], [], [], min(left, _WAIT_S))[0]:
-                continue
-            key = os.read(descriptor, 1)
-            # An empty read means that the terminal was closed.
-            if key in (b"q", b"Q", b""):
-                return True
-            if key in (b" ", b"\n", b"\r"):
-                return False
-        return False
-
-    try:
-        # Keys are read without Enter; Ctrl-C and output processing stay enabled.
-        tty.setcbreak(descriptor)
-        yield wait
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+    live.show(lines, values.interval)

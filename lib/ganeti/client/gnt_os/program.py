@@ -57,9 +57,12 @@ _FORMATTERS: dict[str, listing.Formatter] = {
 def list_os(values: Values, arguments: list[str]) -> int:
     """List the operating systems that can be installed (``list``).
 
-    With names, a filter or ``-o FIELDS``, list the definitions instead of the variants.
+    With names, a filter, ``-o FIELDS``, ``--sort-by`` or ``--watch``, list the definitions and not
+    the variants.
     """
-    if values.output is not None or arguments or values.force_filter:
+    if arguments or any(
+        values.get(name) for name in ("output", "force_filter", "sort_by", "watch", "interval")
+    ):
         return listing.run_list("os", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
     rows = _diagnose(values, ("name", "variants"))
     names = [name for os_name, variants in rows for name in os_names(os_name, variants)]

@@ -271,6 +271,9 @@ def test_unknown_template(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_options_behind_the_name(gnt: Gnt, master: FakeMaster) -> None:
-    ended = gnt("instance add web1 -t diskless")
-    assert ended.code == 1
-    assert "Options such as -t must come before the arguments" in ended.err
+    master.results["OP_INSTANCE_CREATE"] = ["node1.example.com"]
+    before = gnt("instance add -t diskless -n node1 -o noop --no-install web1")
+    behind = gnt("instance add web1 -t diskless -n node1 -o noop --no-install")
+    assert before.code == behind.code == 0
+    first, second = (job.ops[0] for job in master.jobs.values())
+    assert {**first, "reason": None} == {**second, "reason": None}

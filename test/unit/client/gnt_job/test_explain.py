@@ -266,7 +266,7 @@ class Terminal:
         self.modes = termios.tcgetattr(inner)
         self.inner = inner
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), "top", *words],
+            [sys.executable, str(SCRIPT), *words],
             stdin=inner,
             stdout=inner,
             stderr=inner,
@@ -306,7 +306,7 @@ class Terminal:
 
 
 def test_top_on_a_terminal_until_q(busy: FakeMaster) -> None:
-    seen = Terminal("--interval", "3600")
+    seen = Terminal("top", "--interval", "3600")
     seen.until(lambda text: "TEST(7)" in text)
     assert "\033[32mrunning\033[0m" in seen.text
     first = len([method for method, _ in busy.requests if method == "Query"])
@@ -318,7 +318,7 @@ def test_top_on_a_terminal_until_q(busy: FakeMaster) -> None:
 
 
 def test_top_fits_into_a_small_terminal(busy: FakeMaster) -> None:
-    seen = Terminal("--interval", "3600", rows=5, columns=30, NO_COLOR="1")
+    seen = Terminal("top", "--interval", "3600", rows=5, columns=30, NO_COLOR="1")
     seen.until(lambda text: "... and 3 more" in text)
     lines = [line.split("\033")[0] for line in seen.text.split("\r\n")]
     assert max(len(line.removeprefix("[H")) for line in lines) < 30
@@ -328,7 +328,7 @@ def test_top_fits_into_a_small_terminal(busy: FakeMaster) -> None:
 
 
 def test_top_on_a_terminal_that_can_do_nothing(busy: FakeMaster) -> None:
-    seen = Terminal("--interval", "1", TERM="dumb")
+    seen = Terminal("top", "--interval", "1", TERM="dumb")
     seen.until(lambda text: text.count("TEST(7)") == 2)
     assert "\033" not in seen.text
     # Ctrl-C, as the terminal sends it.
@@ -337,7 +337,7 @@ def test_top_on_a_terminal_that_can_do_nothing(busy: FakeMaster) -> None:
 
 
 def test_top_outlives_a_restart_of_the_master(busy: FakeMaster) -> None:
-    seen = Terminal("--interval", "1")
+    seen = Terminal("top", "--interval", "1")
     seen.until(lambda text: "TEST(7)" in text)
     busy.errors["Query"] = ConnectionError()
     seen.until(lambda text: "no news since" in text)
@@ -345,5 +345,38 @@ def test_top_outlives_a_restart_of_the_master(busy: FakeMaster) -> None:
     shown = seen.text.count("TEST(7)")
     seen.until(lambda text: text.count("TEST(7)") > shown + 2)
     assert "no news since" not in seen.text.rsplit("\033[H", 1)[-1]
+    os.write(seen.main, b"q")
+    assert seen.end() == 0
+
+
+@pytest.fixture
+def listed(busy: FakeMaster) -> FakeMaster:
+    """A queue of ten jobs, for ``gnt-job list``."""
+    fields = [
+        {"name": name, "title": name.upper(), "kind": kind, "doc": ""}
+        for name, kind in (("id", "number"), ("status", "text"), ("summary", "other"))
+    ]
+    rows = [[[0, number], [0, "running"], [0, ["TEST"]]] for number in range(1, 11)]
+    busy.answers["Query"] = lambda *_: {"fields": fields, "data": rows}
+    return busy
+
+
+def test_a_list_on_a_terminal_is_shown_again_until_q(listed: FakeMaster) -> None:
+    seen = Terminal("list", "--watch", "--interval", "3600")
+    seen.until(lambda text: text.count("\033[J") == 1)
+    asked = len(listed.requests)
+    os.write(seen.main, b" ")
+    seen.until(lambda text: text.count("\033[J") == 2)
+    assert [method for method, _ in listed.requests[asked:]] == ["Query"]
+    os.write(seen.main, b"q")
+    assert seen.end() == 0
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_long_list_on_a_small_terminal() -> None:
+    seen = Terminal("list", "--watch", "--interval", "3600", rows=4, columns=20)
+    seen.until(lambda text: "... and 9 more" in text)
+    assert seen.text.count("\r\n") == 3
+    assert "\033[32mrunning\033[0m" in seen.text
     os.write(seen.main, b"q")
     assert seen.end() == 0
