@@ -634,6 +634,46 @@ def test_names_of_new_devices_are_no_numbers(changes):
     assert "digits only" in master_with().refused(create(**changes), errors.ECODE_INVAL)
 
 
+@pytest.mark.parametrize(
+    ("cluster", "group", "asked", "wanted"),
+    [
+        ({}, {}, {}, "xenvg"),
+        ({"metavg": "all"}, {}, {}, "all"),
+        ({"metavg": "all"}, {"metavg": "own"}, {}, "own"),
+        ({"metavg": "all"}, {"metavg": "own"}, {"metavg": "mine"}, "mine"),
+    ],
+)
+def test_metadata_lies_in_the_volume_group_of_the_node_group(cluster, group, asked, wanted):
+    def fresh(*disks):
+        master = master_with(*disks)
+        present = master.config.group("group-1")
+        commit(master.config).update_group(
+            dataclasses.replace(present, diskparams={"drbd": group} if group else {})
+        )
+        old = master.config.cluster()
+        every = {**old.diskparams, "drbd": cluster}
+        commit(master.config).update_cluster(dataclasses.replace(old, diskparams=every))
+        return master
+
+    def groups_of(master, number):
+        disk = sorted(master.config.snapshot().disks.values(), key=lambda one: one.iv_name)[number]
+        return [child.logical_id[0] for child in disk.children]
+
+    master = fresh()
+    master.run(create(disks=[{"size": 1024, **asked}]))
+    assert groups_of(master, 0) == ["xenvg", wanted]
+    master = fresh(mirrored())
+    add = [["add", -1, {"size": 1024, **asked}]]
+    master.run(OpInstanceSetParams(instance_name="web", disks=add))
+    assert groups_of(master, 1) == ["xenvg", wanted]
+    if not asked:
+        master = fresh(plain())
+        master.run(
+            OpInstanceSetParams(instance_name="web", disk_template="drbd", remote_node="node2")
+        )
+        assert groups_of(master, 0) == ["xenvg", wanted]
+
+
 def test_hooks_get_nine_variables_for_a_mirrored_disk():
     master = master_with(mirrored(), mirrored(1))
     master.run(OpInstanceSetParams(instance_name="web", beparams={"vcpus": 2}))

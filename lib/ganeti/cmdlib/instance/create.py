@@ -165,6 +165,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         planned_nics = planning.planned_nics(self)
         nodes = given or self.place(parameters.beparams_filled, disk_specs, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
+        specs.use_group(self, disk_specs, op.disks, node.uuid)
         planned_nics = nics.settle(
             self, planned_nics, node, conflicts_check=op.conflicts_check, reserved=self.reserved
         )

@@ -209,7 +209,9 @@ def plan(
         spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
         if template == EXT:
             spec |= ext_params
-        planned = specs.plan_disk(unit, template, f"disk {index}", spec)
+        planned = specs.plan_disk(
+            unit, template, f"disk {index}", spec, node_uuid=instance.primary_node
+        )
         # The size of a volume which becomes a part of a DRBD disk is not rounded.
         disk_specs.append({**planned, "name": disk.name, "size": disk.size})
     nodes = [instance.primary_node, *([secondary.uuid] if secondary else [])]

@@ -105,7 +105,7 @@ def plan(
     for change in changes:
         if change.action == MOD_ADD:
             template = _template_of_new(unit, instance, template, change.params)
-            step = _add(unit, template, current, change, ext_params)
+            step = _add(unit, instance, template, current, change, ext_params)
             current.insert(step.index, _Planned(step.spec))
         elif change.action == MOD_ATTACH:
             step = _attach(unit, instance, current, change)
@@ -173,6 +173,7 @@ def _template_of_new(
 
 def _add(
     unit: AnyUnit,
+    instance: Instance,
     template: str,
     current: Sequence[Any],
     change: DeviceChange,
@@ -180,7 +181,7 @@ def _add(
 ) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
     params = {**(ext_params if template == EXT else {}), **change.params}
-    spec = specs.plan_disk(unit, template, f"disk {index}", params)
+    spec = specs.plan_disk(unit, template, f"disk {index}", params, node_uuid=instance.primary_node)
     if spec.get("adopt"):
         raise errors.OpPrereqError(
             f"disk {index}: a device can be adopted only when the instance is created",

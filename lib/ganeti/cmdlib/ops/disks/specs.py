@@ -170,10 +170,40 @@ def require_unique_names(names: Sequence[str | None], what: str = "disks") -> No
             raise errors.OpPrereqError(f"two {what} are named {name!r}", errors.ECODE_NOTUNIQUE)
 
 
-def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) -> DiskSpec:
+def use_group(
+    unit: AnyUnit, planned: Sequence[DiskSpec], given: Sequence[Mapping[str, Any]], node_uuid: str
+) -> None:
+    """Complete the specs of the DRBD disks of a new instance when its primary node is known.
+
+    :param planned: the result of :func:`plan_disks` for ``given``; is changed.
+    """
+    for spec, asked in zip(planned, given, strict=True):
+        if spec.get("metavg") and not asked.get("metavg"):
+            spec["metavg"] = _default_metavg(unit, node_uuid) or spec["vg"]
+
+
+def _default_metavg(unit: AnyUnit, node_uuid: str | None) -> str | None:
+    """The volume group for metadata of DRBD: of the group of the node, else of the cluster."""
+    data = unit.config.snapshot()
+    tables = [data.cluster.diskparams]
+    if node_uuid is not None:
+        tables.insert(0, data.nodegroups[data.nodes[node_uuid].group].diskparams)
+    found = [(table.get(DRBD8) or {}).get("metavg") for table in tables]
+    return next((str(name) for name in found if name), None)
+
+
+def plan_disk(
+    unit: AnyUnit,
+    template: str,
+    what: str,
+    spec: Mapping[str, Any],
+    *,
+    node_uuid: str | None = None,
+) -> DiskSpec:
     """Check and complete the spec of one disk.
 
     :param what: the disk, for error messages.
+    :param node_uuid: the primary node; None if it is not known yet, see :func:`use_group`.
     :raises errors.OpPrereqError: the spec is wrong, or does not fit the template.
     """
     access = spec.get("access")
@@ -213,8 +243,8 @@ def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) 
             )
         planned["vg"] = group
     if template == DRBD8:
-        defaults = unit.config.cluster().diskparams.get(DRBD8) or {}
-        planned["metavg"] = spec.get("metavg") or defaults.get("metavg") or planned["vg"]
+        default = _default_metavg(unit, node_uuid) or planned["vg"]
+        planned["metavg"] = spec.get("metavg") or default
     if template == EXT:
         if not spec.get("provider"):
             raise errors.OpPrereqError(
