@@ -86,8 +86,10 @@ class OpClusterRenewCrypto(OpCode):
     ssh_key_bits: int | None = param(
         ht.Maybe(ht.PositiveInt), "Length of the new SSH keys in bits", default=None
     )
-    verbose: bool = param(ht.Bool, "Write more messages", default=False)
-    debug: bool = param(ht.Bool, "Write debug messages", default=False)
+    verbose: bool = param(ht.Bool, "Log the nodes which have completed each step", default=False)
+    debug: bool = param(
+        ht.Bool, "Log these, and the digests of old and new certificates", default=False
+    )
     RESULT = ht.NoneType
 
 

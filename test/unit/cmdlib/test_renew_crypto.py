@@ -233,6 +233,20 @@ def test_the_clusters_certificate(make: Make, new_pem: str) -> None:
     )
 
 
+def test_what_is_logged(make: Make, new_pem: str) -> None:
+    """Nothing but the steps; the nodes that completed them; digests."""
+    for options in ({}, {"verbose": True}, {"debug": True}):
+        lab = make()
+        lab.prepare(noded_cert_file=new_pem)
+        lab.run(**options)
+        everybody = f"done on {', '.join(node.name for node in lab.master.config.nodes())}"
+        assert bool(lab.master.job.said(everybody)) is bool(options)
+        shown = lab.master.job.said(x509.digest(new_pem))
+        assert bool(shown) is ("debug" in options)
+        own = x509.digest_file(lab.here.noded_client_cert_file)
+        assert bool(lab.master.job.said(f"is followed by {own}")) is ("debug" in options)
+
+
 def calls_of_a_whole_run(make: Make, new_pem: str) -> int:
     lab = make()
     lab.prepare(noded_cert_file=new_pem)

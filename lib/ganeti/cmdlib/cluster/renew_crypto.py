@@ -22,7 +22,7 @@ failover work after an interruption. A renewal of client certificates only has t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,7 +172,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
                 "does not answer",
             )
         if self.op.renew_ssh_keys:
-            ssh_keys.renew(self, kind=self.ssh_kind, bits=self.ssh_bits)
+            ssh_keys.renew(self, kind=self.ssh_kind, bits=self.ssh_bits, done=self._report)
         for name in ("noded_cert_file", *plan.files):
             fs.remove_file(pending_file(name))
         directory = paths.current().renewal_dir
@@ -203,7 +203,18 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
                 f"{'; '.join(failed)}. All nodes still accept each other's certificates. Continue"
                 " with 'gnt-cluster renew-crypto'."
             )
+        self._report(nodes)
         return {uuid: answer.data for uuid, answer in answers.items()}
+
+    def _report(self, nodes: Sequence[Node]) -> None:
+        """With ``verbose``, log the nodes which have completed a step."""
+        if self.op.verbose or self.op.debug:
+            self.feedback(f"  - done on {', '.join(node.name for node in nodes)}")
+
+    def _debug(self, text: str) -> None:
+        """With ``debug``, log details: digests of certificates, which are no secrets."""
+        if self.op.debug:
+            self.feedback(f"  - {text}")
 
     # -- files -----------------------------------------------------------------
 
@@ -248,6 +259,8 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         states = self._everywhere(
             nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
         )
+        for node in nodes:
+            self._debug(f"{node.name} shows the certificate {states[node.uuid]['server']}")
         wrong = [node.name for node in nodes if states[node.uuid]["server"] != x509.digest(pem)]
         if wrong:
             raise errors.OpExecError(
@@ -273,6 +286,10 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         )
         new = {uuid: str(tokens[0][1]) for uuid, tokens in made.items()}
         old = {uuid: state["client"] for uuid, state in states.items()}
+        for node in nodes:
+            self._debug(
+                f"{node.name}: client certificate {old[node.uuid]} is followed by {new[node.uuid]}"
+            )
         listed = dict(self.config.cluster().candidate_certs)
         candidates = [node.uuid for node in nodes if node.master_candidate]
         both = {

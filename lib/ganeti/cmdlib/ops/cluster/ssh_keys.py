@@ -12,7 +12,7 @@ called is a warning: verification reports it, and ``gnt-cluster redist-conf`` re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +202,7 @@ def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[tuple[str, str]]
     return [found.authorized, found.known_hosts, found.public_keys, candidates], failed
 
 
-def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
+def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]], None]) -> None:
     """Give every online node a new SSH key; every key in use works after each step.
 
     All nodes make a new key beside the old one, accept both, use the new one, and accept only the
@@ -210,6 +210,7 @@ def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
 
     :param kind: type of the new keys, such as ``ed25519``.
     :param bits: length of the new keys.
+    :param done: called with the nodes after each step.
     :raises errors.OpExecError: a node failed; the keys in use work as before.
     """
     nodes = list(unit.config.online_nodes())
@@ -219,12 +220,14 @@ def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
     _all_or_nothing([text for _, text in failed])
     new, failed = collect(unit, nodes, kind=kind, bits=bits, make=NEW)
     _all_or_nothing([text for _, text in failed])
+    done(nodes)
     both = NodeKeys(
         {uuid: list(dict.fromkeys([*old.root[uuid], *lines])) for uuid, lines in new.root.items()},
         new.hosts,
     )
     unit.feedback("* Accepting old and new SSH keys")
     _all_or_nothing(send(unit, nodes, ssh_files(unit.config.snapshot(), both)))
+    done(nodes)
     unit.feedback("* Using the new SSH keys")
     answers = unit.rpc.call_many(
         NODE_SSH_ACTIVATE, [node.uuid for node in nodes], kind=kind, bits=bits
@@ -236,11 +239,13 @@ def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
             if answers[node.uuid].failure is not None
         ]
     )
+    done(nodes)
     with unit.config.transaction() as change:
         change.update_cluster(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
     unit.feedback("* Removing the old SSH keys")
     last = NodeKeys({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
     _all_or_nothing(send(unit, nodes, ssh_files(unit.config.snapshot(), last)))
+    done(nodes)
 
 
 def _all_or_nothing(failed: Sequence[str]) -> None:
