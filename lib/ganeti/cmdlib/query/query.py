@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ganeti.cmdlib.base import LockRequest, LogicalUnit, executes
 from ganeti.constants import query as query_c
 from ganeti.locking import ALL, Level
@@ -9,6 +12,9 @@ from ganeti.opcodes.query import OpQuery
 from ganeti.query import filter as query_filter
 from ganeti.query import resources
 from ganeti.query.engine import QueryAnswer
+
+if TYPE_CHECKING:
+    from ganeti.objects import Instance, Network, Node, NodeGroup
 
 # Kinds of objects which have locks.
 _LEVELS = {
@@ -36,15 +42,15 @@ class LUQuery(LogicalUnit[OpQuery, None]):
         """The UUIDs of the objects which the filter names; all objects, if it names none."""
         resource = resources.lookup(self.op.what)
         names = query_filter.requested_names(self.op.qfilter, resource.name_field)
-        expand = {
+        expand: dict[str, Callable[[str], Instance | Node | NodeGroup | Network]] = {
             query_c.INSTANCE: self.config.expand_instance,
             query_c.NODE: self.config.expand_node,
             query_c.GROUP: self.config.expand_group,
             query_c.NETWORK: self.config.expand_network,
-        }[self.op.what]
+        }
         if names is None:
             return ALL
-        return [expand(str(name)).uuid for name in names]
+        return [expand[self.op.what](str(name)).uuid for name in names]
 
     def declare_locks(self, level: Level) -> None:
         about_instances = self.op.use_locking and self.op.what == query_c.INSTANCE
