@@ -217,6 +217,7 @@ def _build_cluster(
     key_type = params.ssh_key_type or const.SSH_KEY_TYPE_DEFAULT
     if key_type not in const.SSH_KEY_TYPES:
         raise _wrong(f"there is no SSH key type '{key_type}'")
+    cluster_rules.check_state_names(params.hv_state, params.disk_state)
     return Cluster(
         serial_no=1,
         rsahostkeypub=_host_key(),

@@ -48,4 +48,6 @@ OOB_TIMEOUT_S = 60
 OOB_POWER_DELAY_S = 2.0
 
 # Keys of the hypervisor state which the administrator may declare for a node.
+#: Types of storage whose state an administrator may set.
+DISK_STATE_TYPES = ("plain",)
 HV_STATE_PARAMS = ("cpu_node", "cpu_total", "mem_hv", "mem_node", "mem_total")

@@ -17,8 +17,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import cluster as cluster_c
 from ganeti.constants import disk as disk_c
+from ganeti.constants import hv as hv_c
 from ganeti.constants import instance as instance_c
 from ganeti.constants import net as net_c
+from ganeti.constants import node as node_c
 from ganeti.objects import hvparams, ipolicy
 from ganeti.objects.hypervisors.parameter import is_url
 from ganeti.utils import linear_re, text
@@ -67,6 +69,23 @@ def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, 
                 f"there is no {what} '{name}'. Known are {text.comma_join(known)}."
             )
     return tuple(dict.fromkeys(found))
+
+
+def check_state_names(hv_state: Iterable[str], disk_state: Iterable[str]) -> None:
+    """Check the names in the states which an administrator sets for nodes.
+
+    :param hv_state: names of hypervisors.
+    :param disk_state: types of storage.
+    """
+    for name in hv_state:
+        if name not in hv_c.ALL:
+            raise errors.ParameterError(f"there is no hypervisor {name!r}")
+    for kind in disk_state:
+        if kind not in node_c.DISK_STATE_TYPES:
+            raise errors.ParameterError(
+                f"storage of type {kind!r} has no state, only"
+                f" {text.comma_join(node_c.DISK_STATE_TYPES)}"
+            )
 
 
 def storage_dir(given: str, template: str) -> str:

@@ -153,6 +153,8 @@ def test_failed_start_is_undone(vc: Path, daemons: Daemons, which: str) -> None:
         ({"vg_name": "xenvg"}, "no disk template that uses LVM"),
         ({"master_netmask": 33}, "1 to 32 bits, not 33"),
         ({"mac_prefix": "aa:zz:00"}, "MAC address"),
+        ({"hv_state": {"vmware": {"mem_total": 1}}}, "no hypervisor 'vmware'"),
+        ({"disk_state": {"file": {"x": {"disk_total": 1}}}}, "'file' has no state"),
         ({"candidate_pool_size": 0}, "at least one master candidate"),
         ({"ssh_key_type": "rot13"}, "SSH key type"),
         ({"nicparams": {"mode": "tin can"}}, "no NIC mode"),

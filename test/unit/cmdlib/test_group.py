@@ -122,7 +122,7 @@ def test_a_new_group_is_connected_to_the_network_of_guests_and_hosts():
         ({"ipolicy": {"disk-templates": ["drbd"]}}, errors.ECODE_INVAL, "not enabled"),
         ({"hv_state": {"vax": {}}}, errors.ECODE_INVAL, "no hypervisor 'vax'"),
         ({"hv_state": {"kvm": 5}}, errors.ECODE_INVAL, "must be an object"),
-        ({"disk_state": {"tape": {}}}, errors.ECODE_INVAL, "no disk template 'tape'"),
+        ({"disk_state": {"tape": {}}}, errors.ECODE_INVAL, "'tape' has no state"),
         ({"disk_state": {"plain": {"vg": {"colour": 1}}}}, errors.ECODE_INVAL, "colour"),
     ],
 )

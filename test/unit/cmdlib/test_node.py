@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import GROUP, cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.constants.rpc import PROTOCOL_VERSION
@@ -43,6 +43,93 @@ def by_name(master, name):
 
 
 # -- adding ----------------------------------------------------------------------
+
+
+PV = ["/dev/sdb", "xenvg", 30000.0, 20000.0, "a--", ["web"]]
+
+
+def with_lvm(facts, *, exclusive=False):
+    """A cluster with LVM; the new machine reports these facts."""
+    master = Master(
+        cluster_of(
+            2,
+            volume_group_name="xenvg",
+            enabled_disk_templates=("drbd", "plain"),
+            drbd_usermode_helper="/bin/true",
+        )
+    )
+    if exclusive:
+        group = master.config.group(GROUP)
+        commit(master.config).update_group(
+            dataclasses.replace(group, ndparams={"exclusive_storage": True})
+        )
+    every = {
+        "vglist": {"xenvg": 30000.0},
+        "pvlist": [PV],
+        "exclusive-pvs": [],
+        "drbd-helper": [True, "/bin/true"],
+        "hypervisor": {},
+        **facts,
+    }
+    master.rpc.answers["node_verify_light"] = lambda node, args: {
+        name: every[name] for name in args["checks"]
+    }
+    return master
+
+
+@pytest.mark.parametrize(
+    ("facts", "exclusive", "fragment"),
+    [
+        ({"vglist": {"other": 30000.0}}, False, "it has no volume group xenvg"),
+        ({"vglist": "no lvm"}, False, "volume groups are unknown: no lvm"),
+        ({"vglist": {"xenvg": 900.0}}, False, "volume group xenvg has only 900 MiB"),
+        ({"pvlist": [["/dev/a:b", *PV[1:]]]}, False, "/dev/a:b has a colon in its name"),
+        ({"pvlist": [[*PV[:4], "a-m", ["web"]]]}, False, "lacks physical volumes with web"),
+        ({"pvlist": "no pvs"}, False, "physical volumes are unknown: no pvs"),
+        ({"pvlist": [PV, ["/dev/sdc", "xenvg", 500.0, 0.0, "a--", []]]}, True, "of the same size"),
+        ({"exclusive-pvs": [["/dev/sdb", ["a", "b"]]]}, True, "several logical volumes (a, b)"),
+    ],
+)
+def test_the_storage_of_a_new_machine(hosts, facts, exclusive, fragment):
+    master = with_lvm(facts, exclusive=exclusive)
+    text = master.refused(add(), errors.ECODE_ENVIRON)
+    assert fragment in text and "--vm-capable=no" in text
+    assert by_name(master, NEW) is None
+    # A node without instances needs none.
+    with_lvm(facts, exclusive=exclusive).run(add(vm_capable=False))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_good_storage_of_a_new_machine(hosts, exclusive):
+    master = with_lvm({"drbd-helper": [True, "/sbin/other"]}, exclusive=exclusive)
+    master.run(add())
+    assert by_name(master, NEW) is not None
+    assert master.job.said("its DRBD usermode helper is /sbin/other, not /bin/true")
+    asked = [args["checks"] for _node, args in master.rpc.of("node_verify_light")]
+    assert {name for checks in asked for name in checks} == {
+        "hypervisor",
+        "vglist",
+        "pvlist",
+        "drbd-helper",
+        *(("exclusive-pvs",) if exclusive else ()),
+    }
+
+
+def test_a_node_which_is_added_again_gets_its_new_state(hosts):
+    master = Master(
+        cluster_of(2, node_changes={2: {"hv_state_static": {"kvm": {"mem_hv": 1, "mem_node": 2}}}})
+    )
+    master.run(
+        add(
+            node_name="node2",
+            readd=True,
+            hv_state={"kvm": {"mem_node": 5}},
+            disk_state={"plain": {"xenvg": {"disk_total": 7}}},
+        )
+    )
+    node = by_name(master, "node2.example.com")
+    assert node.hv_state_static == {"kvm": {"mem_hv": 1, "mem_node": 5}}
+    assert node.disk_state_static == {"plain": {"xenvg": {"disk_total": 7}}}
 
 
 def test_a_node_is_added_as_candidate_with_its_certificate(hosts):
@@ -116,7 +203,7 @@ def test_common_files_are_copied(hosts, tmp_path):
         ({"group": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
         ({"ndparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
         ({"hv_state": {"nosuch": {}}}, errors.ECODE_INVAL, "no hypervisor 'nosuch'"),
-        ({"disk_state": {"tape": {}}}, errors.ECODE_INVAL, "no disk template 'tape'"),
+        ({"disk_state": {"tape": {}}}, errors.ECODE_INVAL, "'tape' has no state"),
     ],
 )
 def test_adding_is_refused(hosts, changes, ecode, fragment):

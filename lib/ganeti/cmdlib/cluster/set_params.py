@@ -21,7 +21,7 @@ from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
 from ganeti.cmdlib.ops.cluster.communication_network import communication_jobs, require_alike
 from ganeti.cmdlib.ops.cluster.master_address import move_address
-from ganeti.cmdlib.ops.node import candidates
+from ganeti.cmdlib.ops.node import candidates, machine_storage
 from ganeti.cmdlib.ops.params import cluster as params
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants import disk as disk_c
@@ -235,7 +235,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                     f" {why(answer.failure)}"
                 )
                 continue
-            for problem in _storage_problems(new, answer.data):
+            for problem in machine_storage.problems(new, answer.data):
                 self._object(f"node {answer.node_name}: {problem}")
 
     def _tell_violations(self, new: Cluster) -> None:
@@ -360,39 +360,6 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 f"the netmask of the master address was not changed: {why(answer.failure)}",
                 hint="Use 'gnt-cluster deactivate-master-ip' and 'gnt-cluster activate-master-ip'.",
             )
-
-
-def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
-    """Find problems of the storage of a node with the parameters of the cluster.
-
-    :param facts: the answer of the node to ``node_verify``.
-    :returns: a message for each problem.
-    """
-    found = []
-    for check in (nv.FILE_STORAGE_PATH, nv.SHARED_FILE_STORAGE_PATH):
-        if facts.get(check):
-            found.append(f"its directory for disk files is not usable: {facts[check]}")
-    if nv.VGLIST in facts:
-        name = cluster.volume_group_name
-        groups = facts[nv.VGLIST]
-        if not isinstance(groups, dict):
-            found.append(f"its volume groups are unknown: {groups}")
-        elif name not in groups:
-            found.append(f"it has no volume group {name}")
-        elif groups[name] < MIN_VG_MIB:
-            found.append(
-                f"volume group {name} has only {groups[name]:.0f} MiB, at least {MIN_VG_MIB} MiB"
-                " are needed"
-            )
-    if nv.DRBDHELPER in facts:
-        known, helper = facts[nv.DRBDHELPER]
-        if not known:
-            found.append(f"its DRBD usermode helper is unknown: {helper}")
-        elif helper != cluster.drbd_usermode_helper:
-            found.append(
-                f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}"
-            )
-    return found
 
 
 def _described(name: str, old: Any, new: Any) -> list[str]:

@@ -16,12 +16,13 @@ from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
-from ganeti.cmdlib.ops.node import candidates, guests
+from ganeti.cmdlib.ops.node import candidates, guests, machine_storage
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
+from ganeti.constants import node_verify as nv
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
-from ganeti.objects import Node, NodeGroup, updated
+from ganeti.objects import Node, NodeGroup, fill, updated
 from ganeti.opcodes.node import OpNodeAdd
 from ganeti.utils import clock, net
 from ganeti.wire.calls import NODE_VERIFY_LIGHT, VERSION
@@ -144,6 +145,8 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             master_capable=old.master_capable if op.master_capable is None else op.master_capable,
             vm_capable=old.vm_capable if op.vm_capable is None else op.vm_capable,
             ndparams={**old.ndparams, **checked_ndparams(op.ndparams or {})},
+            hv_state_static=merged_hv_state(old.hv_state_static, op.hv_state or {}) or None,
+            disk_state_static=merged_disk_state(old.disk_state_static, op.disk_state or {}) or None,
         )
         return self._check_machine(node, readd=True)
 
@@ -176,9 +179,10 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             )
 
     def _check_machine(self, node: Node, *, readd: bool) -> AddPlan:
-        """Check the node daemon of the machine: its version and its hypervisors.
+        """Check the node daemon of the machine: its version, its hypervisors and its storage.
 
-        :raises errors.OpPrereqError: it does not answer, or has another version.
+        :raises errors.OpPrereqError: it does not answer, has another version, or cannot have the
+            disks of instances.
         """
         address = {node.name: node.primary_ip}
         answer = self.rpc.call_addresses(VERSION, address)[node.name]
@@ -200,6 +204,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             )
         if node.vm_capable:
             self._check_hypervisors(node, address)
+            self._check_storage(node, address)
         if readd:
             guests.require_none_misplaced(self, node)
         becomes_candidate = self._becomes_candidate(node)
@@ -240,6 +245,38 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             if problem:
                 self.warn(f"hypervisor {name} is not usable on node {node.name}: {problem}")
 
+    def _check_storage(self, node: Node, address: dict[str, str]) -> None:
+        """Check the volume group of the machine; the usermode helper of DRBD gives a warning.
+
+        :raises errors.OpPrereqError: no disk could be put there.
+        """
+        data = self.config.snapshot()
+        cluster = data.cluster
+        ndparams = fill.fill_nd(cluster, data.nodegroups[node.group], node)
+        checks = machine_storage.checks_of_new_node(
+            cluster, exclusive=bool(ndparams.get("exclusive_storage"))
+        )
+        if not checks:
+            return
+        answer = self.rpc.call_addresses(
+            NODE_VERIFY_LIGHT,
+            address,
+            checks=checks,
+            cluster_name=cluster.cluster_name,
+            all_hvparams={},
+        )[node.name]
+        facts: dict[str, Any] = dict(answer.payload())
+        helper = {name: facts.pop(name) for name in (nv.DRBDHELPER,) if name in facts}
+        found = machine_storage.problems(cluster, facts)
+        if found:
+            raise errors.OpPrereqError(
+                f"node {node.name} cannot have disks of instances: {'; '.join(found)}. Repair"
+                " that, or add the node with --vm-capable=no.",
+                errors.ECODE_ENVIRON,
+            )
+        for problem in machine_storage.problems(cluster, helper):
+            self.warn(f"node {node.name}: {problem}")
+
     def _becomes_candidate(self, node: Node) -> bool:
         data = self.config.snapshot()
         pool = data.cluster.candidate_pool_size
@@ -253,7 +290,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             steps.append(
                 f"before the job: prepare machine {node.name} ({node.primary_ip}), which does not"
                 " answer yet: send it the cluster's credentials and start its node daemon; then"
-                " check its version and its hypervisors"
+                " check its version, its hypervisors and its storage"
             )
         steps.append(
             f"add node {node.name} with address {node.primary_ip} "

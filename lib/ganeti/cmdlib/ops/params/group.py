@@ -7,16 +7,15 @@ with a text that names the parameter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
-from ganeti.constants import hv as hv_c
 from ganeti.constants import node as node_c
 from ganeti.constants.net import VALUE_DEFAULT
+from ganeti.objects import cluster_rules, ipolicy
 from ganeti.objects import hvparams as hv
-from ganeti.objects import ipolicy
 
 if TYPE_CHECKING:
     from ganeti.objects import Cluster
@@ -102,9 +101,8 @@ def merged_hv_state(present: Mapping[str, Any] | None, given: Mapping[str, Any])
     """The static state of hypervisors after a change: hypervisor -> name -> number."""
     changed = {name: dict(state) for name, state in (present or {}).items()}
     types = dict.fromkeys(node_c.HV_STATE_PARAMS, "int")
+    _check_state_names(given, ())
     for name, state in given.items():
-        if name not in hv_c.ALL:
-            raise errors.OpPrereqError(f"there is no hypervisor {name!r}", errors.ECODE_INVAL)
         changed[name] = _merged(
             changed.get(name, {}), _object(state, name), types, f"state of hypervisor {name}"
         )
@@ -117,15 +115,21 @@ def merged_disk_state(
     """The static state of storage after a change: disk template -> name -> state."""
     changed = {kind: dict(named) for kind, named in (present or {}).items()}
     types = dict.fromkeys(_DISK_STATE_PARAMS, "int")
+    _check_state_names((), given)
     for kind, named in given.items():
-        if kind not in disk_c.TEMPLATES:
-            raise errors.OpPrereqError(f"there is no disk template {kind!r}", errors.ECODE_INVAL)
         for name, state in _object(named, kind).items():
             old = changed.setdefault(kind, {}).get(name, {})
             changed[kind][name] = _merged(
                 old, _object(state, name), types, f"state of storage {kind}/{name}"
             )
     return changed
+
+
+def _check_state_names(hv_state: Iterable[str], disk_state: Iterable[str]) -> None:
+    try:
+        cluster_rules.check_state_names(hv_state, disk_state)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
 
 def _object(value: Any, name: str) -> Mapping[str, Any]:

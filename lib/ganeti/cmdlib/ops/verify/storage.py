@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MIN_VG_MIB = 20 * 1024
 # Physical volumes of the same model may differ by this part of their size.
-_PV_TOLERANCE = 0.02
+PV_TOLERANCE = 0.02
 # Third letter of the attributes of a missing physical volume, see pvs(8).
 _MISSING = "m"
 
@@ -260,7 +260,7 @@ class StorageCheck:
             return
         smallest, largest = min(sizes), max(sizes)
         self._findings.check(
-            smallest[0] < largest[0] * (1 - _PV_TOLERANCE),
+            smallest[0] < largest[0] * (1 - PV_TOLERANCE),
             "EGROUPDIFFERENTPVSIZE",
             group.name,
             f"physical volumes differ in size: {smallest[1]} on {smallest[2]} has"

@@ -1,0 +1,110 @@
+"""Whether the storage of a machine fits the cluster: for nodes before disks are put there.
+
+A node is asked with ``node_verify``; :func:`problems` judges its answer. The checks of a whole
+cluster are in :mod:`ganeti.cmdlib.ops.verify.storage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti.cmdlib.ops.verify.storage import MIN_VG_MIB, PV_TOLERANCE, lost_volumes, uses_lvm
+from ganeti.constants import disk as disk_c
+from ganeti.constants import node_verify as nv
+from ganeti.utils.text import comma_join
+
+if TYPE_CHECKING:
+    from ganeti.objects import Cluster
+
+
+def checks_of_new_node(cluster: Cluster, *, exclusive: bool) -> dict[str, Any]:
+    """Make the checks of ``node_verify`` for a machine which becomes a node.
+
+    Directories of disk files are not among them: an administrator allows them on each node, often
+    only after it was added.
+
+    :param exclusive: the node will have exclusive storage.
+    :returns: name of a check -> its argument.
+    """
+    checks: dict[str, Any] = {}
+    group = cluster.volume_group_name
+    if uses_lvm(cluster) and group:
+        checks |= {nv.VGLIST: None, nv.PVLIST: [group]}
+        if exclusive:
+            checks[nv.EXCLUSIVEPVS] = [group]
+    if disk_c.DRBD8 in cluster.enabled_disk_templates and cluster.drbd_usermode_helper:
+        checks[nv.DRBDHELPER] = cluster.drbd_usermode_helper
+    return checks
+
+
+def problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
+    """Find problems of the storage of a node with the parameters of the cluster.
+
+    :param facts: the answer of the node to ``node_verify``; what was not asked has no problem.
+    :returns: a message for each problem.
+    """
+    found = []
+    for check in (nv.FILE_STORAGE_PATH, nv.SHARED_FILE_STORAGE_PATH):
+        if facts.get(check):
+            found.append(f"its directory for disk files is not usable: {facts[check]}")
+    if nv.VGLIST in facts:
+        name = cluster.volume_group_name
+        groups = facts[nv.VGLIST]
+        if not isinstance(groups, dict):
+            found.append(f"its volume groups are unknown: {groups}")
+        elif name not in groups:
+            found.append(f"it has no volume group {name}")
+        elif groups[name] < MIN_VG_MIB:
+            found.append(
+                f"volume group {name} has only {groups[name]:.0f} MiB, at least {MIN_VG_MIB} MiB"
+                " are needed"
+            )
+    if nv.PVLIST in facts:
+        found += _physical(facts[nv.PVLIST], facts.get(nv.EXCLUSIVEPVS))
+    if nv.DRBDHELPER in facts:
+        known, helper = facts[nv.DRBDHELPER]
+        if not known:
+            found.append(f"its DRBD usermode helper is unknown: {helper}")
+        elif helper != cluster.drbd_usermode_helper:
+            found.append(
+                f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}"
+            )
+    return found
+
+
+def _physical(volumes: Any, shared: Any) -> list[str]:
+    """Find problems of physical volumes.
+
+    :param shared: those with several logical volumes; None unless storage is exclusive.
+    """
+    if not isinstance(volumes, list):
+        return [f"its physical volumes are unknown: {volumes}"]
+    found = [
+        f"volume group {group} lacks physical volumes with {comma_join(lost) or 'no volumes'}"
+        for group, lost in sorted(lost_volumes(volumes).items())
+    ]
+    found += [
+        f"physical volume {name} has a colon in its name, so LVM takes the name for a list"
+        for name, *_rest in volumes
+        if ":" in name
+    ]
+    if shared is None:
+        return found
+    if not isinstance(shared, list):
+        return [*found, f"its physical volumes are unknown: {shared}"]
+    found += [
+        f"physical volume {name} holds several logical volumes ({comma_join(held)}), although"
+        " storage is exclusive"
+        for name, held in shared
+    ]
+    return found + _unequal([volume[2] for volume in volumes])
+
+
+def _unequal(sizes: Sequence[float]) -> list[str]:
+    if sizes and min(sizes) < max(sizes) * (1 - PV_TOLERANCE):
+        return [
+            f"its physical volumes have {min(sizes):.0f} to {max(sizes):.0f} MiB, but with"
+            " exclusive storage they must be of the same size"
+        ]
+    return []
