@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ganeti import errors, ht
-from ganeti.bootstrap import local, requirements
+from ganeti.bootstrap import detection, local, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants import cluster as const
 from ganeti.constants import disk, hv, instance, job, net, node
@@ -41,6 +41,8 @@ class InitParams:
 
     :ivar secondary_ip: None for the primary address.
     :ivar vg_name: None for the usual volume group, if a disk template uses LVM.
+    :ivar master_netdev: None, as for `enabled_hypervisors` and `enabled_disk_templates`, for what
+        this machine has.
     :ivar file_storage_dir: a virtual path, as the paths of all file storage.
     """
 
@@ -87,10 +89,22 @@ def _wrong(message: str) -> errors.OpPrereqError:
     return errors.OpPrereqError(message, errors.ECODE_INVAL)
 
 
-def init_cluster(params: InitParams) -> list[str]:
+class Initialized(NamedTuple):
+    """What ``gnt-cluster init`` tells its user.
+
+    :ivar chosen: what was chosen because no option said it, such as ``the hypervisor kvm``.
+    :ivar lacking: what instances need and this machine does not have.
+    """
+
+    chosen: list[str]
+    lacking: list[str]
+
+
+def init_cluster(params: InitParams) -> Initialized:
     """Make this machine the first node and the master of a new cluster, and start its daemons.
 
-    :returns: what instances need and this machine does not have.
+    What was not given is chosen from what this machine has (:mod:`ganeti.bootstrap.detection`).
+
     :raises OpPrereqError: a parameter is wrong, or this machine lacks something; the error names
         everything that is missing, and nothing was changed.
     :raises OpExecError: a daemon does not start; everything was undone.
@@ -100,14 +114,19 @@ def init_cluster(params: InitParams) -> list[str]:
     requirements.check_no_cluster(here)
     findings = requirements.Findings()
     me, cluster_host = requirements.check_names(params, findings)
-    data = build_config(params, me, cluster_host)
-    requirements.check_cluster(data.cluster, here, findings)
+    choice = detection.complete(params, me.ip, findings)
+    data = build_config(choice.params, me, cluster_host)
+    made = [data.cluster.file_storage_dir] if choice.makes_file_storage else []
+    requirements.check_cluster(data.cluster, here, findings, will_be_made=made)
     findings.refuse()
     problems = verify.check(data)
     if problems:
         raise _wrong("; ".join(problems))
     with local.Rollback() as undo:
         undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
+        if choice.makes_file_storage:
+            new = detection.make_file_storage(here)
+            undo.add("the directory of file storage", partial(detection.remove_file_storage, new))
         master = data.cluster.master_node
         digest = local.write_credentials(here, local.new_credentials(), me.name)
         cluster = dataclasses.replace(data.cluster, candidate_certs={master: digest})
@@ -118,7 +137,7 @@ def init_cluster(params: InitParams) -> list[str]:
         for daemon in (local.NODED, local.MASTER, local.CONFD, local.RAPI):
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
-    return findings.notes
+    return Initialized(choice.words, findings.notes)
 
 
 def build_config(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _PING_S = 2.0
 _VGS_S = 60.0
-_SMALLEST_VG_MIB = 20 * 1024
+#: A smaller volume group is refused.
+SMALLEST_VG_MIB = 20 * 1024
 # Stands for an address which is not known, while the other requirements are checked.
 _NO_ADDRESS = {net.IP4_VERSION: "0.0.0.0", net.IP6_VERSION: "::"}
 
@@ -174,16 +175,21 @@ def _check_family(params: InitParams, host: hosts.Hostname, findings: Findings) 
         )
 
 
-def check_cluster(cluster: Cluster, here: paths.Paths, findings: Findings) -> None:
-    """Check that this machine can be the master of a cluster and use its disk templates."""
+def check_cluster(
+    cluster: Cluster, here: paths.Paths, findings: Findings, *, will_be_made: Sequence[str] = ()
+) -> None:
+    """Check that this machine can be the master of a cluster and use its disk templates.
+
+    :param will_be_made: directories, as paths of the cluster, which need not exist yet.
+    """
     if cluster.modify_ssh_setup:
         _check_ssh(here, findings)
     if machine.current().has_own_system and not cluster.use_external_mip_script:
         _check_network(cluster, findings)
-    _check_directories(cluster, here, findings)
+    _check_directories(cluster, here, findings, will_be_made)
     if disk.LVM_BASED & set(cluster.enabled_disk_templates):
         _check_lvm(cluster, findings)
-    if disk.DRBD8 in cluster.enabled_disk_templates and not _is_installed("drbdsetup"):
+    if disk.DRBD8 in cluster.enabled_disk_templates and not is_installed("drbdsetup"):
         findings.notes.append(
             f"the program drbdsetup, for disk template {disk.DRBD8}. Install the package"
             " drbd-utils on every node."
@@ -192,7 +198,8 @@ def check_cluster(cluster: Cluster, here: paths.Paths, findings: Findings) -> No
         _check_hypervisor(cluster, name, findings)
 
 
-def _is_installed(program: str) -> bool:
+def is_installed(program: str) -> bool:
+    """Return whether a program is in the directories in which daemons look for programs."""
     return shutil.which(program, path=process.DEFAULT_PATH) is not None
 
 
@@ -213,7 +220,7 @@ def _check_ssh(here: paths.Paths, findings: Findings) -> None:
 
 def _check_network(cluster: Cluster, findings: Findings) -> None:
     """Check that this machine can take the address of the cluster."""
-    if not _is_installed("ip"):
+    if not is_installed("ip"):
         findings.lacks(
             "there is no program ip, which gives the address of the cluster to the master. Install"
             " the package iproute2, or use --use-external-mip-script."
@@ -226,12 +233,14 @@ def _check_network(cluster: Cluster, findings: Findings) -> None:
         )
 
 
-def _check_directories(cluster: Cluster, here: paths.Paths, findings: Findings) -> None:
+def _check_directories(
+    cluster: Cluster, here: paths.Paths, findings: Findings, will_be_made: Sequence[str]
+) -> None:
     for template, directory in (
         (disk.FILE, cluster.file_storage_dir),
         (disk.SHARED_FILE, cluster.shared_file_storage_dir),
     ):
-        if template not in cluster.enabled_disk_templates:
+        if template not in cluster.enabled_disk_templates or directory in will_be_made:
             continue
         path = here.to_local(directory)
         if not os.path.isdir(path):
@@ -249,7 +258,7 @@ def _check_lvm(cluster: Cluster, findings: Findings) -> None:
         "or choose disk templates without LVM, such as"
         f" --enabled-disk-templates={disk.FILE},{disk.DISKLESS}."
     )
-    if not _is_installed("vgs"):
+    if not is_installed("vgs"):
         findings.lacks(
             f"there is no program vgs, and so no volume group {name} for {why}. Install the package"
             f" lvm2 and make the group with 'vgcreate {name} DEVICE', {others}"
@@ -264,9 +273,9 @@ def _check_lvm(cluster: Cluster, findings: Findings) -> None:
             f" DEVICE', give the name of another one with --vg-name, {others}"
         )
         return
-    if size_mib < _SMALLEST_VG_MIB:
+    if size_mib < SMALLEST_VG_MIB:
         findings.lacks(
-            f"volume group {name} has {size_mib:.0f} MiB, at least {_SMALLEST_VG_MIB} are needed"
+            f"volume group {name} has {size_mib:.0f} MiB, at least {SMALLEST_VG_MIB} are needed"
             f" for {why}. Enlarge it with 'vgextend {name} DEVICE', {others}"
         )
 

@@ -201,7 +201,10 @@ def bare(vc: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_everything_that_is_missing_is_listed_at_once(bare: Path, daemons: Daemons) -> None:
     before = _files(bare)
     params = bootstrap.InitParams(
-        cluster_name="cluster.invalid", enabled_hypervisors=["kvm"], hvparams=NO_QEMU
+        cluster_name="cluster.invalid",
+        enabled_hypervisors=["kvm"],
+        enabled_disk_templates=["drbd", "plain"],
+        hvparams=NO_QEMU,
     )
     with pytest.raises(errors.OpPrereqError) as caught:
         bootstrap.init_cluster(params)
@@ -250,7 +253,7 @@ def test_what_instances_need_does_not_prevent_a_cluster() -> None:
 
 @pytest.mark.usefixtures("vc")
 def test_a_hypervisor_without_a_driver_is_refused() -> None:
-    params = bootstrap.InitParams(**{**GOOD, "enabled_hypervisors": None})
+    params = bootstrap.InitParams(**{**GOOD, "enabled_hypervisors": ["xen-pvm"]})
     with pytest.raises(errors.OpPrereqError, match="xen-pvm is not supported.*hypervisors=kvm"):
         bootstrap.init_cluster(params)
 

@@ -37,8 +37,12 @@ def init(values: Values, arguments: list[str]) -> int:
     from ganeti.client.gnt_cluster import parameters
     from ganeti.opcodes.cluster import OpClusterPostInit
 
-    lacking = bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
-    for note in lacking:
+    made = bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
+    if made.chosen:
+        terminal.err("Chosen for this machine, because no option says it:")
+        for words in made.chosen:
+            terminal.err(f"  - {words}")
+    for note in made.lacking:
         terminal.err(f"Warning: instances will need, besides: {note}")
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
     if values.rapi_require_authentication is None:

@@ -12,6 +12,7 @@ import yaml
 from fakes.luxi_master import FakeMaster
 from ganeti import bootstrap, errors
 from ganeti.bootstrap import InitParams
+from ganeti.bootstrap.init import Initialized
 from ganeti.platform import paths
 
 from ..conftest import Gnt
@@ -27,9 +28,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[InitParams]:
     """Parameters of the clusters that would have been made."""
     made: list[InitParams] = []
 
-    def init_cluster(params: InitParams) -> list[str]:
+    def init_cluster(params: InitParams) -> Initialized:
         made.append(params)
-        return []
+        return Initialized([], [])
 
     monkeypatch.setattr(bootstrap, "init_cluster", init_cluster)
     return made
@@ -215,13 +216,19 @@ def test_init_mistakes(options: str, text: str, gnt: Gnt, made: list[InitParams]
 
 
 @pytest.mark.usefixtures("made")
-def test_init_names_what_instances_will_need(
+def test_init_says_what_was_chosen_and_what_instances_will_need(
     gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master.results["OP_CLUSTER_POST_INIT"] = True
-    monkeypatch.setattr(bootstrap, "init_cluster", lambda params: ["hypervisor kvm: no QEMU"])
+    done = Initialized(["the bridge br0 for instances"], ["hypervisor kvm: no QEMU"])
+    monkeypatch.setattr(bootstrap, "init_cluster", lambda params: done)
     ended = gnt("cluster init --rapi-require-authentication=no cluster.example.com")
-    assert ended == (0, "", "Warning: instances will need, besides: hypervisor kvm: no QEMU\n")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.splitlines() == [
+        "Chosen for this machine, because no option says it:",
+        "  - the bridge br0 for instances",
+        "Warning: instances will need, besides: hypervisor kvm: no QEMU",
+    ]
 
 
 def test_init_refused(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
