@@ -14,7 +14,7 @@ OS_API_VERSION = 20
 EXPORT_VERSION = 0
 RAPI_VERSION = 2
 
-SSH_KEY_TYPES = ("dsa", "ecdsa", "rsa")
+SSH_KEY_TYPES = ("dsa", "ecdsa", "ed25519", "rsa")
 SSH_KEY_TYPE_DEFAULT = "rsa"
 SSH_KEY_BITS_DEFAULT = 2048
 

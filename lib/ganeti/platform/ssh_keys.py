@@ -20,7 +20,11 @@ from ganeti.platform import paths
 from ganeti.utils import fs, ssh
 
 # The lengths in bits which ssh-keygen accepts; RSA keys may have any length of the range.
-_BITS: Mapping[str, tuple[int, ...]] = {"dsa": (1024,), "ecdsa": (256, 384, 521)}
+_BITS: Mapping[str, tuple[int, ...]] = {
+    "dsa": (1024,),
+    "ecdsa": (256, 384, 521),
+    "ed25519": (256,),
+}
 _RSA_BITS = (2048, 16384)
 _BEGIN = "# -- Ganeti: keys of the master candidates, replaced as a whole --"
 _END = "# -- Ganeti: end --"

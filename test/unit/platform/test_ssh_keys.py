@@ -24,6 +24,8 @@ OWN = "# mine\n\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPEC+hKkRHt8/WKT8iCni0q/xQa
         ("dsa", None, 1024),
         ("ecdsa", None, 256),
         ("ecdsa", 521, 521),
+        ("ed25519", None, 256),
+        ("ed25519", 256, 256),
     ],
 )
 def test_lengths(kind, bits, found):
@@ -36,6 +38,7 @@ def test_lengths(kind, bits, found):
         ("rsa", 1024, "2048 to 16384"),
         ("dsa", 2048, "1024 bits"),
         ("ecdsa", 255, "256 or 384"),
+        ("ed25519", 2048, "has 256 bits, not 2048"),
         ("rot13", None, "no kind"),
     ],
 )
@@ -136,6 +139,8 @@ def test_making_a_key(tmp_path: Path):
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert sorted(found.name for found in path.parent.iterdir()) == ["id_ecdsa", "id_ecdsa.pub"]
+    short = ssh_keygen.make_key(str(tmp_path / "id_ed25519"), "ed25519", 256, "root@a")
+    assert short.startswith("ssh-ed25519 ") and ssh_keys.check_lines([short]) == [short]
     # The file beside it does not count.
     path.with_suffix(".pub").write_text(KEY1)
     assert ssh_keygen.public_key(str(path), "root@a") == line

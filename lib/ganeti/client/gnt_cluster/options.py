@@ -275,7 +275,9 @@ INIT = (
         help="do not change the SSH files of the nodes",
     ),
     Option(
-        "--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="type of SSH keys; rsa by default"
+        "--ssh-key-type",
+        choices=("dsa", "ecdsa", "ed25519", "rsa"),
+        help="type of SSH keys; rsa by default",
     ),
     Option(
         "--ssh-key-bits", kind="int", metavar="BITS", help="length of SSH keys; 2048 by default"

@@ -10,6 +10,7 @@ from ganeti.cli.options import Option
 from ganeti.client.gnt_cluster import (
     check_disks,
     epo,
+    events,
     history,
     master,
     modify,
@@ -254,6 +255,7 @@ PROGRAM = Program(
         *modify.COMMANDS,
         rename.RENAME,
         upgrade.UPGRADE,
+        events.EVENTS,
         search_tags.SEARCH_TAGS,
         *tags.commands("cluster", None, "the cluster"),
         *on_all_nodes.COMMANDS,

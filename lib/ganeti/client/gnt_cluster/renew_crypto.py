@@ -205,7 +205,11 @@ COMMAND = Command(
             dest="new_ssh_keys",
             help="make new SSH keys of the nodes, if the cluster manages them",
         ),
-        Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="type of the new SSH keys"),
+        Option(
+            "--ssh-key-type",
+            choices=("dsa", "ecdsa", "ed25519", "rsa"),
+            help="type of the new SSH keys",
+        ),
         Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
         opt.flag(
             "--no-ssh-key-check",

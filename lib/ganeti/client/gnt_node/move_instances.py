@@ -98,11 +98,21 @@ def failover(values: Values, arguments: list[str]) -> int:
     from ganeti.constants.disk import EXT_MIRRORED
     from ganeti.opcodes.instance import OpInstanceFailover
 
+    if values.dst_node and values.iallocator:
+        raise errors.OpPrereqError("give either --target-node or --iallocator", errors.ECODE_INVAL)
     client = jobs.connect()
     ((name, pinst),) = client.query_nodes([arguments[0]], ["name", "pinst_list"], False)
     if not pinst:
         terminal.err(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
+    target = None
+    if values.dst_node:
+        # A wrong name is reported before the question.
+        ((target,),) = client.query_nodes([values.dst_node], ["name"], False)
+        if target == name:
+            raise errors.OpPrereqError(
+                f"the instances of node {name} cannot be failed over to itself", errors.ECODE_INVAL
+            )
     if not values.force:
         code = confirmation.ask(values, f"Fail over instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
@@ -119,6 +129,7 @@ def failover(values: Values, arguments: list[str]) -> int:
             OpInstanceFailover(
                 instance_name=instance,
                 ignore_consistency=values.ignore_consistency,
+                target_node=target,
                 iallocator=values.iallocator if instance in shared else None,
                 **jobs.common_params(values),
             ),
@@ -230,6 +241,7 @@ COMMANDS = [
         [
             opt.FORCE,
             opt.IALLOCATOR,
+            opt.TARGET_NODE,
             opt.flag("--ignore-consistency", help="continue although the disks are not in order"),
             opt.DRY_RUN,
             opt.PRIORITY,

@@ -18,7 +18,7 @@ from ganeti.wire.calls.base import (
 
 #: Connection class of the job queue: a process which waits for the disk serves no other calls.
 QUEUE_CONNECTIONS = "queue"
-_KIND = Arg("kind", PLAIN, ht.OneOf("ssh-key-type", ("dsa", "ecdsa", "rsa")))
+_KIND = Arg("kind", PLAIN, ht.OneOf("ssh-key-type", ("dsa", "ecdsa", "ed25519", "rsa")))
 _BITS = Arg("bits", PLAIN, ht.PositiveInt)
 
 # -- daemons and address of the master -------------------------------------------------------------

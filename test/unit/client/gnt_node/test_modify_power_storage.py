@@ -329,6 +329,23 @@ def test_failover(gnt: Gnt, master: FakeMaster) -> None:
     assert [op["iallocator"] for op in master.opcodes()[-2:]] == [None, "hail"]
 
 
+def test_failover_to_a_node(gnt: Gnt, master: FakeMaster) -> None:
+    master.answers["QueryInstances"] = lambda names, fields, lock: [
+        [name, "sharedfile", False] for name in names
+    ]
+    assert gnt("node failover -f -n", NODE1, NODE2).code == 0
+    assert [op["target_node"] for op in master.opcodes()] == [NODE1, NODE1]
+    before = len(master.opcodes())
+    for line, text in (
+        (f"node failover -f -n {NODE2}", "cannot be failed over to itself"),
+        (f"node failover -f -n {NODE1} -I hail", "either --target-node or --iallocator"),
+    ):
+        ended = gnt(line, NODE2)
+        assert ended.code == 1
+        assert text in ended.err
+    assert len(master.opcodes()) == before
+
+
 def test_failover_leaves_what_is_only_reserved(gnt: Gnt, master: FakeMaster) -> None:
     master.answers["QueryInstances"] = lambda names, fields, lock: [
         [name, "sharedfile", name == "web1"] for name in names
