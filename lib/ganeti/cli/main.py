@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from ganeti.cli import failures, parser, terminal
+from ganeti.cli import command_log, failures, parser, terminal
 from ganeti.cli.command import Command, Program, Values
 
 
@@ -79,6 +79,7 @@ def _run_command(
             return failures.EXIT_SUCCESS
         values.program, values.command = program.name, command.name
         debug = values.debug > 0
+        command_log.record(program.name, command, words, values, environ)
         return command.run(values, arguments)
     except parser.OptionSyntaxError as err:
         terminal.err(
