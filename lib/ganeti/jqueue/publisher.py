@@ -7,6 +7,7 @@ A commit is *published* when the files of its jobs are in place and the master c
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 
 from ganeti.jqueue import job as jobs
@@ -25,7 +26,7 @@ class Publisher:
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
-        self.subscriptions = Subscriptions()
+        self.subscriptions = Subscriptions(self._notify_later)
         self.on_published: Callable[[list[jobs.QueuedJob]], None] | None = None
 
     def publish(self, batch: Batch) -> None:
@@ -48,3 +49,15 @@ class Publisher:
             changes = self.subscriptions.take_changes(job_ids, self._table.jobs)
         for subscription, change in changes:
             subscription.notify(change)
+
+    def _notify_later(self, wait_s: float, job_id: int) -> None:
+        """Answer the clients of a job which changes too often; at most once at a time per job."""
+
+        def notify() -> None:
+            with self._table.lock:
+                self.subscriptions.end_deferral(job_id)
+            self.notify([job_id])
+
+        timer = threading.Timer(wait_s, notify)
+        timer.daemon = True
+        timer.start()

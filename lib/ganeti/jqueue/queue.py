@@ -613,7 +613,7 @@ class JobQueue:
             job = self.table.known(job_id)
             if job is not None:
                 change = subscription.change(job)
-                if change is None:
+                if change is None or self.publisher.subscriptions.must_wait(subscription, job):
                     self.publisher.subscriptions.add(subscription)
                     return subscription
         if job is None:

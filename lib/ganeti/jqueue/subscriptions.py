@@ -3,10 +3,16 @@
 A client that waits for a job holds no thread: its :class:`Subscription` is notified once, by the
 thread which publishes the change. :class:`Subscriptions` keeps them by job; it is guarded by the
 queue's lock.
+
+A job which changes too often, for example because a script writes thousands of lines, does not
+answer its clients for each change: after a burst they get all that is new at a bounded rate (Ganeti
+design 2.2, *Wait for job change*). The end of a job, and what a client which knows nothing
+asks for, is never deferred.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +20,36 @@ from ganeti.jqueue import job as jobs
 
 #: ``[values of the fields, new log entries]``, the answer to ``WaitForJobChange``.
 JobChange = list[Any]
+
+#: So many changes of a job are answered at once; after them, so many in a second.
+BURST = 20
+RATE = 10.0
+# The time until the next answer is possible cannot be exact in binary.
+_ROUNDING = 1e-6
+#: From so many remembered jobs on, those which have been quiet for a while are forgotten.
+_MANY_JOBS = 1000
+
+
+class _Pace:
+    """How many answers about one job may still be given at once."""
+
+    __slots__ = ("at", "left")
+
+    def __init__(self, now: float) -> None:
+        self.at, self.left = now, float(BURST)
+
+    def is_rested(self, now: float) -> bool:
+        """Whether the job may have a whole burst again."""
+        return self.left + (now - self.at) * RATE >= BURST
+
+    def take(self, now: float) -> float:
+        """Return 0 for an answer now; else the seconds until the next one is possible."""
+        self.left = min(float(BURST), self.left + (now - self.at) * RATE)
+        self.at = now
+        if self.left >= 1 - _ROUNDING:
+            self.left = max(0.0, self.left - 1)
+            return 0.0
+        return (1 - self.left) / RATE
 
 
 class Subscription:
@@ -69,9 +105,21 @@ def plain(value: Any) -> Any:
 
 
 class Subscriptions:
-    """All subscriptions. Needs the queue's lock, except for calling what it returns."""
+    """All subscriptions. Needs the queue's lock, except for calling what it returns.
 
-    def __init__(self) -> None:
+    :param later: called with a number of seconds and a job id: its changes shall be taken then.
+    """
+
+    def __init__(
+        self,
+        later: Callable[[float, int], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._later = later
+        self._clock = clock
+        self._paces: dict[int, _Pace] = {}
+        # Jobs whose changes are taken later, because they were too many.
+        self._deferred: set[int] = set()
         self._by_job: dict[int, set[Subscription]] = {}
         # Jobs with log entries for which a notification is planned already.
         self._planned: set[int] = set()
@@ -101,6 +149,34 @@ class Subscriptions:
             del self._by_job[subscription.job_id]
         return True
 
+    def must_wait(self, subscription: Subscription, job: jobs.QueuedJob) -> bool:
+        """Whether a change which a new subscription finds is too early; it is brought later."""
+        if subscription.prev_info is None or job.published_status in jobs.FINALIZED or job.archived:
+            return False
+        return self._is_too_early(job.id)
+
+    def _is_too_early(self, job_id: int) -> bool:
+        if job_id in self._deferred:
+            return True
+        now = self._clock()
+        pace = self._paces.get(job_id)
+        if pace is None:
+            if len(self._paces) >= _MANY_JOBS:
+                self._paces = {
+                    known: one for known, one in self._paces.items() if not one.is_rested(now)
+                }
+            pace = self._paces[job_id] = _Pace(now)
+        wait_s = pace.take(now)
+        if not wait_s:
+            return False
+        self._deferred.add(job_id)
+        self._later(wait_s, job_id)
+        return True
+
+    def end_deferral(self, job_id: int) -> None:
+        """The time has come which was given to ``later``."""
+        self._deferred.discard(job_id)
+
     def plan_notification(self, job_id: int) -> bool:
         """Note that a job has a new log entry.
 
@@ -121,13 +197,20 @@ class Subscriptions:
             self._planned.discard(job_id)
             subscriptions = self._by_job.get(job_id)
             job = known.get(job_id)
+            ended = job is None or job.published_status in jobs.FINALIZED
+            if ended:
+                self._paces.pop(job_id, None)
             if subscriptions is None or job is None:
                 continue
-            for subscription in list(subscriptions):
-                change = subscription.change(job)
-                if change is not None:
-                    taken.append((subscription, change))
-                    subscriptions.discard(subscription)
+            changes = [
+                (subscription, change)
+                for subscription in subscriptions
+                if (change := subscription.change(job)) is not None
+            ]
+            if not changes or (not ended and self._is_too_early(job_id)):
+                continue
+            taken += changes
+            subscriptions.difference_update(subscription for subscription, _change in changes)
             if not subscriptions:
                 del self._by_job[job_id]
         return taken

@@ -97,6 +97,9 @@ class Lab:
         if name == "log":
             callbacks.feedback("one")
             callbacks.feedback("delay-test", {"a": 1})
+        if name == "chatter":
+            for number in range(200):
+                callbacks.feedback(str(number))
         if name == "spawn":
             return {
                 "jobs": callbacks.submit_jobs(
@@ -443,6 +446,30 @@ def test_auto_archive_by_age(lab: Lab) -> None:
     assert lab.queue.auto_archive(-1, -1) == (0, 5), "no time: all are left"
     assert lab.queue.auto_archive(-1, 60) == (5, 0)
     assert lab.queue.query(None, ["id"]) == []
+
+
+def test_a_client_of_a_chattering_job_gets_all_lines_in_few_answers(lab: Lab) -> None:
+    gate = lab.gate("go")
+    job_id = lab.queue.submit([op("go"), op("chatter")])
+    ended = threading.Event()
+    lines: list[str] = []
+    answers: list[Any] = []
+
+    def look(change: Any) -> None:
+        answers.append(change)
+        lines.extend(entry[3] for entry in change[1])
+        if change[0][0] in jobs.FINALIZED:
+            ended.set()
+        else:
+            serial = change[1][-1][0] if change[1] else None
+            seen.append(serial if serial is not None else seen[-1])
+            lab.queue.subscribe(job_id, ["status"], change[0], seen[-1], look)
+
+    seen: list[Any] = [None]
+    lab.queue.subscribe(job_id, ["status"], None, None, look)
+    gate.set()
+    assert ended.wait(PATIENCE_S)
+    assert lines == [str(number) for number in range(200)]
 
 
 def test_unknown_fields_and_jobs(lab: Lab) -> None:
