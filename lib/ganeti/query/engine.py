@@ -39,14 +39,14 @@ def definitions(resource: Resource, names: Sequence[str] | None) -> FieldsAnswer
 
 
 def _definition(resource: Resource, name: str) -> dict[str, str]:
-    field = resource.fields.get(name)
-    return unknown_definition(name) if field is None else field.definition()
+    field = resource.field(name)
+    return unknown_definition(name) if field is None else {**field.definition(), "name": name}
 
 
 def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
     """Return the names of the live data which fields need."""
-    fields = resource.fields
-    return frozenset(fields[name].live for name in names if name in fields and fields[name].live)
+    found = (resource.field(name) for name in names)
+    return frozenset(field.live for field in found if field is not None and field.live)
 
 
 def run(
@@ -88,7 +88,7 @@ def select(
     :raises errors.ParameterError: as for :func:`run`.
     """
     compiled = query_filter.compile_filter(qfilter, resource)
-    columns = [resource.fields.get(name) for name in names]
+    columns = [resource.field(name) for name in names]
     items = _in_requested_order(resource, view, _candidates(resource, view, qfilter), qfilter)
     if compiled is not None:
         items = [item for item in items if compiled.may_match(view, item)]

@@ -11,7 +11,7 @@ status of the value in the answer:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from ganeti.constants import query as query_c
@@ -103,9 +103,11 @@ class Resource:
     :ivar name_field: the field with the name of an object.
     :ivar table: name of the table of the configuration which has the objects; empty if they are not
         in the configuration.
+    :ivar aliases: older beginnings of names of fields -> the beginnings of today. Fields are found
+        by both; lists of fields name only those of today.
     """
 
-    __slots__ = ("fields", "items", "name", "name_field", "table")
+    __slots__ = ("aliases", "fields", "items", "name", "name_field", "table")
 
     def __init__(
         self,
@@ -114,12 +116,23 @@ class Resource:
         items: Callable[[Any], list[Any]],
         name_field: str = "name",
         table: str = "",
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
+        self.aliases = aliases or {}
         self.name = name
         self.fields = {field.name: field for field in fields}
         self.items = items
         self.name_field = name_field
         self.table = table
+
+    def field(self, name: str) -> Field | None:
+        """Return the field with this name, or an older name; None if there is none."""
+        found = self.fields.get(name)
+        if found is None:
+            for old, new in self.aliases.items():
+                if name.startswith(old):
+                    return self.fields.get(new + name.removeprefix(old))
+        return found
 
 
 class Source(Protocol):

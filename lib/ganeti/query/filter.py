@@ -143,7 +143,7 @@ def _want_args(node: Any, count: int) -> None:
 
 
 def _find(name: Any, resource: Resource, names: set[str]) -> Field:
-    field = resource.fields.get(name) if isinstance(name, str) else None
+    field = resource.field(name) if isinstance(name, str) else None
     if field is None:
         hint = suggest.did_you_mean(name, resource.fields) if isinstance(name, str) else ""
         raise errors.ParameterError(

@@ -464,3 +464,22 @@ def test_named_objects_are_in_the_order_of_the_request(context):
     assert names("node", ["|", ["=", "name", "node2"], ["?", "master"]])[0] == "node1.example.com"
     by_id = ["|", *(["=", "id", number] for number in (10, 2, 3))]
     assert names("job", by_id, "id") == [10, 2, 3]
+
+
+def test_older_names_of_parameters(context):
+    """Ganeti design 2.0, *Opcode changes*: ``beparam/NAME`` and ``hvparam/NAME``."""
+    old = ["beparam/memory", "beparam/vcpus", "hvparam/kernel_path"]
+    new = ["be/memory", "be/vcpus", "hv/kernel_path"]
+    found = queries.query(context, "instance", old)
+    assert found["data"] == queries.query(context, "instance", new)["data"]
+    assert [field["name"] for field in found["fields"]] == old
+    assert all(field["kind"] != "unknown" for field in found["fields"])
+    values = queries.query_values(context, "instance", None, old)
+    assert values == queries.query_values(context, "instance", None, new)
+    assert (
+        queries.query(context, "instance", ["name"], [">", "beparam/memory", 1 << 40])["data"] == []
+    )
+    assert queries.query_fields("instance", ["hvparam/nosuch"])["fields"][0]["kind"] == "unknown"
+    assert not {"beparam/memory"} & {
+        field["name"] for field in queries.query_fields("instance")["fields"]
+    }

@@ -107,7 +107,7 @@ def query_values(
     """
     resource = resources.lookup(what)
     _check_names(fields)
-    unknown = [name for name in fields if name not in resource.fields]
+    unknown = [name for name in fields if resource.field(name) is None]
     if unknown:
         raise errors.OpPrereqError(
             f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL

@@ -587,4 +587,6 @@ RESOURCE = Resource(
     [*_FIELDS, *common_fields("instance"), *_nic_fields(), *_disk_fields(), *_parameter_fields()],
     lambda view: by_name(view.config.instances.values()),
     table="instances",
+    # Ganeti design 2.0, *Opcode changes*.
+    aliases={"beparam/": "be/", "hvparam/": "hv/"},
 )
