@@ -100,6 +100,8 @@ class _Run:
         version = upgrade.version_of(raw)
         new = self._converted(raw)
         old_text, new_text = map(upgrade.version_text, (version, new["version"]))
+        if new != raw:
+            config_files.refuse_unfinished_jobs(options.data_dir)
         if new == raw:
             say(f"{self._path} has version {old_text} already.")
         elif not self._agreed(f"Convert {self._path} from version {old_text} to {new_text}?"):

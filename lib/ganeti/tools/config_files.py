@@ -13,7 +13,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.config import verify
 from ganeti.config.store import write_config_file
+from ganeti.constants import job
 from ganeti.constants import ssconf as ssconf_const
+from ganeti.jobstore import files
+from ganeti.jobstore.journal import read_journals
 from ganeti.objects import ConfigData, codec
 from ganeti.platform import machine
 from ganeti.utils import clock, filelock, fs
@@ -22,6 +25,9 @@ from ganeti.wire import json
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
 EXIT_CONFIRMATION = 13
+
+#: An error names at most so many jobs.
+_MAX_NAMED = 10
 
 
 def say(text: str) -> None:
@@ -53,6 +59,49 @@ def refuse_while_master_runs(data_dir: str) -> None:
         raise errors.ConfigurationError(
             f"a master daemon uses the configuration in {data_dir}. Stop it first."
         )
+
+
+def refuse_unfinished_jobs(data_dir: str) -> None:
+    """Check that no job waits in the queue to be run by a master daemon of another version.
+
+    Source: Ganeti design 2.0, *Ganeti updates*.
+
+    :param data_dir: directory of the configuration and of the queue, which is only read.
+    :raises ConfigurationError: a job has not ended, or the queue cannot be read.
+    """
+    directory = f"{data_dir}/queue"
+    if not os.path.isdir(directory):
+        return
+    texts: dict[int, bytes | str] = {}
+    try:
+        for job_id in files.ids_in(directory):
+            texts[job_id] = fs.read_bytes(f"{directory}/{files.job_file(job_id)}")
+        # What a master daemon has not written into the files of the jobs before it was killed.
+        for journal in read_journals(directory, os.listdir(directory)):
+            for name, text in journal.files.items():
+                changed = files.job_id_of(name)
+                if changed is not None:
+                    texts[changed] = text
+            for job_id in journal.archived:
+                texts.pop(job_id, None)
+    except (OSError, errors.GenericError) as err:
+        raise errors.ConfigurationError(f"cannot read the job queue in {directory}: {err}") from err
+    left = [str(job_id) for job_id, text in sorted(texts.items()) if not _has_ended(text)]
+    if left:
+        more = f" and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
+        raise errors.ConfigurationError(
+            f"the job queue has jobs which have not ended: {', '.join(left[:_MAX_NAMED])}{more}."
+            " Start the master daemon of the former version, use 'gnt-cluster queue drain', wait"
+            " for the jobs or cancel them, and stop the daemon again."
+        )
+
+
+def _has_ended(text: bytes | str) -> bool:
+    """Whether the job in a file has ended; a file which cannot be understood counts as no."""
+    try:
+        return all(op["status"] in job.FINALIZED for op in json.loads(text)["ops"])
+    except (errors.ParseError, LookupError, TypeError):
+        return False
 
 
 def refuse_elsewhere(data_dir: str) -> None:

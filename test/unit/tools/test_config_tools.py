@@ -14,6 +14,7 @@ import pytest
 from ganeti.cli import terminal
 from ganeti.config import upgrade, verify
 from ganeti.config.api import load
+from ganeti.jobstore.store import QueueStore
 from ganeti.platform.base import Machine
 from ganeti.tools import cfgshell, cfgupgrade, sanitize_config
 from ganeti.utils import filelock
@@ -65,6 +66,66 @@ def test_every_version(place: Path, run: Callable[..., tuple[int, str]], version
     assert stat.S_IMODE((place / "config.data").stat().st_mode) == 0o640
     if version != "3.1":
         assert (place / f"config.data.backup-{version}").read_bytes() == _original(version)
+    assert run("--force")[0] == 0
+
+
+def job_text(*statuses: str) -> str:
+    return json.dumps({"id": 1, "ops": [{"input": {}, "status": status} for status in statuses]})
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [
+        (job_text("success", "success"), False),
+        (job_text("success", "error"), False),
+        (job_text("canceled"), False),
+        (job_text("queued"), True),
+        (job_text("success", "running"), True),
+        (job_text("waiting"), True),
+        ("no job", True),
+        ("[]", True),
+    ],
+)
+@pytest.mark.parametrize("words", [["--force"], ["--dry-run"], ["--force", "--downgrade"]])
+def test_unfinished_jobs(
+    place: Path,
+    run: Callable[..., tuple[int, str]],
+    words: list[str],
+    content: str,
+    refused: bool,
+) -> None:
+    """Ganeti design 2.0, *Ganeti updates*: another version would have to run them."""
+    if "--downgrade" in words:
+        (place / "config.data").write_bytes(_original("3.1"))
+    before = (place / "config.data").read_bytes()
+    (place / "queue/job-12").write_text(content)
+    code, err = run(*words)
+    if refused:
+        assert code == 1 and "have not ended: 12. Start the master daemon" in err
+        assert (place / "config.data").read_bytes() == before
+    else:
+        assert code == 0, err
+        assert ((place / "config.data").read_bytes() == before) == ("--dry-run" in words)
+
+
+def test_jobs_in_the_journal_of_a_master_that_was_killed(
+    place: Path, run: Callable[..., tuple[int, str]]
+) -> None:
+    store = QueueStore(str(place / "queue"))
+    store.open()
+    store.commit({"job-3": job_text("running"), "job-4": job_text("success")})
+    code, err = run("--force")
+    assert code == 1 and "have not ended: 3." in err
+    store.commit({"job-3": job_text("error")})
+    assert run("--force")[0] == 0
+    store.abandon()
+
+
+def test_a_configuration_of_this_version_is_not_about_jobs(
+    place: Path, run: Callable[..., tuple[int, str]]
+) -> None:
+    assert run("--force")[0] == 0
+    (place / "queue/job-12").write_text(job_text("queued"))
     assert run("--force")[0] == 0
 
 
