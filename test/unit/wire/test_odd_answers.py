@@ -44,6 +44,7 @@ def test_the_call_has_failed(call: calls.Call, odd: Any) -> None:
         (calls.EXTSTORAGE_DIAGNOSE, [["p", "/p", True, "", [["a", "doc"]]]]),
         (calls.LV_LIST, {"vg/a": ["1024.00", False, True]}),
         (calls.NODE_INFO, [None, None, [None, {"memory_free": 5, "hv_version": "x"}]]),
+        (calls.NODE_INFO, ["boot", [], [{"memory_free": 5, "hv_version": [7, 2, 22]}]]),
         (calls.NODE_VOLUMES, [{"name": "a", "size": 5.5, "dev": "/dev/sda(0)", "vg": "vg"}]),
         (calls.OS_DIAGNOSE, [["o", "/o", True, "", ["v"], [["p", "doc"]], [20], True]]),
         (calls.OS_DIAGNOSE, [["o", "/o", False, "no", None, None, None, True, "1.0", ["kvm"]]]),

@@ -6,6 +6,7 @@ from ganeti import ht
 from ganeti.objects.transfer import NodeWork
 from ganeti.wire.calls.base import (
     COMPRESSED,
+    FACT,
     FACTS,
     FILE,
     PLAIN,
@@ -16,6 +17,9 @@ from ganeti.wire.calls.base import (
 )
 
 _NUMBER = ht.Or(ht.Int, ht.Float)
+
+# What a hypervisor says about its node. The version of QEMU is a list of numbers.
+_HYPERVISOR = ht.DictOf(ht.Str, ht.Or(FACT, ht.ListOf(ht.Int)))
 
 # -- facts and the pause of the watcher ------------------------------------------------------------
 #: Ask for the version of the protocol. -> its number
@@ -33,7 +37,9 @@ NODE_INFO = Call(
         Arg("hv_specs", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),
     ),
     ResultCodec(
-        ht.Tuple(ht.Maybe(ht.Str), ht.Maybe(ht.ListOf(FACTS)), ht.Maybe(ht.ListOf(ht.Maybe(FACTS))))
+        ht.Tuple(
+            ht.Maybe(ht.Str), ht.Maybe(ht.ListOf(FACTS)), ht.Maybe(ht.ListOf(ht.Maybe(_HYPERVISOR)))
+        )
     ),
     timeout_s=60,
     many=True,
