@@ -15,6 +15,7 @@ from ganeti import client
 from ganeti.cli import failures
 from ganeti.cli import options as opt
 from ganeti.cli.command import Program
+from ganeti.client.htools import options as placement_options
 from ganeti.objects import hvparams
 
 MAN = Path(__file__).resolve().parents[2] / "man"
@@ -33,6 +34,8 @@ TOOLS = {
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",
 }
+#: Programs with the table of options in ``client/htools/options.py``.
+PLACEMENT = ("hail", "hbal", "hinfo")
 PAGES = [
     *sorted(client.PROGRAMS),
     *TOOLS,
@@ -46,6 +49,8 @@ PAGES = [
     "ganeti-noded",
     "ganeti-os-interface",
     "ganeti-rapi",
+    "htools",
+    *PLACEMENT,
 ]
 
 
@@ -226,3 +231,15 @@ def test_every_command_of_cfgshell_is_explained() -> None:
     page = (MAN / "cfgshell.rst").read_text(encoding="utf-8")
     explained = set(re.findall(r"``([a-z]+)``", page.partition("COMMANDS")[2]))
     assert commands <= explained
+
+
+@pytest.mark.parametrize("name", PLACEMENT)
+def test_every_option_of_a_placement_program_is_on_its_page(name: str) -> None:
+    program = importlib.import_module(f"ganeti.client.htools.{name}").PROGRAM
+    table = [placement_options.ALL[long] for long in program.options]
+    table += placement_options.GENERIC.values()
+    wanted = {f"--{one.long}" for one in table} | {f"-{one.short}" for one in table if one.short}
+    page = sections(name)
+    documented = options_in(literals(page["OPTIONS"]))
+    assert wanted <= documented, f"not documented: {sorted(wanted - documented)}"
+    assert documented <= wanted | {"--mond"}, f"unknown: {sorted(documented - wanted)}"

@@ -20,7 +20,7 @@ LIB = TOP / "lib" / "ganeti"
 
 SHARED = (
     "constants", "errors", "utils", "platform", "ht", "objects", "opcodes", "wire", "luxi",
-    "jobstore", "http", "query", "confd", "metad",
+    "jobstore", "http", "htools", "query", "confd", "metad",
 )  # fmt: skip
 NODE_SIDE = ("storage", "hypervisor", "backend")
 MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "master")
@@ -45,7 +45,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "client": (
         (
             "gnt_backup", "gnt_cluster", "gnt_debug", "gnt_filter", "gnt_group", "gnt_instance",
-            "gnt_job", "gnt_network", "gnt_node", "gnt_os", "gnt_storage",
+            "gnt_job", "gnt_network", "gnt_node", "gnt_os", "gnt_storage", "htools",
         ),
     ),
     "cmdlib": (

@@ -1,0 +1,63 @@
+"""The program ``hail``: an instance allocator."""
+
+from __future__ import annotations
+
+from ganeti.client.htools import loading
+from ganeti.client.htools import program as prog
+from ganeti.client.htools.hbal import save
+from ganeti.client.htools.options import Values
+from ganeti.client.htools.show import show_cluster, show_request
+from ganeti.htools import answer, place
+from ganeti.htools import cluster as model
+from ganeti.htools.loading import request as req
+from ganeti.wire import json
+
+OPTIONS = (
+    "print-nodes", "save", "text-data", "simulate", "verbose", "ignore-dynu",
+    "ignore-soft-errors", "no-capacity-checks", "restrict-allocation-to", "mond", "mond-xen",
+    "static-kvm-node-memory",
+)  # fmt: skip
+
+
+def execute(values: Values) -> int:
+    """Answer one request."""
+    loading.refuse_monitoring(values)
+    if len(values.arguments) != 1:
+        raise prog.Failure("This program needs an input file.")
+    request = req.parse(loading.read_file(values.arguments[0]))
+    loading.print_warnings(answer.prepare(request))
+    cluster = request.cluster
+    if "text_data" in values.given or "simulate" in values.given:
+        cluster = loading.load(values)
+        for one in request.new:
+            model.prepare_new(cluster, one.instance)
+    if values.verbose > 1:
+        prog.err(f"Received request: {show_request(request)}")
+    if values.verbose > 2:
+        prog.err(f"Received cluster data: {show_cluster(cluster)}")
+    options = place.Options(
+        ignore_soft_errors=values.ignore_soft_errors,
+        capacity_checks=not values.no_capacity_checks,
+        restrict_to=values.restrict_to,
+    )
+    if values.save is not None:
+        save(f"{values.save}.pre-ialloc", cluster, "before iallocator run")
+    remarks: list[str] = []
+    found = answer.answer(request, cluster, options, remarks.append)
+    if values.verbose > 1:
+        for text in remarks:
+            prog.err(text)
+    prog.print_nodes(values, cluster, "Initial cluster")
+    prog.print_nodes(values, found.cluster, "Final cluster")
+    if values.save is not None:
+        save(f"{values.save}.post-ialloc", found.cluster, "after iallocator run")
+    prog.out(json.dumps(found.to_dict()))
+    return 0
+
+
+PROGRAM = prog.Program("hail", OPTIONS, execute, " REQUEST-FILE", "file")
+
+
+def run() -> int:
+    """Run the program."""
+    return prog.main(PROGRAM)

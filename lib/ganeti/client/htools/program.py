@@ -1,0 +1,131 @@
+"""What the placement programs share: reading options, loading the cluster, and printing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ganeti import errors
+from ganeti.client.htools import options as opt
+from ganeti.client.htools.options import Values
+from ganeti.htools import tables
+from ganeti.htools.cluster import Cluster, common_suffix
+from ganeti.htools.formats import policy as show_policy
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+
+
+class Failure(errors.GenericError):
+    """A program cannot go on; it prints the message and exits with 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program.
+
+    :ivar options: long names of its options.
+    :ivar run: does the work; returns the exit code.
+    :ivar arguments: what follows the options, for the help text; empty for no arguments.
+    :ivar completion: the kind of its arguments, for shell completion.
+    """
+
+    name: str
+    options: Sequence[str]
+    run: Callable[[Values], int]
+    arguments: str = ""
+    completion: str = "none"
+
+
+def out(text: str = "") -> None:
+    """Print a line."""
+    sys.stdout.write(f"{text}\n")
+
+
+def err(text: str = "") -> None:
+    """Print a line to standard error; what was printed before appears before it."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{text}\n")
+
+
+def main(program: Program, argv: Sequence[str] | None = None) -> int:
+    """Run a program to its end.
+
+    :returns: the exit code.
+    """
+    try:
+        return _run(program, list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        # The reader has closed the pipe (head, less). Nothing may be flushed into it any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+
+
+def _run(program: Program, words: list[str]) -> int:
+    try:
+        values = opt.parse(program.options, words)
+    except opt.PriorityError as failure:
+        err(f"Error while parsing command line arguments:\n{failure}\n")
+        return EXIT_FAILURE
+    except opt.OptionError as failure:
+        err(f"Command line error: {failure}")
+        sys.stderr.write(opt.usage(program.name, program.options, program.arguments))
+        return EXIT_USAGE
+    if values.help:
+        sys.stdout.write(opt.usage(program.name, program.options, program.arguments))
+        return 0
+    if values.version:
+        from ganeti import __version__
+
+        out(f"{program.name} (ganeti-htools) version {__version__}")
+        return 0
+    if values.help_completion:
+        sys.stdout.write(opt.completions(program.options, program.completion))
+        return 0
+    try:
+        if values.arguments and not program.arguments:
+            raise Failure("This program doesn't take any arguments.")
+        return program.run(values)
+    except errors.GenericError as failure:
+        if str(failure):
+            err(f"Error: {failure}")
+        return EXIT_FAILURE
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{count} {one if count == 1 else many}"
+
+
+def print_cluster_facts(values: Values, cluster: Cluster, *, always_tags: bool = False) -> None:
+    """Print the tags and the policy of the cluster, as far as the user wants to know."""
+    if always_tags or values.verbose > 1:
+        out(f"Loaded cluster tags: {','.join(cluster.tags)}")
+
+
+def print_policy(values: Values, cluster: Cluster, level: int = 1) -> None:
+    """Print the policy of the cluster when the user asked for more."""
+    if values.verbose > level:
+        out(f"Loaded cluster ipolicy: {show_policy(cluster.policy)}")
+
+
+def print_suffix(values: Values, cluster: Cluster, level: int = 1) -> None:
+    """Say which common suffix the names are printed without, when the user asked for more."""
+    suffix = common_suffix(cluster.names())
+    if suffix and values.verbose > level:
+        out(f"Note: Stripping common suffix of '{suffix}' from names")
+
+
+def print_nodes(values: Values, cluster: Cluster, title: str) -> None:
+    """Print the nodes on standard error, when the user wants to see them."""
+    if values.print_nodes is not None:
+        wanted = tables.wanted_fields(values.print_nodes)
+        err(f"\n{title} status:\n{tables.nodes(cluster.nodes, wanted)}\n")
+
+
+def print_instances(values: Values, cluster: Cluster, title: str) -> None:
+    """Print the instances on standard error, when the user wants to see them."""
+    if values.print_instances:
+        err(f"\n{title} instance map:\n{tables.instances(cluster.instances, cluster.nodes)}")

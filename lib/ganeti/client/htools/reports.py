@@ -1,0 +1,91 @@
+"""Results of the placement programs for other programs (``--output json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti.htools import moves, score
+from ganeti.htools.balance import Step, job_sets
+from ganeti.htools.cluster import Cluster
+
+
+def components(values: Sequence[float]) -> dict[str, Any]:
+    """The components of a score, by name."""
+    return {
+        one.name: {"value": value, "weight": one.weight}
+        for one, value in zip(score.COMPONENTS, values, strict=True)
+    }
+
+
+def cluster(found: Cluster) -> dict[str, Any]:
+    """A cluster: its score, nodes and instances. Memory and disk space are in MiB."""
+    values = score.details(found.nodes)
+    return {
+        "score": score.total(values),
+        "components": components(values),
+        "n1_happy": not any(node.failing and not node.offline for node in found.nodes),
+        "tags": list(found.tags),
+        "groups": [
+            {"name": one.name, "uuid": one.uuid, "alloc_policy": one.alloc_policy}
+            for one in found.groups
+        ],
+        "nodes": [
+            {
+                "name": node.name,
+                "group": found.groups[node.group].uuid,
+                "offline": node.offline,
+                "failing_n1": node.failing,
+                "total_memory": int(node.total_memory),
+                "unallocated_memory": node.unallocated_memory,
+                "reserved_memory": node.reserved_memory,
+                "total_disk": int(node.total_disk),
+                "free_disk": node.free_disk,
+                "cpus": int(node.total_cpus),
+                "vcpus": node.vcpus,
+                "primaries": [found.instances[index].name for index in node.primaries],
+                "secondaries": [found.instances[index].name for index in node.secondaries],
+            }
+            for node in found.nodes
+        ],
+        "instances": [
+            {
+                "name": one.name,
+                "nodes": [found.nodes[index].name for index in one.nodes],
+                "memory": one.memory,
+                "disk": one.disk,
+                "vcpus": one.vcpus,
+                "status": one.status,
+                "disk_template": one.template,
+                "forthcoming": one.forthcoming,
+            }
+            for one in found.instances
+        ],
+    }
+
+
+def solution(found: Cluster, initial: float, final: float, steps: Sequence[Step]) -> dict[str, Any]:
+    """A solution: the scores before and after, and its moves in sets which can run at once."""
+    return {
+        "initial_score": initial,
+        "final_score": final,
+        "job_sets": [[_step(found, step) for step in steps] for steps in job_sets(steps)],
+    }
+
+
+def _step(found: Cluster, step: Step) -> dict[str, Any]:
+    instance = found.instances[step.instance]
+
+    def names(pair: tuple[int, int]) -> list[str]:
+        return [found.nodes[index].name for index in pair if index >= 0]
+
+    return {
+        "instance": instance.name,
+        "from": names(step.before),
+        "to": names(step.after),
+        "move": moves.short_form(step.move, found.nodes),
+        "score": step.score,
+        "commands": [
+            f"gnt-instance {line}" for line in moves.commands(step.move, instance, found.nodes)
+        ],
+    }

@@ -1,0 +1,235 @@
+"""Answering a request for placement, as the allocator ``hail`` does.
+
+Source: manual page **ganeti-iallocator**.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ganeti.htools import cluster as model
+from ganeti.htools import evacuate, place
+from ganeti.htools.cluster import Cluster
+from ganeti.htools.instance import NO_NODE
+from ganeti.htools.loading import request as req
+from ganeti.htools.moves import Kind, Move
+from ganeti.htools.place import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer in its published form, and the cluster after what it proposes."""
+
+    success: bool
+    info: str
+    result: Any
+    cluster: Cluster
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as the program prints it."""
+        return {"success": self.success, "info": self.info, "result": self.result}
+
+
+def prepare(request: req.Request) -> list[str]:
+    """Make the cluster of a request, and its new instances, ready.
+
+    :returns: what is inconsistent in the cluster.
+    """
+    warnings = model.prepare(request.cluster)
+    for one in request.new:
+        model.prepare_new(request.cluster, one.instance)
+    return warnings
+
+
+def answer(
+    request: req.Request,
+    cluster: Cluster,
+    options: Options,
+    explain: Callable[[str], None] | None = None,
+) -> Answer:
+    """Answer a request.
+
+    :param cluster: the cluster, prepared; usually that of the request.
+    :param explain: gets remarks for users who want to know more.
+    """
+    handler = _HANDLERS[request.kind]
+    return handler(request, cluster, options, explain or (lambda _text: None))
+
+
+def _failed(reason: str, cluster: Cluster, result: Any = None) -> Answer:
+    return Answer(False, f"Request failed: {reason}", [] if result is None else result, cluster)
+
+
+def _names(cluster: Cluster, indices: Sequence[int]) -> list[str]:
+    return [cluster.nodes[index].name for index in indices]
+
+
+def _own_options(one: req.New, options: Options) -> Options:
+    restricted = options.restrict_to if options.restrict_to is not None else one.restrict_to
+    return replace(options, restrict_to=restricted)
+
+
+def _place(
+    one: req.New, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> place.Placement:
+    allowed = None
+    if one.group is not None:
+        group = cluster.find_group(one.group)
+        if group is None:
+            return place.Placement(None, None, [f"Unknown group '{one.group}'"])
+        allowed = (group.index,)
+    return place.in_any_group(
+        cluster, one.instance, one.required, _own_options(one, options), allowed=allowed,
+        explain=explain,
+    )  # fmt: skip
+
+
+def _allocate(
+    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> Answer:
+    found = _place(request.new[0], cluster, options, explain)
+    if found.cluster is None or found.instance is None:
+        return _failed(", ".join(found.log), cluster)
+    info = f"Request successful: {', '.join(found.log)}"
+    return Answer(True, info, _names(cluster, found.instance.nodes), found.cluster)
+
+
+def _multi_allocate(
+    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> Answer:
+    placed: list[list[Any]] = []
+    failed: list[str] = []
+    once: list[str] = []
+    for one in request.new:
+        found = _place(one, cluster, options, once.append)
+        if found.cluster is None or found.instance is None:
+            failed.append(one.instance.name)
+        else:
+            cluster = found.cluster
+            placed.append([one.instance.name, _names(cluster, found.instance.nodes)])
+    for text in dict.fromkeys(once):
+        explain(text)
+    info = (
+        f"Request successful: {len(failed)} instances failed to allocate and {len(placed)} were"
+        " allocated successfully"
+    )
+    return Answer(True, info, [placed, failed], cluster)
+
+
+def _allocate_secondary(
+    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> Answer:
+    instance = cluster.find_instance(request.names[0])
+    assert instance is not None
+    group = cluster.nodes[instance.primary].group
+    result = place.with_secondary(cluster, instance, cluster.nodes_of(group), options)
+    if result.best is None:
+        return _failed(place.summary(result, cluster.nodes), cluster, "")
+    after = cluster.copy()
+    new = result.best.instance
+    after.instances[instance.index] = new
+    for node in result.best.changed:
+        after.nodes[node.index] = node
+    info = f"Request successful: {place.summary(result, cluster.nodes)}"
+    return Answer(True, info, cluster.nodes[new.secondary].name, after)
+
+
+def _relocate(
+    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> Answer:
+    instance = cluster.find_instance(request.names[0])
+    assert instance is not None
+    nodes = [cluster.find_node(name) for name in request.nodes]
+    try:
+        after, node = evacuate.relocate(
+            cluster, instance, [one.index for one in nodes if one is not None], options
+        )
+    except evacuate.CannotMoveError as err:
+        return _failed(str(err), cluster)
+    return Answer(True, "Request successful: success", _names(cluster, [node]), after)
+
+
+def _indices(request: req.Request, cluster: Cluster) -> list[int]:
+    found = [cluster.find_instance(name) for name in request.names]
+    return [one.index for one in found if one is not None]
+
+
+def _evacuate(
+    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> Answer:
+    mode = evacuate.Mode(request.evacuation_mode)
+    solution = evacuate.nodes(cluster, _indices(request, cluster), mode, options)
+    return _moves(solution)
+
+
+def _change_group(
+    request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
+) -> Answer:
+    wanted = [cluster.find_group(uuid) for uuid in request.groups]
+    solution = evacuate.groups(
+        cluster,
+        _indices(request, cluster),
+        [group for group in wanted if group is not None],
+        options,
+    )
+    return _moves(solution)
+
+
+def _moves(solution: evacuate.Solution) -> Answer:
+    cluster = solution.cluster
+    moved = []
+    jobs = []
+    for index, group, steps in solution.moved:
+        instance = cluster.instances[index]
+        moved.append([instance.name, cluster.groups[group].name, _names(cluster, instance.nodes)])
+        jobs.append([opcode for step in steps for opcode in opcodes(step, instance.name, cluster)])
+    failed = [[cluster.instances[index].name, reason] for index, reason in solution.failed]
+    info = (
+        f"Request successful: {len(failed)} instances failed to move and {len(moved)} were moved"
+        " successfully"
+    )
+    return Answer(True, info, [moved, failed, jobs], cluster)
+
+
+def opcodes(move: Move, name: str, cluster: Cluster) -> list[dict[str, Any]]:
+    """The opcodes of a move, in their published form."""
+    target = None if move.target == NO_NODE else cluster.nodes[move.target].name
+    over: dict[str, Any] = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": name}
+    if move.kind == Kind.FAILOVER_TO_ANY:
+        over["target_node"] = target
+    over |= {
+        "allow_runtime_changes": False,
+        "ignore_ipolicy": False,
+        "cleanup": False,
+        "allow_failover": True,
+        "ignore_hvversions": True,
+    }
+    replace_disks = {
+        "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
+        "instance_name": name,
+        "early_release": False,
+        "ignore_ipolicy": False,
+        "mode": "replace_new_secondary",
+        "disks": [],
+        "remote_node": target,
+    }
+    return {
+        Kind.FAILOVER: [over],
+        Kind.FAILOVER_TO_ANY: [over],
+        Kind.REPLACE_SECONDARY: [replace_disks],
+        Kind.REPLACE_AND_FAILOVER: [replace_disks, over],
+        Kind.REPLACE_PRIMARY: [over, replace_disks, over],
+        Kind.FAILOVER_AND_REPLACE: [over, replace_disks],
+    }[move.kind]
+
+
+_HANDLERS = {
+    req.ALLOCATE: _allocate,
+    req.ALLOCATE_SECONDARY: _allocate_secondary,
+    req.CHANGE_GROUP: _change_group,
+    req.MULTI_ALLOCATE: _multi_allocate,
+    req.NODE_EVACUATE: _evacuate,
+    req.RELOCATE: _relocate,
+}

@@ -1,0 +1,352 @@
+"""Balancing: move instances, one step at a time, so that the score falls as far as possible.
+
+A step tries every legal move of every movable instance and takes the one with the lowest score; of
+equal ones the first. Small clusters are searched one move after the other; large ones with arrays
+(:mod:`ganeti.htools.arrays`), which gives the same steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ganeti.htools import moves, score
+from ganeti.htools.cluster import Cluster
+from ganeti.htools.instance import NO_NODE, Instance
+from ganeti.htools.moves import Kind, Move
+from ganeti.htools.node import Fail, Node
+
+#: Moves to try above which arrays are faster, the time to import numpy included.
+ARRAYS_PAY = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a search may do.
+
+    :ivar evacuate: move only instances on offline nodes.
+    :ivar restricted_migration: never migrate an instance away from an online primary node, except
+        to its secondary node.
+    :ivar ignore_soft_errors: allow what only violates policies.
+    :ivar min_gain: what one step must gain while the score is at most ``min_gain_limit``.
+    :ivar arrays: whether numpy may be used.
+    """
+
+    disk_moves: bool = True
+    instance_moves: bool = True
+    evacuate: bool = False
+    restricted_migration: bool = False
+    ignore_soft_errors: bool = False
+    min_score: float = 1e-9
+    min_gain: float = 0.01
+    min_gain_limit: float = 0.1
+    arrays: bool = True
+
+
+class Step(NamedTuple):
+    """One move of a solution.
+
+    :ivar instance: number of the instance.
+    :ivar before: its nodes before the step.
+    :ivar after: its nodes after the step.
+    :ivar score: score of the cluster after the step.
+    """
+
+    instance: int
+    before: tuple[int, int]
+    after: tuple[int, int]
+    move: Move
+    score: float
+
+    @property
+    def involved(self) -> frozenset[int]:
+        """The numbers of all nodes which take part."""
+        return frozenset(one for one in (*self.before, *self.after) if one != NO_NODE)
+
+
+@dataclass(slots=True)
+class State:
+    """A cluster during a search; its lists change from step to step."""
+
+    nodes: list[Node]
+    instances: list[Instance]
+    score: float
+    steps: list[Step] = field(default_factory=list)
+
+
+def start(cluster: Cluster) -> State:
+    """Begin a search."""
+    return State(list(cluster.nodes), list(cluster.instances), score.score(cluster.nodes))
+
+
+def run(
+    state: State, options: Options, *, max_steps: int = -1, offset: float = 0.0
+) -> Iterator[Step]:
+    """Improve a cluster, step by step, until nothing helps; changes the state.
+
+    :param max_steps: the most steps of the whole solution; negative for no limit.
+    :param offset: added to the minimum score, see :func:`ganeti.htools.score.optimal_offset`.
+    """
+    finder = Finder(state, options)
+    while max_steps < 0 or len(state.steps) < max_steps:
+        if state.score <= options.min_score + offset:
+            return
+        step = finder.next()
+        if step is None:
+            return
+        yield step
+
+
+def candidates(
+    instance: Instance, nodes: Sequence[Node], targets: Sequence[int], options: Options
+) -> Iterator[Move]:
+    """The moves of an instance which a search tries, legal or not, in their order."""
+    if instance.mirrored and instance.secondary != NO_NODE:
+        primary, secondary = instance.primary, instance.secondary
+        use_secondary = options.instance_moves and not nodes[secondary].offline
+        if use_secondary:
+            yield Move(Kind.FAILOVER)
+        if not options.disk_moves:
+            return
+        # Restricted migration: nothing is migrated away from an online node after its disks moved.
+        may_leave = not options.restricted_migration or nodes[primary].offline
+        kinds = [Kind.REPLACE_SECONDARY]
+        if options.instance_moves and may_leave:
+            kinds.append(Kind.REPLACE_AND_FAILOVER)
+            if use_secondary and not options.restricted_migration:
+                kinds.append(Kind.REPLACE_PRIMARY)
+        if use_secondary and may_leave:
+            kinds.append(Kind.FAILOVER_AND_REPLACE)
+        for target in targets:
+            if target not in (primary, secondary):
+                for kind in kinds:
+                    yield Move(kind, target)
+    elif instance.shared_storage and options.instance_moves:
+        for target in targets:
+            if target != instance.primary:
+                yield Move(Kind.FAILOVER_TO_ANY, target)
+
+
+def movable(state: State, options: Options) -> list[Instance]:
+    """The instances which a search may move."""
+    return [
+        one
+        for one in state.instances
+        if one.movable
+        and one.auto_balance
+        and (one.mirrored or one.shared_storage)
+        and (not options.evacuate or any(state.nodes[index].offline for index in one.nodes))
+    ]
+
+
+class Finder:
+    """Finds the next step of a state."""
+
+    def __init__(self, state: State, options: Options) -> None:
+        self._state = state
+        self._options = options
+        self._values = Values(state.nodes)
+
+    def next(self) -> Step | None:
+        """Take the best step; None when no step is good enough."""
+        found = self._search()
+        if found is None:
+            return None
+        instance, move, done, new_score = found
+        state, options = self._state, self._options
+        if new_score >= state.score or (
+            state.score <= options.min_gain_limit and state.score - new_score < options.min_gain
+        ):
+            return None
+        before = (instance.primary, instance.secondary)
+        after = (done.instance.primary, done.instance.secondary)
+        step = Step(instance.index, before, after, move, new_score)
+        for node in done.nodes:
+            state.nodes[node.index] = node
+        state.instances[instance.index] = done.instance
+        state.score = new_score
+        state.steps.append(step)
+        self._values.update(done.nodes)
+        return step
+
+    def _search(self) -> tuple[Instance, Move, moves.Done, float] | None:
+        state, options = self._state, self._options
+        chosen = movable(state, options)
+        targets = [node.index for node in state.nodes if not node.offline]
+        best: tuple[Instance, Move, moves.Done, float] | None = None
+        for instance in chosen:
+            own = self._best_of(instance, targets)
+            if own is not None and own[3] < (best[3] if best else state.score):
+                best = own
+        return best
+
+    def _best_of(
+        self, instance: Instance, targets: Sequence[int]
+    ) -> tuple[Instance, Move, moves.Done, float] | None:
+        state, options, values = self._state, self._options, self._values
+        best: tuple[Instance, Move, moves.Done, float] | None = None
+        limit = state.score
+        for move in candidates(instance, state.nodes, targets, options):
+            done = moves.apply(state.nodes, instance, move, force=options.ignore_soft_errors)
+            if isinstance(done, Fail):
+                continue
+            rows = [values.row(node) for node in done.nodes]
+            if values.estimate(done.nodes, rows) > limit + TOLERANCE * max(1.0, limit):
+                continue
+            exact = values.exact(done.nodes, rows)
+            if exact < limit:
+                limit = exact
+                best = (instance, move, done, exact)
+        return best
+
+
+#: By how much an estimated score may differ from the exact one, for a score of one.
+TOLERANCE = 1e-9
+
+_DEVIATIONS = [i for i, one in enumerate(score.COMPONENTS) if one.kind == "deviation"]
+_SUMS = [i for i, one in enumerate(score.COMPONENTS) if one.kind in ("sum", "offline")]
+_PAIRS = next(i for i, one in enumerate(score.COMPONENTS) if one.kind == "pairs")
+_WEIGHTS = [one.weight for one in score.COMPONENTS]
+
+
+class Values:
+    """The component values of all nodes, and their sums.
+
+    With the sums the score after a move is estimated from the two or three nodes which it changes.
+    The exact score adds all nodes in their order again, like :func:`ganeti.htools.score.score`.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = list(nodes)
+        self._online = [i for i, node in enumerate(nodes) if not node.offline]
+        self.units = score.has_units(nodes[i] for i in self._online)
+        self.rows = [self.row(node) for node in nodes]
+        self._sum_up()
+
+    def row(self, node: Node) -> list[float]:
+        """The values of a node in all components; those that do not count for it are zero."""
+        row = []
+        for component in score.COMPONENTS:
+            counts = (component.kind == "offline") == node.offline
+            row.append(float(component.value(node)) if counts else 0.0)
+        if self.units:
+            row[score.FREE_DISK] = 0.0
+        return row
+
+    def _sum_up(self) -> None:
+        count = len(score.COMPONENTS)
+        # The sums are taken around a middle value, because the variance is a small difference.
+        online = [self.rows[i] for i in self._online]
+        number = len(online)
+        self._shift = [
+            math.fsum(row[c] for row in online) / number if number else 0.0 for c in range(count)
+        ]
+        self._sums = [math.fsum(row[c] - self._shift[c] for row in online) for c in range(count)]
+        self._squares = [
+            math.fsum((row[c] - self._shift[c]) ** 2 for row in online) for c in range(count)
+        ]
+        self._totals = [math.fsum(row[c] for row in self.rows) for c in range(count)]
+        self._unit_deviation = (
+            score.unit_deviation(self._nodes[i] for i in self._online) if self.units else 0.0
+        )
+        self._has_pairs = any(node.location_pairs for node in self._nodes)
+
+    def update(self, changed: Iterable[Node]) -> None:
+        """Take over changed nodes."""
+        for node in changed:
+            self._nodes[node.index] = node
+            self.rows[node.index] = self.row(node)
+        self._sum_up()
+
+    def estimate(self, changed: Sequence[Node], rows: Sequence[list[float]]) -> float:
+        """Estimate the score after a change, to about :data:`TOLERANCE`."""
+        number = len(self._online)
+        result = 0.0
+        shifts, old_rows = self._shift, self.rows
+        pairs = [
+            (old_rows[node.index], row)
+            for node, row in zip(changed, rows, strict=True)
+            if not node.offline
+        ]
+        for c in _DEVIATIONS:
+            total, squares, shift = self._sums[c], self._squares[c], shifts[c]
+            for old, new in pairs:
+                before, after = old[c], new[c]
+                if before != after:
+                    before -= shift
+                    after -= shift
+                    total += after - before
+                    squares += after * after - before * before
+            variance = squares / number - (total / number) ** 2 if number else 0.0
+            if variance > 0:
+                result += _WEIGHTS[c] * math.sqrt(variance)
+            elif variance != variance:  # not a number: a node without memory
+                result = math.nan
+        for c in _SUMS:
+            value = self._totals[c]
+            for node, new in zip(changed, rows, strict=True):
+                value += new[c] - old_rows[node.index][c]
+            result += _WEIGHTS[c] * value
+        if self.units:
+            result += _WEIGHTS[score.FREE_DISK] * self._units_after(changed)
+        if self._has_pairs:
+            result += _WEIGHTS[_PAIRS] * self._pairs_after(changed, rows)
+        return result
+
+    def _after(self, changed: Sequence[Node]) -> list[Node]:
+        nodes = list(self._nodes)
+        for node in changed:
+            nodes[node.index] = node
+        return nodes
+
+    def _units_after(self, changed: Sequence[Node]) -> float:
+        if all(node.storage is self._nodes[node.index].storage for node in changed):
+            return self._unit_deviation
+        nodes = self._after(changed)
+        return score.unit_deviation(nodes[i] for i in self._online)
+
+    def _pairs_after(self, changed: Sequence[Node], rows: Sequence[list[float]]) -> float:
+        nodes = self._after(changed)
+        count = self._totals[_PAIRS] + math.fsum(
+            row[_PAIRS] - self.rows[node.index][_PAIRS]
+            for node, row in zip(changed, rows, strict=True)
+        )
+        distinct = {pair for i in self._online for pair in nodes[i].location_pairs}
+        return count - len(distinct)
+
+    def exact(self, changed: Sequence[Node], rows: Sequence[list[float]]) -> float:
+        """Compute the score after a change, to the last bit."""
+        new_rows = {node.index: row for node, row in zip(changed, rows, strict=True)}
+        online = [new_rows.get(i) or self.rows[i] for i in self._online]
+        everyone = [new_rows.get(i) or row for i, row in enumerate(self.rows)]
+        result = 0.0
+        for c, component in enumerate(score.COMPONENTS):
+            if component.kind == "deviation":
+                if c == score.FREE_DISK and self.units:
+                    value = self._units_after(changed)
+                else:
+                    value = score.deviation([row[c] for row in online])
+            elif component.kind == "pairs":
+                value = self._pairs_after(changed, rows) if self._has_pairs else 0.0
+            else:
+                value = 0.0
+                for row in everyone:
+                    value += row[c]
+            result += component.weight * value
+        return result
+
+
+def job_sets(steps: Sequence[Step]) -> list[list[Step]]:
+    """Split a solution into sets; the moves of a set share no node and can run at once."""
+    sets: list[list[Step]] = []
+    used: frozenset[int] = frozenset()
+    for step in reversed(steps):
+        if sets and used.isdisjoint(step.involved):
+            sets[0].insert(0, step)
+            used |= step.involved
+        else:
+            sets.insert(0, [step])
+            used = step.involved
+    return sets

@@ -1,0 +1,220 @@
+"""A cluster: its groups, nodes and instances, and what a loader does to make it ready.
+
+Loaders (:mod:`ganeti.htools.loading`) make a :class:`Cluster` from one of the published forms;
+:func:`prepare` then derives everything that the programs need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ganeti import errors
+from ganeti.htools import tags as htags
+from ganeti.htools.instance import NO_LOAD, NO_NODE, Instance, Load
+from ganeti.htools.node import Node
+from ganeti.htools.policy import DEFAULT, Policy
+
+#: Unaccounted memory and disk space (MiB) above which a node is reported.
+_MEMORY_WARNING = 512
+_DISK_WARNING = 1024
+
+
+@dataclass(slots=True)
+class Group:
+    """A node group."""
+
+    name: str
+    uuid: str
+    alloc_policy: str
+    index: int = -1
+    tags: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    policy: Policy = DEFAULT
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster; the number of a group, node or instance is its position in the list.
+
+    Searches replace nodes and instances in lists of their own and never change these.
+    """
+
+    groups: list[Group] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+    tags: tuple[str, ...] = ()
+    policy: Policy = DEFAULT
+
+    def copy(self) -> Cluster:
+        """Make a copy whose lists may be changed."""
+        return Cluster(
+            list(self.groups), list(self.nodes), list(self.instances), self.tags, self.policy
+        )
+
+    def names(self) -> list[str]:
+        """The names of all nodes and instances."""
+        return [node.name for node in self.nodes] + [one.name for one in self.instances]
+
+    def nodes_of(self, group: int) -> list[Node]:
+        """The nodes of a group."""
+        return [node for node in self.nodes if node.group == group]
+
+    def find_node(self, name: str) -> Node | None:
+        """The node with a name, which may be shortened by the common suffix."""
+        return next((one for one in self.nodes if name in (one.name, one.alias)), None)
+
+    def find_instance(self, name: str) -> Instance | None:
+        """The instance with a name, which may be shortened by the common suffix."""
+        return next((one for one in self.instances if name in (one.name, one.alias)), None)
+
+    def find_group(self, name: str) -> Group | None:
+        """The group with a name or UUID."""
+        return next((one for one in self.groups if name in (one.name, one.uuid)), None)
+
+    def only(self, group: int) -> Cluster:
+        """The part of the cluster in one group, with numbers of its own.
+
+        Instances with a node in another group are left out.
+        """
+        chosen = [node for node in self.nodes if node.group == group]
+        number = {node.index: position for position, node in enumerate(chosen)}
+        kept = [one for one in self.instances if all(index in number for index in one.nodes)]
+        order = {one.index: position for position, one in enumerate(kept)}
+        nodes = []
+        for node in chosen:
+            new = node.copy()
+            new.index = number[node.index]
+            for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
+                setattr(new, name, tuple(order[i] for i in getattr(node, name) if i in order))
+            new.peers = {number[peer]: v for peer, v in node.peers.items() if peer in number}
+            nodes.append(new)
+        instances = []
+        for one in kept:
+            second = NO_NODE if one.secondary == NO_NODE else number[one.secondary]
+            moved = one.placed(number[one.primary], second)
+            moved.index = order[one.index]
+            instances.append(moved)
+        return Cluster(self.groups, nodes, instances, self.tags, self.policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked to change while a cluster is loaded.
+
+    :ivar offline: names of nodes to be treated as offline.
+    :ivar load: name of an instance -> its load; None for one unit of each.
+    :ivar selected: the only instances which may move; None for all.
+    :ivar excluded: instances which may not move.
+    """
+
+    offline: Collection[str] = ()
+    exclusion_tags: Sequence[str] = ()
+    load: Mapping[str, Load] | None = None
+    ignore_load: bool = False
+    selected: Collection[str] | None = None
+    excluded: Collection[str] = ()
+    min_disk: float | None = None
+    max_cpu: float | None = None
+
+
+def prepare(cluster: Cluster, options: Options | None = None) -> list[str]:
+    """Derive everything from what was loaded; changes the cluster.
+
+    :returns: nodes with unaccounted memory or disk space, as messages.
+    :raises ParseError: an option names an instance or a node which does not exist.
+    """
+    options = options or Options()
+    nodes, instances = cluster.nodes, cluster.instances
+    for number, group in enumerate(cluster.groups):
+        group.index = number
+    _set_aliases(cluster)
+    unknown = [
+        name
+        for names in (options.selected or (), options.excluded)
+        for name in names
+        if cluster.find_instance(name) is None
+    ]
+    if unknown:
+        raise errors.ParseError(f"Unknown instance(s): {haskell_list(unknown)}")
+    for number, node in enumerate(nodes):
+        node.index = number
+        if node.name in options.offline or node.alias in options.offline:
+            node.offline = True
+        node.set_policy(cluster.groups[node.group].policy)
+    htags.apply_to_nodes(nodes, cluster.tags)
+    for number, instance in enumerate(instances):
+        instance.index = number
+        htags.apply_to_instance(instance, cluster.tags, options.exclusion_tags)
+        instance.movable = _may_move(instance, options)
+        if options.ignore_load:
+            instance.load = NO_LOAD
+        elif options.load is not None:
+            instance.load = options.load.get(instance.name, instance.load)
+    for instance in instances:
+        primary = nodes[instance.primary]
+        secondary = htags.secondary_of(instance, nodes)
+        instance.location_score = htags.location_score(instance, primary, secondary)
+        primary.load_primary(instance)
+        if secondary is not None:
+            secondary.load_secondary(instance)
+    for node in nodes:
+        recorded = int(node.total_memory) - node.own_memory - node.instance_memory
+        node.unaccounted_memory = recorded - node.free_memory
+        node.build_peers(instances[index] for index in node.secondaries)
+        if options.min_disk is not None:
+            node.set_min_disk(options.min_disk)
+        if options.max_cpu is not None:
+            node.set_max_vcpus(options.max_cpu)
+    return _inconsistencies(cluster)
+
+
+def prepare_new(cluster: Cluster, instance: Instance) -> None:
+    """Make a new instance ready for a prepared cluster."""
+    htags.apply_to_instance(instance, cluster.tags)
+
+
+def _may_move(instance: Instance, options: Options) -> bool:
+    names = {instance.name, instance.alias}
+    if options.selected is not None and names.isdisjoint(options.selected):
+        return False
+    return names.isdisjoint(options.excluded)
+
+
+def _set_aliases(cluster: Cluster) -> None:
+    suffix = common_suffix(cluster.names())
+    for node in cluster.nodes:
+        node.alias = node.name.removesuffix(suffix)
+    for instance in cluster.instances:
+        instance.alias = instance.name.removesuffix(suffix)
+
+
+def common_suffix(names: Sequence[str]) -> str:
+    """The longest domain which all names share, with its first dot; empty for none."""
+    if not names:
+        return ""
+    domains = [name.split(".")[1:] for name in names]
+    shared: list[str] = []
+    for labels in zip(*(reversed(domain) for domain in domains), strict=False):
+        if len(set(labels)) > 1:
+            break
+        shared.insert(0, labels[0])
+    return "".join(f".{label}" for label in shared)
+
+
+def haskell_list(texts: Sequence[str]) -> str:
+    """Write texts as the published messages do: ``["a","b"]``."""
+    return "[" + ",".join('"' + text.replace('"', '\\"') + '"' for text in texts) + "]"
+
+
+def _inconsistencies(cluster: Cluster) -> list[str]:
+    found = []
+    for node in reversed(cluster.nodes):
+        used = sum(cluster.instances[i].disk for i in (*node.primaries, *node.secondaries))
+        memory = node.unaccounted_memory
+        disk = int(node.total_disk) - node.free_disk - used
+        if memory > _MEMORY_WARNING or disk > _DISK_WARNING:
+            found.append(
+                f"node {node.alias} is missing {memory} MB ram and {int(disk / 1024)} GB disk"
+            )
+    return found

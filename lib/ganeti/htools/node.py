@@ -1,0 +1,595 @@
+"""Nodes, as the placement programs see them, and what placing an instance on one changes.
+
+A node is never changed in place by a search: :meth:`Node.copy` makes a copy, and the four
+operations (:meth:`~Node.add_primary`, :meth:`~Node.add_secondary`, :meth:`~Node.remove_primary`,
+:meth:`~Node.remove_secondary`) change the copy. The containers of a node are replaced, never
+changed, so copies may share them.
+
+*With forthcoming* means: counted as if the instances which are only reserved existed.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from ganeti.htools.instance import NO_LOAD, UNIT_LOAD, Instance
+
+if TYPE_CHECKING:
+    from ganeti.htools.policy import Policy
+
+
+K = TypeVar("K")
+
+
+class Fail(enum.Enum):
+    """Why an instance cannot be placed; the value is the published name."""
+
+    MEMORY = "FailMem"
+    DISK = "FailDisk"
+    CPU = "FailCPU"
+    N1 = "FailN1"
+    TAGS = "FailTags"
+    MIGRATION = "FailMig"
+    DISK_COUNT = "FailDiskCount"
+    SPINDLES = "FailSpindles"
+    INTERNAL = "FailInternal"
+
+
+def divide(numerator: float, denominator: float) -> float:
+    """Divide like a processor does: by zero it is infinite, or not a number."""
+    if denominator:
+        return numerator / denominator
+    if not numerator or math.isnan(numerator):
+        return math.nan
+    return math.copysign(math.inf, numerator)
+
+
+class StorageUnit:
+    """A storage unit of a node: where disks of one kind lie (:doc:`htools`, *Storage units*).
+
+    :ivar total: its size in MiB.
+    :ivar free: free space in MiB.
+    """
+
+    __slots__ = ("arguments", "free", "total")
+
+    def __init__(self, total: int, free: int, arguments: tuple[str, ...] = ()) -> None:
+        self.total = total
+        self.free = free
+        self.arguments = arguments
+
+
+#: Kinds of units which take the space of one volume group.
+_LVM_KINDS = ("drbd8", "lvm-vg")
+
+
+def sharing(wanted: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """The units whose free space a disk takes: all of its volume group, or its own."""
+    if wanted is None:
+        return ()
+    kind, key = wanted
+    return tuple((one, key) for one in _LVM_KINDS) if kind in _LVM_KINDS else (wanted,)
+
+
+class Node:
+    """A node and what is placed on it.
+
+    :ivar total_memory: MiB.
+    :ivar own_memory: MiB which the node needs for itself.
+    :ivar instance_memory: MiB which the instances running on it should occupy.
+    :ivar free_memory: MiB which were free when it was asked.
+    :ivar unaccounted_memory: MiB which something unknown occupies; negative when instances use
+        less than they may.
+    :ivar primaries: numbers of its primary instances, the newest first.
+    :ivar peers: number of a node -> MiB of memory to keep free for instances of that node.
+    :ivar reserved_memory: MiB which must stay free for the loss of any one other node.
+    :ivar max_vcpus: how many virtual CPUs may be placed; negative for no limit.
+    :ivar min_disk: MiB of disk space which should stay free.
+    :ivar migration_tags: those of its tags which limit migrations from it.
+    :ivar accepted_tags: nodes with only these migration tags may migrate to it.
+    :ivar storage: desired storage unit -> the unit of this node; None when units are not known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        total_memory: float,
+        own_memory: int,
+        free_memory: int,
+        total_disk: float,
+        free_disk: int,
+        total_cpus: float,
+        own_cpus: int = 1,
+        offline: bool = False,
+        master: bool = False,
+        spindles: int = 1,
+        free_spindles: int = 0,
+        group: int = 0,
+        exclusive_storage: bool = False,
+        cpu_speed: float = 1.0,
+        tags: tuple[str, ...] = (),
+        hypervisor: str | None = None,
+        storage: dict[tuple[str, str], StorageUnit] | None = None,
+    ) -> None:
+        self.name = name
+        self.alias = name
+        self.index = -1
+        self.group = group
+        self.total_memory = total_memory
+        self.own_memory = own_memory
+        self.instance_memory = 0
+        self.free_memory = free_memory
+        self.free_memory_forth = free_memory
+        self.unaccounted_memory = 0
+        self.total_disk = total_disk
+        self.free_disk = self.free_disk_forth = free_disk
+        self.total_cpus = total_cpus
+        self.cpu_speed = cpu_speed
+        self.own_cpus = self.vcpus = self.vcpus_forth = own_cpus
+        self.total_spindles = spindles
+        self.free_spindles = self.free_spindles_forth = free_spindles
+        self.primaries: tuple[int, ...] = ()
+        self.primaries_forth: tuple[int, ...] = ()
+        self.secondaries: tuple[int, ...] = ()
+        self.secondaries_forth: tuple[int, ...] = ()
+        self.peers: dict[int, int] = {}
+        self.reserved_memory = 0
+        self.failing = False
+        self.min_disk_ratio = 0.0
+        self.min_disk = 0
+        self.max_vcpus = -1
+        self.max_spindles = -1.0
+        self.instance_spindles = 0.0
+        self.instance_spindles_forth = 0.0
+        self.offline = offline
+        self.master = master
+        self.tags = tags
+        self.pool = UNIT_LOAD
+        self.load = NO_LOAD
+        self.primary_tags: dict[str, int] = {}
+        self.policy: Policy | None = None
+        self.exclusive_storage = exclusive_storage
+        self.migration_tags: frozenset[str] = frozenset()
+        self.accepted_tags: frozenset[str] = frozenset()
+        self.location_tags: frozenset[str] = frozenset()
+        self.location_score = 0
+        #: (location tag, exclusion tag) -> number of primary instances.
+        self.location_pairs: dict[tuple[str, str], int] = {}
+        self.hypervisor = hypervisor
+        self.storage = storage
+
+    def copy(self) -> Node:
+        """Make a copy that may be changed."""
+        new = Node.__new__(Node)
+        new.__dict__.update(self.__dict__)
+        return new
+
+    # -- derived values ---------------------------------------------------------------------------
+
+    @property
+    def unallocated_memory(self) -> int:
+        """MiB of memory which no instance may use, and nothing unknown does."""
+        free = int(self.total_memory) - self.own_memory - self.instance_memory
+        return free - self.unaccounted_memory if self.unaccounted_memory > 0 else free
+
+    @property
+    def available_memory(self) -> int:
+        """MiB of memory for new instances: without what must stay free for other nodes."""
+        return max(0, self.unallocated_memory - self.reserved_memory)
+
+    @property
+    def available_disk(self) -> int:
+        """MiB of disk space for new instances."""
+        return max(0, self.free_disk - self.min_disk)
+
+    @property
+    def memory_ratio(self) -> float:
+        """The share of its memory which no instance may use."""
+        return divide(self.unallocated_memory, self.total_memory)
+
+    @property
+    def memory_ratio_forth(self) -> float:
+        """The share of its memory which is free, with forthcoming."""
+        return divide(self.free_memory_forth, self.total_memory)
+
+    @property
+    def disk_ratio(self) -> float:
+        """The free share of its disk space, or of its spindles with exclusive storage."""
+        return self._disk_ratio(self.free_disk, self.free_spindles)
+
+    @property
+    def disk_ratio_forth(self) -> float:
+        """The free share of its disk space or spindles, with forthcoming."""
+        return self._disk_ratio(self.free_disk_forth, self.free_spindles_forth)
+
+    def _disk_ratio(self, free: int, spindles: int) -> float:
+        if self.exclusive_storage:
+            return spindles / self.total_spindles if self.total_spindles else 1.0
+        return free / self.total_disk if self.total_disk else 1.0
+
+    @property
+    def reserved_ratio(self) -> float:
+        """The share of its memory which must stay free for other nodes."""
+        return divide(self.reserved_memory, self.total_memory)
+
+    @property
+    def vcpu_ratio(self) -> float:
+        """Virtual CPUs for each real one."""
+        return divide(self.vcpus, self.total_cpus)
+
+    @property
+    def vcpu_ratio_forth(self) -> float:
+        """Virtual CPUs for each real one, with forthcoming."""
+        return divide(self.vcpus_forth, self.total_cpus)
+
+    @property
+    def conflicting_tags(self) -> int:
+        """How many of its primary instances share an exclusion tag with another one."""
+        return sum(self.primary_tags.values()) - len(self.primary_tags)
+
+    @property
+    def instances(self) -> tuple[int, ...]:
+        """The numbers of all its instances, also the forthcoming ones."""
+        return self.primaries_forth + self.secondaries_forth
+
+    def set_policy(self, policy: Policy) -> None:
+        """Apply the limits of the policy of its group."""
+        self.policy = policy
+        self.max_vcpus = math.floor(policy.vcpu_ratio * self.total_cpus)
+        self.max_spindles = policy.spindle_ratio * self.total_spindles
+
+    def set_min_disk(self, ratio: float) -> None:
+        """Set the share of its disk space which should stay free."""
+        self.min_disk_ratio = ratio
+        self.min_disk = math.floor(ratio * self.total_disk)
+
+    def set_max_vcpus(self, ratio: float) -> None:
+        """Set how many virtual CPUs may be placed for each real one."""
+        self.max_vcpus = math.floor(ratio * self.total_cpus)
+
+    # -- what exists when the cluster is loaded -------------------------------------------------
+
+    def load_primary(self, instance: Instance) -> None:
+        """Note an existing primary instance; its space is already missing from the free space."""
+        index = instance.index
+        self._count_tags(instance, 1)
+        self.primaries_forth = (index, *self.primaries_forth)
+        if instance.uses_cpu:
+            self.vcpus_forth += instance.vcpus
+        spindles = self._spindle_use(instance)
+        self.instance_spindles_forth += spindles
+        if not instance.uses_memory:
+            self.free_memory_forth -= instance.memory
+        if instance.forthcoming:
+            if instance.local_storage:
+                self.free_disk_forth -= instance.disk
+            if self.exclusive_storage:
+                self.free_spindles_forth -= instance.spindles or 0
+            return
+        self.primaries = (index, *self.primaries)
+        if instance.uses_cpu:
+            self.vcpus += instance.vcpus
+        if instance.uses_memory:
+            self.instance_memory += instance.memory
+        self.instance_spindles += spindles
+        self.load = self.load.plus(instance.load)
+
+    def load_secondary(self, instance: Instance) -> None:
+        """Note an existing secondary instance."""
+        index = instance.index
+        self.secondaries_forth = (index, *self.secondaries_forth)
+        spindles = self._spindle_use(instance)
+        self.instance_spindles_forth += spindles
+        if instance.forthcoming:
+            if instance.local_storage:
+                self.free_disk_forth -= instance.disk
+            if self.exclusive_storage:
+                self.free_spindles_forth -= instance.spindles or 0
+            return
+        self.secondaries = (index, *self.secondaries)
+        self.instance_spindles += spindles
+        self.load = self.load._replace(disk=self.load.disk + instance.load.disk)
+
+    def build_peers(self, instances: Iterable[Instance]) -> None:
+        """Compute the memory to keep free from its secondary instances."""
+        peers: dict[int, int] = {}
+        for instance in instances:
+            peers[instance.primary] = peers.get(instance.primary, 0) + instance.secondary_memory
+        self.peers = peers
+        self.reserved_memory = max(peers.values(), default=0)
+        # What the node itself reports as free is believed until something moves.
+        self.failing = self.free_memory <= self.reserved_memory
+
+    def _update_reserved(self) -> None:
+        self.reserved_memory = max(self.peers.values(), default=0)
+        self.update_failing()
+
+    def update_failing(self) -> None:
+        """Compute again whether it could not start the instances of another node."""
+        self.failing = self.unallocated_memory <= self.reserved_memory
+
+    def _spindle_use(self, instance: Instance) -> int:
+        if self.exclusive_storage or not instance.local_storage:
+            return 0
+        return instance.spindle_use
+
+    def _count_tags(self, instance: Instance, sign: int) -> None:
+        # Forthcoming instances count for exclusion tags, but not for locations.
+        if instance.exclusion_tags:
+            self.primary_tags = _counted(self.primary_tags, instance.exclusion_tags, sign)
+            if self.location_tags and not instance.forthcoming:
+                self.location_pairs = _counted(self.location_pairs, self.pairs(instance), sign)
+        if not instance.forthcoming:
+            self.location_score += sign * instance.location_score
+
+    def pairs(self, instance: Instance) -> list[tuple[str, str]]:
+        """The pairs of its location tags and the exclusion tags of an instance."""
+        return [
+            (location, tag)
+            for location in sorted(self.location_tags)
+            for tag in instance.exclusion_tags
+        ]
+
+    # -- placing ----------------------------------------------------------------------------------
+
+    def remove_primary(self, instance: Instance) -> None:
+        """Remove a primary instance; ``instance`` has the location score which was added."""
+        index = instance.index
+        self.primaries_forth = tuple(one for one in self.primaries_forth if one != index)
+        self._count_tags(instance, -1)
+        if instance.uses_cpu:
+            self.vcpus_forth -= instance.vcpus
+        spindles = self._spindle_use(instance)
+        self.instance_spindles_forth -= spindles
+        self.free_memory_forth += instance.memory
+        if instance.local_storage:
+            self.free_disk_forth += instance.disk
+        if self.exclusive_storage:
+            self.free_spindles_forth += instance.spindles or 0
+        if instance.forthcoming:
+            return
+        self.primaries = tuple(one for one in self.primaries if one != index)
+        if instance.uses_cpu:
+            self.vcpus -= instance.vcpus
+        if instance.uses_memory:
+            self.instance_memory -= instance.memory
+        self.instance_spindles -= spindles
+        if instance.local_storage:
+            self.free_disk += instance.disk
+        if self.exclusive_storage:
+            self.free_spindles += instance.spindles or 0
+        if self.storage is not None:
+            self._use_units(instance, -1)
+        self.load = self.load.minus(instance.load)
+        self.update_failing()
+
+    def remove_secondary(self, instance: Instance) -> None:
+        """Remove a secondary instance."""
+        index = instance.index
+        self.secondaries_forth = tuple(one for one in self.secondaries_forth if one != index)
+        spindles = self._spindle_use(instance)
+        self.instance_spindles_forth -= spindles
+        if instance.local_storage:
+            self.free_disk_forth += instance.disk
+        if self.exclusive_storage:
+            self.free_spindles_forth += instance.spindles or 0
+        if instance.forthcoming:
+            return
+        self.secondaries = tuple(one for one in self.secondaries if one != index)
+        self.instance_spindles -= spindles
+        if instance.local_storage:
+            self.free_disk += instance.disk
+        if self.exclusive_storage:
+            self.free_spindles += instance.spindles or 0
+        if self.storage is not None:
+            self._use_units(instance, -1)
+        self.load = self.load._replace(disk=self.load.disk - instance.load.disk)
+        if instance.secondary_memory:
+            peers = dict(self.peers)
+            left = peers.get(instance.primary, 0) - instance.secondary_memory
+            if left > 0:
+                peers[instance.primary] = left
+            else:
+                peers.pop(instance.primary, None)
+            self.peers = peers
+            self._update_reserved()
+
+    def add_primary(self, instance: Instance, *, force: bool = False) -> Fail | None:
+        """Add a primary instance.
+
+        :param force: ignore soft errors.
+        :returns: why it cannot be added, and then the node is not changed; None when it was.
+        """
+        local = instance.local_storage
+        free_memory_forth = self.free_memory_forth - instance.memory
+        free_disk_forth = self.free_disk_forth - instance.disk if local else self.free_disk_forth
+        vcpus_forth = self.vcpus_forth + instance.vcpus if instance.uses_cpu else self.vcpus_forth
+        use = self._spindle_use(instance)
+        spindles_forth = self.instance_spindles_forth + use
+        free_spindles_forth = self._spindles_after(instance, self.free_spindles_forth)
+        # What is reserved may not be taken, neither by a real instance nor by another reservation.
+        fail = self._refuses(
+            instance, force, max(free_memory_forth, force), free_disk_forth, free_spindles_forth,
+            spindles_forth, False, vcpus_forth,
+        )  # fmt: skip
+        if fail is not None:
+            return fail
+        if not instance.forthcoming:
+            free_disk = self.free_disk - instance.disk if local else self.free_disk
+            vcpus = self.vcpus + instance.vcpus if instance.uses_cpu else self.vcpus
+            spindles = self.instance_spindles + use
+            free_spindles = self._spindles_after(instance, self.free_spindles)
+            memory = instance.memory if instance.uses_memory else 0
+            unallocated = self.unallocated_memory - memory
+            failing = unallocated <= self.reserved_memory
+            fail = self._refuses(
+                instance, force, unallocated, free_disk, free_spindles, spindles, failing, vcpus
+            )
+            if fail is not None:
+                return fail
+            self.instance_memory += memory
+            self.free_disk = free_disk
+            self.free_spindles = free_spindles
+            self.vcpus = vcpus
+            self.instance_spindles = spindles
+            self.failing = failing
+            self.primaries = (instance.index, *self.primaries)
+            self.load = self.load.plus(instance.load)
+            if self.storage is not None:
+                self._use_units(instance, 1)
+        self._count_tags(instance, 1)
+        self.primaries_forth = (instance.index, *self.primaries_forth)
+        self.free_memory_forth = free_memory_forth
+        self.free_disk_forth = free_disk_forth
+        self.vcpus_forth = vcpus_forth
+        self.instance_spindles_forth = spindles_forth
+        self.free_spindles_forth = free_spindles_forth
+        return None
+
+    def _refuses(
+        self,
+        instance: Instance,
+        force: bool,
+        memory: int,
+        disk: int,
+        free_spindles: int,
+        spindles: float,
+        failing: bool,
+        vcpus: int,
+    ) -> Fail | None:
+        if memory <= 0:
+            return Fail.MEMORY
+        if instance.local_storage:
+            fail = self._disk_refuses(instance, force, disk, free_spindles, spindles)
+            if fail is not None:
+                return fail
+        if force:
+            return None
+        if failing and not self.failing:
+            return Fail.MEMORY
+        if 0 <= self.max_vcpus < vcpus:
+            return Fail.CPU
+        if instance.exclusion_tags and not self.primary_tags.keys().isdisjoint(
+            instance.exclusion_tags
+        ):
+            return Fail.TAGS
+        return None
+
+    def _disk_refuses(
+        self, instance: Instance, force: bool, disk: int, free_spindles: int, spindles: float
+    ) -> Fail | None:
+        if self.storage is not None:
+            if not self.units_fit(instance):
+                return Fail.DISK
+        elif disk <= 0 or (disk < self.min_disk and not force):
+            return Fail.DISK
+        if self.exclusive_storage:
+            if free_spindles < 0:
+                return Fail.SPINDLES
+        elif not force and spindles > self.max_spindles:
+            return Fail.DISK
+        return None
+
+    def _spindles_after(self, instance: Instance, free: int) -> int:
+        if not self.exclusive_storage:
+            return free
+        return -1 if instance.spindles is None else free - instance.spindles
+
+    def add_secondary(
+        self, instance: Instance, primary: int, *, force: bool = False
+    ) -> Fail | None:
+        """Add a secondary instance.
+
+        :param primary: the number of its primary node.
+        :param force: ignore soft errors.
+        :returns: why it cannot be added, and then the node is not changed; None when it was.
+        """
+        if not instance.mirrored:
+            return Fail.DISK
+        use = self._spindle_use(instance)
+        spindles_forth = self.instance_spindles_forth + use
+        free_disk_forth = self.free_disk_forth - instance.disk
+        free_spindles_forth = self._spindles_after(instance, self.free_spindles_forth)
+        fail = self._disk_refuses(
+            instance, force, free_disk_forth, free_spindles_forth, spindles_forth
+        )
+        if fail is not None:
+            return fail
+        needed = instance.secondary_memory
+        if needed and not force and needed >= self.free_memory_forth:
+            return Fail.MEMORY
+        if not instance.forthcoming:
+            spindles = self.instance_spindles + use
+            free_disk = self.free_disk - instance.disk
+            free_spindles = self._spindles_after(instance, self.free_spindles)
+            fail = self._disk_refuses(instance, force, free_disk, free_spindles, spindles)
+            if fail is not None:
+                return fail
+            unallocated = self.unallocated_memory
+            if needed >= unallocated and not force:
+                return Fail.MEMORY
+            peer = self.peers.get(primary, 0) + needed
+            reserved = max(self.reserved_memory, peer)
+            failing = unallocated <= reserved
+            if failing and not self.failing and not force:
+                return Fail.MEMORY
+            self.free_disk = free_disk
+            self.free_spindles = free_spindles
+            self.instance_spindles = spindles
+            self.peers = {**self.peers, primary: peer}
+            self.reserved_memory = reserved
+            self.failing = failing
+            self.secondaries = (instance.index, *self.secondaries)
+            self.load = self.load._replace(disk=self.load.disk + instance.load.disk)
+            if self.storage is not None:
+                self._use_units(instance, 1)
+        self.secondaries_forth = (instance.index, *self.secondaries_forth)
+        self.free_disk_forth = free_disk_forth
+        self.instance_spindles_forth = spindles_forth
+        self.free_spindles_forth = free_spindles_forth
+        return None
+
+    # -- storage units ----------------------------------------------------------------------------
+
+    def units_fit(self, instance: Instance) -> bool:
+        """Whether every disk of an instance fits its storage unit, one after the other."""
+        if self.storage is None:
+            return True
+        needed: dict[tuple[str, str] | None, int] = {}
+        for disk in instance.disks:
+            needed[disk.unit] = needed.get(disk.unit, 0) + disk.size
+        for wanted, size in needed.items():
+            unit = None if wanted is None else self.storage.get(wanted)
+            if unit is None or unit.free < size:
+                return False
+        return True
+
+    def _use_units(self, instance: Instance, sign: int) -> None:
+        storage = dict(self.storage or {})
+        for disk in instance.disks:
+            for wanted in sharing(disk.unit):
+                unit = storage.get(wanted)
+                if unit is not None:
+                    storage[wanted] = StorageUnit(
+                        unit.total, unit.free - sign * disk.size, unit.arguments
+                    )
+        self.storage = storage
+
+    def rejects_migration_from(self, source: Node) -> bool:
+        """Whether its tags forbid migrations from another node."""
+        return not source.migration_tags <= self.accepted_tags
+
+
+def _counted(counts: Mapping[K, int], keys: Iterable[K], sign: int) -> dict[K, int]:
+    new = dict(counts)
+    for key in keys:
+        count = new.get(key, 0) + sign
+        if count:
+            new[key] = count
+        else:
+            new.pop(key, None)
+    return new

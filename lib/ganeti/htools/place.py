@@ -1,0 +1,363 @@
+"""Choosing nodes for new instances: every node, or pair of nodes, is tried and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.htools import moves, redundancy
+from ganeti.htools.balance import Values
+from ganeti.htools.cluster import Cluster, Group
+from ganeti.htools.formats import fixed
+from ganeti.htools.instance import NO_NODE, Instance
+from ganeti.htools.limits import violates
+from ganeti.htools.node import Fail, Node
+from ganeti.htools.policy import Range
+
+UNALLOCABLE = "unallocable"
+
+#: Better policies of groups come first.
+_PREFERENCE = {"preferred": 0, "last_resort": 1, UNALLOCABLE: 2}
+
+
+class NoNodesError(errors.GenericError):
+    """There are no nodes to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How nodes are chosen.
+
+    :ivar capacity_checks: whether the cluster must survive the loss of any node afterwards.
+    :ivar restrict_to: names of the only nodes which may be chosen; None for all.
+    :ivar redundant_groups: numbers of the groups which must survive; None for all.
+    """
+
+    ignore_soft_errors: bool = False
+    capacity_checks: bool = True
+    restrict_to: Collection[str] | None = None
+    redundant_groups: Collection[int] | None = None
+
+
+class Choice(NamedTuple):
+    """A possible place of an instance.
+
+    :ivar instance: the instance on its nodes.
+    :ivar changed: these nodes with the instance.
+    :ivar value: the score, or on dedicated nodes the lost allocations and then the free space.
+    """
+
+    instance: Instance
+    changed: tuple[Node, ...]
+    value: float | tuple[tuple[int, ...], int]
+
+
+@dataclass(slots=True)
+class Result:
+    """What came out of trying all places.
+
+    :ivar failures: for each attempt that failed, why; in the order of the attempts.
+    """
+
+    best: Choice | None = None
+    successes: int = 0
+    failures: list[Fail] = field(default_factory=list)
+
+    def failure_counts(self) -> dict[Fail, int]:
+        """How often each reason occurred."""
+        counts: dict[Fail, int] = {}
+        for fail in self.failures:
+            counts[fail] = counts.get(fail, 0) + 1
+        return counts
+
+
+# -- dedicated nodes ------------------------------------------------------------------------------
+
+
+def is_dedicated(nodes: Iterable[Node]) -> bool:
+    """Whether all nodes have exclusive storage, so that instances share no disks."""
+    return all(node.exclusive_storage for node in nodes)
+
+
+def _fits(node: Node, limits: Range) -> int:
+    spec = limits.smallest
+    numbers = []
+    for have, need in (
+        (node.unallocated_memory, spec.memory),
+        (node.free_disk, spec.disk_size),
+    ):
+        if need > 0:
+            numbers.append(have // need)
+    if node.max_vcpus >= 0 and spec.cpus > 0:
+        numbers.append((node.max_vcpus - node.vcpus) // spec.cpus)
+    return max(0, min(numbers, default=0))
+
+
+def lost_allocations(before: Sequence[Node], after: Sequence[Node]) -> tuple[int, ...]:
+    """How many instances of each smallest size fit no more; the largest size comes first."""
+    ranges = before[0].policy.ranges if before[0].policy else ()
+    ordered = sorted(ranges, key=lambda one: one.smallest.disk_size, reverse=True)
+    return tuple(
+        sum(_fits(node, limits) for node in before) - sum(_fits(node, limits) for node in after)
+        for limits in ordered
+    )
+
+
+# -- trying all places ----------------------------------------------------------------------------
+
+
+class Places:
+    """Tries places for instances in a cluster, or in one group of it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: Options,
+        *,
+        allowed: Collection[int] | None = None,
+        dedicated: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._dedicated = dedicated
+        self._values = Values(cluster.nodes)
+        self._allowed = [
+            node
+            for node in cluster.nodes
+            if not node.offline
+            and (allowed is None or node.index in allowed)
+            and (options.restrict_to is None or node.name in options.restrict_to)
+        ]
+
+    def find(self, instance: Instance, required: int) -> Result:
+        """Try all places.
+
+        :param required: 1, or 2 for a secondary node, too.
+        :raises NoNodesError: there are not enough nodes.
+        """
+        allowed = [node.index for node in self._allowed]
+        if not allowed or len(allowed) < required:
+            raise NoNodesError("Not enough online nodes" if required > 1 else "No online nodes")
+        result = Result()
+        for first in allowed:
+            if required == 1:
+                self._try(result, instance, first, NO_NODE)
+                continue
+            group = self._cluster.nodes[first].group
+            for second in allowed:
+                if second != first and self._cluster.nodes[second].group == group:
+                    self._try(result, instance, first, second)
+        return result
+
+    def _try(self, result: Result, instance: Instance, first: int, second: int) -> None:
+        found = self._place(instance, first, second)
+        if isinstance(found, Fail):
+            result.failures.append(found)
+            return
+        result.successes += 1
+        # Of equal places the last one is taken.
+        if result.best is None or found.value <= result.best.value:  # type: ignore[operator]
+            result.best = found
+
+    def try_secondary(self, result: Result, instance: Instance, second: int) -> None:
+        """Try a secondary node of an existing instance."""
+        if all(node.index != second for node in self._allowed):
+            return
+        nodes, force = self._cluster.nodes, self._options.ignore_soft_errors
+        primary, secondary = nodes[instance.primary].copy(), nodes[second].copy()
+        new = moves.moved(instance, nodes, instance.primary, second)
+        new.become_mirrored()
+        primary.location_score += new.location_score - instance.location_score
+        fail = secondary.add_secondary(new, instance.primary, force=force)
+        if fail is None and self._options.capacity_checks:
+            after, instances = list(nodes), list(self._cluster.instances)
+            after[primary.index], after[second] = primary, secondary
+            instances[new.index] = new
+            if not redundancy.is_redundant(after, instances, self._options.redundant_groups):
+                fail = Fail.N1
+        if fail is not None:
+            result.failures.append(fail)
+            return
+        result.successes += 1
+        changed = (primary, secondary)
+        choice = Choice(new, changed, self._score(changed))
+        if result.best is None or choice.value <= result.best.value:  # type: ignore[operator]
+            result.best = choice
+
+    def _place(self, instance: Instance, first: int, second: int) -> Choice | Fail:
+        nodes, options = self._cluster.nodes, self._options
+        force = options.ignore_soft_errors
+        primary = nodes[first].copy()
+        policy = primary.policy
+        fail = policy and violates(instance, policy, exclusive=primary.exclusive_storage)
+        if fail:
+            return fail
+        new = moves.moved(instance, nodes, first, second)
+        fail = primary.add_primary(new, force=force)
+        if fail is not None:
+            return fail
+        changed: tuple[Node, ...] = (primary,)
+        if second != NO_NODE:
+            secondary = nodes[second].copy()
+            fail = secondary.add_secondary(new, first, force=force)
+            if fail is not None:
+                return fail
+            changed = (primary, secondary)
+        if options.capacity_checks and not self._dedicated:
+            after = list(nodes)
+            for node in changed:
+                after[node.index] = node
+            if not redundancy.is_redundant(
+                after, [*self._cluster.instances, new], options.redundant_groups
+            ):
+                return Fail.N1
+        if self._dedicated:
+            lost = lost_allocations([nodes[one.index] for one in changed], changed)
+            return Choice(new, changed, (lost, sum(node.free_disk for node in changed)))
+        return Choice(new, changed, self._score(changed))
+
+    def _score(self, changed: tuple[Node, ...]) -> float:
+        return self._values.exact(changed, [self._values.row(node) for node in changed])
+
+
+def add(cluster: Cluster, choice: Choice) -> Instance:
+    """Add a placed instance to a cluster; changes its lists."""
+    instance = choice.instance
+    instance.index = len(cluster.instances)
+    cluster.instances.append(instance)
+    for node in choice.changed:
+        new = node.copy()
+        for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
+            indices = getattr(new, name)
+            setattr(new, name, tuple(instance.index if i == -1 else i for i in indices))
+        cluster.nodes[new.index] = new
+    return instance
+
+
+def with_secondary(
+    cluster: Cluster, instance: Instance, nodes: Iterable[Node], options: Options
+) -> Result:
+    """Try secondary nodes for an instance that gets one; its primary node stays."""
+    result = Result()
+    places = Places(cluster, options)
+    for node in nodes:
+        if node.index != instance.primary:
+            places.try_secondary(result, instance, node.index)
+    return result
+
+
+# -- choosing a group -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Placement:
+    """The answer to a request for one instance.
+
+    :ivar cluster: the cluster with the instance; None when there is no place.
+    :ivar log: what happened, for the user.
+    """
+
+    cluster: Cluster | None
+    instance: Instance | None
+    log: list[str]
+
+
+def in_any_group(
+    cluster: Cluster,
+    instance: Instance,
+    required: int,
+    options: Options,
+    *,
+    allowed: Collection[int] | None = None,
+    explain: Callable[[str], None] | None = None,
+) -> Placement:
+    """Place an instance in the best group; the cluster is not changed.
+
+    :param allowed: numbers of the groups to look at; None for all which take instances.
+    """
+    groups = [
+        group
+        for group in cluster.groups
+        if (allowed is None and group.alloc_policy != UNALLOCABLE)
+        or (allowed is not None and group.index in allowed)
+    ]
+    members = [node for node in cluster.nodes if any(node.group == one.index for one in groups)]
+    dedicated = is_dedicated(members)
+    if dedicated and explain is not None:
+        explain("Allocation on a dedicated cluster; using lost-allocations metrics.")
+    wanted = [nic.network for nic in instance.nics if nic.network is not None]
+    first_log: list[str] = []
+    usable: list[Group] = []
+    for group in groups:
+        if set(wanted) <= set(group.networks):
+            usable.append(group)
+        else:
+            first_log.append(
+                f"group {group.name} is not connected to a network required by instance"
+                f" {instance.name}"
+            )
+    log: list[str] = []
+    best: tuple[tuple[int, float | tuple[tuple[int, ...], int]], Group, Choice] | None = None
+    for group in usable:
+        try:
+            found = in_group(cluster, group, instance, required, options, dedicated=dedicated)
+        except NoNodesError:
+            continue
+        log.append(describe(group, found, cluster.nodes))
+        if found.best is None:
+            continue
+        rank = (_PREFERENCE[group.alloc_policy], found.best.value)
+        if best is None or rank < best[0]:
+            best = (rank, group, found.best)
+    if best is None:
+        return Placement(None, None, [*first_log, *log])
+    after = cluster.copy()
+    placed = add(after, best[2])
+    return Placement(after, placed, [f"Selected group: {best[1].name}", *first_log, *log])
+
+
+def in_group(
+    cluster: Cluster,
+    group: Group,
+    instance: Instance,
+    required: int,
+    options: Options,
+    *,
+    dedicated: bool = False,
+) -> Result:
+    """Try all places in one group; the score is that of the whole cluster."""
+    members = [node.index for node in cluster.nodes if node.group == group.index]
+    places = Places(cluster, options, allowed=members, dedicated=dedicated)
+    return places.find(instance, required)
+
+
+def describe(group: Group, result: Result, nodes: Sequence[Node]) -> str:
+    """One line about a group, as users get it."""
+    return f"Group {group.name} ({group.alloc_policy}): {summary(result, nodes)}"
+
+
+def summary(result: Result, nodes: Sequence[Node]) -> str:
+    """What came out, as users get it."""
+    counts = result.failure_counts()
+    reasons = ", ".join(f"{fail.value}: {counts[fail]}" for fail in Fail if fail in counts)
+    if result.best is None:
+        return f"No valid allocation solutions, failure reasons: {reasons}"
+    chosen = "/".join(nodes[index].name for index in result.best.instance.nodes)
+    return (
+        f"score: {show_value(result.best.value)}, successes {result.successes}, failures"
+        f" {len(result.failures)} ({reasons}) for node(s) {chosen}"
+    )
+
+
+def show_value(value: float | tuple[tuple[int, ...], int]) -> str:
+    """Write the value of a place."""
+    if isinstance(value, tuple):
+        return f"([{','.join(str(one) for one in value[0])}],{value[1]})"
+    return fixed(value, 8)
+
+
+def preference(group: Group) -> int:
+    """The rank of the allocation policy of a group; lower is better."""
+    return _PREFERENCE[group.alloc_policy]

@@ -1,0 +1,60 @@
+"""Instance policies: how large instances may be, and how far nodes may be overcommitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ganeti.constants import disk as disk_c
+
+#: Disk templates in the order in which a policy without a list of its own allows them.
+ALL_TEMPLATES = (
+    disk_c.DISKLESS,
+    disk_c.FILE,
+    disk_c.SHARED_FILE,
+    disk_c.PLAIN,
+    disk_c.BLOCK,
+    disk_c.DRBD8,
+    disk_c.RBD,
+    disk_c.EXT,
+    disk_c.GLUSTER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A size of instances, or one end of a range of sizes; memory and disk size are in MiB."""
+
+    memory: int
+    cpus: int
+    disk_size: int
+    disk_count: int
+    nics: int
+    spindle_use: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The smallest and the largest permitted size."""
+
+    smallest: Spec
+    largest: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The instance policy of a group or of the cluster."""
+
+    ranges: tuple[Range, ...]
+    standard: Spec
+    templates: tuple[str, ...]
+    vcpu_ratio: float
+    spindle_ratio: float
+
+
+DEFAULT = Policy(
+    ranges=(Range(Spec(128, 1, 1024, 1, 1, 1), Spec(32768, 8, 1048576, 16, 8, 12)),),
+    standard=Spec(128, 1, 1024, 1, 1, 1),
+    templates=ALL_TEMPLATES,
+    vcpu_ratio=4.0,
+    spindle_ratio=32.0,
+)

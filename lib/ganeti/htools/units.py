@@ -1,0 +1,140 @@
+"""Storage units of nodes and of disks: reading, writing, and which unit a disk wants.
+
+A *desired storage unit* is a kind and a key, for example ``("lvm-vg", "xenvg")``; each disk has
+exactly one, and a node has at most one storage unit for it. Kinds are those which allocators get:
+``drbd8`` and ``lvm-vg`` with the name of a volume group, ``file``, ``sharedfile`` and ``gluster``
+with a directory. A mirrored and a plain unit of the same volume group share its space.
+
+Source: *HTools support for multiple storage units per node*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_c
+from ganeti.htools.instance import Disk, Instance
+from ganeti.htools.node import StorageUnit
+
+if TYPE_CHECKING:
+    from ganeti.htools.cluster import Cluster
+
+Wanted = tuple[str, str]
+
+MIRRORED = "drbd8"
+
+#: Disk template -> kind of its storage units; other templates have none.
+KINDS = {
+    disk_c.DRBD8: MIRRORED,
+    disk_c.PLAIN: disk_c.ST_LVM_VG,
+    disk_c.FILE: disk_c.ST_FILE,
+    disk_c.SHARED_FILE: disk_c.ST_SHARED_FILE,
+    disk_c.GLUSTER: disk_c.ST_GLUSTER,
+}
+
+_FIELDS_MIN = 4
+
+
+def parse(owner: str, text: str) -> dict[Wanted, StorageUnit] | None:
+    """Read the column of a text file: ``free,total,kind,key[,argument...]``, separated by ``;``.
+
+    :param owner: name of the node, for errors.
+    :returns: None when the column is empty, which means that units are not known.
+    :raises ParseError: the column has another form.
+    """
+    if not text:
+        return None
+    found: dict[Wanted, StorageUnit] = {}
+    for part in text.split(";"):
+        fields = part.split(",")
+        if len(fields) < _FIELDS_MIN or not (fields[0].isdecimal() and fields[1].isdecimal()):
+            raise errors.ParseError(
+                f"{owner}: invalid storage unit '{part}'; expected free,total,type,key"
+            )
+        # The design writes the kind of mirrored units in both ways.
+        kind = MIRRORED if fields[2] == disk_c.DRBD8 else fields[2]
+        _add(
+            owner,
+            found,
+            (kind, fields[3]),
+            StorageUnit(int(fields[1]), int(fields[0]), tuple(fields[4:])),
+        )
+    return found
+
+
+def from_description(owner: str, value: Any) -> dict[Wanted, StorageUnit] | None:
+    """Read the key ``storage`` of a node in a request or an answer of the master.
+
+    :returns: None when it is absent.
+    :raises ParseError: it has another form.
+    """
+    if value is None:
+        return None
+    found: dict[Wanted, StorageUnit] = {}
+    try:
+        for one in value:
+            kind, key, arguments = one["sunit"]
+            new = StorageUnit(
+                int(one["total"]), int(one["free"]), tuple(_argument(arg) for arg in arguments)
+            )
+            _add(owner, found, (str(kind), str(key)), new)
+    except (TypeError, ValueError, KeyError) as err:
+        raise errors.ParseError(f"{owner}: invalid storage units: {err}") from err
+    return found
+
+
+def _add(owner: str, found: dict[Wanted, StorageUnit], wanted: Wanted, unit: StorageUnit) -> None:
+    if wanted in found:
+        raise errors.ParseError(
+            f"{owner}: more than one storage unit of type {wanted[0]} and key {wanted[1]}"
+        )
+    found[wanted] = unit
+
+
+def _argument(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def serialize(storage: Mapping[Wanted, StorageUnit]) -> str:
+    """Write the column of a text file."""
+    return ";".join(
+        ",".join((str(unit.free), str(unit.total), kind, key, *unit.arguments))
+        for (kind, key), unit in storage.items()
+    )
+
+
+def desired(template: str, key: str | None, known: Iterable[Wanted]) -> Wanted | None:
+    """The desired storage unit of a disk.
+
+    :param key: volume group or directory, when it is given.
+    :param known: storage units of nodes which the disk may be on, the preferred one first.
+    :returns: None when no unit of its kind is known and no key is given.
+    """
+    kind = KINDS.get(template)
+    if kind is None:
+        return None
+    if key is not None:
+        return (kind, key)
+    return next((wanted for wanted in known if wanted[0] == kind), None)
+
+
+def derive(cluster: Cluster) -> None:
+    """Give the disks of a cluster without units those of their primary nodes."""
+    if not any(node.storage for node in cluster.nodes):
+        return
+    for instance in cluster.instances:
+        derive_for(instance, cluster.nodes[instance.primary].storage or {})
+
+
+def derive_for(instance: Instance, known: Iterable[Wanted]) -> None:
+    """Give the disks of an instance their desired units, where they have none."""
+    known = list(known)
+    instance.disks = tuple(
+        disk._replace(unit=desired(instance.template, None, known)) if disk.unit is None else disk
+        for disk in instance.disks
+    )
+
+
+__all__ = ["KINDS", "MIRRORED", "Disk", "Wanted", "derive", "derive_for", "desired", "parse"]

@@ -1,0 +1,148 @@
+"""Storage units: each disk must fit the unit it wants, not the node in total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.htools import moves, score, units
+from ganeti.htools.cluster import Cluster
+from ganeti.htools.loading import text
+from ganeti.htools.moves import Kind, Move
+from ganeti.htools.node import Fail, StorageUnit
+
+from .conftest import Run
+
+NODES = """\
+default|u1|preferred||
+
+n1|8192|0|7680|100000|90000|8|M|u1|1||N|0|1|1.0|{first}
+n2|8192|0|8192|100000|99000|8|N|u1|1||N|0|1|1.0|{second}
+n3|8192|0|8192|100000|99000|8|N|u1|1||N|0|1|1.0|{third}
+
+i1|512|2000|1|running|Y|n1|n2|drbd||1|-|N
+
+
+"""
+
+
+def cluster(load: Callable[..., Cluster], first: str, second: str, third: str) -> Cluster:
+    return load(NODES.format(first=first, second=second, third=third))
+
+
+def test_a_disk_needs_room_in_its_own_unit(load: Callable[..., Cluster]) -> None:
+    """10 GB here and 10 GB there do not take a disk of 15 GB."""
+    made = cluster(
+        load,
+        "4000,8000,drbd,xenvg",
+        "4000,8000,drbd,xenvg",
+        "1500,8000,drbd,xenvg;9000,9000,file,/srv",
+    )
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert done is Fail.DISK
+
+
+def test_totals_do_not_count_where_units_are_known(load: Callable[..., Cluster]) -> None:
+    made = cluster(load, "4000,8000,drbd,xenvg", "4000,8000,drbd,xenvg", "3000,8000,drbd,xenvg")
+    made.nodes[2].free_disk = 0
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert isinstance(done, moves.Done)
+
+
+def test_a_node_without_the_unit_takes_no_disk(load: Callable[..., Cluster]) -> None:
+    made = cluster(load, "4000,8000,drbd,xenvg", "4000,8000,drbd,xenvg", "9000,9000,drbd,other")
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert done is Fail.DISK
+
+
+def test_the_old_way_without_units(load: Callable[..., Cluster]) -> None:
+    made = cluster(load, "", "", "")
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert isinstance(done, moves.Done)
+    assert all(node.storage is None for node in made.nodes)
+
+
+def test_a_move_changes_the_free_space_of_units(load: Callable[..., Cluster]) -> None:
+    unit = "4000,8000,drbd,xenvg"
+    made = cluster(load, unit, unit, unit)
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert isinstance(done, moves.Done)
+    free = {
+        node.index: node.storage[("drbd8", "xenvg")].free for node in done.nodes if node.storage
+    }
+    assert free == {0: 4000, 1: 6000, 2: 2000}
+
+
+def test_a_mirrored_and_a_plain_unit_of_one_volume_group_share_its_space(
+    load: Callable[..., Cluster],
+) -> None:
+    unit = "4000,8000,drbd,xenvg;4000,8000,lvm-vg,xenvg,false"
+    made = cluster(load, unit, unit, unit)
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert isinstance(done, moves.Done)
+    target = done.nodes[2].storage
+    assert target is not None
+    assert target[("lvm-vg", "xenvg")].free == target[("drbd8", "xenvg")].free == 2000
+
+
+def test_the_metric_is_the_mean_over_desired_units(load: Callable[..., Cluster]) -> None:
+    made = cluster(
+        load,
+        "2000,8000,drbd,xenvg;500,1000,file,/srv",
+        "6000,8000,drbd,xenvg",
+        "4000,8000,drbd,xenvg;500,1000,file,/srv",
+    )
+    mirrored = score.deviation([0.25, 0.75, 0.5])
+    values = score.details(made.nodes)
+    assert values[score.FREE_DISK] == pytest.approx((mirrored + 0.0) / 2)
+
+
+def test_one_unit_on_each_node_has_the_value_of_the_old_metric(
+    load: Callable[..., Cluster],
+) -> None:
+    plain = cluster(load, "", "", "")
+    with_units = cluster(load, *(f"{node.free_disk},100000,drbd,xenvg" for node in plain.nodes))
+    assert score.details(with_units.nodes)[score.FREE_DISK] == pytest.approx(
+        score.details(plain.nodes)[score.FREE_DISK], abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "column", ["5", "a,b,file,/srv", "1,2,file,/srv;3,4,file,/srv", "1,2,file"]
+)
+def test_a_wrong_column_is_an_error_with_the_name_of_the_node(column: str) -> None:
+    with pytest.raises(errors.ParseError, match="n1"):
+        text.parse(NODES.format(first=column, second="", third=""))
+
+
+def test_the_column_is_written_as_it_was_read(load: Callable[..., Cluster]) -> None:
+    unit = "4000,8000,drbd8,xenvg;5000,9000,lvm-vg,ssd,true"
+    made = cluster(load, unit, unit, unit)
+    assert text.serialize(made).count(f"|{unit}\n") == 3
+    assert units.serialize({("file", "/srv"): StorageUnit(9, 5)}) == "5,9,file,/srv"
+
+
+def test_units_of_a_request() -> None:
+    described = [
+        {"sunit": ["drbd8", "xenvg", []], "free": 2000, "total": 4000},
+        {"sunit": ["lvm-vg", "xenssdvg", [False]], "free": 1024, "total": 1024},
+    ]
+    found = units.from_description("n1", described)
+    assert found is not None
+    assert found[("drbd8", "xenvg")].free == 2000
+    assert found[("lvm-vg", "xenssdvg")].arguments == ("false",)
+    assert units.from_description("n1", None) is None
+    with pytest.raises(errors.ParseError, match="n1: invalid storage units"):
+        units.from_description("n1", [{"sunit": ["drbd8"]}])
+
+
+def test_hbal_moves_within_units(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.data"
+    unit = "4000,8000,drbd,xenvg"
+    path.write_text(NODES.format(first=unit, second=unit, third="100,8000,drbd,xenvg"))
+    code, out, _ = run("hbal", "-t", str(path))
+    assert code == 0
+    assert "n3" not in out
