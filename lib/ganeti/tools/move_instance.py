@@ -36,6 +36,8 @@ from ganeti.rapi import client as rapi
 EXIT_SUCCESS: Final = 0
 EXIT_FAILURE: Final = 1
 
+_NOT_FOUND: Final = 404
+
 #: The type of the log entry in which the destination announces where it receives the disks.
 _ANNOUNCEMENT: Final = "remote-import"
 _REMOTE: Final = "remote"
@@ -221,6 +223,91 @@ class Mover:
             self._take_over(name, wanted["name"], start=hand_over)
         self._say(f"instance {wanted['name']} is complete")
 
+    def clean_up(self, name: str) -> str:
+        """Find out how an interrupted move has ended, and remove an incomplete new instance.
+
+        An instance is removed only from the destination, only if the job which failed to import it
+        has made it, and only if the source still has the old one. The instance of the source is
+        never changed.
+
+        :returns: what was found and done, for the user.
+        :raises MoveError: the move is not over, or the user has to decide; nothing was changed.
+        """
+        old = _instance(self._source, name)
+        name = old["name"] if old is not None else name
+        new_name = self._options.name or name
+        new = _instance(self._destination, new_name)
+        imports = _jobs_of(
+            self._destination,
+            "OP_INSTANCE_CREATE",
+            mode="remote-import",
+            instance_name=new_name,
+            source_instance_name=name,
+        )
+        exports = _jobs_of(self._source, "OP_BACKUP_EXPORT", mode=_REMOTE, instance_name=name)
+        for jobs, side in ((imports, "destination"), (exports, "source")):
+            for job in jobs:
+                if job["status"] not in rapi.JOB_STATUS_FINALIZED:
+                    raise MoveError(
+                        f"job {job['id']} of the {side} has not ended. Wait for it, or cancel it"
+                        f" with 'gnt-job cancel {job['id']}'. Nothing was changed."
+                    )
+        if new is None:
+            return self._nothing_there(name, new_name, old)
+        if not imports:
+            raise MoveError(
+                f"the destination has an instance {new_name}, but no job in its queue which has"
+                " moved it there. Nothing was changed."
+            )
+        return self._judge(imports[-1], name, old, new)
+
+    def _nothing_there(self, name: str, new_name: str, old: Mapping[str, Any] | None) -> str:
+        if old is None:
+            raise MoveError(f"neither the source nor the destination has instance {name}")
+        return f"the destination has no instance {new_name}; {_of_source(old)}"
+
+    def _judge(
+        self,
+        job: Mapping[str, Any],
+        name: str,
+        old: Mapping[str, Any] | None,
+        new: Mapping[str, Any],
+    ) -> str:
+        """Decide by the last job which has imported the instance.
+
+        :raises MoveError: as for :meth:`clean_up`.
+        """
+        new_name = new["name"]
+        complete = job["status"] == rapi.JOB_STATUS_SUCCESS
+        if complete and old is None:
+            return f"instance {new_name} is complete on the destination"
+        if complete:
+            raise MoveError(
+                f"instance {new_name} is complete on the destination, and instance {name} still"
+                " exists on the source. Start the new one unless it runs, make sure that it is"
+                " good, then remove the old one. Nothing was changed."
+            )
+        made = _seconds(job["start_ts"]) <= new["ctime"] <= _seconds(job["end_ts"])
+        if old is None or not made or new["oper_state"]:
+            reason = (
+                "the source has no instance any more"
+                if old is None
+                else "it runs"
+                if made
+                else f"job {job['id']}, which failed to import it, has not made it"
+            )
+            raise MoveError(
+                f"instance {new_name} on the destination may be incomplete, and is not removed,"
+                f" because {reason}. Nothing was changed."
+            )
+        self._say(f"removing the incomplete instance {new_name} from the destination")
+        removal = self._destination.DeleteInstance(new_name)
+        self._result(self._destination, removal, "destination")
+        return (
+            f"the incomplete instance {new_name} was removed from the destination;"
+            f" {_of_source(old)}"
+        )
+
     def _info(self, name: str) -> Mapping[str, Any]:
         job = self._source.GetInstanceInfo(name, static=True)
         (info,) = self._result(self._source, job, "source").values()
@@ -366,6 +453,38 @@ class Mover:
         raise JobFailed(f"job {job} of the {side} has failed: {reason}", ecode)
 
 
+def _instance(client: rapi.GanetiRapiClient, name: str) -> Mapping[str, Any] | None:
+    """Return the description of an instance; None if the cluster does not have it."""
+    try:
+        return client.GetInstance(name)
+    except rapi.GanetiApiError as err:
+        if err.code != _NOT_FOUND:
+            raise
+        return None
+
+
+def _jobs_of(client: rapi.GanetiRapiClient, op_id: str, **fields: str) -> list[Mapping[str, Any]]:
+    """Return the jobs in the queue with such an opcode, the oldest first."""
+    wanted = {"OP_ID": op_id, **fields}.items()
+    found = [
+        job
+        for job in client.GetJobs(bulk=True)
+        if any(all(op.get(key) == value for key, value in wanted) for op in job["ops"])
+    ]
+    return sorted(found, key=lambda job: int(job["id"]))
+
+
+def _seconds(stamp: Sequence[int] | None) -> float:
+    return stamp[0] + stamp[1] / 1e6 if stamp else 0.0
+
+
+def _of_source(old: Mapping[str, Any]) -> str:
+    text = f"instance {old['name']} of the source is unchanged, and marked {old['admin_state']}"
+    if old["admin_state"] == "up":
+        return text
+    return f"{text}. If it shall run, use 'gnt-instance startup {old['name']}' there"
+
+
 def _decode_error(result: Any) -> tuple[str, str | None]:
     """Return the text of an encoded error, and its error code if it has one."""
     if isinstance(result, list) and len(result) == 2 and isinstance(result[1], list):
@@ -485,6 +604,12 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="do not remove the instance from the source",
     )
+    parser.add_argument(
+        "--cleanup",
+        action="store_true",
+        help="only find out how an interrupted move has ended, and remove an incomplete instance"
+        " from the destination",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the progress")
     parser.add_argument("-d", "--debug", action="count", default=0, help="print debug messages")
     options = parser.parse_args(argv)
@@ -596,7 +721,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             lambda line: log.info("%s: %s", name, terminal.shown(line)),
         )
         try:
-            mover.move(name)
+            if options.cleanup:
+                terminal.out(f"Instance {name}: {terminal.shown(mover.clean_up(name))}.")
+            else:
+                mover.move(name)
         except (rapi.Error, MoveError) as err:
             return str(err)
         return None
@@ -604,7 +732,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(options.parallel) as pool:
         problems = list(pool.map(move, options.instances))
     for name, problem in zip(options.instances, problems, strict=True):
-        if problem is None:
+        if problem is None and options.cleanup:
+            continue
+        if options.cleanup:
+            terminal.err(f"Instance {name} was not cleaned up: {problem}")
+        elif problem is None:
             terminal.out(f"Instance {name} was moved to {options.destination}.")
         else:
             terminal.err(f"Instance {name} was not moved: {problem}")

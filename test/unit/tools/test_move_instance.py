@@ -256,6 +256,149 @@ def test_free_nodes_only_for_so_long() -> None:
     assert tried == [True, True, False]
 
 
+# -- cleaning up ------------------------------------------------------------------------------
+
+
+class Remembering(Side):
+    """A cluster with instances and with jobs in its queue."""
+
+    def __init__(self, instance: dict[str, Any] | None, *queue: dict[str, Any]) -> None:
+        super().__init__()
+        self.instance, self.queue = instance, list(queue)
+
+    def GetInstance(self, name: str) -> dict[str, Any]:  # noqa: N802
+        if self.instance is None or not self.instance["name"].startswith(name):
+            raise rapi.GanetiApiError("404 Not Found", code=404)
+        return self.instance
+
+    def GetJobs(self, bulk: bool = False) -> list[Any]:  # noqa: N802
+        assert bulk
+        return self.queue
+
+
+def instance(**changes: Any) -> dict[str, Any]:
+    found = {"name": "web.example.com", "admin_state": "down", "oper_state": False, "ctime": 150.5}
+    return {**found, **changes}
+
+
+def importing(status: str = "error", number: int = 7, **changes: Any) -> dict[str, Any]:
+    op = {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "mode": "remote-import",
+        "instance_name": "web.example.com",
+        "source_instance_name": "web.example.com",
+        **changes,
+    }
+    return {
+        "id": number,
+        "status": status,
+        "ops": [op],
+        "start_ts": [100, 0],
+        "end_ts": None if status == "running" else [200, 0],
+    }
+
+
+def exporting(status: str = "error") -> dict[str, Any]:
+    op = {"OP_ID": "OP_BACKUP_EXPORT", "mode": "remote", "instance_name": "web.example.com"}
+    return {"id": 3, "status": status, "ops": [{"OP_ID": "OP_TEST_DELAY"}, op]}
+
+
+def clean_up(source: Side, destination: Side, **options: Any) -> str:
+    mover = Mover(source, destination, MoveOptions(**options), print)  # type: ignore[arg-type]
+    return mover.clean_up("web")
+
+
+def test_an_incomplete_instance_is_removed() -> None:
+    source = Remembering(instance(), exporting())
+    destination = Remembering(instance(), importing("success", 4), importing("error", 7))
+    text = clean_up(source, destination)
+    assert destination.of("DeleteInstance") == [(("web.example.com",), {})]
+    assert text == (
+        "the incomplete instance web.example.com was removed from the destination; instance"
+        " web.example.com of the source is unchanged, and marked down. If it shall run, use"
+        " 'gnt-instance startup web.example.com' there"
+    )
+    assert source.calls == []
+
+
+def test_an_incomplete_instance_with_another_name() -> None:
+    new = {"instance_name": "www.example.com"}
+    destination = Remembering(instance(name="www.example.com"), importing("canceled", **new))
+    source = Remembering(instance(admin_state="up"))
+    text = clean_up(source, destination, name="www.example.com")
+    assert text.endswith("instance web.example.com of the source is unchanged, and marked up")
+    assert destination.of("DeleteInstance") == [(("www.example.com",), {})]
+
+
+def test_nothing_remains_there() -> None:
+    text = clean_up(Remembering(instance()), Remembering(None, importing()))
+    assert text.startswith("the destination has no instance web.example.com; instance web")
+
+
+def test_a_move_which_was_complete() -> None:
+    # Without the old instance its full name is not known.
+    mover = Mover(
+        Remembering(None),  # type: ignore[arg-type]
+        Remembering(instance(), importing("success")),  # type: ignore[arg-type]
+        MoveOptions(),
+        print,
+    )
+    assert mover.clean_up("web.example.com").endswith("is complete on the destination")
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "text"),
+    [
+        (
+            Remembering(instance(), exporting("running")),
+            Remembering(instance(), importing()),
+            "job 3",
+        ),
+        (Remembering(instance()), Remembering(None, importing("running")), "job 7 of the dest"),
+        (
+            Remembering(instance()),
+            Remembering(instance(), importing("success")),
+            "both|is complete",
+        ),
+        (Remembering(instance()), Remembering(instance()), "no job in its queue which has"),
+        (
+            Remembering(instance()),
+            Remembering(instance(), importing(source_instance_name="other")),
+            "no job in its queue which has",
+        ),
+        (
+            Remembering(instance()),
+            Remembering(instance(ctime=50.0), importing()),
+            "has not made it",
+        ),
+        (
+            Remembering(instance()),
+            Remembering(instance(ctime=250.0), importing()),
+            "has not made it",
+        ),
+        (Remembering(instance()), Remembering(instance(oper_state=True), importing()), "it runs"),
+        (Remembering(None), Remembering(None), "neither the source nor the destination"),
+    ],
+)
+def test_what_the_user_has_to_decide(source: Side, destination: Side, text: str) -> None:
+    with pytest.raises(MoveError, match=text):
+        clean_up(source, destination)
+    assert source.calls == destination.calls == []
+
+
+def test_the_only_instance_is_never_removed() -> None:
+    destination = Remembering(instance(), importing())
+    mover = Mover(
+        Remembering(None),  # type: ignore[arg-type]
+        destination,  # type: ignore[arg-type]
+        MoveOptions(),
+        print,
+    )
+    with pytest.raises(MoveError, match="the source has no instance any more"):
+        mover.clean_up("web.example.com")
+    assert destination.calls == []
+
+
 def test_an_instance_without_disks() -> None:
     source, destination = clusters()
     source.outcomes["GetInstanceInfo"] = {"web.example.com": {**INFO, "disks": []}}
