@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ganeti import errors, vcluster
+from ganeti.objects import hvparams
 from ganeti.platform import paths
 from ganeti.utils import fs, process, retry, text
 
@@ -30,6 +31,7 @@ _STEP_S = 600.0
 # On a real machine it runs every five minutes; nobody waits so long for a demonstration.
 _WATCH_EVERY_S = 20
 _STARTUPS = f'"INSTANCE_STARTUP({GUEST})" in summary'
+_DURATIONS = re.compile(r"\((\d+\.\d) s, the instance was paused for (\d+) ms\)")
 _LINE = re.compile(r"^tiny: \S+ boot (\S+) uptime (\d+) s", re.MULTILINE)
 
 
@@ -64,6 +66,34 @@ def verdict(before: GuestLine, after: GuestLine) -> str:
     return (
         f"the boot id is the same ({after.boot}), and the uptime went from {before.uptime_s} s"
         f" before the migration to {after.uptime_s} s after it: the guest was not restarted"
+    )
+
+
+def pause(output: str, downtime_ms: int) -> str:
+    """Explain how long the guest stood still during a migration, and why.
+
+    :param output: of ``gnt-instance migrate``.
+    :param downtime_ms: the longest pause which a transfer under KVM may add
+        (``migration_downtime``).
+    :returns: sentences; empty if the command reports no times.
+    """
+    found = _DURATIONS.search(output)
+    if found is None:
+        return ""
+    transfer_ms, paused_ms = float(found[1]) * 1000, int(found[2])
+    # The command rounds the duration of the transfer to tenths of a second.
+    if paused_ms >= transfer_ms - 50:
+        return (
+            f"the guest stood still for {paused_ms} ms, the whole time of the transfer, because"
+            " this machine has no KVM and QEMU emulates the processor: the emulation may miss a"
+            " change to the memory while it copies the memory, so the guest is stopped before\n"
+            "on a machine with KVM the guest runs during the transfer, which then stops it for at"
+            f" most {downtime_ms} ms (hypervisor parameter migration_downtime)"
+        )
+    return (
+        f"the guest stood still for {paused_ms} of {transfer_ms:.0f} ms: under KVM it runs during"
+        f" the transfer, which may stop it for at most {downtime_ms} ms (hypervisor parameter"
+        " migration_downtime)"
     )
 
 
@@ -267,10 +297,11 @@ def _migrate(demo: Demo, source: str, target: str) -> None:
     before = last_line(demo.console(source))
     if before is None:
         raise errors.OpExecError(f"guest {GUEST} has printed nothing on {source}")
-    demo.gnt("gnt-instance", "migrate", "-f", "-n", target, GUEST)
+    output = demo.gnt("gnt-instance", "migrate", "-f", "-n", target, GUEST)
     already = last_line(demo.console(target))
     after = demo.wait_for_line(target, since=already.lines if already else 0)
     demo.print_indented(verdict(before, after))
+    demo.print_indented(pause(output, hvparams.defaults("kvm")["migration_downtime"]))
 
 
 def _fail_over(demo: Demo, target: str, real: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
         shown = _devel("demo", "--hypervisor", hypervisor, directory).ok().stdout
         if hypervisor == "kvm":
             assert "the guest was not restarted" in shown
+            assert re.search("the guest stood still for .*migration_downtime", shown, re.DOTALL)
             assert "it booted again: boot 2-" in shown
         assert "ERROR" not in shown
         _devel("demo", directory).failed("exists")

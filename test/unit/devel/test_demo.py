@@ -31,3 +31,21 @@ def test_verdict() -> None:
         demo.verdict(before, demo.GuestLine("2-b", 12, 1))
     with pytest.raises(errors.OpExecError, match="back to 9 s"):
         demo.verdict(before, demo.GuestLine("1-a", 9, 1))
+
+
+def test_the_pause_under_emulation_is_explained() -> None:
+    text = demo.pause("x (1.7 s, the instance was paused for 1712 ms)\n", 30)
+    assert text.startswith("the guest stood still for 1712 ms, the whole time of the transfer")
+    assert "no KVM" in text
+    assert "at most 30 ms (hypervisor parameter migration_downtime)" in text
+
+
+def test_the_pause_under_kvm_is_shown() -> None:
+    text = demo.pause("x (1.7 s, the instance was paused for 12 ms)\n", 30)
+    assert text.startswith("the guest stood still for 12 of 1700 ms: under KVM it runs")
+    assert "no KVM" not in text
+    assert "30 ms" in text
+
+
+def test_a_hypervisor_which_reports_no_times() -> None:
+    assert demo.pause("done", 30) == ""
