@@ -227,10 +227,21 @@ def show(directory: str) -> str:
         if not os.path.exists(here.noded_cert_file):
             role = "not in the cluster"
         daemons = [name for name in _DAEMONS if filelock.is_locked(here.pid_file(name))]
-        pid_dir = f"{here.kvm_root}/pid"
-        guests = fs.list_visible(pid_dir) if os.path.isdir(pid_dir) else []
+        # A directory of each hypervisor has a file for each of its guests.
+        guests = [
+            name
+            for directory in (f"{here.kvm_root}/pid", here.fake_root)
+            if os.path.isdir(directory)
+            for name in fs.list_visible(directory)
+        ]
         rows.append(
-            (node.name, node.ip, role, " ".join(daemons) or "none", " ".join(guests) or "none")
+            (
+                node.name,
+                node.ip,
+                role,
+                " ".join(daemons) or "none",
+                " ".join(sorted(guests)) or "none",
+            )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [

@@ -238,3 +238,18 @@ def test_a_checkout_of_somebody_else_keeps_its_facts(tmp_path: Path) -> None:
     # Not a directory: nothing can be put there.
     creation._copy_facts(str(tmp_path), str(tmp_path / ".qemu-12"))
     assert (tmp_path / ".qemu-12").read_text() == "new"
+
+
+def test_show_counts_the_guests_of_every_hypervisor(tmp_path: Path) -> None:
+    cluster = _cluster(tmp_path)
+    description.write(cluster)
+    first, second = (cluster.paths(node) for node in cluster.nodes)
+    for directory, name in (
+        (f"{first.kvm_root}/pid", "web.example.com"),
+        (first.fake_root, "idle.example.com"),
+    ):
+        os.makedirs(directory)
+        Path(directory, name).touch()
+    rows = operation.show(str(tmp_path)).splitlines()
+    assert rows[2].endswith("idle.example.com web.example.com")
+    assert rows[3].endswith("none")
