@@ -41,8 +41,9 @@ help:
 	@echo "                  xfsprogs: without them some tests are skipped)"
 	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the tests which take too long for make check: broken networks, every"
-	@echo "                  interruption, larger models, a part of the known faults; with"
-	@echo "                  TIME_BOX=SECONDS the tests stop after that time"
+	@echo "                  interruption, larger models, a part of the known faults; before that,"
+	@echo "                  the unit tests under the other versions of Python which are installed;"
+	@echo "                  with TIME_BOX=SECONDS the tests stop after that time"
 	@echo "                  (venv; the packages of make scenario)"
 	@echo "  make mutants    put known faults into a copy of the program, one after the other, and see"
 	@echo "                  that a test fails; MUTANTS=\"jqueue --part 1/7\" chooses some      (venv)"
@@ -94,7 +95,9 @@ scenario-packages:
 
 # In one process, which removes its clusters when it is stopped. pyproject.toml explains the markers.
 check-long: venv scenario-packages
-	GANETI_LONG=1 devel/time-box $(TIME_BOX) $(PYTEST) -m "long or larger" test/scenario test/unit
+	@devel/time-box $$(($(TIME_BOX) / 3)) devel/other-pythons $(PARALLEL); pythons=$$?; \
+	GANETI_LONG=1 devel/time-box $$(($(TIME_BOX) * 2 / 3)) \
+		$(PYTEST) -m "long or larger" test/scenario test/unit && exit $$pythons
 	$(VPY) -m devel.mutate --part today/14
 
 # For example: make mutants MUTANTS="jqueue config --part 1/7"

@@ -49,7 +49,13 @@ class Control:
 
     async def start(self, listener: socket.socket) -> None:
         """Begin to accept."""
-        self._server = await asyncio.start_unix_server(self._connected, sock=listener)
+
+        def connection() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._connected)
+
+        # The functions of asyncio for Unix sockets would look for the file by the name of the
+        # socket, and remove it. That name may be one below /proc/self/fd (utils.net.unix_listen).
+        self._server = await asyncio.get_running_loop().create_server(connection, sock=listener)
 
     async def stop(self) -> None:
         """Accept nothing more."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
+from pathlib import Path
+
 import pytest
 
 from ganeti import errors
 from ganeti.luxi import protocol
 from ganeti.metad.control import Control
 from ganeti.metad.guests import Guests
+from ganeti.utils import net
 
 DESCRIPTION = {
     "name": "web1",
@@ -68,3 +74,27 @@ def test_what_is_no_request(control, message):
     with pytest.raises(errors.RequestError):
         protocol.parse_answer(control.answer(message).removesuffix(protocol.ETX))
     assert call(control, "Echo", "still here") == "still here"
+
+
+@pytest.mark.parametrize("depth", [1, 60])
+def test_sockets_of_every_path_are_served(tmp_path: Path, depth: int, control: Control) -> None:
+    """A long path is bound through a name below /proc/self/fd, which means another file later."""
+    directory = tmp_path.joinpath(*["long"] * depth)
+    directory.mkdir(parents=True)
+    path = str(directory / "control")
+    listener = net.unix_listen(path)
+    # The descriptor of the directory is used for something else by now.
+    with open(os.devnull, "rb"):
+        asyncio.run(_serve_once(control, listener, path))
+    assert os.path.exists(path), "the daemon which started next may have made it"
+
+
+async def _serve_once(control: Control, listener: socket.socket, path: str) -> None:
+    await control.start(listener)
+    client = await asyncio.to_thread(net.unix_connect, path, 60.0)
+    reader, writer = await asyncio.open_connection(sock=client)
+    writer.write(protocol.encode_request("Echo", ["hello"]))
+    answer = await reader.readuntil(protocol.ETX)
+    assert protocol.parse_answer(answer[:-1]) == "hello"
+    writer.close()
+    await control.stop()
