@@ -13,6 +13,7 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.http.event_server import Exchange
+from ganeti.utils import fs
 
 _log = logging.getLogger(__name__)
 
@@ -86,5 +87,4 @@ class AccessLog:
         os.close(self._fd)
 
     def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return os.open(self.path, flags, 0o600)
+        return fs.open_or_create(self.path, os.O_WRONLY | os.O_APPEND)

@@ -262,9 +262,9 @@ def ensure_runtime_dirs(here: paths.Paths) -> None:
     :raises OSError: a directory cannot be created.
     """
     fs.make_dirs(here.data_dir, 0o755)
-    fs.make_dirs(here.run_dir, 0o775)
-    fs.make_dirs(here.socket_dir, 0o770)
-    fs.make_dirs(here.log_dir, 0o770)
+    fs.make_dirs(here.run_dir, 0o1775)
+    fs.make_dirs(here.socket_dir, 0o1770)
+    fs.make_dirs(here.log_dir, 0o1770)
     fs.make_dirs(here.lock_dir, 0o755)
 
 

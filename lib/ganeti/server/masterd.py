@@ -248,7 +248,7 @@ def _lock_queue(path: str) -> filelock.FileLock:
 
 
 def _listen(here: paths.Paths) -> list[socket.socket]:
-    fs.make_dirs(here.socket_dir, 0o770)
+    fs.make_dirs(here.socket_dir, 0o1770)
     group = users.group_id(users.current().daemons_group)
     return [
         net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG, gid=group)

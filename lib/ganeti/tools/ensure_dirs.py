@@ -76,8 +76,8 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
     yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
     yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
-    yield _dir(here.run_dir, 0o775, MASTERD, DAEMONS)
-    yield _dir(here.socket_dir, 0o770, MASTERD, DAEMONS)
+    yield _dir(here.run_dir, 0o1775, MASTERD, DAEMONS)
+    yield _dir(here.socket_dir, 0o1770, MASTERD, DAEMONS)
     yield Entry(here.master_socket, 0o660, MASTERD, DAEMONS)
     yield Entry(here.query_socket, 0o660, MASTERD, DAEMONS)
     yield Entry(here.metad_socket, 0o600, METAD, DAEMONS)
@@ -90,7 +90,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.crypto_keys_dir, 0o700, NODED, MASTERD)
     yield _dir(here.import_export_dir, 0o755, NODED, MASTERD)
     yield _dir(here.instance_reason_dir, 0o755, NODED, NODED)
-    yield _dir(here.log_dir, 0o770, MASTERD, DAEMONS)
+    yield _dir(here.log_dir, 0o1770, MASTERD, DAEMONS)
     for daemon, role in (
         ("ganeti-masterd", MASTERD),
         ("ganeti-confd", CONFD),

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ganeti import errors
-from ganeti.utils import retry
+from ganeti.utils import fs, retry
 
 # The kernel cannot wait for a lock with a time limit, so we try again. Most locks are held for one
 # write to a disk.
@@ -34,7 +34,7 @@ class FileLock:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd: int | None = fs.open_or_create(path, os.O_RDWR)
         self._held = False
 
     def __enter__(self) -> FileLock:

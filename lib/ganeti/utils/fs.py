@@ -205,6 +205,24 @@ def read_bytes(path: str) -> bytes:
         return stream.read()
 
 
+def open_or_create(path: str, flags: int, mode: int = 0o600) -> int:
+    """Open a file, and create it when it is missing; a symbolic link is refused.
+
+    In a sticky directory which a group may write, the kernel refuses to open a file of another user
+    with O_CREAT (``fs.protected_regular``), so that is used for new files only.
+
+    :param mode: of a new file.
+    :returns: the file descriptor.
+    :raises OSError: the file cannot be opened.
+    """
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with contextlib.suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
+
+
 def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> None:
     """Create a directory, and the directories above it that are missing with mode 0755.
 

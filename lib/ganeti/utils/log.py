@@ -1,9 +1,11 @@
 """The destinations of log lines: a file of each program, the terminal, syslog.
 
 A log file has mode 0600 before its first byte; for its name see
-:meth:`ganeti.platform.paths.Paths.log_file`. All code uses the standard :mod:`logging`; only the
-main functions of daemons and commands call :func:`setup`. To rotate logs, a program renames the
-file and sends SIGHUP to the daemon, which calls :func:`reopen`.
+:meth:`ganeti.platform.paths.Paths.log_file`. Only the first line of a record begins at the margin,
+and control characters are escaped, so that a text from outside cannot look like another record. All
+code uses the standard :mod:`logging`; only the main functions of daemons and commands call
+:func:`setup`. To rotate logs, a program renames the file and sends SIGHUP to the daemon, which
+calls :func:`reopen`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import sys
 
 from ganeti import errors
+from ganeti.utils import fs
 
 SYSLOG_CHOICES = ("no", "yes", "only")
 _SYSLOG_SOCKET = "/dev/log"
@@ -73,8 +76,13 @@ class _Stream:
 
 
 def _open(path: str) -> _Stream:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    return _Stream(os.open(path, flags, 0o600))
+    return _Stream(fs.open_or_create(path, os.O_WRONLY | os.O_APPEND))
+
+
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
+    ord("\t"): "\t",
+    ord("\n"): "\n    ",
+}
 
 
 class _Formatter(logging.Formatter):
@@ -91,6 +99,10 @@ class _Formatter(logging.Formatter):
         if threads:
             parts[0] += "/%(threadName)s"
         super().__init__(" ".join([*parts, "%(levelname)s", "%(message)s"]))
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return text if text.isprintable() else text.translate(_CONTROL)
 
 
 def setup(

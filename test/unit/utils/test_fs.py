@@ -16,6 +16,28 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def test_open_or_create(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file which is there is opened without O_CREAT, which the kernel may refuse."""
+    path = tmp_path / "file"
+    seen: list[int] = []
+    real = os.open
+
+    def spy(name: str, flags: int, mode: int = 0o777) -> int:
+        seen.append(flags)
+        return real(name, flags, mode)
+
+    monkeypatch.setattr(os, "open", spy)
+    os.close(fs.open_or_create(str(path), os.O_WRONLY, 0o640))
+    assert seen[-1] & os.O_CREAT and seen[-1] & os.O_EXCL
+    assert path.stat().st_mode & 0o777 == 0o640
+    seen.clear()
+    os.close(fs.open_or_create(str(path), os.O_WRONLY))
+    assert len(seen) == 1 and not seen[0] & os.O_CREAT
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        fs.open_or_create(str(tmp_path / "link"), os.O_WRONLY)
+
+
 def test_write_and_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     fs.write_file(str(path), "Größe", mode=0o640)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.http.access_log import AccessLog
 from ganeti.utils import daemonize, log
 
 
@@ -35,6 +36,31 @@ def test_log_file(tmp_path: Path) -> None:
     line = path.read_text().rstrip("\n")
     assert line.endswith(f": ganeti-noded pid={os.getpid()} INFO größer 1")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_no_text_looks_like_another_record(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    log.setup("prog", logfile=str(path))
+    logging.info("user %s", "eve\n2026-01-31 12:00:00,123: prog pid=1 INFO all is well\r\x1b[2J")
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError:
+        logging.exception("failed")
+    lines = path.read_text().split("\n")
+    assert [line for line in lines if line[:1].isdigit()] == [lines[0], lines[2]]
+    assert lines[1] == "    2026-01-31 12:00:00,123: prog pid=1 INFO all is well\\x0d\\x1b[2J"
+    assert "ValueError: first" in path.read_text()
+
+
+def test_a_log_file_is_never_opened_through_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "shadow"
+    target.write_text("secret")
+    (tmp_path / "x.log").symlink_to(target)
+    with pytest.raises(errors.ConfigurationError, match="cannot open log file"):
+        log.setup("prog", logfile=str(tmp_path / "x.log"))
+    with pytest.raises(errors.ConfigurationError, match="cannot open access log"):
+        AccessLog(str(tmp_path / "x.log"))
+    assert target.read_text() == "secret"
 
 
 def test_rotation(tmp_path: Path) -> None:

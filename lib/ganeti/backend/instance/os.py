@@ -596,7 +596,7 @@ def run_logged(
     directory = paths.current().log_os_dir
     fs.make_dirs(directory, 0o750)
     log = f"{directory}/{log_name(kind, instance.os, instance.name, time.localtime())}"
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    fd = fs.open_or_create(log, os.O_WRONLY | os.O_APPEND, 0o640)
     old = os.umask(_UMASK)
     doing = f"in use by the script {os.path.basename(script)} of {instance.os}"
     try:

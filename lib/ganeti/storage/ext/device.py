@@ -83,7 +83,7 @@ class ExtDevice(BlockDevice):
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
-        if len(fields) != 2 or not isinstance(fields[1], str) or not _VOLUME.match(fields[1]):
+        if len(fields) != 2 or not isinstance(fields[1], str) or not _VOLUME.fullmatch(fields[1]):
             raise errors.BlockDeviceError(
                 f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [provider, volume]"
             )
@@ -281,7 +281,7 @@ class ExtDevice(BlockDevice):
         log_file = self._log_file(action)
         try:
             fs.make_dirs(os.path.dirname(log_file), 0o750)
-            fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+            fd = fs.open_or_create(log_file, os.O_WRONLY | os.O_APPEND, 0o640)
         except OSError as err:
             raise self.fail(f"cannot write {log_file}", err) from err
         try:
