@@ -1,9 +1,9 @@
 """Disks which are files: ``file`` on one node, ``sharedfile`` in a directory which all nodes share.
 
 Files are raw and sparse. The administrator allows directories in the file ``file-storage-paths`` of
-the configuration directory, one on each line. Without that file all directories are allowed, except
-those of the system. Paths come from the configuration and are the same on all nodes; in a virtual
-cluster they are below the root directory of the node.
+the configuration directory, one on each line. Without that file only the default directories
+(:data:`DEFAULT_TOPS`) are allowed. Paths come from the configuration and are the same on all nodes;
+in a virtual cluster they are below the root directory of the node.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _SIZE_MAX_MIB = 1 << 43
 _INCOMPLETE = "~"
 
 _PROGRAM_DIRS = ("bin", "lib", "lib32", "lib64", "sbin")
+#: The directories below which disks may be while the administrator has made no list.
+DEFAULT_TOPS = ("/srv/ganeti", "/var/run/ganeti/gluster")
 #: Directories of the system: no disk is in them or below them.
 FORBIDDEN = frozenset(
     ["/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys"]
@@ -56,8 +58,14 @@ def parse_storage_paths(text: str) -> list[str]:
 
 def wrong_storage_dir(path: str) -> str | None:
     """The reason why a (virtual) directory can never hold disks, or None."""
-    if not os.path.isabs(path) or os.path.normpath(path) != path.rstrip("/"):
-        return f"path {path} is not absolute and normalised"
+    # normpath keeps two slashes at the beginning, which mean the same as one.
+    if (
+        not os.path.isabs(path)
+        or path.startswith("//")
+        or os.path.normpath(path) != path.rstrip("/")
+        or not path.isprintable()
+    ):
+        return f"path {path!r} is not absolute and normalised"
     for forbidden in FORBIDDEN:
         if path == forbidden or (forbidden != "/" and paths.is_below(forbidden, path)):
             return f"path {path} is in the system directory {forbidden}"
@@ -77,7 +85,7 @@ def check_acceptable(virtual_path: str) -> None:
     try:
         allowed = parse_storage_paths(fs.read_file(list_file))
     except FileNotFoundError:
-        return
+        allowed = list(DEFAULT_TOPS)
     except OSError as err:
         raise errors.FileStoragePathError(f"cannot read {list_file}: {err.strerror}") from err
     # The administrator may write a path with or without the root directory of the node.
@@ -85,7 +93,8 @@ def check_acceptable(virtual_path: str) -> None:
         if wrong_storage_dir(directory) is None and paths.is_below(directory, virtual_path):
             return
     raise errors.FileStoragePathError(
-        f"path {virtual_path} is not below a directory listed in {list_file}"
+        f"path {virtual_path} is not below a directory listed in {list_file}; without that file,"
+        f" only directories below {DEFAULT_TOPS[0]} are allowed"
     )
 
 

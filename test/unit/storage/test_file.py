@@ -195,6 +195,21 @@ def test_forbidden_places(root: Path, path: str) -> None:
         storage.device(disk(logical_id=("loop", path)))
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["//etc/passwd", "//srv/ganeti/x", "/srv/ganeti/x\0", "/srv/ganeti/x\n", "/opt/x", "/srv/x"],
+)
+def test_places_which_nobody_has_allowed(root: Path, path: str) -> None:
+    """Without a list of the administrator only the default directories may hold disks."""
+    with pytest.raises(errors.FileStoragePathError):
+        file.check_acceptable(path)
+
+
+def test_default_places(root: Path) -> None:
+    for path in ("/srv/ganeti/file-storage/web1", "/srv/ganeti/shared-file-storage/web1"):
+        file.check_acceptable(path)
+
+
 def test_list_of_allowed_directories(root: Path) -> None:
     listing = root / "etc/ganeti/file-storage-paths"
     listing.parent.mkdir(parents=True)
@@ -222,7 +237,7 @@ def test_directories(root: Path) -> None:
     file.remove_dir(DIRECTORY)
     file.remove_dir(DIRECTORY)
     with pytest.raises(errors.FileStoragePathError, match="cannot rename"):
-        file.rename_dir("/srv/missing", "/srv/other")
+        file.rename_dir("/srv/ganeti/missing", "/srv/ganeti/other")
     local(root).parent.touch()
     with pytest.raises(errors.FileStoragePathError, match="cannot create the directory"):
         file.create_dir(DIRECTORY)
