@@ -37,8 +37,9 @@ DEFAULT_VALIDITY_DAYS = 1825
 EXPIRATION_WARN_DAYS = 30
 EXPIRATION_ERROR_DAYS = 7
 
-#: The ciphers for TLS 1.2; TLS 1.3 has a list of its own.
-CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH"
+#: The ciphers for TLS 1.2; TLS 1.3 has a list of its own. Only those which authenticate what they
+#: encrypt (AEAD), with keys that are not kept and a certificate of the server.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AESCCM:!aNULL:!PSK:!SRP:!kRSA"
 
 SEVERITY_WARNING = "WARNING"
 SEVERITY_ERROR = "ERROR"

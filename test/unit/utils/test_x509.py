@@ -20,6 +20,16 @@ def client(authority):
     return x509.create_signed("node1.example.com", authority, serial_no=7)
 
 
+def test_tls_1_2_has_only_ciphers_with_forward_secrecy_and_authentication() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers(x509.CIPHERS)
+    names = [one["name"] for one in context.get_ciphers() if one["protocol"] == "TLSv1.2"]
+    assert "ECDHE-RSA-AES256-GCM-SHA384" in names
+    for one in context.get_ciphers():
+        if one["protocol"] == "TLSv1.2":
+            assert one["aead"] and "ECDHE" in one["name"], one["name"]
+
+
 def test_self_signed_is_its_own_authority(authority):
     x509.verify_signed(authority, authority)
     info = x509.describe(authority)
