@@ -69,7 +69,7 @@ def valid_host_name(name: str, what: str) -> str:
     """
     lowered = name.lower()
     labels = lowered.rstrip(".").split(".")
-    if len(lowered) > 255 or not all(_LABEL.match(label) for label in labels):
+    if len(lowered) > 255 or not all(_LABEL.fullmatch(label) for label in labels):
         raise errors.OpPrereqError(f"{what} {name!r} is not a valid host name", errors.ECODE_INVAL)
     return lowered.rstrip(".")
 
@@ -90,7 +90,7 @@ def resolve(name: str, what: str) -> hosts.Hostname:
 def require_tags(tags: Collection[str], existing: Collection[str] = ()) -> None:
     """Check the form of new tags, and that the object will not have too many."""
     for tag in tags:
-        if not tag or len(tag) > tags_c.MAX_LENGTH or not _TAG.match(tag):
+        if not tag or len(tag) > tags_c.MAX_LENGTH or not _TAG.fullmatch(tag):
             raise errors.OpPrereqError(
                 f"{tag!r} is not a valid tag. Tags have up to {tags_c.MAX_LENGTH} letters, digits"
                 " and characters of _.+*/:@-",

@@ -40,7 +40,7 @@ def damaged_file(job_id: int) -> str:
 
 def job_id_of(name: str) -> int | None:
     """Return the id of the live job to which a file belongs; None for any other file."""
-    match = _JOB_FILE.match(name)
+    match = _JOB_FILE.fullmatch(name)
     return None if match is None or int(match[1]) > ht.MAX_JOB_ID else int(match[1])
 
 

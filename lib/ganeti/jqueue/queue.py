@@ -644,8 +644,10 @@ def _check_ops(ops: Sequence[OpCode]) -> Sequence[OpCode] | errors.GenericError:
         for op in ops:
             op.validate()
             values = op.to_dict()
-            json.dumps(values)
+            written = json.dumps(values)
             json.check_nesting(values)
+            if "\\u" in written:
+                json.check_texts(values)
     except errors.ParseError as err:
         return errors.OpPrereqError(f"{op.OP_ID}: {err}", errors.ECODE_INVAL)
     except errors.GenericError as err:

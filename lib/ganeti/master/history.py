@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ganeti.config.history import Commit, ObjectChange
     from ganeti.master.luxi_server import LuxiRequest
 
-POINT: Final = ht.Or(ht.Int, ht.ListOf(ht.Or(ht.Int, ht.Float)))
+_SERIAL: Final = ht.Within(ht.Int, 0, 1 << 62)
+_TIME: Final = ht.Within(ht.Or(ht.Int, ht.Float), 0, 1 << 40)
+POINT: Final = ht.Or(_SERIAL, ht.ListOf(_TIME))
 
 # Number of changes which the answer lists for each commit.
 _NAMED_CHANGES: Final = 20

@@ -59,6 +59,7 @@ _NAMES = ht.Maybe(ht.ListOf(ht.Str))
 _FIELDS = ht.AtMost(ht.ListOf(ht.Str), ht.MAX_FIELDS)
 _OPS = ht.ListOf(ht.Dict)
 _NUMBER = ht.Or(ht.Int, ht.Float)
+_COUNT = ht.Within(ht.Int, 0, 1 << 62)
 _TAG_KINDS = ("cluster", "nodegroup", "node", "instance", "network")
 
 
@@ -159,7 +160,7 @@ class LuxiService:
                 self._replace_filter,
                 (
                     ("uuid", ht.Maybe(ht.Str)),
-                    ("priority", ht.NonNegInt),
+                    ("priority", _COUNT),
                     ("predicates", ht.List),
                     ("action", ht.Or(ht.Str, ht.List)),
                     ("reason", ht.List),
@@ -175,7 +176,7 @@ class LuxiService:
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
             "QueryConfigHistory": _Method(
-                self._config_history, (("limit", ht.Maybe(ht.NonNegInt)),), slow=True
+                self._config_history, (("limit", ht.Maybe(_COUNT)),), slow=True
             ),
             "QueryConfigChanges": _Method(
                 self._config_changes,
@@ -188,7 +189,9 @@ class LuxiService:
             ),
             "SetDrainFlag": _Method(self._set_drain, (("flag", ht.Bool),), slow=True),
             "SetWatcherPause": _Method(
-                self._set_watcher_pause, (("until", ht.Maybe(_NUMBER)),), slow=True
+                self._set_watcher_pause,
+                (("until", ht.Maybe(ht.Within(_NUMBER, 0, 1 << 40))),),
+                slow=True,
             ),
         }
 

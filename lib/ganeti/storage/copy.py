@@ -49,13 +49,20 @@ def _flags(is_block: bool) -> list[str]:
     return ["oflag=direct"] if is_block else ["conv=notrunc,fsync"]
 
 
-def fetch_argv(target: str) -> list[str]:
-    """Fetch an image into a file; its URL is read from standard input (:func:`fetch_input`)."""
+def fetch_argv(target: str, max_bytes: int) -> list[str]:
+    """Fetch an image into a file; its URL is read from standard input (:func:`fetch_input`).
+
+    :param max_bytes: a larger file is an error.
+    """
     return [
         "curl",
         "--fail",
         "--silent",  # glossary: allow
         "--show-error",
+        # Brackets and braces in a URL are no pattern for many URLs.
+        "--globoff",
+        "--max-filesize",
+        str(max_bytes),
         "--location",
         "--proto",
         "=http,https,ftp",

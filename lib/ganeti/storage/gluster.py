@@ -63,7 +63,7 @@ class Volume:
     """
 
     def __init__(self, host: str, port: int, volume: str, base: str) -> None:
-        if not _VOLUME.match(volume):
+        if not _VOLUME.fullmatch(volume):
             raise errors.BlockDeviceError(f"{volume!r:.80} is not the name of a Gluster volume")
         self.address = host if net.is_ip(host) else machine.current().resolve(host)
         self.port = port

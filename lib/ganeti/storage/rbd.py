@@ -156,7 +156,7 @@ class RbdDevice(BlockDevice):
         self._pool = str(params.get("pool", "rbd"))
         self._user = str(params.get("user-id", "") or "")
         for value in (self.name, self._pool):
-            if len(fields) != 2 or not _NAME.match(value):
+            if len(fields) != 2 or not _NAME.fullmatch(value):
                 raise errors.BlockDeviceError(
                     f"disk {disk.uuid or disk.iv_name}: id {list(fields)} in pool {self._pool!r} is"
                     " not the name of an image"

@@ -143,4 +143,4 @@ def secret_digest(secret: str) -> str:
 
 def is_transfer_magic(word: str) -> bool:
     """Whether a word can be the magic of a transfer of a disk, which both ends must know."""
-    return bool(_TRANSFER_MAGIC.match(word))
+    return bool(_TRANSFER_MAGIC.fullmatch(word))

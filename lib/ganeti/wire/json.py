@@ -116,6 +116,32 @@ def check_nesting(value: Any) -> None:
     raise errors.ParseError(f"lists and objects are nested more than {MAX_NESTING} deep")
 
 
+def check_texts(value: Any) -> None:
+    """Refuse a value with a text that is no sequence of characters, or has a zero character.
+
+    JSON can name a single part of a surrogate pair, which cannot be written as UTF-8; names of
+    files and arguments of programs cannot contain a zero character.
+
+    :param value: nested no deeper than :func:`check_nesting` allows.
+    :raises errors.ParseError: there is such a text.
+    """
+    if isinstance(value, str):
+        if "\0" in value:
+            raise errors.ParseError(f"a text has a zero character: {value!r:.80}")
+        if not value.isascii():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError as err:
+                raise errors.ParseError(f"a text is not valid Unicode: {value!r:.80}") from err
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            check_texts(key)
+            check_texts(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            check_texts(inner)
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -547,6 +547,11 @@ def test_values_nobody_knows_any_more():
     [
         ({"version__0": "version = 7"}, "version 7"),
         ({"disk_count__2": "disk_count = many"}, "disk_count is 'many'"),
+        (
+            {"disk_count__2": "disk_count = 17"},
+            "disk_count is '17', but an instance has at most 16",
+        ),
+        ({"nic_count__1": "nic_count = 1000000000"}, "but an instance has at most 8"),
         ({"disk0_size__1024": "disk0_size = 0"}, "disk 0 has no size"),
         ({"disk0_dump__": "disk0_dump = ../"}, "not the name of a file"),
         ({"maxmem__512": "maxmem = lots"}, "maxmem"),

@@ -187,6 +187,12 @@ def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
         ("QueryTags", ["bogus", "x"], "'kind' must be"),
         ("WaitForJobChange", [1, ["status"], "x", None, 2], "'prev_job_info' must be"),
         ("SetDrainFlag", ["yes"], "'flag' must be"),
+        ("QueryConfigHistory", [2**64], "'limit' must be"),
+        ("QueryConfigChanges", [2**64, 1], "'first' must be"),
+        ("QueryConfigAt", [-1], "'point' must be"),
+        ("QueryConfigAt", [[1e300]], "'point' must be"),
+        ("SetWatcherPause", [1e300], "'until' must be"),
+        ("ReplaceFilter", [None, 2**64, [], "ACCEPT", []], "'priority' must be"),
         ("Query", ["instance", ["name"] * 1001, None], "'fields' must be .*at most 1000 items"),
         ("QueryFields", ["instance", ["name"] * 1001], "'fields' must be .*at most 1000 items"),
         ("QueryNodes", [[], ["name"] * 1001, False], "'fields' must be .*at most 1000 items"),
@@ -199,6 +205,14 @@ def test_wrong_arguments_are_refused_in_words(
     with pytest.raises(errors.RequestError, match=refusal):
         client.call(method, *args)
     assert client.query_config_values(["cluster_name"]) == ["cluster.example.com"]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "\udc00\ud800"])
+def test_texts_which_cannot_be_written_are_refused(client: luxi.Client, text: str) -> None:
+    for op in ({**DELAY, "comment": text}, {**DELAY, "reason": [["x", text, 1]]}):
+        with pytest.raises(errors.OpPrereqError, match="zero character|not valid Unicode"):
+            client.call("SubmitJob", [op])
+    assert client.call("SubmitJob", [{**DELAY, "comment": "größer \U0001f600"}])
 
 
 def test_jobs_have_a_size_and_remarks_a_length(client: luxi.Client) -> None:

@@ -95,7 +95,7 @@ def _purge(directory: str) -> None:
 
 
 def _crypto_dir(name: str) -> str:
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise errors.OpExecError(f"{name!r:.80} is not the name of a key")
     return f"{paths.current().crypto_keys_dir}/{name}"
 
@@ -303,7 +303,7 @@ def _spawn(argv: list[str], script_env: dict[str, str], keep_fds: Sequence[int])
 
 
 def _directory(name: str) -> str:
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise errors.OpExecError(f"{name!r:.80} is not the name of a transfer")
     return f"{paths.current().import_export_dir}/{name}"
 

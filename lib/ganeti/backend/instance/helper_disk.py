@@ -21,6 +21,8 @@ from ganeti.storage import content, copy, image_format
 from ganeti.utils import fs, process, text
 from ganeti.wire import json
 
+# A small system; a larger file is a mistake, and would fill the disk of the node.
+_MAX_BYTES = 16 << 30
 _ADDRESS = re.compile(r"^https?://\S+$")
 _FETCH_TIMEOUT_S = 3000.0
 _MIB = 1 << 20
@@ -66,9 +68,11 @@ def make(instance_name: str, image: str) -> HelperDisk:
     fs.make_dirs(where, 0o700)
     target = f"{where}/image"
     try:
-        if _ADDRESS.match(image):
+        if _ADDRESS.fullmatch(image):
             process.run(
-                copy.fetch_argv(target), timeout_s=_FETCH_TIMEOUT_S, stdin=copy.fetch_input(image)
+                copy.fetch_argv(target, _MAX_BYTES),
+                timeout_s=_FETCH_TIMEOUT_S,
+                stdin=copy.fetch_input(image),
             )
             hvparams: dict[str, Any] = {}
         else:

@@ -80,7 +80,7 @@ def image(disk: Disk, image: str, size_mib: int) -> None:
     device = _existing(disk)
     # Also while the image is loaded: what is written after that must not hit a running guest.
     with busy.working_on(disk, doing="being filled with an image") as work:
-        if not _ADDRESS.match(image):
+        if not _ADDRESS.fullmatch(image):
             _write_image(work, device, image, size_mib, image)
             return
         with tempfile.TemporaryDirectory(prefix="ganeti-image-") as directory:
@@ -88,7 +88,7 @@ def image(disk: Disk, image: str, size_mib: int) -> None:
             _run(
                 work,
                 device,
-                copy.fetch_argv(path),
+                copy.fetch_argv(path, size_mib << 20),
                 f"image {copy.shown_address(image)} cannot be loaded",
                 copy.fetch_input(image),
             )

@@ -47,7 +47,7 @@ def find(name: str) -> ExtStorage:
 
     :raises BlockDeviceError: there is none, or it is not usable; says why.
     """
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise errors.BlockDeviceError(f"{name!r:.80} is not the name of a storage provider")
     directories = paths.current().extstorage_search_path
     for directory in directories:

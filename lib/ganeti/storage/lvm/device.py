@@ -36,7 +36,7 @@ def check_name(name: object, what: str) -> str:
     """
     if (
         not isinstance(name, str)
-        or not _NAME.match(name)
+        or not _NAME.fullmatch(name)
         or name.startswith("-")
         or name in _RESERVED
         or any(part in name for part in _RESERVED_PARTS)

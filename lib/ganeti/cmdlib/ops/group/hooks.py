@@ -29,7 +29,7 @@ def require_new_name(config: Config, name: str, what: str) -> None:
     :param what: ``node group`` or ``network``.
     :raises errors.OpPrereqError: the form of the name is wrong, or the name is in use.
     """
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise errors.OpPrereqError(
             f"{name!r} cannot be the name of a {what}: it must not contain blanks or slashes, nor"
             " begin with a dash",

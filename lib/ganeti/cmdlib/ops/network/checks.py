@@ -57,7 +57,7 @@ def mac_prefix(given: str | None, present: str | None = None) -> str | None:
     if given == VALUE_NONE:
         return None
     lowered = given.lower().replace("-", ":")
-    if not _MAC_PREFIX.match(lowered) or int(lowered[:2], 16) & 1:
+    if not _MAC_PREFIX.fullmatch(lowered) or int(lowered[:2], 16) & 1:
         raise errors.OpPrereqError(
             f"{given!r} is not a prefix of unicast MAC addresses like aa:00:01", errors.ECODE_INVAL
         )

@@ -308,7 +308,7 @@ def own_parameters(what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
             )
         own["link"] = str(bridge)
     vlan = own.get("vlan")
-    if vlan and not _VLAN.match(vlan):
+    if vlan and not _VLAN.fullmatch(vlan):
         raise errors.OpPrereqError(
             f"{what}: {vlan!r} is not a VLAN like 7, .7, :7:8 or .7:8", errors.ECODE_INVAL
         )
@@ -361,7 +361,7 @@ def checked_mac(
         prefix = None if network is None else network.mac_prefix
         return unit.config.generate_mac(unit.ctx.ec_id, prefix)
     mac = str(spec).lower().replace("-", ":")
-    if not _MAC.match(mac) or int(mac[:2], 16) & 1:
+    if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
             f"{what}: {spec!r} is not a unicast MAC address like aa:00:00:12:34:56",
             errors.ECODE_INVAL,

@@ -15,7 +15,9 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv as hv_c
+from ganeti.constants.disk import MAX_DISKS
 from ganeti.constants.instance import BE_PARAM_TYPES
+from ganeti.constants.net import MAX_NICS
 from ganeti.objects import hvparams as hv
 
 VERSION = "0"
@@ -92,6 +94,13 @@ def _wrong(what: str) -> errors.OpPrereqError:
     return errors.OpPrereqError(f"the export cannot be used: {what}", errors.ECODE_ENVIRON)
 
 
+def _count(section: Mapping[str, str], key: str, most: int) -> int:
+    found = _number(section, key)
+    if not 0 <= found <= most:
+        raise _wrong(f"{key} is {section[key]!r:.80}, but an instance has at most {most}")
+    return found
+
+
 def _number(section: Mapping[str, str], key: str) -> int:
     try:
         return int(section.get(key, "0"))
@@ -100,7 +109,7 @@ def _number(section: Mapping[str, str], key: str) -> int:
 
 
 def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
-    for index in range(_number(instance, "disk_count")):
+    for index in range(_count(instance, "disk_count", MAX_DISKS)):
         size_mib = _number(instance, f"disk{index}_size")
         if size_mib < 1:
             raise _wrong(f"disk {index} has no size")
@@ -111,7 +120,7 @@ def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
 
 
 def _nics(instance: Mapping[str, str]) -> Iterable[dict[str, str]]:
-    for index in range(_number(instance, "nic_count")):
+    for index in range(_count(instance, "nic_count", MAX_NICS)):
         found = {}
         for key in ("mac", "ip", "network", "name", "link", "mode", "vlan"):
             value = instance.get(f"nic{index}_{key}")
