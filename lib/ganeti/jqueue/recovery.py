@@ -83,7 +83,10 @@ def settle(table: JobTable, scheduler: Scheduler, job: jobs.QueuedJob) -> None:
     assert op is not None
     status = op.state.status
     if running(job) is not None:
-        reason = "the master daemon ended while this ran; what it did until then was not undone"
+        reason = (
+            "the master daemon ended while this ran; what it did until then was not undone. When"
+            " scripts or copies of it go on, 'gnt-cluster verify' names them"
+        )
         _log.warning("job %d was running when the master daemon ended; now an error", job.id)
         job.add_log(op, const.LOG_MESSAGE, f"error: {reason}", table.now())
         scheduler.end_rest(job, jobs.ERROR, errors.OpExecError(reason))

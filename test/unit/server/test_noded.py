@@ -7,17 +7,29 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
+from fakes.config import cluster_of, instance_of
 from fakes.node_lab import PROJECT, NodeLab
 from ganeti import errors
 from ganeti.http.client import Client
+from ganeti.objects import fill
+from ganeti.platform.master_epoch import Epoch
 from ganeti.utils import x509
 from ganeti.wire import calls
 from ganeti.wire.calls import FileDetails
 
 ONE, TWO, THREE = "uuid-node1", "uuid-node2", "uuid-node3"
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, f"gave up waiting until {what}"
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +316,67 @@ def test_options_which_are_refused(own_lab, options, code, fragment):
     done = start_by_hand(own_lab, "node1.example.com", "-p", str(own_lab.port), *options)
     assert done.returncode == code
     assert fragment in done.stderr
+
+
+def test_a_second_job_is_refused_while_the_first_one_works(own_lab, tmp_path):
+    """Also after the process of the call was killed, and by a new master: the script works on."""
+    hold, begun = tmp_path / "hold", tmp_path / "begun"
+    hold.touch()
+    directory = Path(own_lab.paths("node1.example.com").root, "srv/ganeti/os/slow")
+    directory.mkdir(parents=True)
+    (directory / "ganeti_api_version").write_text("20\n")
+    (directory / "parameters.list").write_text("")
+    for name, body in (
+        ("create", f"echo $PPID > {begun}\nwhile [ -e {hold} ]; do sleep 0.05; done"),
+        ("verify", "exit 0"),
+    ):
+        (directory / name).write_text(f"#!/bin/sh\n{body}\n")
+        (directory / name).chmod(0o755)
+    own_lab.start("node1.example.com")
+    config = cluster_of(1, instances=(instance_of("web", os="slow"), instance_of("db")))
+    web, db = (fill.filled_instance(config, one) for one in config.instances.values())
+    runner = own_lab.runner()
+    runner.use_epoch(Epoch(3, "a"))
+    lines = []
+
+    def job(number, epoch=3):
+        own = runner.for_job(number, lines.append)
+        own.use_epoch(Epoch(epoch, "a"))
+        return own
+
+    def install(own, results):
+        results.append(
+            own.call(calls.INSTANCE_OS_ADD, ONE, instance=web, reinstall=True, debug_level=0)
+        )
+
+    def stop(own, instance):
+        return own.call(calls.INSTANCE_SHUTDOWN, ONE, instance=instance, timeout_s=0, reason=[])
+
+    results = []
+    worker = threading.Thread(target=install, args=(job(12), results))
+    worker.start()
+    wait_until(lambda: begun.exists() and begun.read_text(), "the script runs")
+    try:
+        refused = stop(job(13), web).failure
+        assert isinstance(refused, errors.NodeCallFailed)
+        assert "job 12 is at work on this instance or disk: script 'create' of the OS" in str(
+            refused
+        )
+        assert stop(job(13), db).failure is None
+        os.kill(int(begun.read_text()), signal.SIGKILL)
+        wait_until(lambda: lines, "the connection is broken")
+        assert "the answer about the script 'create' of the OS was lost" in lines[0]
+        assert "job 12 is at work" in str(stop(job(12, epoch=4), web).failure)
+        # The node obeys the new master now, so the old one does not wait for it any more.
+        (work,) = job(14, epoch=4).call(calls.NODE_WORK, ONE, revoke=[]).payload()
+        assert (work.job, work.epoch, work.instances) == (12, "3 a", (web.uuid,))
+        assert [process.split(" ")[1] for process in work.processes]
+    finally:
+        hold.unlink()
+        worker.join()
+    assert isinstance(results[0].failure, errors.NodeCallFailed)
+    again = job(15, epoch=4)
+    wait_until(
+        lambda: again.call(calls.NODE_WORK, ONE, revoke=[]).payload() == [], "the script is over"
+    )
+    assert stop(again, web).failure is None
