@@ -43,9 +43,10 @@ _log = logging.getLogger(__name__)
 
 # Before every job, whose priorities are from -20 to 19.
 _PRIORITY: Final = -1000
-#: Seconds between two questions to the nodes: while an instance is locked, and otherwise.
+#: Seconds between two questions to the nodes. While a node does not answer, they grow from the
+#: first to the second number, because each question takes a line in the log.
 POLL_S: Final = 1.0
-IDLE_POLL_S: Final = 30.0
+SILENT_POLL_S: Final = 15.0
 # Parameters of opcodes which name instances.
 _NAMES: Final = ("instance_name", "new_name", "instances")
 
@@ -117,6 +118,8 @@ class WorkKeeper:
         self._named: dict[int | None, frozenset[str]] = {}
         # Nodes which have not said yet what they do for earlier masters.
         self._unasked: set[str] = set()
+        # Whether a node did not answer the last question.
+        self._silent = False
         self._queue: Queue | None = None
         self._wake = threading.Event()
         self._ended = False
@@ -314,6 +317,7 @@ class WorkKeeper:
         known = self._config.snapshot().nodes
         online = [uuid for uuid in asked if uuid in known and not known[uuid].offline]
         answers = self._ask(online)
+        self._silent = len(answers) < len(online)
         with self._lock:
             self._unasked -= asked.difference(online)
             for node in self._unasked & answers.keys():
@@ -396,10 +400,12 @@ class WorkKeeper:
                 self._thread.start()
 
     def _watch(self) -> None:
+        pause_s = POLL_S
         while not self._ended:
-            with self._lock:
-                pause_s = POLL_S if self._holds else IDLE_POLL_S
-            self._wake.wait(pause_s)
+            if self._wake.wait(pause_s) or not self._silent:
+                pause_s = POLL_S
+            else:
+                pause_s = min(2 * pause_s, SILENT_POLL_S)
             self._wake.clear()
             try:
                 self.look()

@@ -364,6 +364,8 @@ class AddressRunner:
             json.dumps(body).encode("ascii"),
             call.time_limit_s({}),
             self._headers(),
+            call.keep,
+            call.connection_class,
         )
         outcomes = self._perform([request], machine.current().cut_addresses(), None)
         return self._judge(call, target, outcomes[0])

@@ -73,6 +73,7 @@ NODE_WORK = Call(
     ObjectListResult(NodeWork),
     timeout_s=10,
     many=True,
+    keep=True,
 )
 
 # -- verification ----------------------------------------------------------------------------------
