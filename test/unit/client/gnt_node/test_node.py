@@ -378,6 +378,7 @@ class Bearer:
     def __init__(self, events: list[str]) -> None:
         self.events = events
         self.error: Exception | None = None
+        self.certificate = "AA:BB"
 
     def equip(self, here: Any) -> None:
         if self.error is not None:
@@ -427,6 +428,7 @@ def test_add_by_token(gnt: Gnt, master: FakeMaster, setup: Setup, bearer: Bearer
         "equip",
         "taken in",
     ]
+    assert master.opcode()["certificate"] == "AA:BB"
     assert master.opcode()["OP_ID"] == "OP_NODE_ADD" and master.opcode()["group"] == "rack2"
     assert setup.events == [], "nothing is prepared from here"
 
