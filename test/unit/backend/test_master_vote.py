@@ -152,9 +152,13 @@ def test_the_epoch_is_no_ssconf_value(node):
 def test_demotion(node):
     upload(17, E1)
     jobqueue.update_many([("version", "1\n"), ("job-1", "{}")])
+    os.makedirs(node.cluster_conf_history_dir)
+    Path(node.cluster_conf_history_dir, "16").write_text("an earlier configuration")
+    Path(node.cluster_conf_file + ".demoted").write_text("of an earlier version")
     master_vote.demote()
-    assert not os.path.exists(node.cluster_conf_file)
-    assert os.path.exists(node.cluster_conf_file + ".demoted")
+    left = sorted(os.listdir(node.data_dir))
+    assert not [name for name in left if name.startswith("config.data")]
+    assert not [name for name in os.listdir(node.queue_dir) if name.startswith(("job", "journal"))]
     vote = master_vote.vote()
     assert (vote.config_epoch, vote.config_serial, vote.config_digest) == (str(E1), 17, "")
     master_vote.demote()

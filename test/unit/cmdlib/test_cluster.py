@@ -78,6 +78,17 @@ def test_redistribution_copies_files_and_warns(root):
     assert master.job.said(f"was not copied to node {NODE3}")
 
 
+def test_redistribution_removes_copies_which_only_candidates_need(root):
+    changes = {2: {"master_candidate": False}, 3: {"master_candidate": False, "offline": True}}
+    master = Master(cluster_of(3, node_changes=changes))
+    master.rpc.errors["node_demote_from_mc"] = errors.NodeUnreachable(
+        NODE2, "node_demote_from_mc", "no connection"
+    )
+    master.run(OpClusterRedistConf())
+    assert [node for node, _args in master.rpc.of("node_demote_from_mc")] == [NODE2]
+    assert master.job.said(f"node {NODE2} keeps old copies of configuration and jobs")
+
+
 # -- verification: jobs ----------------------------------------------------------
 
 
@@ -371,8 +382,15 @@ def test_only_candidates_need_the_configuration(root):
     master = Master(cluster_of(2, node_changes=changes, candidate_certs=certs))
     master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
     here = paths.current()
-    node_file(master, NODE2, here.to_virtual(here.cluster_conf_file), None)
-    assert master.run(group()) is True
+    path = here.to_virtual(here.cluster_conf_file)
+    # It has one from the time when it was a candidate.
+    assert master.run(group()) is False
+    (line,) = findings(master, "ECLUSTERFILECHECK")
+    assert f"file {path}, which holds secrets, exists on {NODE2}" in line
+    node_file(master, NODE2, path, None)
+    master.job.log.clear()
+    master.run(group())
+    assert findings(master, "ECLUSTERFILECHECK") == []
 
 
 def test_an_instance_that_does_not_run(master):

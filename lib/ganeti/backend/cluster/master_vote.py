@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 
 from ganeti import errors, ht
 from ganeti.backend.cluster import config_file, jobqueue, ssconf
@@ -101,10 +102,10 @@ def claim(epoch: str) -> MasterVote:
 
 @serves(calls.NODE_DEMOTE_FROM_MC)
 def demote() -> None:
-    """Give up the copies that a master candidate has.
+    """Remove what only master candidates have: the configuration, its history, and the job queue.
 
-    The configuration is kept under another name, for the administrator; the files of the queue are
-    removed.
+    The master calls after a majority of the candidates has the configuration in which this node is
+    none. The node remembers which configuration it had, for later votes.
 
     :raises ConfigurationError: this node is the master; nothing was changed.
     """
@@ -118,6 +119,11 @@ def demote() -> None:
     path = here.cluster_conf_file
     if os.path.exists(path):
         master_epoch.give_up_config(config_file.serial_of_file(path))
-        os.replace(path, path + DEMOTED_SUFFIX)
-        fs.flush_dir(here.data_dir)
+    # Earlier versions kept the copy under another name.
+    for copy in (path, path + DEMOTED_SUFFIX):
+        fs.remove_file(copy)
+    # A former master has earlier configurations, with their secrets.
+    if os.path.isdir(here.cluster_conf_history_dir):
+        shutil.rmtree(here.cluster_conf_history_dir)
+    fs.flush_dir(here.data_dir)
     jobqueue.remove_jobs()

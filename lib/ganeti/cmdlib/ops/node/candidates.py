@@ -99,19 +99,21 @@ def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
         unit.info(f"node {node.name} is now a master candidate")
 
 
-def give_up(unit: AnyUnit, node: Node) -> None:
-    """Let a node which is no candidate any more remove its copies of configuration and jobs.
+def give_up(unit: AnyUnit, *nodes: Node) -> None:
+    """Let nodes which are no candidates remove their copies of configuration and jobs.
 
-    The configuration has to be changed before. A failure is a warning: old copies do no harm. A
-    node which is marked offline is not called.
+    The configuration has to be changed before. A failure is a warning: the node refuses to act on
+    old copies, but they hold secrets. Nodes which are marked offline are not called.
     """
-    if node.offline:
+    online = {node.uuid: node.name for node in nodes if not node.offline}
+    if not online:
         return
-    answer = unit.rpc.call(NODE_DEMOTE_FROM_MC, node.uuid)
-    if answer.failure is not None:
-        unit.warn(
-            f"node {node.name} keeps old copies of configuration and jobs: {why(answer.failure)}"
-        )
+    for uuid, answer in unit.rpc.call_many(NODE_DEMOTE_FROM_MC, list(online)).items():
+        if answer.failure is not None:
+            unit.warn(
+                f"node {online[uuid]} keeps old copies of configuration and jobs:"
+                f" {why(answer.failure)}. 'gnt-cluster redist-conf' removes them."
+            )
 
 
 def demote(unit: AnyUnit, node: Node) -> None:

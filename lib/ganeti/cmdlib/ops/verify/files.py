@@ -95,6 +95,15 @@ class FileCheck:
         if len(self._variants(configuration, candidates)) > 1:
             self._ask_again(candidates, [configuration])
         self._compare(configuration, candidates)
+        others = [node for node in self._nodes if not node.master_candidate]
+        kept = [node.name for node in others if configuration in self._sums[node.uuid]]
+        self._findings.check(
+            bool(kept),
+            "ECLUSTERFILECHECK",
+            "",
+            f"file {configuration}, which holds secrets, exists on {comma_join(kept)}, although"
+            " only master candidates need it. Remove it with 'gnt-cluster redist-conf'.",
+        )
         self._compare_facts()
 
     def _ask_again(self, nodes: Sequence[Node], files: Collection[str]) -> None:
