@@ -46,7 +46,7 @@ _PRIORITY: Final = -1000
 #: Seconds between two questions to the nodes. While a node does not answer, they grow from the
 #: first to the second number, because each question takes a line in the log.
 POLL_S: Final = 1.0
-SILENT_POLL_S: Final = 15.0
+UNRESPONSIVE_POLL_S: Final = 15.0
 # Parameters of opcodes which name instances.
 _NAMES: Final = ("instance_name", "new_name", "instances")
 
@@ -119,7 +119,7 @@ class WorkKeeper:
         # Nodes which have not said yet what they do for earlier masters.
         self._unasked: set[str] = set()
         # Whether a node did not answer the last question.
-        self._silent = False
+        self._unresponsive = False
         self._queue: Queue | None = None
         self._wake = threading.Event()
         self._ended = False
@@ -317,7 +317,7 @@ class WorkKeeper:
         known = self._config.snapshot().nodes
         online = [uuid for uuid in asked if uuid in known and not known[uuid].offline]
         answers = self._ask(online)
-        self._silent = len(answers) < len(online)
+        self._unresponsive = len(answers) < len(online)
         with self._lock:
             self._unasked -= asked.difference(online)
             for node in self._unasked & answers.keys():
@@ -402,10 +402,10 @@ class WorkKeeper:
     def _watch(self) -> None:
         pause_s = POLL_S
         while not self._ended:
-            if self._wake.wait(pause_s) or not self._silent:
+            if self._wake.wait(pause_s) or not self._unresponsive:
                 pause_s = POLL_S
             else:
-                pause_s = min(2 * pause_s, SILENT_POLL_S)
+                pause_s = min(2 * pause_s, UNRESPONSIVE_POLL_S)
             self._wake.clear()
             try:
                 self.look()
