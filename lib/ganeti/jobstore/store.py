@@ -526,7 +526,7 @@ class QueueStore:
             for number in numbers:
                 self._fault("remove journal")
                 fs.remove_file(self._path(journal_file(number)))
-            fs.flush_dir(self.directory)
+            # Not flushed: the same journals replayed once more change nothing.
             _log.info("job queue: replayed %d files from %d journals", len(changed), len(numbers))
 
     def _path(self, name: str) -> str:

@@ -108,3 +108,27 @@ def test_content_of_the_same_length_differs() -> None:
 def test_nonsense_is_refused(wire: dict[str, Any]) -> None:
     with pytest.raises(errors.ParseError, match="not the inventory of a job queue"):
         Inventory.from_wire(wire)
+
+
+def test_an_unreadable_file_differs_from_every_copy(tmp_path: Path) -> None:
+    (tmp_path / "job-1").symlink_to("job-1")
+    (tmp_path / "job-2").write_text("two")
+    found = take(str(tmp_path))
+    assert found.live[1] == inventory.UNREADABLE
+    assert 2 in found.live
+
+
+def test_a_job_which_is_archived_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "ids_in", lambda directory: [1])
+    assert take(str(tmp_path)).live == {}
+
+
+def test_archived_jobs_of_other_sizes_differ(tmp_path: Path) -> None:
+    digests = []
+    for place, text in enumerate(("one", "three")):
+        part = tmp_path / str(place) / "archive/0"
+        part.mkdir(parents=True)
+        (part / "job-1").write_text(text)
+        digests.append(take(str(tmp_path / str(place))).archive)
+    assert digests[0].keys() == digests[1].keys() == {0}
+    assert digests[0] != digests[1]

@@ -140,6 +140,49 @@ def test_the_power_fails_again_while_journals_are_replayed(
     check(second.moments, queue.promised, tmp_path)
 
 
+def test_the_power_fails_again_after_an_archived_job_was_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content was flushed long ago; the journal says only that it was archived."""
+    root = tmp_path / "disk"
+    root.mkdir()
+    with Disk(root).watched(monkeypatch) as first:
+        queue = Queue(first, root / "queue")
+        queue.commit({1: "success"})
+        queue.store.end_journal()
+        queue.store.checkpoint()
+        queue.commit({}, (1,))
+        before = first.now()
+    again = write_tree(before.left(NOTHING), tmp_path / "again")
+    with Disk(again).watched(monkeypatch) as second:
+        QueueStore(str(again / "queue")).open()
+        for place, how in enumerate(ALL_WAYS):
+            left = write_tree(second.now().left(how), tmp_path / f"left-{place}")
+            assert found_in(left / "queue") == queue.promised[-1], how
+
+
+def test_the_drain_flag_and_a_file_set_aside_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "disk"
+    root.mkdir()
+    with Disk(root).watched(monkeypatch) as disk:
+        store = QueueStore(str(root / "queue"))
+        store.open()
+        store.commit({"job-1": "odd"})
+        store.end_journal()
+        store.checkpoint()
+        store.set_aside(1)
+        store.set_drained(True)
+        for how in ALL_WAYS:
+            left = disk.now().left(how)["queue"]
+            assert left["damaged"] == {"job-1": b"odd"}
+            assert "drain" in left and "job-1" not in left
+        store.set_drained(False)
+        for how in ALL_WAYS:
+            assert "drain" not in disk.now().left(how)["queue"]
+
+
 def test_every_serial_which_was_given_out_counts_in_a_vote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.jobstore.journal import encode_record
+from ganeti.jobstore.journal import encode_record, journaled_serial, read_journals
 from ganeti.jobstore.store import QueueStore
 
 
@@ -264,6 +265,144 @@ def test_an_archived_job_is_flushed_with_the_journal_that_has_its_content(tmp_pa
     disk.steps.clear()
     store.checkpoint()
     assert disk.steps.count("flush file") == 2, "job-1 is gone, archive/0/job-1 is flushed"
+
+
+@pytest.mark.parametrize("pieces", ["short writes", "half a record and an error"])
+def test_a_record_which_is_not_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: str
+) -> None:
+    store = opened(tmp_path)
+    save(store, {"job-1": "one"})
+    with monkeypatch.context() as patch:
+        real = os.write
+
+        def write(fd: int, data: bytes) -> int:
+            written = real(fd, bytes(data)[:7])
+            if pieces != "short writes":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return written
+
+        patch.setattr(os, "write", write)
+        if pieces == "short writes":
+            store.commit({"job-2": "two"})
+        else:
+            with pytest.raises(errors.JobQueueError):
+                store.commit({"job-2": "two"})
+    store.commit({"job-3": "three"})
+    assert opened(tmp_path).job_ids() == ([1, 2, 3] if pieces == "short writes" else [1, 3])
+
+
+def test_what_a_vote_finds_in_journals(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    assert journaled_serial(str(tmp_path)) == 0
+    store.commit({"job-7": "seven"})
+    assert journaled_serial(str(tmp_path)) == 7
+    store.commit({"serial": "9\n"})
+    assert journaled_serial(str(tmp_path)) == 9
+    store.commit({"serial": "many\n"})
+    assert journaled_serial(str(tmp_path)) == 7
+
+
+def test_a_journal_which_is_removed_meanwhile(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.commit({"job-1": "one"})
+    (found,) = read_journals(str(tmp_path), ["journal-1", "journal-2"])
+    assert found.files == {"job-1": "one"}
+
+
+def test_a_journal_which_cannot_be_begun_leaves_nothing(tmp_path: Path) -> None:
+    disk = Disk()
+    store = opened(tmp_path, fault=disk)
+    disk.fail_names = {"flush directory"}
+    with pytest.raises(errors.JobQueueError):
+        store.commit({"job-1": "one"})
+    assert journals(tmp_path) == []
+    disk.fail_names = set()
+    store.commit({"job-1": "one"})
+    assert journals(tmp_path) == ["journal-1"]
+
+
+def test_a_job_is_archived_after_its_last_content(tmp_path: Path) -> None:
+    disk = Disk()
+    store = opened(tmp_path, fault=disk)
+    save(store, {"job-1": "running"})
+    disk.fail_names = {"write file"}
+    store.commit({"job-1": "success"})
+    save(store, {}, (1,))
+    assert (tmp_path / "job-1").read_text() == "running"
+    assert store.read_archived(1) is None
+    disk.fail_names = set()
+    store.apply()
+    assert store.read_archived(1) == "success"
+    assert store.job_ids() == []
+
+
+def test_a_job_which_cannot_be_archived_is_tried_again(tmp_path: Path) -> None:
+    disk = Disk()
+    store = opened(tmp_path, fault=disk)
+    save(store, {"job-1": "success"})
+    disk.fail_names = {"archive job"}
+    save(store, {}, (1,))
+    store.end_journal()
+    with pytest.raises(OSError, match="not everything"):
+        store.checkpoint()
+    assert journals(tmp_path) == ["journal-1"]
+    disk.fail_names = set()
+    store.checkpoint()
+    assert (store.read_archived(1), store.job_ids(), journals(tmp_path)) == ("success", [], [])
+
+
+def test_archiving_twice_is_done_once(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    save(store, {"job-1": "success"}, (1,))
+    save(store, {}, (1,))
+    store.end_journal()
+    store.checkpoint()
+    assert store.read_archived(1) == "success"
+
+
+def test_an_archived_job_without_a_file_does_not_stop_the_start(tmp_path: Path) -> None:
+    opened(tmp_path).commit({"job-2": "two"}, (1,))
+    assert opened(tmp_path).job_ids() == [2]
+
+
+class Meanwhile:
+    """Calls something once, in the middle of writing a file."""
+
+    def __init__(self) -> None:
+        self.action: Callable[[], None] | None = None
+
+    def __call__(self, step: str) -> None:
+        if step == "rename file" and self.action is not None:
+            action, self.action = self.action, None
+            action()
+
+
+def test_content_which_comes_while_files_are_written(tmp_path: Path) -> None:
+    meanwhile = Meanwhile()
+    store = opened(tmp_path, fault=meanwhile)
+    store.commit({"job-1": "older"})
+    store.end_journal()
+    meanwhile.action = lambda: store.commit({"job-1": "newer"})
+    store.checkpoint()  # the journal in use has the newer content
+    assert (tmp_path / "job-1").read_text() == "older"
+    assert store.read_job(1) == "newer"
+    assert journals(tmp_path) == ["journal-2"]
+    store.apply()
+    assert (tmp_path / "job-1").read_text() == "newer"
+
+
+def test_no_temporary_files_stay(tmp_path: Path) -> None:
+    disk = Disk()
+    store = opened(tmp_path, fault=disk)
+    disk.fail_names = {"rename file"}
+    save(store, {"job-1": "one"})
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".queue-")]
+    store.abandon()
+    for name in (".queue-job-8.new", ".version.12.0.new", ".drain.12.34.new"):
+        (tmp_path / name).write_text("left by a killed process")
+    opened(tmp_path)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
 
 
 def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
