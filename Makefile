@@ -33,12 +33,14 @@ help:
 	@echo "  make lint       check rules and format with ruff                                 (venv)"
 	@echo "  make types      check types with mypy in strict mode                             (venv)"
 	@echo "  make unit       run the unit tests  (venv; zsh, fish, mtools, dosfstools, qemu-utils, fdisk,"
-	@echo "                  openssh-client, ganeti-htools-3.0: without them some tests are skipped)"
+	@echo "                  curl, openssh-client, openssh-server, ganeti-htools-3.0: without them some"
+	@echo "                  tests are skipped; the SSH server is not started)"
 	@echo "  make docs       check that documentation and programs agree                      (venv)"
 	@echo "  make scenario   run real daemons and guests on this machine  (venv; qemu-system-x86,"
 	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: without them tests"
 	@echo "                  fail or are skipped; ovmf, swtpm, nftables, iptables, openvswitch-switch,"
-	@echo "                  xfsprogs: without them some tests are skipped)"
+	@echo "                  xfsprogs, btrfs-progs, e2fsprogs, debootstrap, udev, openssh-client,"
+	@echo "                  openssh-server: without them some tests are skipped)"
 	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the tests which take too long for make check: broken networks, every"
 	@echo "                  interruption, larger models, a part of the known faults; before that,"
@@ -76,7 +78,8 @@ types: venv
 	$(VPY) -m mypy
 
 unit: venv
-	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk openssh-client
+	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl
+	-@devel/install-packages openssh-client openssh-server
 	-@devel/install-packages ganeti-htools-3.0
 	$(PYTEST) $(PARALLEL) test/unit
 
@@ -92,13 +95,15 @@ scenario-packages:
 	-@devel/install-packages ganeti-htools-3.0
 	-@devel/install-packages ovmf swtpm nftables iptables
 	-@devel/install-packages openvswitch-switch xfsprogs
+	-@devel/install-packages btrfs-progs e2fsprogs debootstrap udev
+	-@devel/install-packages openssh-client openssh-server
 
 # In one process, which removes its clusters when it is stopped. pyproject.toml explains the markers.
 check-long: venv scenario-packages
 	@devel/time-box $$(($(TIME_BOX) / 3)) devel/other-pythons $(PARALLEL); pythons=$$?; \
 	GANETI_LONG=1 devel/time-box $$(($(TIME_BOX) * 2 / 3)) \
 		$(PYTEST) -m "long or larger" test/scenario test/unit && exit $$pythons
-	$(VPY) -m devel.mutate --part today/14
+	$(VPY) -m devel.mutate --part today/14 --seconds 600
 
 # For example: make mutants MUTANTS="jqueue config --part 1/7"
 mutants: venv

@@ -252,6 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("lists", nargs="*", metavar="LIST", help="lists to try (default: all)")
     parser.add_argument("--part", metavar="N/M", help="every M-th fault; today/M: another each day")
     parser.add_argument("--only", metavar="TEXT", help="faults whose description contains this")
+    parser.add_argument("--seconds", type=float, help="begin no further fault after this time")
     parser.add_argument("--check", action="store_true", help="check the lists and run nothing")
     args = parser.parse_args(argv)
     try:
@@ -274,7 +275,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Tests flush and rename much; in memory they take a fraction of the time.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="ganeti-mutants-", dir=memory) as directory:
-        results, unhealthy = _try(faults, Workplace(Path(directory), sys.executable))
+        results, unhealthy = _try(faults, Workplace(Path(directory), sys.executable), args.seconds)
     print(table(results))
     for fault, outcome in results:
         if outcome == SURVIVED:
@@ -289,11 +290,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _try(
-    faults: Sequence[Fault], workplace: Workplace
+    faults: Sequence[Fault], workplace: Workplace, seconds: float | None
 ) -> tuple[list[tuple[Fault, str]], set[tuple[str, ...]]]:
     results = []
     unhealthy = set()
+    begin = time.monotonic()
     for number, fault in enumerate(faults, 1):
+        if seconds is not None and time.monotonic() - begin > seconds:
+            print(f"stopped after {seconds:g} seconds and {number - 1} of {len(faults)} faults")
+            break
         if not workplace.healthy(fault.tests):
             unhealthy.add(fault.tests)
             continue
