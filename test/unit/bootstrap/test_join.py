@@ -633,3 +633,23 @@ def test_tokens_are_made_on_the_master(lab: Lab, monkeypatch: pytest.MonkeyPatch
         join.master_address()
     monkeypatch.setenv(paths.ENV_HOSTNAME, "node1.example.com")
     assert join.master_address() == "127.0.0.1"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_stranger_who_sends_a_line_without_end(ends: bool) -> None:
+    class Endless:
+        asked = 0
+
+        def sendall(self, data: bytes, /) -> None:
+            pass
+
+        def recv(self, size: int, /) -> bytes:
+            self.asked += 1
+            if self.asked > 100:
+                return b""
+            return b"x" * size + (b"\n" if ends else b"")
+
+    stream = Endless()
+    with pytest.raises(JoinError, match="sends a message that is too long"):
+        Channel(stream, "a stranger").receive("hello")
+    assert stream.asked == 1

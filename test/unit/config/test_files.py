@@ -329,6 +329,20 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
             "there is no filter action 'NOSUCH'",
         ),
         (_with(disks={disk_of(1).uuid: disk_of(1)}), "belongs to no instance"),
+        (
+            _with(
+                disks={
+                    disk_of(number).uuid: disk_of(
+                        number,
+                        dev_type="drbd",
+                        nodes=tuple(map(uuid_of, nodes)),
+                        logical_id=(*map(uuid_of, nodes), 11000 + number, number, 7, "secret"),
+                    )
+                    for number, nodes in ((1, ("node1", "node2")), (2, ("node3", "node2")))
+                }
+            ),
+            "DRBD minor 7 is used more than once on node node2",
+        ),
         (_with(disks={disk_of(1).uuid: disk_of(1, nodes=("x",))}), "node x does not exist"),
         (_with(disks={disk_of(1).uuid: disk_of(1, dev_type="tape")}), "no disk template tape"),
         (

@@ -180,3 +180,12 @@ def test_numbers_which_no_master_gives_out(numbers: tuple[int, int]) -> None:
     )
     with pytest.raises(errors.ParseError, match="out of range"):
         role.standing(vote)
+
+
+def test_only_voters_decide_who_is_master() -> None:
+    strangers = [("n8", standing("n9")), ("n9", standing("n9"))]
+    own = [("n1", standing()), ("n2", standing())]
+    assert judge(ballot(3), *own, *strangers).won
+    split = [("n1", standing()), ("n2", standing("n2")), ("n3", standing("n3"))]
+    friends = [("n8", standing()), ("n9", standing())]
+    assert judge(ballot(3), *split, *friends).outcome is Outcome.NO_QUORUM

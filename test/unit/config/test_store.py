@@ -13,6 +13,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure
+from ganeti.config.index_keys import INSTANCE_NAME
 from ganeti.config.store import CONFIG, SSCONF, ConfigStore, write_config_file
 from ganeti.config.text import ConfigText
 from ganeti.objects import ConfigData, codec, updated
@@ -625,3 +626,109 @@ def test_the_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
     write_config_file(str(path), b"{}")
     assert path.read_bytes() == b"{}"
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def _made_from(parts: Sequence[tuple[int, int] | bytes], base: bytes) -> bytes:
+    return b"".join(
+        part if isinstance(part, bytes) else base[part[0] : part[0] + part[1]] for part in parts
+    )
+
+
+def test_each_difference_leads_from_what_was_sent_before() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    for _ in range(4):
+        commit(config).allocate_port()
+    assert nodes.received[0].difference() is None
+    for before, after in zip(nodes.received, nodes.received[1:], strict=False):
+        found = after.difference()
+        assert found is not None
+        assert found.base_bytes == len(before.text)
+        assert before.text.endswith(found.base_end)
+        assert _made_from(found.parts, before.text) == after.text
+        assert found.new_bytes == len(after.text)
+
+
+def test_a_redistribution_is_complete() -> None:
+    """Somebody may have changed the files of a node by hand."""
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    commit(config).allocate_port()
+    commit(config).allocate_port()
+    assert nodes.received[-1].difference() is not None
+    config._store.redistribute()
+    last = nodes.received[-1]
+    assert last.difference() is None
+    assert last.ssconf is not None and "node_list" in last.ssconf
+
+
+@pytest.mark.parametrize("gone", ["offline", "removed"])
+def test_nodes_which_are_gone_do_not_lag(gone: str) -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    nodes.failures = [
+        DistributionFailure(uuid_of("node3"), what, "no answer") for what in (CONFIG, SSCONF)
+    ]
+    commit(config).add_instance(instance_of(2), [], EC)
+    assert uuid_of("node3") in config.lagging()
+    nodes.failures = []
+    if gone == "offline":
+        commit(config).update_node(updated(config.node(uuid_of("node3")), offline=True))
+    else:
+        commit(config).remove_node(uuid_of("node3"))
+    assert config.lagging() == {}
+
+
+def test_offline_candidates_do_not_count() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes, small_cluster(5, {4: {"offline": True}, 5: {"offline": True}}))
+    nodes.failures = [
+        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
+    ]
+    with pytest.raises(errors.ConfigurationError, match="only 1 of 3 master candidates"):
+        commit(config).allocate_port()
+
+
+def test_values_of_a_lost_change_are_free() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    disk.error, disk.fails_once = OSError(errno.EIO, "Input/output error"), True
+    with pytest.raises(errors.ConfigurationError):
+        commit(config).add_instance(instance_of(3), [], EC)
+    assert not config._store._holds(INSTANCE_NAME, instance_of(3).name)
+    commit(config).add_instance(instance_of(3), [], EC)
+    assert config._store._holds(INSTANCE_NAME, instance_of(3).name)
+
+
+def test_values_of_an_abandoned_transaction_are_free() -> None:
+    config = _config(_Disk())
+    with pytest.raises(KeyError), config.transaction() as change:
+        change.add_instance(instance_of(3), [], EC)
+        raise KeyError
+    assert not config._store._holds(INSTANCE_NAME, instance_of(3).name)
+
+
+def test_a_failure_does_not_end_the_attempts() -> None:
+    nodes = _Nodes()
+    broken = threading.Event()
+
+    def distribute(what: Distribution) -> Sequence[DistributionFailure]:
+        if not nodes.failures and not broken.is_set():
+            broken.set()
+            raise errors.ConfigurationError("cannot read a certificate")
+        return nodes(what)
+
+    config = Config(
+        ConfigStore(
+            "config.data",
+            small_cluster(),
+            distribute=distribute,
+            write=_Disk().write,
+            catch_up_s=(0.001, 0.002),
+        )
+    )
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    commit(config).allocate_port()
+    nodes.failures = []
+    _until(broken.is_set)
+    _until(lambda: config.lagging() == {})

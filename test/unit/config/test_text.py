@@ -6,9 +6,11 @@ import dataclasses
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ganeti.config import text
 from ganeti.config.text import CHUNK, ConfigText, difference
 from ganeti.config.transaction import CLUSTER
 from ganeti.objects import ConfigData, codec
@@ -84,3 +86,17 @@ def test_any_changes(first: set[int], steps: list[tuple[str, set[int]]]) -> None
         assert json.loads(whole) == json.loads(json.dumps(codec.to_dict(data)))
         assert _apply(b"".join(old), difference(old, new)) == whole
         old = new
+
+
+def test_an_emptied_first_chunk_leaves_no_comma(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "CHUNK", 1)
+    table = text._Table({})
+    monkeypatch.setattr(text.codec, "to_dict", lambda obj: obj)
+    for name in ("a", "b", "c"):
+        table.put(name, {})
+    assert b"".join(table.pieces()) == b'"a":{},"b":{},"c":{}'
+    table.put("a", None)
+    assert b"".join(table.pieces()) == b'"b":{},"c":{}'
+    table.put("b", None)
+    table.put("a", {})
+    assert sorted(b"".join(table.pieces()).split(b",")) == [b'"a":{}', b'"c":{}']

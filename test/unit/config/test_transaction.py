@@ -390,3 +390,13 @@ def test_detached_disks_are_refused(config, change, text):
     with pytest.raises(errors.ConfigurationError, match=text), config.transaction() as transaction:
         change(transaction)
     assert config.snapshot() is before
+
+
+def test_minors_of_both_nodes_are_taken() -> None:
+    config = Config(ConfigStore("config.data", small_cluster(), write=lambda path, text: None))
+    nodes = (uuid_of("node1"), uuid_of("node2"))
+    disk = disk_of(
+        1, dev_type="drbd", nodes=nodes, logical_id=(*nodes, 11001, 0, 0, "secret"), children=()
+    )
+    commit(config).add_instance(instance_of(1), [disk], "job-1")
+    assert config.allocate_minors([*nodes, uuid_of("node3")], "job-2") == (1, 1, 0)

@@ -283,3 +283,16 @@ def test_the_serial_of_a_copy_may_fall(lab: Lab) -> None:
     assert peer.serial == 2
     peer._has_serial("nonsense", anew=True)
     assert peer.serial == 0
+
+
+def test_nobody_waits_for_a_candidate_which_refuses(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab.replicator, "_retry_s", 3600.0)
+    monkeypatch.setattr(lab.replicator, "_wait_s", 3600.0)
+    lab.start()
+    peer = lab.replicator._peers["one"]
+    peer._retry_s = peer._wait_s = 3600.0
+    lab.candidate.refuses = ["update"]
+    assert lab.replicator.send({"job-1": "one"}, [])() is True
+    assert lab.replicator.lagging() == ["one"]

@@ -196,3 +196,17 @@ def test_a_damaged_ssconf_file_beside_a_whole_state(here: paths.Paths, text: str
     path.write_text(text)
     with pytest.raises(errors.ConfigurationError):
         master_epoch.read()
+
+
+def test_the_newest_removed_copy_counts(here: paths.Paths) -> None:
+    with master_epoch.writing(CONFIG, E1):
+        pass
+    master_epoch.give_up_config(17)
+    master_epoch.give_up_config(5)
+    assert master_epoch.read().demoted == (E1, 17)
+
+
+def test_a_failover_ends_with_the_next_epoch_of_the_same_node(here: paths.Paths) -> None:
+    master_epoch.record_failover(E1, ignored_offline=False)
+    master_epoch.claim(Epoch(E1.number + 1, E1.owner))
+    assert not master_epoch.read().moved_to(E1.owner)

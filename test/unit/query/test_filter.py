@@ -291,6 +291,8 @@ def test_a_field_without_a_value_accepts():
     [
         (["==", "status", "x"], True),
         (["!", ["==", "status", "x"]], True),
+        (["!", ["!", ["==", "status", "x"]]], True),
+        (["!", ["!", ["!", ["==", "status", "x"]]]], True),
         (["&", ["==", "status", "x"], ["==", "name", "other"]], False),
         (["|", ["==", "status", "x"], ["==", "name", "other"]], True),
         (["!", ["|", ["==", "status", "x"], ["?", "up"]]], False),
