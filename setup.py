@@ -22,7 +22,10 @@ RUNTIME = [
     "pyparsing",
     "PyYAML",
 ]
+#: Without it, hbal searches large clusters slowly.
+ARRAYS = ["numpy"]
 DEVELOPMENT = [
+    *ARRAYS,
     "pytest",
     "pytest-xdist",
     "hypothesis",
@@ -49,5 +52,5 @@ setup(
     packages=find_packages("lib"),
     package_data={"": ["*.rst", "py.typed"]},
     install_requires=RUNTIME,
-    extras_require={"dev": DEVELOPMENT},
+    extras_require={"dev": DEVELOPMENT, "arrays": ARRAYS},
 )

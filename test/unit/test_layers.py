@@ -95,6 +95,7 @@ IMPORTERS = {
     "cryptography": {"utils/x509.py"},
     "simplejson": {"wire/json.py"},
     "pyinotify": {"utils/inotify.py"},
+    "numpy": {"htools/arrays.py"},
     "pyparsing": {"query/filter.py", "storage/drbd/parse.py"},
     # What people read on a terminal, and what they ask for over HTTP; neither package sees the
     # other.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import NamedTuple
 
 from ganeti.htools import moves, score
@@ -32,6 +33,7 @@ class Options:
     :ivar ignore_soft_errors: allow what only violates policies.
     :ivar min_gain: what one step must gain while the score is at most ``min_gain_limit``.
     :ivar arrays: whether numpy may be used.
+    :ivar arrays_from: number of instances times nodes from which it is used.
     """
 
     disk_moves: bool = True
@@ -43,6 +45,7 @@ class Options:
     min_gain: float = 0.01
     min_gain_limit: float = 0.1
     arrays: bool = True
+    arrays_from: int = ARRAYS_PAY
 
 
 class Step(NamedTuple):
@@ -175,12 +178,52 @@ class Finder:
         state, options = self._state, self._options
         chosen = movable(state, options)
         targets = [node.index for node in state.nodes if not node.offline]
+        arrays = None
+        if options.arrays and targets and len(chosen) * len(targets) >= options.arrays_from:
+            arrays = import_arrays()
+        if arrays is not None and arrays.usable(state.nodes):
+            return self._search_arrays(arrays, chosen)
         best: tuple[Instance, Move, moves.Done, float] | None = None
         for instance in chosen:
             own = self._best_of(instance, targets)
             if own is not None and own[3] < (best[3] if best else state.score):
                 best = own
         return best
+
+    def _search_arrays(
+        self, arrays: ModuleType, chosen: Sequence[Instance]
+    ) -> tuple[Instance, Move, moves.Done, float] | None:
+        state, options = self._state, self._options
+        estimates = arrays.Estimates(state.nodes, self._values.rows)
+        scored = [
+            (some, kind, estimates.estimate(some, kind))
+            for kind, some in kinds_of(chosen, state.nodes, options)
+            if some
+        ]
+        slack = TOLERANCE * max(1.0, state.score)
+        best: tuple[tuple[float, int, int, int], moves.Done, Instance, Move] | None = None
+        tried = 0
+        count = _FIRST_TRIED
+        while True:
+            # More and more moves are looked at, until the rest cannot be better.
+            limit = min(arrays.smallest(scored, count), state.score + slack)
+            ordered = arrays.ordered(scored, limit)
+            for estimate, instance, move in ordered[tried:]:
+                if best is not None and estimate > best[0][0] + slack:
+                    return best[2], best[3], best[1], best[0][0]
+                done = moves.apply(state.nodes, instance, move, force=options.ignore_soft_errors)
+                if isinstance(done, Fail):
+                    continue
+                value = self._values.exact(
+                    done.nodes, [self._values.row(node) for node in done.nodes]
+                )
+                rank = (value, instance.index, move.target, int(move.kind))
+                if value < state.score and (best is None or rank < best[0]):
+                    best = (rank, done, instance, move)
+            if limit >= state.score + slack:
+                break
+            tried, count = len(ordered), count * 8
+        return None if best is None else (best[2], best[3], best[1], best[0][0])
 
     def _best_of(
         self, instance: Instance, targets: Sequence[int]
@@ -200,6 +243,33 @@ class Finder:
                 limit = exact
                 best = (instance, move, done, exact)
         return best
+
+
+#: So many moves with the best estimates are tried before all others are looked at again.
+_FIRST_TRIED = 64
+
+
+def import_arrays() -> ModuleType | None:
+    """The module for searches on arrays; None when numpy is not installed."""
+    try:
+        from ganeti.htools import arrays
+    except ImportError:
+        return None
+    return arrays
+
+
+def kinds_of(
+    chosen: Sequence[Instance], nodes: Sequence[Node], options: Options
+) -> list[tuple[Kind, list[Instance]]]:
+    """For each kind of move the instances which may make it, see :func:`candidates`."""
+    found: dict[Kind, list[Instance]] = {kind: [] for kind in Kind}
+    targets = [node.index for node in nodes if not node.offline]
+    for instance in chosen:
+        # One target besides its own nodes shows all kinds.
+        shown = [index for index in targets if index not in instance.nodes][:1]
+        for move in candidates(instance, nodes, shown, options):
+            found[move.kind].append(instance)
+    return list(found.items())
 
 
 #: By how much an estimated score may differ from the exact one, for a score of one.

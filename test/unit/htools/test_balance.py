@@ -133,6 +133,58 @@ def test_a_move_does_not_change_the_cluster_it_was_tried_in() -> None:
     assert facts(cluster.nodes) == before
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_arrays_find_the_same_steps(seed: int) -> None:
+    pytest.importorskip("numpy", reason="the Python package numpy is not installed")
+    found = []
+    for arrays_from in (1 << 40, 0):
+        cluster = text.parse(random_clusters.make(seed, forthcoming=True)[0])
+        # Clusters with locations are searched without arrays.
+        cluster.tags = tuple(tag for tag in cluster.tags if "location" not in tag)
+        model.prepare(cluster)
+        options = balance.Options(
+            arrays_from=arrays_from,
+            restricted_migration=seed % 5 == 0,
+            evacuate=seed % 7 == 0,
+            disk_moves=seed % 11 != 0,
+            instance_moves=seed % 13 != 0,
+            ignore_soft_errors=seed % 3 == 0,
+        )
+        state = balance.start(cluster)
+        found.append(list(balance.run(state, options)))
+    assert found[0] == found[1]
+
+
+def test_estimates_on_arrays_are_the_scores() -> None:
+    arrays = pytest.importorskip("numpy") and balance.import_arrays()
+    assert arrays is not None
+    checked = 0
+    for seed in range(40):
+        cluster = made(seed)
+        if not arrays.usable(cluster.nodes):
+            continue
+        values = balance.Values(cluster.nodes)
+        estimates = arrays.Estimates(cluster.nodes, values.rows)
+        chosen = balance.movable(balance.start(cluster), balance.Options())
+        for kind, some in balance.kinds_of(chosen, cluster.nodes, balance.Options()):
+            if not some:
+                continue
+            table = estimates.estimate(some, kind)
+            for row, instance in enumerate(some):
+                for column in range(table.shape[1]):
+                    target = -1 if kind == Kind.FAILOVER else column
+                    if target in instance.nodes:
+                        continue
+                    done = moves.apply(cluster.nodes, instance, Move(kind, target))
+                    if isinstance(done, Fail):
+                        continue
+                    exact = values.exact(done.nodes, [values.row(node) for node in done.nodes])
+                    if math.isfinite(table[row, column]):
+                        assert table[row, column] == pytest.approx(exact, abs=1e-9)
+                        checked += 1
+    assert checked > 500
+
+
 def test_sets_of_jobs_share_no_nodes(load: Callable[..., Cluster]) -> None:
     cluster = load("generated/simu-rebal-merged.standard").only(0)
     state = balance.start(cluster)

@@ -1,0 +1,398 @@
+"""The search for the best move on arrays: all moves of a step are scored at once.
+
+The score of every move is estimated from sums over the nodes, of which a move changes two or three.
+Then the moves are tried on the model, the best estimate first, until no other estimate can be
+better. So a wrong estimate would cost time, or miss a move, but never make a move that is not
+legal; :mod:`ganeti.htools.balance` has the same search without arrays, and tests compare the two.
+
+Only this module uses numpy, which is imported when a search is large enough to need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ganeti.htools import score
+from ganeti.htools.instance import NO_NODE, Instance
+from ganeti.htools.moves import Kind, Move
+from ganeti.htools.node import Node
+
+Array = Any
+
+_COMPONENTS = {one.name: number for number, one in enumerate(score.COMPONENTS)}
+_WEIGHT = {one.name: one.weight for one in score.COMPONENTS}
+
+#: What is added to a node with a primary or secondary instance, in units of the instance:
+#: component -> (amount of a primary, amount of a secondary, capacity of the node, sign).
+_LINEAR = (
+    ("free_mem_cv", "memory", None, "memory", -1),
+    ("free_disk_cv", "disk", "disk", "disk", -1),
+    ("vcpu_ratio_cv", "vcpus", None, "cpus", 1),
+    ("cpu_load_cv", "load_cpu", None, "one", 1),
+    ("mem_load_cv", "load_memory", None, "one", 1),
+    ("disk_load_cv", "load_disk", "load_disk", "one", 1),
+    ("net_load_cv", "load_net", None, "one", 1),
+    ("spindles_cv", "spindles", "spindles", "spindles", 1),
+    ("free_mem_cv_forth", "memory_forth", None, "memory", -1),
+    ("free_disk_cv_forth", "disk_forth", "disk_forth", "disk", -1),
+    ("vcpu_ratio_cv_forth", "vcpus_forth", None, "cpus", 1),
+    ("spindles_cv_forth", "spindles_forth", "spindles_forth", "spindles", 1),
+)  # fmt: skip
+
+# What a move takes from its primary (P), secondary (S) and target (T) node, and gives to them.
+_ROLES: dict[Kind, dict[str, str]] = {
+    Kind.REPLACE_SECONDARY: {"P": "", "S": "-s", "T": "+s"},
+    Kind.REPLACE_AND_FAILOVER: {"P": "-p+s", "S": "-s", "T": "+p"},
+    Kind.REPLACE_PRIMARY: {"P": "-p", "S": "", "T": "+p"},
+    Kind.FAILOVER_AND_REPLACE: {"P": "-p", "S": "-s+p", "T": "+s"},
+    Kind.FAILOVER: {"P": "-p+s", "S": "-s+p", "T": ""},
+    Kind.FAILOVER_TO_ANY: {"P": "-p", "S": "", "T": "+p"},
+}
+
+
+def usable(nodes: Sequence[Node]) -> bool:
+    """Whether the estimates know everything that counts in a cluster."""
+    return not any(
+        node.exclusive_storage
+        or node.storage is not None
+        or node.location_tags
+        or node.location_score
+        or (not node.offline and not (node.total_memory and node.total_cpus))
+        for node in nodes
+    )
+
+
+class Estimates:
+    """Estimated scores of all moves of some instances.
+
+    :param nodes: all nodes.
+    :param rows: the component values of each node, see :class:`ganeti.htools.balance.Values`.
+    """
+
+    def __init__(self, nodes: Sequence[Node], rows: Sequence[Sequence[float]]) -> None:
+        self._nodes = nodes
+        self._values = np.array(rows, dtype=float)
+        self._online = np.array([not node.offline for node in nodes])
+        self._count = int(self._online.sum())
+        live = self._values[self._online]
+        self._shift = live.mean(axis=0) if self._count else np.zeros(self._values.shape[1])
+        centered = live - self._shift
+        self._sums = centered.sum(axis=0)
+        self._squares = (centered * centered).sum(axis=0)
+        self._totals = self._values.sum(axis=0)
+        memory = np.array([node.total_memory for node in nodes])
+        disk = np.array([node.total_disk for node in nodes])
+        cpus = np.array([node.total_cpus * node.cpu_speed for node in nodes])
+        spindles = np.array([node.max_spindles for node in nodes])
+        self._inverse = {
+            "memory": _inverse(memory),
+            "disk": _inverse(disk),
+            "cpus": _inverse(cpus),
+            "spindles": _inverse(spindles),
+            "one": np.ones(len(nodes)),
+        }
+        self._free_disk = np.array([float(node.free_disk) for node in nodes])
+        self._unallocated = np.array([float(node.unallocated_memory) for node in nodes])
+        self._reserved = np.array([float(node.reserved_memory) for node in nodes])
+        self._failing = np.array([node.failing for node in nodes])
+        self._placed = np.array(
+            [len(node.primaries) + len(node.secondaries) for node in nodes], dtype=float
+        )
+        self._peers = np.zeros((len(nodes), len(nodes)))
+        for node in nodes:
+            for peer, amount in node.peers.items():
+                self._peers[node.index, peer] = amount
+        self._tags: dict[tuple[str, ...], tuple[Array, Array]] = {}
+
+    def estimate(self, instances: Sequence[Instance], kind: Kind) -> Array:
+        """Estimate the score after a kind of move of some instances to each node.
+
+        :returns: an array with a row for each instance and a column for each node, or with one
+            column for a failover; infinite where the move is not possible.
+        """
+        facts = _Facts(instances)
+        roles = _ROLES[kind]
+        columns = 1 if kind == Kind.FAILOVER else len(self._nodes)
+        result = np.zeros((len(instances), columns))
+        for name, primary, secondary, capacity, sign in _LINEAR:
+            amounts = {
+                "p": sign * facts.amounts[primary],
+                "s": sign * facts.amounts[secondary] if secondary else None,
+            }
+            result += self._linear(name, capacity, amounts, roles, facts)
+        self._add_reserved(result, facts, kind, roles)
+        self._add_counts(result, facts, kind)
+        self._add_tags(result, instances, facts, roles)
+        self._exclude(result, facts, kind, roles)
+        return result
+
+    def _linear(
+        self,
+        name: str,
+        capacity: str,
+        amounts: dict[str, Array | None],
+        roles: dict[str, str],
+        facts: _Facts,
+    ) -> Array:
+        number = _COMPONENTS[name]
+        inverse = self._inverse[capacity]
+        centered = self._values[:, number] - self._shift[number]
+        total = np.full(len(facts.primary), self._sums[number])
+        squares = np.full(len(facts.primary), self._squares[number])
+        for role, place in (("P", facts.primary), ("S", facts.secondary)):
+            change = _net(roles[role], amounts)
+            if change is None:
+                continue
+            change = np.where(self._online[place], change * inverse[place], 0.0)
+            total += change
+            squares += change * (2 * centered[place] + change)
+        given = _net(roles["T"], amounts)
+        if given is None:
+            total, squares = total[:, None], squares[:, None]
+        else:
+            change = np.outer(given, inverse)
+            squares = squares[:, None] + change * (2 * centered + change)
+            total = total[:, None] + change
+        return _WEIGHT[name] * self._deviation(total, squares)
+
+    def _deviation(self, total: Array, squares: Array) -> Array:
+        mean = total / self._count
+        return np.sqrt(np.maximum(squares / self._count - mean * mean, 0.0))
+
+    def _without(self, node: Array, peer: Array, amount: Array) -> Array:
+        """Reserved memory of nodes without an amount for one peer, and the changed peer rows."""
+        rows = self._peers[node].copy()
+        index = np.arange(len(node))
+        rows[index, peer] = np.maximum(rows[index, peer] - amount, 0.0)
+        return rows
+
+    def _add_reserved(
+        self, result: Array, facts: _Facts, kind: Kind, roles: dict[str, str]
+    ) -> None:
+        """Add the components for reserved memory and for nodes that fail N+1."""
+        memory, needed = facts.amounts["memory"], facts.amounts["needed"]
+        real, moves_memory = facts.amounts["real"], needed > 0
+        p, s = facts.primary, facts.secondary
+        shape = result.shape
+        index = np.arange(len(p))
+        left_s = self._without(s, p, needed)
+        column = np.broadcast_to
+        # Reserved memory, unallocated memory and number of instances of the three nodes afterwards.
+        reserved = {"P": self._reserved[p][:, None], "S": self._reserved[s][:, None]}
+        if "-s" in roles["S"] or kind == Kind.REPLACE_PRIMARY:
+            reserved["S"] = np.where(
+                moves_memory[:, None], left_s.max(axis=1)[:, None], reserved["S"]
+            )
+        if kind == Kind.REPLACE_PRIMARY:
+            reserved["S"] = np.maximum(reserved["S"], left_s + needed[:, None])
+        if kind == Kind.REPLACE_AND_FAILOVER:
+            reserved["P"] = np.maximum(reserved["P"], self._peers[p] + needed[:, None])
+        if kind == Kind.FAILOVER:
+            reserved["P"] = np.maximum(reserved["P"], (self._peers[p, s] + needed)[:, None])
+        target = self._reserved[None, :]
+        if kind == Kind.REPLACE_SECONDARY:
+            target = np.maximum(target, self._peers[:, p].T + needed[:, None])
+        elif kind == Kind.FAILOVER_AND_REPLACE:
+            target = np.maximum(target, self._peers[:, s].T + needed[:, None])
+        number = _COMPONENTS["reserved_mem_cv"]
+        inverse = self._inverse["memory"]
+        shift = self._shift[number]
+        values = self._values[:, number]
+        total = np.full(shape, self._sums[number])
+        squares = np.full(shape, self._squares[number])
+        sums = np.full(shape, self._totals[number])
+        failing = np.full(shape, self._totals[_COMPONENTS["n1_cnt"]])
+        unallocated = {
+            role: self._unallocated[node] + memory * _sign(roles[role], "p")
+            for role, node in (("P", p), ("S", s))
+        }
+        for role, node in (("P", p), ("S", s)):
+            if kind == Kind.FAILOVER_TO_ANY and role == "S":
+                continue
+            online = self._online[node][:, None]
+            after = column(reserved[role] * inverse[node][:, None], shape)
+            before = values[node][:, None]
+            change = np.where(online, after - before, 0.0)
+            total += change
+            squares += np.where(online, (after - shift) ** 2 - (before - shift) ** 2, 0.0)
+            sums += change
+            fails = unallocated[role][:, None] <= column(reserved[role], shape)
+            if roles[role] == "-s":
+                fails = np.where(moves_memory[:, None], fails, self._failing[node][:, None])
+            fails = np.where(real[:, None] > 0, fails, self._failing[node][:, None])
+            placed = self._placed[node] + real * (
+                _sign(roles[role], "p", -1) + _sign(roles[role], "s", -1)
+            )
+            old = self._values[node, _COMPONENTS["n1_cnt"]]
+            failing += np.where(online, fails * placed[:, None] - old[:, None], 0.0)
+        if kind != Kind.FAILOVER:
+            after = target * inverse[None, :]
+            before = values[None, :]
+            change = after - before
+            total += change
+            squares += (after - shift) ** 2 - (before - shift) ** 2
+            sums += change
+            taken = memory if roles["T"] == "+p" else np.zeros(len(index))
+            fails = (self._unallocated[None, :] - taken[:, None]) <= target
+            fails = np.where(real[:, None] > 0, fails, self._failing[None, :])
+            placed = self._placed[None, :] + real[:, None]
+            old = self._values[None, :, _COMPONENTS["n1_cnt"]]
+            failing += fails * placed - old
+        result += _WEIGHT["reserved_mem_cv"] * self._deviation(total, squares)
+        result += _WEIGHT["reserved_mem_rtotal"] * sums
+        result += _WEIGHT["n1_cnt"] * failing
+
+    def _add_counts(self, result: Array, facts: _Facts, kind: Kind) -> None:
+        """Add the instances on offline nodes; a target is always online."""
+        p, s = facts.primary, facts.secondary
+        off = (~self._online).astype(float)
+        real = facts.amounts["real"]
+        second = np.where(facts.mirrored, off[s], 0.0)
+        before_all, before_primary = off[p] + second, off[p]
+        after_all, after_primary = {
+            Kind.FAILOVER: (off[p] + second, second),
+            Kind.REPLACE_SECONDARY: (off[p], off[p]),
+            Kind.REPLACE_AND_FAILOVER: (off[p], 0.0 * second),
+            Kind.REPLACE_PRIMARY: (second, 0.0 * second),
+            Kind.FAILOVER_AND_REPLACE: (second, second),
+            Kind.FAILOVER_TO_ANY: (0.0 * second, 0.0 * second),
+        }[kind]
+        everything = self._totals[_COMPONENTS["offline_all_cnt"]]
+        primaries = self._totals[_COMPONENTS["offline_pri_cnt"]]
+        weight_all, weight_primary = _WEIGHT["offline_all_cnt"], _WEIGHT["offline_pri_cnt"]
+        value = weight_all * (everything + real * (after_all - before_all)) + weight_primary * (
+            primaries + real * (after_primary - before_primary)
+        )
+        result += value[:, None]
+
+    def _add_tags(
+        self,
+        result: Array,
+        instances: Sequence[Instance],
+        facts: _Facts,
+        roles: dict[str, str],
+    ) -> None:
+        weight = _WEIGHT["pri_tags_score"]
+        result += weight * self._totals[_COMPONENTS["pri_tags_score"]]
+        if "-p" not in roles["P"]:
+            return
+        for row, instance in enumerate(instances):
+            tags = instance.exclusion_tags
+            if not tags:
+                continue
+            adds, removes = self._tag_counts(tags)
+            p, s = instance.primary, instance.secondary
+            if self._online[p]:
+                result[row] -= weight * removes[p]
+            if "+p" in roles["S"]:
+                result[row] += weight * adds[s]
+            else:
+                result[row] += weight * adds
+
+    def _tag_counts(self, tags: tuple[str, ...]) -> tuple[Array, Array]:
+        """For each node: conflicts which one more instance makes, and one less removes."""
+        found = self._tags.get(tags)
+        if found is None:
+            counts = np.array([[n.primary_tags.get(tag, 0) for n in self._nodes] for tag in tags])
+            found = ((counts > 0).sum(axis=0).astype(float), (counts > 1).sum(axis=0).astype(float))
+            self._tags[tags] = found
+        return found
+
+    def _exclude(self, result: Array, facts: _Facts, kind: Kind, roles: dict[str, str]) -> None:
+        """Exclude what is certainly not possible; the rest is found out by trying."""
+        if kind == Kind.FAILOVER:
+            result[~self._online[facts.secondary]] = np.inf
+            return
+        index = np.arange(len(facts.primary))
+        result[:, ~self._online] = np.inf
+        result[index, facts.primary] = np.inf
+        if kind != Kind.FAILOVER_TO_ANY:
+            result[index, facts.secondary] = np.inf
+        if kind in (Kind.REPLACE_PRIMARY, Kind.FAILOVER_AND_REPLACE):
+            result[~self._online[facts.secondary]] = np.inf
+        real = facts.amounts["real"][:, None] > 0
+        if roles["T"] == "+p":
+            left = self._unallocated[None, :] - facts.amounts["memory"][:, None]
+            result[(left <= 0) & real] = np.inf
+        left = self._free_disk[None, :] - facts.amounts["disk"][:, None]
+        result[(left <= 0) & (facts.amounts["disk"][:, None] > 0)] = np.inf
+
+
+def _inverse(values: Array) -> Array:
+    return np.divide(1.0, values, out=np.zeros(len(values)), where=values != 0)
+
+
+def _sign(changes: str, what: str, unit: int = 1) -> int:
+    """1 where something is taken from a node (its memory becomes free), -1 where it is given."""
+    return unit * (changes.count(f"-{what}") - changes.count(f"+{what}"))
+
+
+def _net(changes: str, amounts: dict[str, Array | None]) -> Array | None:
+    """What a node gets from a move, in units of the instances; None for nothing."""
+    net: Array | None = None
+    for what in "ps":
+        amount = amounts[what]
+        sign = -_sign(changes, what)
+        if sign and amount is not None:
+            net = sign * amount if net is None else net + sign * amount
+    return net
+
+
+class _Facts:
+    """The amounts of instances as arrays."""
+
+    def __init__(self, instances: Sequence[Instance]) -> None:
+        self.primary = np.array([one.primary for one in instances], dtype=int)
+        self.secondary = np.array(
+            [one.primary if one.secondary == NO_NODE else one.secondary for one in instances],
+            dtype=int,
+        )
+        self.mirrored = np.array([one.secondary != NO_NODE for one in instances])
+        real = np.array([0.0 if one.forthcoming else 1.0 for one in instances])
+        forth = {
+            "memory_forth": [float(one.memory) for one in instances],
+            "disk_forth": [float(one.disk if one.local_storage else 0) for one in instances],
+            "vcpus_forth": [float(one.vcpus if one.uses_cpu else 0) for one in instances],
+            "spindles_forth": [
+                float(one.spindle_use if one.local_storage else 0) for one in instances
+            ],
+        }
+        self.amounts: dict[str, Array] = {key: np.array(value) for key, value in forth.items()}
+        self.amounts["real"] = real
+        for name in ("disk", "vcpus", "spindles"):
+            self.amounts[name] = self.amounts[f"{name}_forth"] * real
+        self.amounts["memory"] = np.array(
+            [float(one.memory if one.uses_memory else 0) for one in instances]
+        )
+        self.amounts["needed"] = np.array([float(one.secondary_memory) for one in instances])
+        for position, name in enumerate(("cpu", "memory", "disk", "net")):
+            self.amounts[f"load_{name}"] = real * np.array(
+                [one.load[position] for one in instances]
+            )
+
+
+def ordered(
+    estimates: Sequence[tuple[Sequence[Instance], Kind, Array]], limit: float
+) -> list[tuple[float, Instance, Move]]:
+    """The moves whose estimate is at most a limit, the lowest estimate first."""
+    found: list[tuple[float, Instance, Move]] = []
+    for instances, kind, values in estimates:
+        for row, column in zip(*np.nonzero(values <= limit), strict=True):
+            target = NO_NODE if kind == Kind.FAILOVER else int(column)
+            found.append((float(values[row, column]), instances[int(row)], Move(kind, target)))
+    found.sort(key=lambda one: one[0])
+    return found
+
+
+def smallest(estimates: Sequence[tuple[Sequence[Instance], Kind, Array]], count: int) -> float:
+    """The estimate at a position in the order of all estimates; infinite when there are fewer."""
+    parts = [values.ravel() for _, _, values in estimates if values.size]
+    if not parts:
+        return float("inf")
+    flat = np.concatenate(parts)
+    if len(flat) <= count:
+        return float("inf")
+    return float(np.partition(flat, count)[count])
