@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import change_group, failures, jobs, listing, main, tags, terminal
+from ganeti.cli import change_group, failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.client.gnt_instance import (
@@ -59,19 +59,21 @@ def show_info(values: Values, arguments: list[str]) -> int:
             " instances.\nNote that this can take a long time on a big cluster."
         )
         return failures.EXIT_FAILURE
-    if arguments and values.show_all:
+    if (arguments or values.multi_mode) and values.show_all:
         raise errors.OpPrereqError("give either names of instances or --all", errors.ECODE_INVAL)
     from ganeti.cli import output
     from ganeti.opcodes.instance import OpInstanceQueryData
 
+    client = jobs.connect()
     found = jobs.run_opcode(
         OpInstanceQueryData(
-            instances=arguments,
+            instances=selector.names("instance", values, arguments, client),
             static=values.static,
             use_locking=not values.static,
             **jobs.common_params(values),
         ),
         values,
+        client=client,
     )
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(list(found.values()), values.output_format)
@@ -178,6 +180,7 @@ PROGRAM = Program(
             [Argument("instance")],
             [
                 opt.flag("--all", dest="show_all", help="show all instances"),
+                *selector.OPTIONS,
                 opt.flag(
                     "-s",
                     "--static",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ganeti import errors
-from ganeti.cli import confirmation, failures, jobs, terminal
+from ganeti.cli import confirmation, failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Values
 from ganeti.cli.options import Option
@@ -57,6 +57,11 @@ def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> li
         found = [
             name for name, forthcoming, tags in rows if not forthcoming and set(names) & set(tags)
         ]
+    elif mode in (selector.BY_FILTER, selector.BY_GROUP):
+        rows = client.query_instances(
+            selector.select("instance", mode, names, client), ["name", "forthcoming"], False
+        )
+        found = [name for name, forthcoming in rows if not forthcoming]
     else:
         found = _instances_of_nodes(mode, names, client)
     if not found:
@@ -120,6 +125,8 @@ def _mode(name: str, mode: str, help_text: str) -> Option:
 SELECTION = (
     _mode("--all", BY_CLUSTER, "select all instances of the cluster"),
     _mode("--instance", BY_INSTANCES, "the arguments are instances (the default)"),
+    selector.FILTER,
+    selector.GROUP,
     _mode(
         "--node",
         "nodes",

@@ -7,7 +7,7 @@ names.
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, table, terminal
+from ganeti.cli import failures, jobs, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.oob_options import OOB_TIMEOUT, POWER_DELAY
@@ -40,6 +40,8 @@ def power(values: Values, arguments: list[str]) -> int:
             f"power subcommand '{command}' not supported. Known are: {', '.join(_POWER_COMMANDS)}."
         )
         return failures.EXIT_FAILURE
+    client = jobs.connect()
+    names = selector.names("node", values, names, client)
     if command in _POWER_ASK:
         if not names:
             terminal.err("Please provide at least one node for this command")
@@ -111,14 +113,16 @@ def health(values: Values, arguments: list[str]) -> int:
     """Show the report of the out-of-band helpers about the hardware of nodes (``health``)."""
     from ganeti.opcodes.misc import OpOobCommand
 
+    client = jobs.connect()
     result = jobs.run_opcode(
         OpOobCommand(
-            node_names=arguments,
+            node_names=selector.names("node", values, arguments, client),
             command="health",
             timeout=values.oob_timeout,
             **jobs.common_params(values),
         ),
         values,
+        client=client,
     )
     if values.output_format in opt.DATA_FORMATS:
         return _write_answers(result, values, "items", dict)
@@ -217,6 +221,7 @@ COMMANDS = (
         power,
         [Argument("choice", 1, 1, _POWER_COMMANDS), Argument("node")],
         [
+            *selector.OPTIONS,
             OOB_TIMEOUT,
             POWER_DELAY,
             AUTO_PROMOTE,
@@ -238,7 +243,14 @@ COMMANDS = (
         "health",
         health,
         [Argument("node")],
-        [OOB_TIMEOUT, opt.NO_HEADERS, opt.SEPARATOR, opt.PRIORITY, opt.OUTPUT_FORMAT],
+        [
+            *selector.OPTIONS,
+            OOB_TIMEOUT,
+            opt.NO_HEADERS,
+            opt.SEPARATOR,
+            opt.PRIORITY,
+            opt.OUTPUT_FORMAT,
+        ],
         "Show the report of the out-of-band helpers about the hardware of nodes",
     ),
     Command(

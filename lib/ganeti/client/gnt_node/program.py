@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, main, tags, terminal
+from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -54,7 +54,9 @@ def show_info(values: Values, arguments: list[str]) -> int:
     """Show addresses, marks, instances and parameters of nodes (``info``)."""
     from ganeti.cli import output
 
-    rows = jobs.connect().query_nodes(arguments, list(_INFO_FIELDS), False)
+    client = jobs.connect()
+    names = selector.names("node", values, arguments, client)
+    rows = client.query_nodes(names, list(_INFO_FIELDS), False)
     nodes = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(nodes, values.output_format)
@@ -257,7 +259,7 @@ PROGRAM = Program(
             "info",
             show_info,
             [Argument("node")],
-            [opt.OUTPUT_FORMAT],
+            [*selector.OPTIONS, opt.OUTPUT_FORMAT],
             "Show addresses, marks, instances and parameters of nodes",
         ),
         Command(

@@ -128,6 +128,22 @@ def test_selections(selection: str, names: list[str], gnt: Gnt, master: FakeMast
     assert ended.out.splitlines()[0] == f"Submitted jobs {listed}"
 
 
+@pytest.mark.parametrize("words", [["-F", 'pnode == "node1"'], ["--group", "rack2"]])
+def test_filter_and_groups(words: list[str], gnt: Gnt, master: FakeMaster) -> None:
+    asked: list[Any] = []
+
+    def query(what: str, fields: list[str], qfilter: Any) -> dict[str, Any]:
+        asked.append((what, qfilter))
+        return {"fields": [], "data": [[[0, "web1"]], [[0, "db1"]]]}
+
+    master.answers["Query"] = query
+    master.answers["QueryGroups"] = lambda names, fields, lock: [[name] for name in names]
+    assert gnt("instance shutdown --force-multiple", *words).code == 0
+    assert [op["instance_name"] for op in master.opcodes()] == ["web1", "db1"]
+    field = "pnode" if words[0] == "-F" else "pnode.group"
+    assert asked[0][0] == "instance" and field in str(asked[0][1])
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [

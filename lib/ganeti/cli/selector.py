@@ -1,0 +1,89 @@
+"""Options by which the arguments of a command select objects in another way than by their names.
+
+``-F`` makes the argument a filter expression, as of a list; ``--tags`` makes the arguments tags,
+and ``--group`` node groups. Without one of these options the arguments are names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.cli import listing
+from ganeti.cli.command import Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.luxi import client as luxi
+
+BY_FILTER, BY_TAGS, BY_GROUP = "filter", "tags", "group"
+_DEST = "multi_mode"
+# Kind of objects -> the field with the node group of one.
+_GROUP_FIELDS = {"instance": "pnode.group", "node": "group"}
+
+FILTER = Option(
+    "-F",
+    "--filter",
+    action="store_const",
+    const=BY_FILTER,
+    dest=_DEST,
+    help="the argument is a filter expression, as of list",
+)
+TAGS = Option(
+    "--tags",
+    action="store_const",
+    const=BY_TAGS,
+    dest=_DEST,
+    help="the arguments are tags, which select objects with one of them",
+)
+GROUP = Option(
+    "--group",
+    action="store_const",
+    const=BY_GROUP,
+    dest=_DEST,
+    help="the arguments are node groups, which select the nodes in them, or the instances whose"
+    " primary nodes are",
+)
+OPTIONS = (FILTER, TAGS, GROUP)
+
+
+def names(
+    resource: str, values: Values, arguments: Sequence[str], client: luxi.Client
+) -> list[str]:
+    """Return the names of the selected objects; the arguments, if these are names.
+
+    :param resource: kind of the objects: ``instance`` or ``node``.
+    :raises OpPrereqError: nothing is given or selected, or there is no such group.
+    """
+    mode = values.get(_DEST)
+    return list(arguments) if mode is None else select(resource, mode, arguments, client)
+
+
+def select(resource: str, mode: str, words: Sequence[str], client: luxi.Client) -> list[str]:
+    """Return the names of the objects which a filter, tags or groups select, in natural order.
+
+    :param mode: :data:`BY_FILTER`, :data:`BY_TAGS` or :data:`BY_GROUP`.
+    :raises OpPrereqError: nothing is given or selected, or there is no such group.
+    :raises QueryFilterParseError: the expression is not valid.
+    """
+    if not words:
+        raise errors.OpPrereqError(f"--{mode} needs an argument", errors.ECODE_INVAL)
+    condition: Any
+    if mode == BY_FILTER:
+        condition = listing.make_filter(words, force_filter=True)
+    elif mode == BY_TAGS:
+        condition = ["|", *(["=[]", "tags", tag] for tag in words)]
+    else:
+        # A wrong name is an error, and a short one is completed.
+        groups = [row[0] for row in client.query_groups(list(words), ["name"], False)]
+        condition = listing.simple_filter(_GROUP_FIELDS[resource], groups)
+    response = client.query(resource, ["name"], condition)
+    found = [row[0][1] for row in response["data"]]
+    if not found:
+        raise errors.OpPrereqError(
+            f"no {resource} is selected by --{mode} {' '.join(words)}", errors.ECODE_INVAL
+        )
+    return found
