@@ -14,6 +14,7 @@ from ganeti import errors
 from ganeti.locking import Level, Owner
 from ganeti.master.left_work import WorkKeeper
 from ganeti.objects.transfer import NodeWork
+from ganeti.opcodes.cluster import OpClusterVerifyConfig
 from ganeti.opcodes.instance import OpInstanceStartup
 from ganeti.platform.master_epoch import Epoch
 
@@ -376,3 +377,16 @@ def test_what_is_no_migration_is_not_cleaned_up(lab: Lab, changes: dict[str, Any
     lab.keeper.clean_up_migrations(queue)
     assert queue.submitted == []
     assert lab.owners() == []
+
+
+def test_verify_names_it(lab: Lab) -> None:
+    master, queued = lab.master, lab.master.new_job()
+    master.context.left_work = lab.keeper
+    lab.works[NODE1] = [work()]
+    lab.keeper.survey([])
+    ok = master.processor.execute(OpClusterVerifyConfig(error_codes=True).validate(), queued)
+    assert not ok
+    assert queued.said(
+        f"ERROR:ENODERPC:node:{NODE1}:it goes on with work of job 12 for instance web"
+    )
+    assert queued.said("script 'create' of the OS (process 4711 (create))")
