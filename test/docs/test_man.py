@@ -35,7 +35,7 @@ TOOLS = {
     "sanitize-config": "ganeti.tools.sanitize_config",
 }
 #: Programs with the table of options in ``client/htools/options.py``.
-PLACEMENT = ("hail", "hbal", "hinfo")
+PLACEMENT = ("hail", "hbal", "hcheck", "hinfo")
 PAGES = [
     *sorted(client.PROGRAMS),
     *TOOLS,
