@@ -234,7 +234,7 @@ def command_help(program: Program, command: Command) -> str:
         "=======",
     ]
     for option in (*command.options, *opt.COMMON):
-        lines += _beside(f"  {option.usage()}", option.help, _HELP_COLUMN, columns)
+        lines += _beside(f"  {option.usage()}", option_help(option), _HELP_COLUMN, columns)
     env = command.name in program.env_commands
     lines += (
         ["", f"See also {program.name}(8)."]
@@ -247,6 +247,13 @@ def command_help(program: Program, command: Command) -> str:
         ]
     )
     return "\n".join(lines)
+
+
+def option_help(option: Option) -> str:
+    """Return the help text of an option, with its default if it has one."""
+    if not option.takes_value or option.default in (None, "", [], {}) or "default" in option.help:
+        return option.help
+    return f"{option.help}; {option.default} by default"
 
 
 _HELP_COLUMN = 28

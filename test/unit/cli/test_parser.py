@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
 
+from ganeti import client
 from ganeti.cli import options as opt
 from ganeti.cli import parser
 from ganeti.cli.command import Argument, Command, Program, Values
@@ -266,3 +268,26 @@ def test_a_misspelt_choice_is_guessed() -> None:
         parser.parse(command, ["--mode", "liev"])
     with pytest.raises(parser.OptionSyntaxError, match=r"'x' \(choose from 'live', 'non-live'\)$"):
         parser.parse(command, ["--mode=x"])
+
+
+def test_the_help_shows_defaults() -> None:
+    options = (
+        Option("--number", kind="int", default=7, help="how many"),
+        Option("--said", kind="int", default=8, help="how many; 8 by default"),
+        Option("--none", kind="string", help="which"),
+        opt.FORCE,
+    )
+    program = Program("gnt-test", "For tests.", [command(*options)])
+    text = parser.command_help(program, program.commands["do"])
+    assert "how many; 7 by default" in text
+    assert text.count("8 by default") == 1
+    assert text.count("by default") == 2
+
+
+@pytest.mark.parametrize("name", sorted(client.PROGRAMS))
+def test_every_default_is_in_the_help(name: str) -> None:
+    program = importlib.import_module(client.PROGRAMS[name]).PROGRAM
+    for one in program.commands.values():
+        for option in one.options:
+            if option.takes_value and option.default not in (None, "", [], {}):
+                assert "default" in parser.option_help(option), (one.name, option.names)
