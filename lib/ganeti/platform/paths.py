@@ -162,6 +162,8 @@ class Paths:
     log_extstorage_dir = _Under("log_dir", "extstorage")
     log_commands_file = _Under("log_dir", "commands.log")
     log_jobs_file = _Under("log_dir", "jobs.log")
+    # The same events as in jobs.log; each line has the checksum of the line before.
+    log_audit_file = _Under("log_dir", "audit.log")
     rapi_access_log_file = _Under("log_dir", "rapi-access.log")
     metad_access_log_file = _Under("log_dir", "meta-daemon-access.log")
     log_watcher_file = _Under("log_dir", "watcher.log")

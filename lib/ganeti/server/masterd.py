@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from ganeti import cmdlib, errors
@@ -34,9 +35,11 @@ from ganeti.config.members import Members, read_members
 from ganeti.config.role import Outcome
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
+from ganeti.jqueue.job import QueuedJob
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import LockManager
 from ganeti.master import queries, startup
+from ganeti.master.audit import JobLog
 from ganeti.master.events import EventLog, GuestChanges
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.master.left_work import WorkKeeper
@@ -70,6 +73,7 @@ class MasterDaemon(NamedTuple):
     queue: JobQueue
     server: LuxiServer
     fence: Fence
+    job_log: JobLog
 
 
 _OVERRIDE_WARNING = """\
@@ -179,7 +183,9 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     queue.start()
     left_work.clean_up_migrations(queue)
     events = EventLog()
-    queue.publisher.on_published = events.jobs_published
+    job_log = JobLog(here.log_jobs_file, here.log_audit_file)
+    job_log.start()
+    queue.publisher.on_published = partial(_note_jobs, events, job_log)
     config.call_on_commit(events.config_changed)
     context.live_seen = GuestChanges(events, context).seen
     server = LuxiServer(_listen(here), LuxiService(context, events))
@@ -187,7 +193,12 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     gc.collect()
     gc.freeze()
     fence.watch()
-    return MasterDaemon(queue_lock, livelock, context, queue, server, fence)
+    return MasterDaemon(queue_lock, livelock, context, queue, server, fence, job_log)
+
+
+def _note_jobs(events: EventLog, job_log: JobLog, published: list[QueuedJob]) -> None:
+    events.jobs_published(published)
+    job_log.jobs_published(published)
 
 
 def _read_members(here: paths.Paths) -> Members:
@@ -303,6 +314,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     logging.info("serving %s", here.master_socket)
     server.serve(signals.fileno(), on_signal)
     master.fence.stop()
+    master.job_log.close()
     for path in (here.master_socket, here.query_socket):
         fs.remove_file(path)
     with contextlib.suppress(OSError):

@@ -103,7 +103,8 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield Entry(here.log_file("ganeti-metad"), 0o600, METAD, METAD)
     yield Entry(here.metad_access_log_file, 0o600, METAD, METAD)
     yield Entry(here.log_jobs_file, 0o600, MASTERD, MASTERD)
-    # Whoever may run commands writes their lines.
+    yield Entry(here.log_audit_file, 0o600, MASTERD, MASTERD)
+    # All users who may run commands write to it.
     yield Entry(here.log_commands_file, 0o660, MASTERD, DAEMONS)
     yield Entry(here.rapi_access_log_file, 0o600, RAPI, MASTERD)
     for path in (here.log_os_dir, here.log_xen_dir, here.log_kvm_dir):

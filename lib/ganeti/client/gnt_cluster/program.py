@@ -8,6 +8,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
 from ganeti.client.gnt_cluster import (
+    audit,
     check_disks,
     epo,
     events,
@@ -265,6 +266,7 @@ PROGRAM = Program(
         redist_conf.REDIST_CONF,
         queue.QUEUE,
         watcher.WATCHER,
+        audit.COMMAND,
         history.COMMAND,
         renew_crypto.COMMAND,
     ],

@@ -1,0 +1,120 @@
+"""The command ``gnt-cluster audit``: shows and verifies the audit log of this node."""
+
+from __future__ import annotations
+
+import os
+
+from ganeti import errors
+from ganeti.cli import failures, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+_COLUMNS = (("Line", True), ("Time", False), ("Job", True), ("Event", False), ("Status", False))
+
+
+def audit(values: Values, arguments: list[str]) -> int:
+    """Show the audit log, or verify it (``audit``).
+
+    :raises OpPrereqError: a file cannot be read.
+    """
+    from ganeti.jobstore import audit as log
+
+    files = arguments or [_own_file()]
+    lines: list[dict[str, Any]] = []
+    problems = []
+    try:
+        for data, problem in log.verify(files):
+            lines.append(data)
+            if problem is not None:
+                problems.append(problem)
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"cannot read the audit log {err.filename}: {err.strerror}", errors.ECODE_ENVIRON
+        ) from err
+    if values.verify:
+        return _report(values, lines, problems)
+    _show(values, lines[-values.limit :] if values.limit else lines)
+    return failures.EXIT_SUCCESS
+
+
+def _own_file() -> str:
+    from ganeti.platform import paths
+
+    path = paths.current().log_audit_file
+    if not os.path.exists(path):
+        raise errors.OpPrereqError(
+            f"there is no audit log {path}; the master writes it", errors.ECODE_NOENT
+        )
+    return path
+
+
+def _report(values: Values, lines: list[dict[str, Any]], problems: list[Any]) -> int:
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(
+            {"lines": len(lines), "problems": [list(problem) for problem in problems]},
+            values.output_format,
+        )
+    else:
+        for place, text in problems:
+            terminal.out(f"{place}: {text}")
+        terminal.out(
+            f"{len(lines)} lines, {len(problems)} problems"
+            if problems
+            else f"{len(lines)} lines; none was changed or removed between the first and the last"
+        )
+    return failures.EXIT_FAILURE if problems else failures.EXIT_SUCCESS
+
+
+def _show(values: Values, lines: list[dict[str, Any]]) -> None:
+    from ganeti.cli import listing, output, table
+
+    if values.output_format in opt.DATA_FORMATS:
+        output.write_data(lines, values.output_format)
+        return
+    columns = [table.Column(title, right) for title, right in (*_COLUMNS, ("Opcodes", False))]
+    rows = [
+        [
+            str(line["n"]),
+            listing.format_time(line["time"]),
+            str(line["job"]),
+            str(line["event"]),
+            str(line["status"]),
+            ", ".join(line["ops"]),
+        ]
+        for line in lines
+        if {"n", "time", "job", "event", "status", "ops"} <= line.keys()
+    ]
+    for text in table.format_table(
+        columns, rows, header=not values.no_headers, separator=values.separator
+    ):
+        terminal.out(text.rstrip())
+
+
+COMMAND = Command(
+    "audit",
+    audit,
+    [Argument("file", 0, None)],
+    [
+        opt.flag("--verify", help="check that no line was changed or removed"),
+        Option(
+            "-n",
+            "--limit",
+            kind="int",
+            default=50,
+            metavar="N",
+            help="show at most the last N lines; 50 by default, 0 for all",
+        ),
+        opt.OUTPUT_FORMAT,
+        opt.NO_HEADERS,
+        opt.SEPARATOR,
+    ],
+    "Show or verify the log of all jobs, oldest file first",
+    usage="[<options>] [<file>...]",
+)

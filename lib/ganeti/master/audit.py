@@ -1,0 +1,151 @@
+"""The logs of jobs: ``jobs.log`` for people, ``audit.log`` to prove what happened.
+
+Both get a line when a job is accepted and one when it has ended. The lines of ``audit.log`` form a
+chain (:mod:`ganeti.jobstore.audit`). Keys of a line, besides those of the chain:
+
+``time``
+    seconds since 1970
+``event``, ``job``, ``status``
+    ``accepted`` or ``ended``; id of the job; its state
+``ops``, ``reason``
+    one text for each opcode, such as ``INSTANCE_STARTUP(web1)``; who asked, as pairs of source and
+    text from the reason trail of the first opcode
+``lost``
+    only when lines before this one could not be written: their number
+
+A thread of its own writes, so that jobs do not wait. The end of a job is in the log some
+milliseconds after clients see it; a crash in between loses these lines, which the job files have.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ganeti.constants import job as job_c
+from ganeti.jobstore import audit
+from ganeti.jqueue.job import FINALIZED, QueuedJob
+from ganeti.utils import clock
+
+_log = logging.getLogger(__name__)
+
+
+class _Entry(NamedTuple):
+    time: float
+    event: str
+    job: QueuedJob
+    status: str
+
+
+class JobLog:
+    """Writes both logs.
+
+    :param jobs_file: path of ``jobs.log``.
+    :param audit_file: path of ``audit.log``.
+    """
+
+    def __init__(
+        self, jobs_file: str, audit_file: str, *, now: Callable[[], float] = clock.now
+    ) -> None:
+        self._jobs_file = jobs_file
+        self._chain = audit.Chain(audit_file)
+        self._now = now
+        self._began = now()
+        self._open: set[int] = set()
+        self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._lost = 0
+        self._thread = threading.Thread(target=self._write_all, name="job-log", daemon=True)
+
+    def start(self) -> None:
+        """Continue after the last line of the audit log; start the thread."""
+        try:
+            self._chain.open()
+        except OSError as err:
+            _log.error("cannot read %s: %s", self._chain.path, err.strerror)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is left, and end the thread."""
+        self._entries.put(None)
+        self._thread.join()
+
+    def jobs_published(self, published: Iterable[QueuedJob]) -> None:
+        """Note jobs which were accepted or have ended; the queue makes one call at a time."""
+        now = self._now()
+        for job in published:
+            status = job.published_status
+            if job.id not in self._open:
+                self._open.add(job.id)
+                # Else an earlier master daemon has noted that.
+                if clock.merge(job.received or (0, 0)) >= self._began:
+                    self._entries.put(_Entry(now, "accepted", job, status))
+            if status in FINALIZED:
+                self._open.discard(job.id)
+                self._entries.put(_Entry(now, "ended", job, status))
+
+    def _write_all(self) -> None:
+        while True:
+            entries = [self._entries.get()]
+            while not self._entries.empty() and len(entries) < 1000:
+                entries.append(self._entries.get())
+            wanted = [entry for entry in entries if entry is not None]
+            if wanted:
+                self._write(wanted)
+            if len(wanted) < len(entries):
+                return
+
+    def _write(self, entries: Sequence[_Entry]) -> None:
+        rows: list[dict[str, Any]] = [
+            {
+                "time": round(entry.time, 3),
+                "event": entry.event,
+                "job": entry.job.id,
+                "status": entry.status,
+                "ops": [op.summary() for op in entry.job.ops],
+                "reason": _reason(entry.job),
+            }
+            for entry in entries
+        ]
+        if self._lost:
+            rows[0]["lost"] = self._lost
+        try:
+            self._chain.add(rows)
+        except OSError as err:
+            if not self._lost:
+                _log.error("cannot write %s: %s", self._chain.path, err.strerror)
+            self._lost += len(entries)
+        else:
+            self._lost = 0
+        try:
+            audit.append(self._jobs_file, "".join(map(_for_people, entries)).encode())
+        except OSError as err:
+            _log.error("cannot write %s: %s", self._jobs_file, err.strerror)
+
+
+def _reason(job: QueuedJob) -> list[list[str]]:
+    trail = job.ops[0].input.get("reason") if job.ops else None
+    found = []
+    for one in trail if isinstance(trail, list) else ():
+        if isinstance(one, list) and len(one) >= 2:
+            found.append([str(one[0]), str(one[1])])
+    return found
+
+
+def _for_people(entry: _Entry) -> str:
+    stamp = clock.format_time(entry.time)
+    what = ", ".join(op.summary() for op in entry.job.ops)
+    if entry.event == "accepted":
+        # The master itself adds an entry for each opcode, which says nothing new.
+        who = "; ".join(
+            f"{source}: {text}"
+            for source, text in _reason(entry.job)
+            if not source.startswith(job_c.REASON_OPCODE)
+        )
+        text = f"job {entry.job.id} accepted: {what}{f' ({who})' if who else ''}"
+    else:
+        text = f"job {entry.job.id} ended with {entry.status}: {what}"
+    # Texts of users must not begin a new line.
+    return "".join(char if char.isprintable() else " " for char in f"{stamp} {text}") + "\n"
