@@ -18,6 +18,7 @@ import select
 import socket
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
@@ -145,7 +146,8 @@ class JoinOffer:
         self._winner: JoiningMachine | None = None
         # The garbage collector closes them when no thread needs them any more.
         self._wake, self._waker = socket.socketpair()
-        self._threads: list[threading.Thread] = []
+        # Connections of peers which have not proved anything yet, with their addresses, in order.
+        self._unproved: dict[ssl.SSLSocket, str] = {}
 
     def __enter__(self) -> JoinOffer:
         return self
@@ -192,39 +194,58 @@ class JoinOffer:
         return min(self.token.expires - self._now(), self._deadline - self._monotonic())
 
     def _accept(self) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
         try:
             conn, peer = self._sock.accept()
+            tls = self._context.wrap_socket(conn, server_side=True, do_handshake_on_connect=False)
         except OSError:
             return
-        if len(self._threads) >= MAX_UNAUTHENTICATED:
-            conn.close()
-            return
-        thread = threading.Thread(target=self._talk, args=(conn, peer[0]), daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        with self._lock:
+            self._unproved[tls] = peer[0]
+            crowd = self._one_too_many()
+        if crowd is not None:
+            _shut(crowd)
+        threading.Thread(target=self._talk, args=(tls, peer[0]), daemon=True).start()
 
-    def _talk(self, conn: socket.socket, peer: str) -> None:
+    def _one_too_many(self) -> ssl.SSLSocket | None:
+        """Forget and return a connection which makes way for a new one; None below the limit.
+
+        It is the oldest one of the address with the most connections, so that peers which only hold
+        connections do not keep the machine with the token out.
+        """
+        if len(self._unproved) <= MAX_UNAUTHENTICATED:
+            return None
+        count = Counter(self._unproved.values())
+        most = max(count.values())
+        oldest = next(conn for conn, peer in self._unproved.items() if count[peer] == most)
+        del self._unproved[oldest]
+        return oldest
+
+    def _talk(self, tls: ssl.SSLSocket, peer: str) -> None:
         """Authenticate a peer."""
         # The socket is closed in time, even if the peer sends single bytes slowly.
-        alarm = threading.Timer(PROOF_S, partial(_shut, conn))
+        alarm = threading.Timer(PROOF_S, partial(_shut, tls))
         alarm.daemon = True
         alarm.start()
         try:
-            conn.settimeout(PROOF_S)
-            tls = self._context.wrap_socket(conn, server_side=True)
+            tls.settimeout(PROOF_S)
+            tls.do_handshake()
             channel = Channel(tls, peer)
             protocol.welcome(
                 channel, self.token, self.token.certificate, secrets.token_hex(protocol.NONCE_BYTES)
             )
             alarm.cancel()
+            with self._lock:
+                if self._unproved.pop(tls, None) is None:
+                    raise JoinError("its connection made way for another one")
             machine = JoiningMachine(tls, channel)
             if not self._spend(machine):
                 machine.refuse("the token has expired or was used already")
         except (OSError, JoinError) as err:
             alarm.cancel()
-            _shut(conn)
-            conn.close()
+            with self._lock:
+                self._unproved.pop(tls, None)
+            _shut(tls)
+            tls.close()
             self._on_refused(f"{peer} tried to join and was refused: {err}")
 
     def _spend(self, machine: JoiningMachine) -> bool:
@@ -254,7 +275,8 @@ def master_address() -> str:
 
 def _shut(conn: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        conn.shutdown(socket.SHUT_RDWR)
+        # The method of the base: another thread may be reading, and ssl would forget its state.
+        socket.socket.shutdown(conn, socket.SHUT_RDWR)
 
 
 # --- the new machine ---------------------------------------------------------------------------

@@ -80,7 +80,9 @@ def matches(password: Password, user: str, given: str) -> bool:
         cost, salt, wanted = _scrypt_parts(password.value)
         return hmac.compare_digest(_scrypt(raw, salt, cost, len(wanted)), wanted)
     if password.form == "ha1":
-        found = hashlib.md5(f"{user}:{REALM}:".encode() + raw, usedforsecurity=False).hexdigest()
+        found = hashlib.md5(
+            f"{user}:{REALM}:".encode("utf-8", "surrogatepass") + raw, usedforsecurity=False
+        ).hexdigest()
         return hmac.compare_digest(found, password.value)
     # Digests are compared, so that the time does not depend on the length.
     return hmac.compare_digest(

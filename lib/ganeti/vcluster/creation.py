@@ -55,8 +55,8 @@ def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
     here = cluster.paths(node)
     for directory, mode in (
         (here.data_dir, 0o755),
-        (here.run_dir, 0o775),
-        (here.log_dir, 0o770),
+        (here.run_dir, 0o1775),
+        (here.log_dir, 0o1770),
         (here.lock_dir, 0o755),
         (here.conf_dir, 0o755),
         (here.hooks_base_dir, 0o755),

@@ -598,6 +598,44 @@ def test_whoever_says_nothing_is_shown_the_door(lab: Lab, monkeypatch: pytest.Mo
     assert len(lab.strangers) == 1
 
 
+def test_peers_which_only_hold_connections_do_not_keep_the_machine_out(lab: Lab) -> None:
+    with lab.offer() as (offer, came), contextlib.ExitStack() as stack:
+        for _ in range(3 * join.MAX_UNAUTHENTICATED):
+            stack.enter_context(socket.create_connection(("127.0.0.1", offer.token.port), 20))
+        acting = lab.take_in(came)
+        lab.join(offer.token)
+        acting.join()
+    assert local.read_credentials(lab.machine) == lab.shared
+
+
+def test_the_address_with_the_most_connections_makes_way(lab: Lab) -> None:
+    with lab.offer() as (offer, _came):
+        peers = [socket.socket() for _ in range(join.MAX_UNAUTHENTICATED + 1)]
+        for number, peer in enumerate(peers):
+            offer._unproved[peer] = "192.0.2.1" if number in (0, 5) else f"198.51.100.{number}"  # type: ignore[index]
+        assert offer._one_too_many() is peers[0]  # type: ignore[comparison-overlap]
+        assert offer._one_too_many() is None
+        offer._unproved.clear()
+
+
+def test_a_peer_which_sends_single_bytes_is_disconnected_in_time(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "PROOF_S", 0.2)
+    with lab.offer() as (offer, _came):
+        with socket.create_connection(("127.0.0.1", offer.token.port), 20) as conn:
+            conn.settimeout(20)
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                # The begin of a TLS record of 16 KiB.
+                for byte in b"\x16\x03\x01\x3f\xff" + b"x" * 10_000:
+                    conn.send(bytes([byte]))
+                    threading.Event().wait(0.01)
+                pytest.fail("it was not disconnected")
+        offer.close()
+        _came_in_time = lab.strangers
+    assert len(_came_in_time) == 1
+
+
 def test_which_machine_may_use_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(paths.ENV_HOSTNAME, "node3.example.com")
     with pytest.raises(JoinError, match="the token is for node2.example.com, this machine is"):
