@@ -57,9 +57,11 @@ class Limits(NamedTuple):
     """Limits of one server: times in seconds, sizes in bytes.
 
     :ivar clients: number of connections at the same time.
+    :ivar per_address: of these, at most so many of one address; None for no such limit.
     """
 
     clients: int = 4000
+    per_address: int | None = None
     head_s: float = HEAD_S
     body_s: float = BODY_S
     idle_s: float = IDLE_S
@@ -220,6 +222,8 @@ class Server:
             if self._introduced:
                 async with asyncio.timeout(self._limits.head_s):
                     connection.peer = messages.parse_introduction(await reader.readline())
+            if self._too_many_of(connection.peer):
+                raise _Gone
             await connection.serve()
         except (
             _Gone,
@@ -237,6 +241,11 @@ class Server:
             self._connections.pop(connection, None)
             self._idle.pop(connection, None)
             await _close(writer)
+
+    def _too_many_of(self, peer: str) -> bool:
+        """Tell whether an address has more connections than it may."""
+        most = self._limits.per_address
+        return most is not None and sum(one.peer == peer for one in self._connections) > most
 
     def _disconnect_idle(self) -> bool:
         """Disconnect the client which was idle longest; return whether there was an idle one."""

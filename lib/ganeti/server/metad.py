@@ -37,6 +37,8 @@ from ganeti.utils import net
 NAME = const.PROGRAM
 
 _CLIENTS = 1000
+# A guest which opens more connections gets no more, and the other guests are served.
+_CLIENTS_OF_A_GUEST = 20
 _STOP_S = 2.0
 #: linux/in.h: bind an address which the machine has only while there are guests.
 _IP_FREEBIND = 15
@@ -131,7 +133,9 @@ async def _serve(metad: MetadataDaemon, signals: daemon.Signals) -> None:
     loop.add_reader(signals.fileno(), on_signal)
     loop.set_exception_handler(_report)
     application = MetadataApplication(guests, paths.current().os_search_path)
-    limits = event_server.Limits(clients=event_server.client_limit(_CLIENTS))
+    limits = event_server.Limits(
+        clients=event_server.client_limit(_CLIENTS), per_address=_CLIENTS_OF_A_GUEST
+    )
     servers = []
     for listener, introduced in ((metad.direct, False), (metad.forwarded, True)):
         if listener is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import resource
+import socket
 import ssl
 import threading
 import time
@@ -236,6 +237,27 @@ def test_more_clients_than_may(start: Start) -> None:
         assert receive_answer(second)[0] == 200
     first.close()
     second.close()
+
+
+def test_one_address_has_a_part_of_the_connections(start: Start) -> None:
+    lab = start(limits=Limits(per_address=2))
+    with lab.connect() as first, lab.connect() as second:
+        for sock in (first, second):
+            sock.sendall(request())
+            assert receive_answer(sock)[0] == 200
+        with lab.connect() as third:
+            assert receive_all(third) == b""
+        with socket.socket() as other:
+            other.bind(("127.0.0.2", 0))
+            other.settimeout(WAIT_S)
+            other.connect(("127.0.0.1", lab.port))
+            other.sendall(request())
+            assert receive_answer(other)[0] == 200
+        second.close()
+        _wait_for(lambda: lab.server.clients == 1)
+        with lab.connect() as fourth:
+            fourth.sendall(request())
+            assert receive_answer(fourth)[0] == 200
 
 
 def test_a_stream(start: Start) -> None:
