@@ -172,7 +172,9 @@ def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
                 errors.ECODE_INVAL,
             )
         raise errors.OpPrereqError(
-            f"disk {number} has no size. Write {number}:size=10g.", errors.ECODE_INVAL
+            f"disk {number} has no size. Write {number}:size=10g, or {number}:size=auto for the"
+            " standard size.",
+            errors.ECODE_INVAL,
         )
     return typed(f"disk {number}", disk)
 
