@@ -488,8 +488,8 @@ class QueueStore:
                 finally:
                     os.close(fd)
                 if "/" in place:
+                    # The folders above were flushed when this one was made.
                     directories.add(os.path.dirname(path))
-                    directories.add(self._path(ARCHIVE))
                 break
         for directory in sorted(directories, reverse=True):
             self._fault("flush directory")

@@ -352,6 +352,14 @@ def test_a_job_which_cannot_be_archived_is_tried_again(tmp_path: Path) -> None:
     assert (store.read_archived(1), store.job_ids(), journals(tmp_path)) == ("success", [], [])
 
 
+def test_an_archived_job_is_found_under_its_old_name(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    save(store, {"job-1": "success", "serial": "1\n"}, (1,))
+    assert store.read_published("job-1") == "success"
+    assert store.read_published("job-2") is None
+    assert store.read_published("serial") == "1\n"
+
+
 def test_archiving_twice_is_done_once(tmp_path: Path) -> None:
     store = opened(tmp_path)
     save(store, {"job-1": "success"}, (1,))
