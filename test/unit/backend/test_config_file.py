@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.backend import caller
 from ganeti.backend.cluster import config_file
+from ganeti.platform import master_epoch
+from ganeti.platform.master_epoch import Epoch
 from ganeti.platform.paths import Paths
 from ganeti.utils import fs
 
@@ -76,3 +79,16 @@ def test_a_file_system_which_cannot_copy(path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "copy_file_range", unable)
     assert config_file.rewrite(len(OLD), END, [[0, 5], "x", [20, 2]], 8) is True
     assert path.read_bytes() == b'{"a":x}\n'
+
+
+def test_a_former_master_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    former, present = Epoch(1, "former"), Epoch(2, "present")
+    master_epoch.claim(present)
+    monkeypatch.setattr(caller, "_epoch", former)
+    parts: list[str | list[int]] = [[0, 5], '2,"serial_no":8}\n']
+    with pytest.raises(master_epoch.StaleEpochError):
+        config_file.rewrite(len(OLD), END, parts, 22)
+    assert path.read_bytes() == OLD
+    monkeypatch.setattr(caller, "_epoch", present)
+    assert config_file.rewrite(len(OLD), END, parts, 22) is True
+    assert master_epoch.read().config == present

@@ -732,3 +732,15 @@ def test_a_failure_does_not_end_the_attempts() -> None:
     nodes.failures = []
     _until(broken.is_set)
     _until(lambda: config.lagging() == {})
+
+
+def test_a_new_name_and_a_removal_reach_the_nodes() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).update_instance(
+        updated(config.instance(instance_of(2).uuid), name="other.example.com")
+    )
+    assert nodes.received[-1].ssconf == {"instance_list": "other.example.com\n"}
+    commit(config).remove_instance(instance_of(2).uuid)
+    assert nodes.received[-1].ssconf == {"instance_list": ""}
