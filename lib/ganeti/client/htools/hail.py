@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from ganeti.client.htools import loading
 from ganeti.client.htools import program as prog
-from ganeti.client.htools.hbal import save
 from ganeti.client.htools.options import Values
-from ganeti.client.htools.show import show_cluster, show_request
 from ganeti.htools import answer, place
 from ganeti.htools import cluster as model
 from ganeti.htools.loading import request as req
@@ -32,16 +30,19 @@ def execute(values: Values) -> int:
         for one in request.new:
             model.prepare_new(cluster, one.instance)
     if values.verbose > 1:
-        prog.err(f"Received request: {show_request(request)}")
-    if values.verbose > 2:
-        prog.err(f"Received cluster data: {show_cluster(cluster)}")
+        # Allocators start often, and seldom say so much.
+        from ganeti.client.htools import show
+
+        prog.err(f"Received request: {show.show_request(request)}")
+        if values.verbose > 2:
+            prog.err(f"Received cluster data: {show.show_cluster(cluster)}")
     options = place.Options(
         ignore_soft_errors=values.ignore_soft_errors,
         capacity_checks=not values.no_capacity_checks,
         restrict_to=values.restrict_to,
     )
     if values.save is not None:
-        save(f"{values.save}.pre-ialloc", cluster, "before iallocator run")
+        prog.save(f"{values.save}.pre-ialloc", cluster, "before iallocator run")
     remarks: list[str] = []
     found = answer.answer(request, cluster, options, remarks.append)
     if values.verbose > 1:
@@ -50,7 +51,7 @@ def execute(values: Values) -> int:
     prog.print_nodes(values, cluster, "Initial cluster")
     prog.print_nodes(values, found.cluster, "Final cluster")
     if values.save is not None:
-        save(f"{values.save}.post-ialloc", found.cluster, "after iallocator run")
+        prog.save(f"{values.save}.post-ialloc", found.cluster, "after iallocator run")
     prog.out(json.dumps(found.to_dict()))
     return 0
 

@@ -13,7 +13,6 @@ from ganeti.client.htools.options import Values
 from ganeti.htools import balance, formats, moves, score, tables
 from ganeti.htools.balance import State, Step
 from ganeti.htools.cluster import Cluster, Group
-from ganeti.htools.loading import text
 from ganeti.htools.node import Node
 from ganeti.wire import json
 
@@ -204,8 +203,8 @@ def _print_end(values: Values, state: State, initial: float, level: int, cluster
     if values.print_commands is not None:
         print_commands(values.print_commands, sets, cluster)
     if values.save is not None:
-        save(f"{values.save}.original", cluster, "before balancing")
-        save(f"{values.save}.balanced", final, "after balancing")
+        prog.save(f"{values.save}.original", cluster, "before balancing")
+        prog.save(f"{values.save}.balanced", final, "after balancing")
     prog.print_instances(values, final, "Final")
     prog.print_nodes(values, final, "Final cluster")
     if level > 3:
@@ -219,15 +218,6 @@ def _print_end(values: Values, state: State, initial: float, level: int, cluster
         from ganeti.client.htools import execute
 
         execute.run_sets(values, sets, cluster)
-
-
-def save(name: str, cluster: Cluster, when: str) -> None:
-    """Write a cluster to a file in the text format."""
-    try:
-        Path(name).write_text(text.serialize(cluster), encoding="utf-8")
-    except OSError as failure:
-        raise prog.Failure(f"cannot write {name}: {failure}") from failure
-    prog.err(f"The cluster state {when} has been written to file '{name}'")
 
 
 def command_lines(sets: Sequence[Sequence[Step]], cluster: Cluster) -> list[str]:

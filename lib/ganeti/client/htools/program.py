@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ganeti import errors
 from ganeti.client.htools import options as opt
@@ -129,3 +130,17 @@ def print_instances(values: Values, cluster: Cluster, title: str) -> None:
     """Print the instances on standard error, when the user wants to see them."""
     if values.print_instances:
         err(f"\n{title} instance map:\n{tables.instances(cluster.instances, cluster.nodes)}")
+
+
+def save(name: str, cluster: Cluster, when: str) -> None:
+    """Write a cluster to a file in the text format.
+
+    :raises Failure: the file cannot be written.
+    """
+    from ganeti.htools.loading import text
+
+    try:
+        Path(name).write_text(text.serialize(cluster), encoding="utf-8")
+    except OSError as failure:
+        raise Failure(f"cannot write {name}: {failure}") from failure
+    err(f"The cluster state {when} has been written to file '{name}'")
