@@ -144,6 +144,9 @@ CATCH_UP_S: Final = (1.0, 30.0)
 #: Seconds for which a commit waits for further nodes after a majority of the candidates has it.
 PATIENCE_S: Final = 1.0
 
+# Seconds after which a thread without work ends.
+_IDLE_S: Final = 10.0
+
 Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
 Writer = Callable[[str, Pieces], None]
 
@@ -302,7 +305,17 @@ class _Threads:
 
     def _keep_running(self, work: queue.SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            work.get()()
+            try:
+                function = work.get(timeout=_IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    # Otherwise somebody has just taken it and is going to use it.
+                    if work in self._idle:
+                        self._idle.remove(work)
+                        return
+                continue
+            function()
+            del function
             with self._lock:
                 self._idle.append(work)
 

@@ -13,6 +13,7 @@ import pytest
 from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure
+from ganeti.config import store as store_module
 from ganeti.config.index_keys import INSTANCE_NAME
 from ganeti.config.store import CONFIG, SSCONF, ConfigStore, write_config_file
 from ganeti.config.text import ConfigText
@@ -473,6 +474,16 @@ def test_a_hanging_candidate_stops_no_change() -> None:
     nodes.let_go.set()
     _until(lambda: config.lagging() == {})
     assert _parse(nodes.texts[uuid_of("node2")]) == config.snapshot()
+
+
+def test_threads_which_send_end_when_they_have_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_IDLE_S", 0.001)
+    store = _impatient_store(_HangingNodes())
+    config = Config(store)
+    for _ in range(3):
+        commit(config).allocate_port()
+        _until(lambda: store._threads._idle == [])
+    assert config.lagging() == {}
 
 
 def test_a_hanging_node_which_is_no_candidate_stops_no_change() -> None:
