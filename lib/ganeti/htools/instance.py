@@ -30,6 +30,12 @@ _USES_MEMORY = frozenset(
 #: other disks counts only where storage units are known.
 _LOCAL_STORAGE = frozenset((disk_c.DRBD8, disk_c.PLAIN))
 
+#: Its disks lie in storage units of its nodes.
+_IN_UNITS = frozenset((disk_c.DRBD8, disk_c.PLAIN, disk_c.FILE))
+
+#: Its disks lie in a storage unit which all nodes share, so that a move takes no space of it.
+_IN_SHARED_UNITS = frozenset((disk_c.SHARED_FILE, disk_c.GLUSTER))
+
 #: Its disks can be reached from every node of the group.
 SHARED_STORAGE = frozenset(
     (disk_c.SHARED_FILE, disk_c.BLOCK, disk_c.RBD, disk_c.EXT, disk_c.GLUSTER)
@@ -216,6 +222,13 @@ class Instance:
     def running(self) -> bool:
         """Whether the guest runs, so that moving it is a migration."""
         return self.status in (RUNNING, "ERROR_up")
+
+    @property
+    def takes_units(self) -> bool:
+        """Whether its disks take space of storage units when it comes to a node."""
+        return self.template in _IN_UNITS or (
+            self.template in _IN_SHARED_UNITS and self.index == -1
+        )
 
     @property
     def nodes(self) -> tuple[int, ...]:

@@ -463,6 +463,8 @@ class Node:
     ) -> Fail | None:
         if memory <= 0:
             return Fail.MEMORY
+        if self.storage is not None and not self.units_fit(instance):
+            return Fail.DISK
         if instance.local_storage:
             fail = self._disk_refuses(instance, force, disk, free_spindles, spindles)
             if fail is not None:
@@ -557,7 +559,7 @@ class Node:
 
     def units_fit(self, instance: Instance) -> bool:
         """Whether every disk of an instance fits its storage unit, one after the other."""
-        if self.storage is None:
+        if self.storage is None or not instance.takes_units:
             return True
         needed: dict[tuple[str, str] | None, int] = {}
         for disk in instance.disks:
@@ -569,6 +571,8 @@ class Node:
         return True
 
     def _use_units(self, instance: Instance, sign: int) -> None:
+        if not instance.takes_units:
+            return
         storage = dict(self.storage or {})
         for disk in instance.disks:
             for wanted in sharing(disk.unit):

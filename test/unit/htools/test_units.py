@@ -10,6 +10,7 @@ import pytest
 from ganeti import errors
 from ganeti.htools import moves, score, units
 from ganeti.htools.cluster import Cluster
+from ganeti.htools.instance import Disk, Instance
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail, StorageUnit
@@ -86,6 +87,43 @@ def test_a_mirrored_and_a_plain_unit_of_one_volume_group_share_its_space(
     target = done.nodes[2].storage
     assert target is not None
     assert target[("lvm-vg", "xenvg")].free == target[("drbd8", "xenvg")].free == 2000
+
+
+@pytest.mark.parametrize(
+    ("template", "unit", "fits"),
+    [
+        ("file", "file,/srv", False),
+        ("sharedfile", "sharedfile,/srv", False),
+        ("plain", "lvm-vg,xenvg,false", False),
+        ("ext", "file,/srv", True),
+        ("diskless", "file,/srv", True),
+    ],
+)
+def test_a_new_disk_of_each_kind_needs_space_in_its_unit(
+    load: Callable[..., Cluster], template: str, unit: str, fits: bool
+) -> None:
+    free = f"1000,8000,{unit}"
+    made = cluster(load, free, free, free)
+    disk = Disk(2000)
+    new = Instance(
+        "new", memory=128, disk=2000, vcpus=1, template=template, primary=0, disks=(disk,)
+    )
+    units.derive_for(new, made.nodes[0].storage or ())
+    assert (made.nodes[1].copy().add_primary(new) is None) == fits
+    small = new.resized(disk=500, disks=(new.disks[0]._replace(size=500),))
+    assert made.nodes[1].copy().add_primary(small) is None
+
+
+def test_a_move_on_shared_storage_takes_no_space(load: Callable[..., Cluster]) -> None:
+    free = "100,8000,sharedfile,/srv"
+    text_ = NODES.format(first=free, second=free, third=free)
+    made = load(text_.replace("|n1|n2|drbd|", "|n1||sharedfile|"))
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.FAILOVER_TO_ANY, 2))
+    assert isinstance(done, moves.Done)
+    assert [node.storage[("sharedfile", "/srv")].free for node in done.nodes if node.storage] == [
+        100,
+        100,
+    ]
 
 
 def test_the_metric_is_the_mean_over_desired_units(load: Callable[..., Cluster]) -> None:

@@ -252,8 +252,9 @@ def _new(data: Mapping[str, Any], cluster: Cluster) -> New:
     name = _get(data, "name", str, _WHERE)
     instance = _instance(name, data)
     instance.status = RUNNING
-    wanted = {unit for node in cluster.nodes for unit in node.storage or ()}
-    units.derive_for(instance, sorted(wanted))
+    # The unit of the cluster's own volume group is listed first.
+    wanted = dict.fromkeys(unit for node in cluster.nodes for unit in node.storage or ())
+    units.derive_for(instance, wanted)
     restricted = data.get("restrict-to-nodes")
     return New(
         instance.resized(),
