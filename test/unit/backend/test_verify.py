@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from ganeti import errors
+from ganeti import FULL_VERSION, errors
 from ganeti.backend.node import info, verify
 from ganeti.constants import node_verify as nv
 from ganeti.platform import machine
@@ -92,7 +92,8 @@ def test_instances_and_facts(here):
 
 
 def test_version_and_time(here):
-    assert check(nv.VERSION) == [3010000, "3.1.0"]
+    assert check(nv.VERSION) == [3010000, FULL_VERSION]
+    assert FULL_VERSION.startswith("3.1.0, release ")
     seconds, microseconds = check(nv.TIME)
     assert abs(seconds + microseconds / 1e6 - time.time()) < 600
 
