@@ -102,6 +102,8 @@ def test_never_two_at_once(
         (str(time.time() - 1), [], True),
         ("junk", [], True),
     ],
+    # The times would make names which differ between the processes of a parallel run.
+    ids=["pause", "ignored pause", "over", "junk"],
 )
 def test_pause(
     text: str, words: list[str], works: bool, parts: Parts, here: paths.Paths, master: FakeMaster
