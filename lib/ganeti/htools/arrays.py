@@ -18,7 +18,7 @@ import numpy as np
 from ganeti.htools import score
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.node import Node
+from ganeti.htools.node import Node, sharing
 
 Array = Any
 
@@ -57,7 +57,6 @@ def usable(nodes: Sequence[Node]) -> bool:
     """Whether the estimates know everything that counts in a cluster."""
     return not any(
         node.exclusive_storage
-        or node.storage is not None
         or node.location_tags
         or node.location_score
         or (not node.offline and not (node.total_memory and node.total_cpus))
@@ -80,6 +79,7 @@ class Estimates:
         live = self._values[self._online]
         self._shift = live.mean(axis=0) if self._count else np.zeros(self._values.shape[1])
         centered = live - self._shift
+        # Of these only the sums for reserved memory are needed more than once.
         self._sums = centered.sum(axis=0)
         self._squares = (centered * centered).sum(axis=0)
         self._totals = self._values.sum(axis=0)
@@ -106,6 +106,7 @@ class Estimates:
             for peer, amount in node.peers.items():
                 self._peers[node.index, peer] = amount
         self._tags: dict[tuple[str, ...], tuple[Array, Array]] = {}
+        self._units = _units(nodes)
 
     def estimate(self, instances: Sequence[Instance], kind: Kind) -> Array:
         """Estimate the score after a kind of move of some instances to each node.
@@ -118,6 +119,9 @@ class Estimates:
         columns = 1 if kind == Kind.FAILOVER else len(self._nodes)
         result = np.zeros((len(instances), columns))
         for name, primary, secondary, capacity, sign in _LINEAR:
+            if self._units is not None and name == "free_disk_cv":
+                result += self._unit_deviation(instances, roles, facts)
+                continue
             amounts = {
                 "p": sign * facts.amounts[primary],
                 "s": sign * facts.amounts[secondary] if secondary else None,
@@ -138,15 +142,43 @@ class Estimates:
         facts: _Facts,
     ) -> Array:
         number = _COMPONENTS[name]
-        inverse = self._inverse[capacity]
-        centered = self._values[:, number] - self._shift[number]
-        total = np.full(len(facts.primary), self._sums[number])
-        squares = np.full(len(facts.primary), self._squares[number])
+        return _WEIGHT[name] * self._changed(
+            self._values[:, number], self._inverse[capacity], self._online, amounts, roles, facts
+        )
+
+    def _unit_deviation(
+        self, instances: Sequence[Instance], roles: dict[str, str], facts: _Facts
+    ) -> Array:
+        """The component for free disk space where storage units are known."""
+        units = self._units or {}
+        result: Array = 0.0
+        for wanted, (shares, inverse, there) in units.items():
+            taken = -np.array([_taken(one, wanted) for one in instances])
+            amounts: dict[str, Array | None] = {"p": taken, "s": taken}
+            result = result + self._changed(shares, inverse, there, amounts, roles, facts)
+        return _WEIGHT["free_disk_cv"] * result / max(1, len(units))
+
+    def _changed(
+        self,
+        values: Array,
+        inverse: Array,
+        counted: Array,
+        amounts: dict[str, Array | None],
+        roles: dict[str, str],
+        facts: _Facts,
+    ) -> Array:
+        """The deviation of values over the counted nodes after moves."""
+        count = int(counted.sum())
+        shift = values[counted].mean() if count else 0.0
+        centered = np.where(counted, values - shift, 0.0)
+        inverse = np.where(counted, inverse, 0.0)
+        total = np.full(len(facts.primary), centered.sum())
+        squares = np.full(len(facts.primary), (centered * centered).sum())
         for role, place in (("P", facts.primary), ("S", facts.secondary)):
             change = _net(roles[role], amounts)
             if change is None:
                 continue
-            change = np.where(self._online[place], change * inverse[place], 0.0)
+            change = change * inverse[place]
             total += change
             squares += change * (2 * centered[place] + change)
         given = _net(roles["T"], amounts)
@@ -156,11 +188,7 @@ class Estimates:
             change = np.outer(given, inverse)
             squares = squares[:, None] + change * (2 * centered + change)
             total = total[:, None] + change
-        return _WEIGHT[name] * self._deviation(total, squares)
-
-    def _deviation(self, total: Array, squares: Array) -> Array:
-        mean = total / self._count
-        return np.sqrt(np.maximum(squares / self._count - mean * mean, 0.0))
+        return _deviation(total, squares, count)
 
     def _without(self, node: Array, peer: Array, amount: Array) -> Array:
         """Reserved memory of nodes without an amount for one peer, and the changed peer rows."""
@@ -241,7 +269,7 @@ class Estimates:
             placed = self._placed[None, :] + real[:, None]
             old = self._values[None, :, _COMPONENTS["n1_cnt"]]
             failing += fails * placed - old
-        result += _WEIGHT["reserved_mem_cv"] * self._deviation(total, squares)
+        result += _WEIGHT["reserved_mem_cv"] * _deviation(total, squares, self._count)
         result += _WEIGHT["reserved_mem_rtotal"] * sums
         result += _WEIGHT["n1_cnt"] * failing
 
@@ -317,8 +345,39 @@ class Estimates:
         if roles["T"] == "+p":
             left = self._unallocated[None, :] - facts.amounts["memory"][:, None]
             result[(left <= 0) & real] = np.inf
+        if self._units is not None:
+            return
         left = self._free_disk[None, :] - facts.amounts["disk"][:, None]
         result[(left <= 0) & (facts.amounts["disk"][:, None] > 0)] = np.inf
+
+
+def _deviation(total: Array, squares: Array, count: int) -> Array:
+    count = max(1, count)
+    mean = total / count
+    return np.sqrt(np.maximum(squares / count - mean * mean, 0.0))
+
+
+def _taken(instance: Instance, wanted: tuple[str, str]) -> float:
+    """What the disks of an instance take of a storage unit."""
+    if instance.forthcoming or not instance.takes_units:
+        return 0.0
+    return float(sum(disk.size for disk in instance.disks if wanted in sharing(disk.unit)))
+
+
+def _units(nodes: Sequence[Node]) -> dict[tuple[str, str], tuple[Array, Array, Array]] | None:
+    """Desired unit -> free share, inverse size, and whether it counts, for each node."""
+    if not score.has_units(node for node in nodes if not node.offline):
+        return None
+    found = {}
+    wanted = {unit for node in nodes if not node.offline for unit in node.storage or ()}
+    for one in sorted(wanted):
+        units = [None if node.offline else (node.storage or {}).get(one) for node in nodes]
+        totals = np.array([0.0 if unit is None else float(unit.total) for unit in units])
+        free = np.array([0.0 if unit is None else float(unit.free) for unit in units])
+        inverse = _inverse(totals)
+        shares = np.where(totals > 0, free * inverse, 1.0)
+        found[one] = (shares, inverse, np.array([unit is not None for unit in units]))
+    return found
 
 
 def _inverse(values: Array) -> Array:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.htools import balance, moves, score
+from ganeti.htools import balance, moves, score, units
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.node import Fail, Node
+from ganeti.htools.node import Fail, Node, StorageUnit
 
 from . import random_clusters
 from .conftest import Run
@@ -133,12 +133,27 @@ def test_a_move_does_not_change_the_cluster_it_was_tried_in() -> None:
     assert facts(cluster.nodes) == before
 
 
+def give_units(cluster: Cluster) -> None:
+    """Give the nodes a volume group with two kinds of units, and some a directory for files."""
+    for number, node in enumerate(cluster.nodes):
+        space, free = int(node.total_disk), node.free_disk
+        node.storage = {
+            ("drbd8", "xenvg"): StorageUnit(space, free),
+            ("lvm-vg", "xenvg"): StorageUnit(space, free),
+        }
+        if number % 2:
+            node.storage[("file", "/srv")] = StorageUnit(50000, 40000 - number * 500)
+    units.derive(cluster)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_arrays_find_the_same_steps(seed: int) -> None:
     pytest.importorskip("numpy", reason="the Python package numpy is not installed")
     found = []
     for arrays_from in (1 << 40, 0):
         cluster = text.parse(random_clusters.make(seed, forthcoming=True)[0])
+        if seed % 2:
+            give_units(cluster)
         # Clusters with locations are searched without arrays.
         cluster.tags = tuple(tag for tag in cluster.tags if "location" not in tag)
         model.prepare(cluster)
