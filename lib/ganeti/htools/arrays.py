@@ -79,7 +79,7 @@ class Estimates:
         live = self._values[self._online]
         self._shift = live.mean(axis=0) if self._count else np.zeros(self._values.shape[1])
         centered = live - self._shift
-        # Of these only the sums for reserved memory are needed more than once.
+        # For reserved memory; the sums of other components are made where they are needed.
         self._sums = centered.sum(axis=0)
         self._squares = (centered * centered).sum(axis=0)
         self._totals = self._values.sum(axis=0)
