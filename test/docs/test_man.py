@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from docutils import nodes
 from docutils.core import publish_doctree
 
 from ganeti import client
-from ganeti.cli import failures
+from ganeti.cli import failures, parser
 from ganeti.cli import options as opt
 from ganeti.cli.command import Program
 from ganeti.client.htools import options as placement_options
@@ -199,6 +200,11 @@ def test_examples_use_commands_and_options_that_exist() -> None:
                 # What is in quotes is a filter.
                 rest = re.sub(r"'[^']*'", "", match[3])
                 assert options_in(rest) <= known, line
+                if line.startswith(match[1]):
+                    # A command line by itself, as the example in the help, parses as a whole.
+                    words = shlex.split(match[3])
+                    if not {"|", "||", ">", "<", "#"} & set(words):
+                        parser.parse(command, words)
 
 
 # -- programs with a parser of their own ---------------------------------------------------------

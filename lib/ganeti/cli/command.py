@@ -110,9 +110,11 @@ class Program:
     :param aliases: other name of a command -> its name.
     :param env_commands: commands which take default options from an environment variable
         (``GNT_INSTANCE_LIST`` for ``gnt-instance list``).
+    :param examples: name of a command -> options and arguments of an example of its use, quoted as
+        for a shell.
     """
 
-    __slots__ = ("aliases", "commands", "env_commands", "name", "summary")
+    __slots__ = ("aliases", "commands", "env_commands", "examples", "name", "summary")
 
     def __init__(
         self,
@@ -121,12 +123,14 @@ class Program:
         commands: Sequence[Command],
         aliases: Mapping[str, str] | None = None,
         env_commands: Sequence[str] = (),
+        examples: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.summary = summary
         self.commands = {command.name: command for command in commands}
         self.aliases = dict(aliases or {})
         self.env_commands = frozenset(env_commands)
+        self.examples = dict(examples or {})
 
     def find(self, word: str) -> Command | None:
         """Return the command with this name or alias; None when there is none."""

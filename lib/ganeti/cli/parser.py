@@ -230,6 +230,7 @@ def command_help(program: Program, command: Command) -> str:
         "",
         command.summary,
         "",
+        *_example(program, command),
         "Options",
         "=======",
     ]
@@ -247,6 +248,14 @@ def command_help(program: Program, command: Command) -> str:
         ]
     )
     return "\n".join(lines)
+
+
+def _example(program: Program, command: Command) -> list[str]:
+    """Return the lines with the example of a command; none if it has no example."""
+    words = program.examples.get(command.name)
+    if words is None:
+        return []
+    return ["Example", "=======", f"  {program.name} {command.name} {words}".rstrip(), ""]
 
 
 def option_help(option: Option) -> str:

@@ -56,6 +56,18 @@ def commands(kind: str, argument: str | None, what: str) -> list[Command]:
     ]
 
 
+def examples(name: str = "") -> dict[str, str]:
+    """Return examples of the three commands, as of :class:`ganeti.cli.command.Program`.
+
+    :param name: name of an object; empty for the cluster.
+    """
+    return {
+        "list-tags": name,
+        "add-tags": f"{name} owner:web env:test".lstrip(),
+        "remove-tags": f"{name} env:test".lstrip(),
+    }
+
+
 def _usage(argument: str | None) -> str:
     return f"[<options>] {f'<{argument}> ' if argument else ''}<tag>..."
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from ganeti.cli import options as opt
 from ganeti.cli import parser
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
+from ganeti.query import resources
 
 
 def command(*options: Option, arguments: list[Argument] | None = None) -> Command:
@@ -291,3 +294,44 @@ def test_every_default_is_in_the_help(name: str) -> None:
         for option in one.options:
             if option.takes_value and option.default not in (None, "", [], {}):
                 assert "default" in parser.option_help(option), (one.name, option.names)
+
+
+@pytest.mark.parametrize("name", sorted(client.PROGRAMS))
+def test_every_command_has_an_example_which_parses(name: str) -> None:
+    program = importlib.import_module(client.PROGRAMS[name]).PROGRAM
+    assert set(program.examples) == set(program.commands)
+    for one in program.commands.values():
+        text = parser.command_help(program, one)
+        line = text.split("Example\n=======\n  ")[1].splitlines()[0]
+        words = shlex.split(line)
+        assert words[:2] == [name, one.name]
+        assert not parser.parse(one, words[2:])[0].help
+
+
+#: Commands whose ``-o`` and filters name fields of another kind of objects than the program.
+_LISTED = {("gnt-backup", "list"): "export", ("gnt-debug", "locks"): "lock"}
+
+
+@pytest.mark.parametrize("name", sorted(client.PROGRAMS))
+def test_examples_name_fields_which_exist(name: str) -> None:
+    program = importlib.import_module(client.PROGRAMS[name]).PROGRAM
+    for command_name, example in program.examples.items():
+        if command_name not in ("list", "locks"):
+            continue
+        kind = _LISTED.get((name, command_name), name.removeprefix("gnt-"))
+        known = set(resources.lookup(kind).fields)
+        values, arguments = parser.parse(program.commands[command_name], shlex.split(example))
+        if values.output:
+            assert set(values.output.split(",")) <= known
+        if values.force_filter:
+            names = set(re.findall(r"[a-z_]+", re.sub(r'"[^"]*"', "", arguments[0])))
+            assert names - {"and", "or", "not"} <= known
+
+
+def test_a_command_without_an_example_has_a_help() -> None:
+    program = Program("gnt-test", "For tests.", [command()])
+    assert "Example" not in parser.command_help(program, program.commands["do"])
+    program = Program("gnt-test", "For tests.", [command()], examples={"do": ""})
+    assert "Example\n=======\n  gnt-test do\n" in parser.command_help(
+        program, program.commands["do"]
+    )

@@ -244,6 +244,13 @@ PROGRAM = Program(
             usage="[<options>] <instance>",
         ),
     ],
+    examples={
+        "list": "-n node3",
+        "list-fields": "",
+        "export": "-n node3 web1",
+        "import": "-t plain -n node2 --src-node=node3 --src-dir=web1 web1-copy",
+        "remove": "web1",
+    },
 )
 
 

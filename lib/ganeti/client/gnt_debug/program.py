@@ -81,6 +81,16 @@ PROGRAM = Program(
         submit_job.SUBMIT_JOB,
     ],
     aliases={"allocator": "iallocator"},
+    examples={
+        "delay": "-n node2 --no-master 10",
+        "locks": "-o name,mode,owner,pending --watch",
+        "iallocator": "--dir=out -m allocate -t diskless --memory=1g -o noop new.example.com",
+        "metad": "report web1",
+        "test-jobqueue": "",
+        "test-osparams": "--os-parameters-secret=password=secret",
+        "wconfd": "listalllocks",
+        "submit-job": "--each job1.json job2.json",
+    },
 )
 
 

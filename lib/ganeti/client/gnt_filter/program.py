@@ -135,6 +135,14 @@ PROGRAM = Program(
         ),
         Command("delete", delete, [Argument("filter", 1, 1)], [], "Delete a rule"),
     ],
+    examples={
+        "add": '--predicates=\'[["jobid", [">", "id", "watermark"]]]\' --action=PAUSE',
+        "list": "-o uuid,priority,action",
+        "list-fields": "",
+        "info": "3fbd2ab4-5a44-4f2c-9c8b-6e0c5d5c9f0d",
+        "replace": "--action=ACCEPT 3fbd2ab4-5a44-4f2c-9c8b-6e0c5d5c9f0d",
+        "delete": "3fbd2ab4-5a44-4f2c-9c8b-6e0c5d5c9f0d",
+    },
 )
 
 

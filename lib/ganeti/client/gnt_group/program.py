@@ -382,6 +382,19 @@ PROGRAM = Program(
         *tags.commands("nodegroup", "group", "a node group"),
     ],
     env_commands=("list",),
+    examples={
+        "add": "--alloc-policy=preferred rack2",
+        "assign-nodes": "rack2 node3 node4",
+        "list": "-o name,node_cnt,pinst_cnt",
+        "list-fields": "",
+        "info": "rack2",
+        "modify": "--alloc-policy=last_resort rack2",
+        "remove": "rack2",
+        "rename": "rack2 rack7",
+        "evacuate": "--to=rack3 rack2",
+        "show-ispecs-cmd": "rack2",
+        **tags.examples("rack2"),
+    },
 )
 
 

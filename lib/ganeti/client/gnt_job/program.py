@@ -457,6 +457,19 @@ PROGRAM = Program(
         ),
     ],
     aliases={"show": "info"},
+    examples={
+        "list": "--error -o id,summary,end_ts",
+        "list-fields": "",
+        "info": "1234",
+        "explain": "1234",
+        "top": "--interval=5",
+        "watch": "1234",
+        "wait": "1234",
+        "cancel": "1234 1235",
+        "change-priority": "--priority=high 1234",
+        "archive": "1234 1235",
+        "autoarchive": "7d",
+    },
 )
 
 

@@ -414,6 +414,18 @@ PROGRAM = Program(
         ),
         *tags.commands("network", "network", "a network"),
     ],
+    examples={
+        "add": "--network=192.0.2.0/24 --gateway=192.0.2.1 net1",
+        "connect": "-N mode=bridged,link=br1 net1 rack2",
+        "disconnect": "net1 rack2",
+        "list": "-o name,network,free_count",
+        "list-fields": "",
+        "info": "net1",
+        "modify": "--add-reserved-ips=192.0.2.10,192.0.2.11 net1",
+        "remove": "net1",
+        "rename": "net1 office",
+        **tags.examples("net1"),
+    },
 )
 
 

@@ -278,6 +278,27 @@ PROGRAM = Program(
     ],
     aliases={"show": "info"},
     env_commands=("list",),
+    examples={
+        "add": "--node-group=rack2 node4.example.com",
+        "list": "-F 'not offline and mfree < 4096'",
+        "list-fields": "",
+        "info": "node3",
+        "remove": "node3",
+        "modify": "--offline yes --auto-promote node3",
+        "power": "status node2 node3",
+        "health": "--group rack2",
+        "powercycle": "node3",
+        "restricted-command": "-M backup-state node2 node3",
+        "list-storage": "--storage-type=lvm-pv node3",
+        "modify-storage": "--allocatable=no node3 lvm-pv /dev/sdb1",
+        "repair-storage": "node3 lvm-vg xenvg",
+        "volumes": "node3",
+        "list-drbd": "node3",
+        "evacuate": "--secondary-only -n node4 node3",
+        "migrate": "node3",
+        "failover": "-n node3 node1",
+        **tags.examples("node3"),
+    },
 )
 
 

@@ -362,6 +362,13 @@ PROGRAM = Program(
         ),
     ],
     aliases={"show": "info"},
+    examples={
+        "list": "-F 'not valid'",
+        "list-fields": "",
+        "info": "debian",
+        "diagnose": "",
+        "modify": "-H kvm:acpi=no -O filesystem=xfs debian",
+    },
 )
 
 

@@ -117,6 +117,10 @@ PROGRAM = Program(
             usage="[<options>] [<provider>...]",
         ),
     ],
+    examples={
+        "diagnose": "",
+        "info": "provider1",
+    },
 )
 
 
