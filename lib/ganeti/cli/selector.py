@@ -1,7 +1,7 @@
 """Options by which the arguments of a command select objects in another way than by their names.
 
 ``-F`` makes the argument a filter expression, as of a list; ``--tags`` makes the arguments tags,
-and ``--group`` node groups. Without one of these options the arguments are names.
+``--node`` nodes, and ``--group`` node groups. Without one of these options the arguments are names.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from ganeti.luxi import client as luxi
 
-BY_FILTER, BY_TAGS, BY_GROUP = "filter", "tags", "group"
+BY_FILTER, BY_TAGS, BY_NODE, BY_GROUP = "filter", "tags", "node", "group"
 _DEST = "multi_mode"
 # Kind of objects -> the field with the node group of one.
 _GROUP_FIELDS = {"instance": "pnode.group", "node": "group"}
+# Kind of objects -> the field by which commands name them, if it is not "name".
+_NAME_FIELDS = {"job": "id"}
 
 FILTER = Option(
     "-F",
@@ -39,6 +41,14 @@ TAGS = Option(
     dest=_DEST,
     help="the arguments are tags, which select objects with one of them",
 )
+NODE = Option(
+    "--node",
+    action="store_const",
+    const=BY_NODE,
+    dest=_DEST,
+    help="the arguments are nodes, which select the instances whose primary or secondary node is"
+    " one of them",
+)
 GROUP = Option(
     "--group",
     action="store_const",
@@ -48,6 +58,7 @@ GROUP = Option(
     " primary nodes are",
 )
 OPTIONS = (FILTER, TAGS, GROUP)
+INSTANCE_OPTIONS = (FILTER, TAGS, NODE, GROUP)
 
 
 def names(
@@ -55,18 +66,19 @@ def names(
 ) -> list[str]:
     """Return the names of the selected objects; the arguments, if these are names.
 
-    :param resource: kind of the objects: ``instance`` or ``node``.
-    :raises OpPrereqError: nothing is given or selected, or there is no such group.
+    :param resource: kind of the objects, as queries name it.
+    :raises OpPrereqError: nothing is given or selected, or there is no such node or group.
     """
     mode = values.get(_DEST)
     return list(arguments) if mode is None else select(resource, mode, arguments, client)
 
 
 def select(resource: str, mode: str, words: Sequence[str], client: luxi.Client) -> list[str]:
-    """Return the names of the objects which a filter, tags or groups select, in natural order.
+    """Return the names of the objects which the words select, or the numbers of jobs, in order.
 
-    :param mode: :data:`BY_FILTER`, :data:`BY_TAGS` or :data:`BY_GROUP`.
-    :raises OpPrereqError: nothing is given or selected, or there is no such group.
+    :param mode: :data:`BY_FILTER`, :data:`BY_TAGS`, :data:`BY_NODE` (only of instances) or
+        :data:`BY_GROUP` (only of instances and nodes).
+    :raises OpPrereqError: nothing is given or selected, or there is no such node or group.
     :raises QueryFilterParseError: the expression is not valid.
     """
     if not words:
@@ -76,12 +88,15 @@ def select(resource: str, mode: str, words: Sequence[str], client: luxi.Client) 
         condition = listing.make_filter(words, force_filter=True)
     elif mode == BY_TAGS:
         condition = ["|", *(["=[]", "tags", tag] for tag in words)]
+    elif mode == BY_NODE:
+        nodes = [row[0] for row in client.query_nodes(list(words), ["name"], False)]
+        condition = ["|", *(["|", ["==", "pnode", n], ["=[]", "snodes", n]] for n in nodes)]
     else:
         # A wrong name is an error, and a short one is completed.
         groups = [row[0] for row in client.query_groups(list(words), ["name"], False)]
         condition = listing.simple_filter(_GROUP_FIELDS[resource], groups)
-    response = client.query(resource, ["name"], condition)
-    found = [row[0][1] for row in response["data"]]
+    response = client.query(resource, [_NAME_FIELDS.get(resource, "name")], condition)
+    found = [str(row[0][1]) for row in response["data"]]
     if not found:
         raise errors.OpPrereqError(
             f"no {resource} is selected by --{mode} {' '.join(words)}", errors.ECODE_INVAL

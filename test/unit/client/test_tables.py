@@ -40,6 +40,7 @@ ADDED = {
     "--new-secondary": "design 2.0: the administrator chooses which replica stays",
     "--wait-for-sync": "design 2.0: the restart may be postponed until the replicas are in sync",
     "--tags": "one way to choose objects, in commands which take several",
+    "--node": "one way to choose objects, in commands which take several",
     "--group": "one way to choose objects, in commands which take several",
     "--sort-by": "every list can be sorted",
     "--watch": "every list can be updated",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 
@@ -67,8 +67,12 @@ def repair_disk_sizes(values: Values, arguments: list[str]) -> int:
     """Correct the recorded sizes of disks by the sizes on the nodes (``repair-disk-sizes``)."""
     from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
 
+    client = jobs.connect()
+    names = selector.names("instance", values, arguments, client)
     jobs.run_opcode(
-        OpClusterRepairDiskSizes(instances=arguments, **jobs.common_params(values)), values
+        OpClusterRepairDiskSizes(instances=names, **jobs.common_params(values)),
+        values,
+        client=client,
     )
     return failures.EXIT_SUCCESS
 
@@ -91,7 +95,7 @@ COMMANDS = (
         "repair-disk-sizes",
         repair_disk_sizes,
         [Argument("instance")],
-        [opt.DRY_RUN, opt.PRIORITY],
+        [*selector.INSTANCE_OPTIONS, opt.DRY_RUN, opt.PRIORITY],
         "Compare the recorded sizes of disks with the nodes, and correct the records",
     ),
 )

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ganeti.cli import change_group, failures, jobs, listing, main, policy_options, tags, terminal
+from ganeti.cli import (
+    change_group,
+    failures,
+    jobs,
+    listing,
+    main,
+    policy_options,
+    selector,
+    tags,
+    terminal,
+)
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -68,8 +78,10 @@ _INFO_FIELDS = (
 )
 
 
-def _groups(arguments: list[str], fields: tuple[str, ...]) -> list[dict[str, Any]]:
-    rows = jobs.connect().query_groups(arguments, list(fields), False)
+def _groups(values: Values, arguments: list[str], fields: tuple[str, ...]) -> list[dict[str, Any]]:
+    client = jobs.connect()
+    names = selector.names("group", values, arguments, client)
+    rows = client.query_groups(names, list(fields), False)
     return [dict(zip(fields, row, strict=True)) for row in rows]
 
 
@@ -77,7 +89,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
     """Show parameters and policy of node groups (``info``)."""
     from ganeti.cli import output
 
-    groups = _groups(arguments, _INFO_FIELDS)
+    groups = _groups(values, arguments, _INFO_FIELDS)
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(groups, values.output_format)
     elif groups:
@@ -144,7 +156,7 @@ def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
     import shlex
 
     field = "ipolicy" if values.include_defaults else "custom_ipolicy"
-    for group in _groups(arguments, ("name", field)):
+    for group in _groups(values, arguments, ("name", field)):
         words = ["gnt-group", "add"]
         if "minmax" in group[field]:
             words += policy_options.bounds_words(group[field]["minmax"])
@@ -211,14 +223,16 @@ def assign_nodes(values: Values, arguments: list[str]) -> int:
     """Move nodes to a group (``assign-nodes``)."""
     from ganeti.opcodes.group import OpGroupAssignNodes
 
+    client = jobs.connect()
     jobs.run_opcode(
         OpGroupAssignNodes(
             group_name=arguments[0],
-            nodes=arguments[1:],
+            nodes=selector.names("node", values, arguments[1:], client),
             force=values.force,
             **jobs.common_params(values),
         ),
         values,
+        client=client,
     )
     return failures.EXIT_SUCCESS
 
@@ -297,6 +311,7 @@ PROGRAM = Program(
             assign_nodes,
             [_GROUP, Argument("node")],
             [
+                *selector.OPTIONS,
                 opt.flag(
                     "-f",
                     "--force",
@@ -328,7 +343,7 @@ PROGRAM = Program(
             "info",
             show_info,
             [Argument("group")],
-            [opt.OUTPUT_FORMAT],
+            [selector.FILTER, selector.TAGS, opt.OUTPUT_FORMAT],
             "Show the parameters and the policy of groups",
         ),
         Command(
@@ -372,10 +387,12 @@ PROGRAM = Program(
             show_ispecs_cmd,
             [Argument("group")],
             [
+                selector.FILTER,
+                selector.TAGS,
                 opt.flag(
                     "--include-defaults",
                     help="include bounds that the group inherits from the cluster",
-                )
+                ),
             ],
             "Print, for each group, the command that adds a group with the same bounds",
         ),

@@ -180,7 +180,7 @@ PROGRAM = Program(
             [Argument("instance")],
             [
                 opt.flag("--all", dest="show_all", help="show all instances"),
-                *selector.OPTIONS,
+                *selector.INSTANCE_OPTIONS,
                 opt.flag(
                     "-s",
                     "--static",

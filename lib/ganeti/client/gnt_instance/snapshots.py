@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, terminal
+from ganeti.cli import failures, jobs, listing, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
@@ -74,8 +74,12 @@ def list_snapshots(values: Values, arguments: list[str]) -> int:
             f" Known are: {', '.join(sorted(FIELDS))}.",
             errors.ECODE_INVAL,
         )
+    client = jobs.connect()
+    names = selector.names("instance", values, arguments, client)
     rows: list[Mapping[str, Any]] = jobs.run_opcode(
-        OpInstanceSnapshotList(instances=arguments, **jobs.common_params(values)), values
+        OpInstanceSnapshotList(instances=names, **jobs.common_params(values)),
+        values,
+        client=client,
     )
     listing.write(
         {
@@ -164,7 +168,15 @@ COMMANDS = (
         "list-snapshots",
         list_snapshots,
         [Argument("instance")],
-        [opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.VERBOSE_LIST, opt.PRIORITY],
+        [
+            *selector.INSTANCE_OPTIONS,
+            opt.NO_HEADERS,
+            opt.SEPARATOR,
+            opt.UNITS,
+            opt.OUTPUT,
+            opt.VERBOSE_LIST,
+            opt.PRIORITY,
+        ],
         "List the snapshots of instances",
     ),
     Command(

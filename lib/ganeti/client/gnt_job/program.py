@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, main, terminal
+from ganeti.cli import failures, jobs, listing, main, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -76,10 +76,18 @@ def list_fields(values: Values, arguments: list[str]) -> int:
     return listing.run_list_fields("job", values, arguments)
 
 
+def _job_ids(values: Values, arguments: Sequence[str], client: luxi.Client) -> list[int]:
+    """Return the numbers of the jobs which are given by number or by a filter.
+
+    :raises OpPrereqError: not a number, or no job is selected.
+    """
+    return [listing.job_id(text) for text in selector.names("job", values, arguments, client)]
+
+
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show all properties of jobs (``info``); the exit code is 1 when one does not exist."""
     client = jobs.connect()
-    wanted = [listing.job_id(text) for text in arguments]
+    wanted = _job_ids(values, arguments, client)
     response = client.query("job", list(_INFO_FIELDS), listing.simple_filter("id", wanted))
     rows = {row[0][1]: row for row in response["data"] if row[0][0] == 0}
     found = [(job_id, rows.get(job_id)) for job_id in wanted]
@@ -174,7 +182,7 @@ def _seconds_between(before: Sequence[int], after: Sequence[int]) -> float:
 def explain(values: Values, arguments: list[str]) -> int:
     """Show the reasons why jobs wait (``explain``)."""
     client = jobs.connect()
-    wanted = [listing.job_id(text) for text in arguments]
+    wanted = _job_ids(values, arguments, client)
     found = [client.explain_job(job_id) for job_id in wanted]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
@@ -264,24 +272,27 @@ def change_priority(values: Values, arguments: list[str]) -> int:
 def _act_on_jobs(
     values: Values, arguments: Sequence[str], act: Any, question: str, done: str
 ) -> int:
-    """Call a function for the jobs which are given by number or by state.
+    """Call a function for the jobs which are given by number, by a filter or by state.
 
     :param act: returns whether it succeeded, and the answer of the master.
-    :param question: asks for confirmation when the jobs are selected by state.
+    :param question: asks for confirmation when the jobs are not given by number.
     :param done: text after a success; empty means the answer of the master.
     """
     if bool(arguments) == bool(values.status_filter):
         raise errors.OpPrereqError(
-            "give either job ids, or one of --pending, --queued and --waiting", errors.ECODE_INVAL
+            "give either job ids, or -F and a filter, or one of --pending, --queued and --waiting",
+            errors.ECODE_INVAL,
         )
-    job_ids = [listing.job_id(text) for text in arguments]
     client = jobs.connect()
-    if values.status_filter:
-        response = client.query(
-            "job",
-            ["id", "status", "summary"],
-            listing.simple_filter("status", values.status_filter),
+    if not values.status_filter:
+        job_ids = _job_ids(values, arguments, client)
+    if values.status_filter or values.multi_mode:
+        chosen = (
+            listing.simple_filter("status", values.status_filter)
+            if values.status_filter
+            else listing.simple_filter("id", job_ids)
         )
+        response = client.query("job", ["id", "status", "summary"], chosen)
         job_ids = [row[0][1] for row in response["data"]]
         if not job_ids:
             terminal.out("No job is in this state")
@@ -308,7 +319,7 @@ def archive(values: Values, arguments: list[str]) -> int:
     """Move finished jobs to the archive (``archive``)."""
     client = jobs.connect()
     code = failures.EXIT_SUCCESS
-    for job_id in [listing.job_id(text) for text in arguments]:
+    for job_id in _job_ids(values, arguments, client):
         if not client.archive_job(job_id):
             terminal.err(
                 f"Failed to archive job with ID '{job_id}'. The job has not ended, or is not"
@@ -376,14 +387,14 @@ PROGRAM = Program(
             "info",
             show_info,
             [Argument("jobid", 1)],
-            [opt.OUTPUT_FORMAT],
+            [selector.FILTER, opt.OUTPUT_FORMAT],
             "Show all properties of jobs",
         ),
         Command(
             "explain",
             explain,
             [Argument("jobid", 1)],
-            [opt.OUTPUT_FORMAT],
+            [selector.FILTER, opt.OUTPUT_FORMAT],
             "Show the reasons why jobs wait, and the jobs which hold them back",
         ),
         Command(
@@ -430,21 +441,21 @@ PROGRAM = Program(
             "cancel",
             cancel,
             [Argument("jobid")],
-            [opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
+            [selector.FILTER, opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
             "Cancel jobs",
         ),
         Command(
             "change-priority",
             change_priority,
             [Argument("jobid")],
-            [opt.PRIORITY, opt.FORCE, _PENDING, _QUEUED, _WAITING],
+            [selector.FILTER, opt.PRIORITY, opt.FORCE, _PENDING, _QUEUED, _WAITING],
             "Change the priority of jobs in the queue",
         ),
         Command(
             "archive",
             archive,
             [Argument("jobid", 1)],
-            [],
+            [selector.FILTER],
             "Move jobs that have ended from the queue to the archive",
         ),
         Command(

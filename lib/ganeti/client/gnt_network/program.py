@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, main, tags, terminal
+from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -64,7 +64,8 @@ _MAP_WIDTH = 64
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show all properties of networks (``info``)."""
     client = jobs.connect()
-    rows = client.query_networks(arguments, list(_INFO_FIELDS), False)
+    names = selector.names("network", values, arguments, client)
+    rows = client.query_networks(names, list(_INFO_FIELDS), False)
     networks = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
@@ -370,7 +371,7 @@ PROGRAM = Program(
             "info",
             show_info,
             [Argument("network")],
-            [opt.OUTPUT_FORMAT],
+            [selector.FILTER, selector.TAGS, opt.OUTPUT_FORMAT],
             "Show all properties of networks",
         ),
         Command(

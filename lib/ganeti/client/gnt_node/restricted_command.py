@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 
@@ -16,9 +16,8 @@ def restricted_command(values: Values, arguments: list[str]) -> int:
     from ganeti.opcodes.misc import OpRestrictedCommand
 
     client = jobs.connect()
-    names = [
-        name for name, _, _ in online_nodes.online_nodes(client, arguments[1:], values.nodegroup)
-    ]
+    chosen = selector.names("node", values, arguments[1:], client)
+    names = [name for name, _, _ in online_nodes.online_nodes(client, chosen, values.nodegroup)]
     if not names:
         raise errors.OpPrereqError(
             f"there is no online node for command '{arguments[0]}'", errors.ECODE_INVAL
@@ -63,6 +62,7 @@ RESTRICTED_COMMAND = Command(
     restricted_command,
     [Argument("unknown", 1, 1), Argument("node")],
     [
+        *selector.OPTIONS,
         opt.NODE_GROUP,
         SHOW_NAMES,
         opt.flag(

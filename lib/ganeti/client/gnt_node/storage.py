@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, table, terminal
+from ganeti.cli import failures, jobs, listing, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
@@ -53,14 +53,16 @@ def list_storage(values: Values, arguments: list[str]) -> int:
     from ganeti.opcodes.node import OpNodeQueryStorage
 
     fields = _fields(values, STORAGE_FIELDS)
+    client = jobs.connect()
     rows = jobs.run_opcode(
         OpNodeQueryStorage(
-            nodes=arguments,
+            nodes=selector.names("node", values, arguments, client),
             storage_type=values.user_storage_type,
             output_fields=fields,
             **jobs.common_params(values),
         ),
         values,
+        client=client,
     )
     _show_storage(fields, rows, values)
     return failures.EXIT_SUCCESS
@@ -71,8 +73,12 @@ def list_volumes(values: Values, arguments: list[str]) -> int:
     from ganeti.opcodes.node import OpNodeQueryvols
 
     fields = _fields(values, VOLUME_FIELDS)
+    client = jobs.connect()
+    names = selector.names("node", values, arguments, client)
     rows = jobs.run_opcode(
-        OpNodeQueryvols(nodes=arguments, output_fields=fields, **jobs.common_params(values)), values
+        OpNodeQueryvols(nodes=names, output_fields=fields, **jobs.common_params(values)),
+        values,
+        client=client,
     )
     _show_storage(fields, rows, values)
     return failures.EXIT_SUCCESS
@@ -210,6 +216,7 @@ COMMANDS = (
         list_storage,
         [Argument("node")],
         [
+            *selector.OPTIONS,
             Option(
                 "-t",
                 "--storage-type",
@@ -268,7 +275,7 @@ COMMANDS = (
         "volumes",
         list_volumes,
         [Argument("node")],
-        [opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
+        [*selector.OPTIONS, opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
         "List the logical volumes of nodes",
     ),
     Command(

@@ -252,7 +252,10 @@ def test_kill_needs_to_be_meant(gnt: Gnt, master: FakeMaster) -> None:
 def test_either_ids_or_a_state(line: str, gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt(line)
     assert ended.code == 1
-    assert "either job ids, or one of --pending, --queued and --waiting" in ended.err
+    assert (
+        "either job ids, or -F and a filter, or one of --pending, --queued and --waiting"
+        in ended.err
+    )
     assert master.requests == []
 
 
@@ -268,6 +271,27 @@ def test_cancel_by_state(gnt: Gnt, master: FakeMaster, monkeypatch: pytest.Monke
     assert gnt("job cancel --queued").code == 13
     assert "CancelJob" not in master.methods()
     assert gnt("job cancel --queued --force").out == "Job successfully cancelled\n"
+
+
+def test_cancel_by_filter_asks_first(gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["job"] = [{"id": 1, "status": "queued", "summary": ["TEST_DELAY"]}]
+    master.add_job(DELAY)
+    ended = gnt("job cancel -F", 'status == "queued"')
+    assert ended.code == 1
+    assert "1 queued TEST_DELAY" in ended.out
+    assert "--force" in ended.err
+    assert "CancelJob" not in master.methods()
+    assert ("Query", ["job", ["id"], ["==", "status", "queued"]]) in master.requests
+    assert gnt("job cancel --force -F", 'status == "queued"').out == "Job successfully cancelled\n"
+    assert master.requests[-1] == ("CancelJob", [1, False])
+
+
+def test_archive_by_filter(gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["job"] = [{"id": 1, "status": "success", "summary": ["TEST_DELAY"]}]
+    master.add_job(DELAY)
+    master.finish(1)
+    assert gnt("job archive -F", 'status == "success"').code == 0
+    assert master.requests[-1] == ("ArchiveJob", [1])
 
 
 def test_cancel_by_state_without_such_jobs(gnt: Gnt, master: FakeMaster) -> None:
