@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors, hypervisor
 from ganeti.bootstrap.requirements import SMALLEST_VG_MIB, Findings, is_installed
-from ganeti.constants import disk, hv, net
-from ganeti.objects import hvparams
+from ganeti.constants import disk, net
+from ganeti.objects import hvparams, hypervisors
 from ganeti.platform import machine, paths
 from ganeti.utils import process
 from ganeti.wire import json
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ganeti.bootstrap.init import InitParams
 
 _TIMEOUT_S = 60.0
-_XEN_CAPABILITIES = "/proc/xen/capabilities"
 _NET_DIR = "/sys/class/net"
 
 
@@ -56,7 +55,7 @@ def complete(params: InitParams, address: str, findings: Findings) -> Choice:
                 "there is no hypervisor. Install the package qemu-system-x86, or choose one with"
                 f" --enabled-hypervisors: {', '.join(hypervisor.known())}."
             )
-            name = hv.FAKE  # for the other checks
+            name = hypervisor.known()[0]  # for the other checks
         found["enabled_hypervisors"] = (name,)
         words.append(f"the hypervisor {name}")
     if params.enabled_disk_templates is None:
@@ -82,24 +81,12 @@ def complete(params: InitParams, address: str, findings: Findings) -> Choice:
 
 
 def _hypervisor(given: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return a hypervisor which this machine really has, and which has a driver."""
-    known = hypervisor.known()
-    if hv.XEN_PVM in known and _is_dom0():
-        return hv.XEN_PVM
-    if hv.KVM in known:
-        own = {**hvparams.defaults(hv.KVM), **given.get(hv.KVM, {})}
-        if hypervisor.of(hv.KVM).missing_program(own) is None:
-            return hv.KVM
+    """Return a hypervisor which runs guests on this machine; None when there is none."""
+    for name in hypervisor.known():
+        own = {**hvparams.defaults(name), **given.get(name, {})}
+        if hypervisors.of(name).runs_guests and hypervisor.of(name).missing_program(own) is None:
+            return name
     return None
-
-
-def _is_dom0() -> bool:
-    """Return whether this machine is the privileged domain of Xen."""
-    try:
-        with open(_XEN_CAPABILITIES, encoding="ascii") as stream:
-            return "control_d" in stream.read()
-    except OSError:
-        return False
 
 
 def _storage(wanted: str | None) -> tuple[tuple[str, ...], str | None]:

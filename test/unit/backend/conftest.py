@@ -5,7 +5,15 @@ import signal
 
 import pytest
 
-from ganeti.platform import paths
+from ganeti.backend import caller
+from ganeti.platform import master_epoch, paths
+
+
+@pytest.fixture(autouse=True)
+def _no_caller():
+    """A process serves one request; tests which serve one leave nothing to the others."""
+    yield
+    caller.act_for(master_epoch.NONE)
 
 
 @pytest.fixture

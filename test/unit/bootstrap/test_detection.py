@@ -58,7 +58,6 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     monkeypatch.setenv("GANETI_HOSTNAME", "node1.example.com")
     monkeypatch.setattr(type(machine.current()), "has_own_system", True)
     monkeypatch.setattr(detection, "_NET_DIR", str(made.net))
-    monkeypatch.setattr(detection, "_XEN_CAPABILITIES", str(tmp_path / "capabilities"))
     monkeypatch.setattr(detection, "is_installed", lambda name: name in made.programs)
     monkeypatch.setattr(process, "run", made.run)
     monkeypatch.setattr(type(hypervisor.of("kvm")), "missing_program", lambda *_: made.qemu)

@@ -20,7 +20,9 @@ CONSTANTS = ("CHROOT", "FAKE", "KVM", "LXC", "XEN_HVM", "XEN_PVM")
 HOME = ("constants/hv.py", "objects/hypervisors/", "hypervisor/__init__.py")
 #: Other files which may hold such a name, and why.
 EXCEPTIONS = {
+    "client/htools/show.py": "the published form of a cluster names them as in another language",
     "config/upgrade.py": "old versions of the configuration had other parameters",
+    "htools/loading/rest.py": "an option is about nodes with one of the hypervisors",
     "hypervisor/fake/": "a driver knows its own name",
     "hypervisor/kvm/": "a driver knows its own name",
     "platform/paths.py": "names of directories",

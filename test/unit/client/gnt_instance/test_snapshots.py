@@ -138,7 +138,7 @@ def test_completion() -> None:
     commands = program.PROGRAM.commands
     (output,) = [option for option in commands["list-snapshots"].options if "-o" in option.names]
     kind = tables.option_kind(program.PROGRAM, commands["list-snapshots"], output)
-    assert kind.startswith(",ctime disk disk_uuid instance node size snapshot usable all json")
+    assert kind.startswith(",ctime disk disk_uuid instance node size snapshot usable all wide json")
     for name, wanted in (
         ("snapshot", ["instance"]),
         ("list-snapshots", ["instance*"]),
