@@ -24,7 +24,7 @@ import functools
 import gc
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.cli import failures, jobs, table, terminal
@@ -104,7 +104,8 @@ def join_list(value: Any) -> str:
 def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
     """Return the fields of ``-o``: ``a,b`` replaces the default ones, ``+a,b`` adds to them.
 
-    The words ``all`` and ``wide`` are returned unchanged; :func:`run_list` knows their fields.
+    The words ``all`` and ``wide`` are returned unchanged; :func:`run_list` knows their fields, and
+    :func:`fields_of_job` returns all for both.
 
     :raises OpPrereqError: the option names no field.
     """
@@ -115,6 +116,16 @@ def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
     if not fields:
         raise errors.OpPrereqError("no field is given after -o", errors.ECODE_INVAL)
     return [*default, *fields] if adds else fields
+
+
+def fields_of_job(text: str | None, default: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the fields of ``-o``, for a list which a job makes: it has few fields.
+
+    :param known: all fields.
+    :raises OpPrereqError: the option names no field.
+    """
+    fields = selected_fields(text, default)
+    return list(known) if fields in ([ALL_FIELDS], [WIDE_FIELDS]) else fields
 
 
 def make_filter(

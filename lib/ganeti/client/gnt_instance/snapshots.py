@@ -61,9 +61,7 @@ def list_snapshots(values: Values, arguments: list[str]) -> int:
     """List the snapshots of instances (``list-snapshots``)."""
     from ganeti.opcodes.instance import OpInstanceSnapshotList
 
-    fields = listing.selected_fields(values.output, LIST_FIELDS)
-    if fields == [listing.ALL_FIELDS]:
-        fields = list(FIELDS)
+    fields = listing.fields_of_job(values.output, LIST_FIELDS, FIELDS)
     unknown = [field for field in fields if field not in FIELDS]
     if unknown:
         from ganeti.utils import suggest

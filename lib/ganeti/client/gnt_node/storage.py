@@ -52,7 +52,7 @@ def list_storage(values: Values, arguments: list[str]) -> int:
     """List storage units of nodes (``list-storage``)."""
     from ganeti.opcodes.node import OpNodeQueryStorage
 
-    fields = _fields(values, STORAGE_FIELDS)
+    fields = listing.fields_of_job(values.output, STORAGE_FIELDS, STORAGE_FIELDS)
     client = jobs.connect()
     rows = jobs.run_opcode(
         OpNodeQueryStorage(
@@ -72,7 +72,7 @@ def list_volumes(values: Values, arguments: list[str]) -> int:
     """List logical volumes of nodes (``volumes``)."""
     from ganeti.opcodes.node import OpNodeQueryvols
 
-    fields = _fields(values, VOLUME_FIELDS)
+    fields = listing.fields_of_job(values.output, VOLUME_FIELDS, VOLUME_FIELDS)
     client = jobs.connect()
     names = selector.names("node", values, arguments, client)
     rows = jobs.run_opcode(
@@ -82,12 +82,6 @@ def list_volumes(values: Values, arguments: list[str]) -> int:
     )
     _show_storage(fields, rows, values)
     return failures.EXIT_SUCCESS
-
-
-def _fields(values: Values, known: Sequence[str]) -> list[str]:
-    """Return the selected columns; by default all."""
-    fields = listing.selected_fields(values.output, known)
-    return list(known) if fields == [listing.ALL_FIELDS] else fields
 
 
 def _show_storage(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: Values) -> None:

@@ -115,6 +115,10 @@ def test_the_table(gnt: Gnt, master: FakeMaster) -> None:
             "instance,snapshot,disk,disk_uuid,node,size,ctime,usable\n"
             "web1,a,0,u,node1,10240,,false\n",
         ),
+        (
+            "-o wide --no-headers --separator=:",
+            "web1:a:0:u:node1:10240:-:N\n",
+        ),
         ("-o snapshot -o yaml", "- snapshot: a\n"),
     ],
 )

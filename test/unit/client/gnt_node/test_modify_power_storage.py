@@ -420,5 +420,6 @@ def test_formats_of_storage(gnt: Gnt, master: FakeMaster) -> None:
         [{"node": NODE2, "size": 1024}.get(field) for field in op["output_fields"]]
     ]
     assert gnt("node list-storage -o node,size -o csv").out == f"node,size\n{NODE2},1024\n"
-    (row,) = json.loads(gnt("node list-storage -o all -o json").out)
-    assert list(row) == ["node", "type", "name", "size", "used", "free", "allocatable"]
+    for word in ("all", "wide"):
+        (row,) = json.loads(gnt(f"node list-storage -o {word} -o json").out)
+        assert list(row) == ["node", "type", "name", "size", "used", "free", "allocatable"]
