@@ -134,7 +134,7 @@ def test_files_belong_to_whom_they_should(said: dict[str, list[str]]) -> None:
         "/var/lib/ganeti/hmac.key 440 gnt-confd gnt-masterd",
         "/var/lib/ganeti/server.pem 440 gnt-masterd gnt-masterd",
         "/var/lib/ganeti/client.pem 440 gnt-masterd gnt-masterd",
-        "/run/ganeti/socket 770 gnt-masterd gnt-daemons",
+        "/run/ganeti/socket 1770 gnt-masterd gnt-daemons",
         "/run/ganeti/socket/ganeti-master 660 gnt-masterd gnt-daemons",
         "/var/log/ganeti/master-daemon.log 600 gnt-masterd gnt-masterd",
     ]

@@ -282,7 +282,7 @@ def test_killed_at_any_moment(cluster: Cluster) -> None:
 
 def test_the_masters_sockets(cluster: Cluster) -> None:
     run_dir = cluster.path(cluster.master, "var/run/ganeti")
-    assert stat.S_IMODE((run_dir / "socket").stat().st_mode) == 0o770
+    assert stat.S_IMODE((run_dir / "socket").stat().st_mode) == 0o1770
     for name in ("ganeti-master", "ganeti-query"):
         assert stat.S_IMODE((run_dir / "socket" / name).stat().st_mode) == 0o660
 

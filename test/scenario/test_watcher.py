@@ -205,9 +205,14 @@ def test_an_offline_node_stops_its_guests(cluster: Cluster, web: list[str]) -> N
     cluster.on(OTHER, "ganeti-watcher").ok()
     assert guest.exists()
     cluster.run("gnt-node", "modify", "--offline=yes", "--force", OTHER).ok()
-    try:
+
+    def stopped() -> bool:
+        # The query daemons of the candidates read the new configuration within some seconds.
         cluster.on(OTHER, "ganeti-watcher").ok()
-        assert not guest.exists()
+        return not guest.exists()
+
+    try:
+        wait_until(stopped, "the guest is stopped")
         assert f"instance {web[2]} is stopped, because this node is marked offline" in log(
             cluster, OTHER
         )

@@ -113,6 +113,8 @@ class WorkKeeper:
         self._epoch = str(epoch)
         self._voters = voters
         self._lock = threading.Lock()
+        # Held by the one thread which asks the nodes; taken before the lock.
+        self._looking = threading.Lock()
         self._holds: dict[tuple[int | None, str], _Hold] = {}
         # UUIDs of the instances to which work of a job belongs that names none.
         self._named: dict[int | None, frozenset[str]] = {}
@@ -310,6 +312,10 @@ class WorkKeeper:
 
     def look(self) -> bool:
         """Ask the nodes once more, and release what is over; return whether anything is left."""
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> bool:
         with self._lock:
             # A job may hand over more while the nodes are asked; these answers are older.
             before = [(hold, tuple(hold.nodes)) for hold in self._holds.values()]
@@ -373,7 +379,11 @@ class WorkKeeper:
         return work.job == hold.job and hold.instance in self._concerned(work)
 
     def left(self) -> list[Left]:
-        """Return the work of ended jobs, as far as it is known."""
+        """Ask the nodes once more, and return the work of ended jobs, as far as it is known."""
+        with self._lock:
+            asks = bool(self._holds or self._unasked)
+        if asks:
+            self.look()
         with self._lock:
             found = []
             for hold in self._holds.values():
