@@ -17,6 +17,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(VPY) -m pytest -q --durations=10
 # Most tests wait for something; the tests of a file run in one process, because they share a cluster.
 PARALLEL ?= -n 3 --dist loadfile
+# Tests of real daemons wait even more.
+PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants lab \
@@ -87,7 +89,7 @@ docs: venv
 	$(PYTEST) test/docs
 
 scenario: venv scenario-packages
-	$(PYTEST) $(PARALLEL) -m "not long" test/scenario
+	$(PYTEST) $(PARALLEL_SCENARIO) -m "not long" test/scenario
 
 # A package which cannot be installed is no error here: the tests that need it are skipped.
 scenario-packages:

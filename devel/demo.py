@@ -29,7 +29,7 @@ IDLE = "idle1.example.com"
 # Limit for steps that hang; each step takes seconds.
 _STEP_S = 600.0
 # On a real machine it runs every five minutes; nobody waits so long for a demonstration.
-_WATCH_EVERY_S = 20
+_WATCH_EVERY_S = 10
 _STARTUPS = f'"INSTANCE_STARTUP({GUEST})" in summary'
 _DURATIONS = re.compile(r"\((\d+\.\d) s, the instance was paused for (\d+) ms\)")
 _LINE = re.compile(r"^tiny: \S+ boot (\S+) uptime (\d+) s", re.MULTILINE)
