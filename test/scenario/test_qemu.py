@@ -493,10 +493,10 @@ def test_nobody_without_the_key_sends_or_receives_a_guest(
     # A source with another key: it has lost that of the target's.
     with paths.override(second.paths):
         lifecycle.accept_instance(guest, {**info, "key": "0" * 64}, address[0])
-    with socket.create_connection(address, timeout=PATIENCE_S) as stranger:
-        stranger.sendall(b"QEVM" + bytes(1 << 16))
+    with socket.create_connection(address, timeout=PATIENCE_S) as peer:
+        peer.sendall(b"QEVM" + bytes(1 << 16))
         with contextlib.suppress(ConnectionError):
-            while stranger.recv(1 << 16):
+            while peer.recv(1 << 16):
                 pass
     assert status(second, guest) == "inmigrate"
     with paths.override(first.paths):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ganeti import errors
 from ganeti.constants import job as job_c
 from ganeti.constants import query as query_c
 from ganeti.opcodes.group import OpGroupVerifyDisks
@@ -116,11 +117,23 @@ class GroupRun:
         """Start instances; returns those of which a start was tried."""
         plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now())
 
+        before: dict[str, tuple[int, float]] = {}
+
         def note(instance: str) -> None:
+            nonlocal before
+            before = dict(self._memory.restarts)
             self._memory.note_restart(instance, self._now())
             memory.store(self._file, self._memory)
 
-        self._act(plan, "start it", lambda one: OpInstanceStartup(instance_name=one), before=note)
+        try:
+            self._act(
+                plan, "start it", lambda one: OpInstanceStartup(instance_name=one), before=note
+            )
+        except errors.JobQueueError:
+            # The queue has refused the last job, so this was no restart.
+            self._memory.restarts = before
+            memory.store(self._file, self._memory)
+            raise
         return [one.instance for one in plan if one.act]
 
     def _after_reboots(self, seen: Observation, started: Iterable[str]) -> list[str]:

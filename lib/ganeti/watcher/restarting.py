@@ -86,7 +86,7 @@ _LOOK_S = 5
 def _collect(client: Client, running: dict[int, str]) -> list[str]:
     """Remove the jobs which have ended from `running`; return the instances of successful ones."""
     succeeded = []
-    rows = client.query_jobs(list(running), ["status", "opresult"])
+    rows = client.query_jobs(list(running), ["status"])
     for (job_id, instance), row in zip(list(running.items()), rows, strict=True):
         if row is None:
             _log.warning("instance %s: job %d does not exist any more", instance, job_id)

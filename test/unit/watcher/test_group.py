@@ -155,6 +155,23 @@ def test_a_drained_queue_is_no_error_of_the_watcher(
     assert Path(here.watcher_status_file(GROUP)).exists()
 
 
+@pytest.mark.parametrize("error", [errors.JobQueueDrainError, errors.JobQueueFull])
+def test_a_refused_job_is_no_restart(
+    error: type[errors.GenericError], master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    """Otherwise nothing would start for hours after a queue was drained for a while."""
+    add_instance(master, "web1")
+    memory.store(here.watcher_state_file(GROUP), memory.Memory(restarts={"web1": (1, NOW - 900)}))
+    master.errors["SubmitJob"] = error("no")
+    for _ in range(10):
+        with pytest.raises(errors.JobQueueError):
+            run(client)
+    assert memory.load(here.watcher_state_file(GROUP)).restarts == {"web1": (1, NOW - 900)}
+    del master.errors["SubmitJob"]
+    run(client)
+    assert ("OP_INSTANCE_STARTUP", "web1") in done(master)
+
+
 def test_disks_are_activated_after_a_machine_has_started_again(
     master: FakeMaster, client: Client, here: paths.Paths
 ) -> None:
