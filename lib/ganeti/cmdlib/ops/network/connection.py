@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from ganeti.opcodes.network import OpNetworkConnect, OpNetworkDisconnect
 ConnectionOpT = TypeVar("ConnectionOpT", bound=OpNetworkConnect | OpNetworkDisconnect)
 
 
-class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
+class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"], ABC):
     """Locks and hooks of the units, and the change of the groups: all of them, or none."""
 
     def _prepare(self, *, instances: bool) -> None:
@@ -47,20 +48,20 @@ class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
         """Variables of a group and of its connection."""
         return {"GROUP_NAME": group.name, **checks.connection_env(self._connection(group))}
 
+    @abstractmethod
     def _connection(self, group: NodeGroup) -> Mapping[str, Any] | None:
         """Return the connection of a group, for the hooks."""
-        raise NotImplementedError
 
     def hook_nodes(self, plan: ConnectionPlan) -> tuple[list[str], list[str]]:
         nodes = [node.uuid for group in self.groups for node in self.config.group_nodes(group.uuid)]
         return nodes, nodes
 
+    @abstractmethod
     def _change(self, network: Network, group: NodeGroup) -> NodeGroup | None:
         """Return a group with its new connections; None if nothing has to be changed.
 
         :raises errors.OpPrereqError: it cannot be changed.
         """
-        raise NotImplementedError
 
     def check_prereq(self) -> ConnectionPlan:
         """Check all groups, so that nothing is changed when one of them cannot be.
