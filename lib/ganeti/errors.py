@@ -56,6 +56,7 @@ their published ancestor.
         ├── NodeOffline         the node is marked offline and was not called
         ├── NodeUnreachable     no connection, or no answer in time
         ├── NodeRefused         the node refused certificate, epoch or procedure
+        │   └── NodeKeyMismatch another machine answers at the address of the node
         └── NodeCallFailed      the node answered with an error
 
 A text is in lower case, has no full stop, and names the object; a hint follows as a sentence.
@@ -550,6 +551,20 @@ class NodeRefused(RpcError):
 
     def __str__(self) -> str:
         return f"node {self.node} refused call {self.call}: {self.message}"
+
+
+class NodeKeyMismatch(NodeRefused):
+    """The machine at the address of the node shows another key than the configuration has.
+
+    Nothing was sent to it, and nothing is known about the node.
+    """
+
+    def __str__(self) -> str:
+        return (
+            f"node {self.node}: call {self.call} was not sent: {self.message}. If its machine was"
+            f" set up again, accept the new key with 'gnt-node add --readd {self.node}'; otherwise"
+            " find out which machine has its address"
+        )
 
 
 class NodeCallFailed(RpcError):

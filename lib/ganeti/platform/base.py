@@ -45,8 +45,6 @@ class Machine(ABC):
     #: Whether QEMU's own network carries requests of guests to the metadata daemon. Otherwise each
     #: guest has a tap device for that, and the daemon serves their network.
     has_metadata_through_qemu: ClassVar[bool]
-    #: Whether QEMU writes what guests print on their serial console to a file.
-    logs_guest_consoles: ClassVar[bool]
     #: Whether direct access (``O_DIRECT``) must be probed on each disk file before QEMU uses it. A
     #: temporary directory, in which a virtual cluster may be, often does not support it.
     must_probe_direct_access: ClassVar[bool]
@@ -54,9 +52,19 @@ class Machine(ABC):
     #: when it probes, and keeps the result until it reboots; the user of a virtual cluster waits.
     kvm_probe_timeout_s: ClassVar[float]
 
+    @property
+    def runs_monitoring(self) -> bool:
+        """Whether the monitoring daemon runs on this machine."""
+        return True
+
     def __init__(self, here: paths.Paths, name: str = "") -> None:
         self.paths = here
         self._name = name.lower()
+
+    @property
+    @abstractmethod
+    def runs_systemd(self) -> bool:
+        """Whether systemd has booted this machine, and this process may start units."""
 
     # -- names and addresses ---------------------------------------------------------------------
 

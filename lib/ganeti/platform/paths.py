@@ -22,17 +22,22 @@ ENV_ROOT = "GANETI_ROOTDIR"
 ENV_HOSTNAME = "GANETI_HOSTNAME"
 ENV_VCLUSTER = "GANETI_VCLUSTER"
 
+#: In the directory of a virtual cluster: its nodes run the monitoring daemon.
+VIRTUAL_MONITORING = "monitoring"
+
 DEFAULT_FILE_STORAGE_DIR = "/srv/ganeti/file-storage"
 DEFAULT_SHARED_FILE_STORAGE_DIR = "/srv/ganeti/shared-file-storage"
 
 _LOG_BASE = {
     "ganeti-confd": "conf-daemon",
+    "ganeti-failoverd": "failover-daemon",
     "ganeti-kvmd": "kvm-daemon",
     "ganeti-masterd": "master-daemon",
     "ganeti-metad": "meta-daemon",
     "ganeti-mond": "monitoring-daemon",
     "ganeti-noded": "node-daemon",
     "ganeti-rapi": "rapi-daemon",
+    "ganeti-watchdogd": "watchdog-daemon",
 }
 
 _LIB_DIRS = ("/srv/ganeti", "/usr/local/lib/ganeti", "/usr/lib/ganeti", "/usr/share/ganeti")
@@ -93,6 +98,8 @@ class Paths:
     intent_to_upgrade_file = _Under("data_dir", "intent-to-upgrade")
     watcher_pausefile = _Under("data_dir", "watcher.pause")
     master_state_file = _Under("data_dir", "master_state")
+    # That the hardware watchdog restarts this node when it is cut off.
+    watchdog_promise_file = _Under("data_dir", "watchdog-promise")
     # For each node group: whether its volume groups were complete when they were last checked.
     lvm_state_file = _Under("data_dir", "lvm_state")
     rapi_data_dir = _Under("data_dir", "rapi")
@@ -110,6 +117,9 @@ class Paths:
     spice_cacert_file = _Under("data_dir", "spice-ca.pem")
     hmac_key = _Under("data_dir", "hmac.key")
     cluster_domain_secret = _Under("data_dir", "cluster-domain-secret")
+    # Credentials for the witness of a cluster with two candidates, and what it must show.
+    witness_auth_file = _Under("data_dir", "witness-auth")
+    witness_ca_file = _Under("data_dir", "witness-ca.pem")
     known_hosts_file = _Under("data_dir", "known_hosts")
     # Public SSH keys of all nodes which can become master candidates; the candidates have the file.
     ssh_public_keys_file = _Under("data_dir", "ganeti_pub_keys")
@@ -119,7 +129,12 @@ class Paths:
     ssh_authorized_keys_file = _Under("ssh_dir", "authorized_keys")
     ssh_host_key_dir = _Under("root", "etc/ssh")
     etc_hosts_file = _Under("root", "etc/hosts")
+    watchdog_device = _Under("root", "dev/watchdog")
     vnc_password_file = _Under("conf_dir", "vnc-cluster-password")
+
+    def trust_file(self) -> str:
+        """Return the path of the file with the certificates which this node trusts."""
+        return self.server_ca_file if os.path.exists(self.server_ca_file) else self.noded_cert_file
 
     # The state of running daemons and guests.
     socket_dir = _Under("run_dir", "socket")
@@ -128,6 +143,11 @@ class Paths:
     metad_socket = _Under("socket_dir", "ganeti-metad")
     # In a virtual cluster: QEMU's user networking forwards the requests of guests to this socket.
     metad_guest_socket = _Under("socket_dir", "ganeti-metad-guests")
+    failover_report_file = _Under("run_dir", "failover-report")
+    watchdog_report_file = _Under("run_dir", "watchdog-report")
+    watchdog_release_file = _Under("run_dir", "watchdog-release")
+    # The master daemon was stopped on purpose, and was not started since.
+    master_stopped_file = _Under("run_dir", "ganeti-masterd.stopped")
     livelock_dir = _Under("run_dir", "livelocks")
     bdev_cache_dir = _Under("run_dir", "bdev-cache")
     instance_disks_dir = _Under("run_dir", "instance-disks")
@@ -139,7 +159,18 @@ class Paths:
     import_export_dir = _Under("run_dir", "import-export")
     uid_pool_dir = _Under("run_dir", "uid-pool")
     kvm_root = _Under("run_dir", "kvm-hypervisor")
+    lxc_root = _Under("run_dir", "lxc")
+    # Where LXC's AppArmor profile lets a container mount its disks before it starts.
+    lxc_mount_root = _Under("root", "var/lib/lxc/ganeti")
+    chroot_root = _Under("run_dir", "chroot-hypervisor")
     fake_root = _Under("run_dir", "fake-hypervisor")
+    xen_root = _Under("run_dir", "xen-hypervisor")
+    # Configuration files of guests for xl.
+    xen_config_dir = _Under("root", "etc/xen")
+    # What the programs of Xen say.
+    xen_own_log_dir = _Under("root", "var/log/xen")
+    # Says what this system may do under Xen.
+    xen_capabilities_file = _Under("root", "proc/xen/capabilities")
     ssconf_lock_file = _Under("lock_dir", "ganeti-ssconf.lock")
     master_epoch_lock_file = _Under("lock_dir", "ganeti-master-epoch.lock")
     config_copy_lock_file = _Under("lock_dir", "ganeti-config-copy.lock")
@@ -159,12 +190,14 @@ class Paths:
     log_os_dir = _Under("log_dir", "os")
     log_kvm_dir = _Under("log_dir", "kvm")
     log_xen_dir = _Under("log_dir", "xen")
+    log_lxc_dir = _Under("log_dir", "lxc")
     log_extstorage_dir = _Under("log_dir", "extstorage")
     log_commands_file = _Under("log_dir", "commands.log")
     log_jobs_file = _Under("log_dir", "jobs.log")
     # The same events as in jobs.log; each line has the checksum of the line before.
     log_audit_file = _Under("log_dir", "audit.log")
     rapi_access_log_file = _Under("log_dir", "rapi-access.log")
+    mond_access_log_file = _Under("log_dir", "monitoring-daemon-access.log")
     metad_access_log_file = _Under("log_dir", "meta-daemon-access.log")
     log_watcher_file = _Under("log_dir", "watcher.log")
     log_burnin_file = _Under("log_dir", "burnin.log")
@@ -209,6 +242,11 @@ class Paths:
     def watcher_state_file(self, group_uuid: str) -> str:
         """The state which the watcher keeps about one node group."""
         return f"{self.data_dir}/watcher.{group_uuid}.data"
+
+    @property
+    def watcher_balance_file(self) -> str:
+        """The times of the moves which the watcher made to balance the cluster."""
+        return f"{self.data_dir}/watcher.balance.data"
 
     def watcher_status_file(self, group_uuid: str) -> str:
         """The states of the instances of one node group when the watcher last ran."""

@@ -20,9 +20,13 @@ class RealMachine(base.Machine):
     has_own_system = True
     may_be_reset = True
     has_metadata_through_qemu = False
-    logs_guest_consoles = False
     must_probe_direct_access = False
     kvm_probe_timeout_s = 15.0
+
+    @property
+    def runs_systemd(self) -> bool:
+        # sd_booted(3)
+        return os.path.isdir("/run/systemd/system") and os.geteuid() == 0
 
     def owns_address(self, ip: str) -> bool:
         family = socket.AF_INET6 if net.is_ipv6(ip) else socket.AF_INET

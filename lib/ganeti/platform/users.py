@@ -27,6 +27,8 @@ DAEMONS = "daemons"
 ROLES = (MASTERD, CONFD, RAPI, NODED, MOND, METAD)
 _GROUP_VARIABLE = "DAEMONS_GROUP"
 _ROOT = "root"
+_FREE_IDS_FIRST = 1_900_000_000
+_FREE_IDS_END = 1_901_000_000
 
 
 class Account(NamedTuple):
@@ -68,15 +70,14 @@ def parse(text: str) -> Users:
     variables = {f"{role.upper()}_ARGS": role for role in ROLES}
     for line in text.splitlines():
         try:
-            words = shlex.split(line, comments=True)
+            for word in shlex.split(line, comments=True):
+                variable, _, value = word.partition("=")
+                if variable == _GROUP_VARIABLE and value:
+                    daemons_group = value
+                elif variable in variables:
+                    found[variables[variable]] = _account(shlex.split(value))
         except ValueError as err:
             raise errors.ConfigurationError(f"{err} in '{line}'") from err
-        for word in words:
-            variable, _, value = word.partition("=")
-            if variable == _GROUP_VARIABLE and value:
-                daemons_group = value
-            elif variable in variables:
-                found[variables[variable]] = _account(shlex.split(value))
     return Users(found, daemons_group)
 
 
@@ -111,6 +112,52 @@ def current() -> Users:
         raise errors.ConfigurationError(f"{path}: {err}") from err
 
 
+def missing_accounts(settings: Users) -> list[str]:
+    """Say what this machine lacks so that its daemons can run under these users, in words.
+
+    Besides the accounts themselves, the user of the master daemon has to be a member of two groups:
+    it gives files to them.
+    """
+    problems = []
+    wanted = [settings.daemons_group, *(account.group for account in settings.roles.values())]
+    groups: dict[str, grp.struct_group] = {}
+    for name in dict.fromkeys(wanted):
+        try:
+            groups[name] = grp.getgrnam(name)
+        except KeyError:
+            problems.append(f"group {name} does not exist")
+    for name in dict.fromkeys(account.user for account in settings.roles.values()):
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            problems.append(f"user {name} does not exist")
+    master = settings.roles[MASTERD]
+    if problems or master.user == _ROOT:
+        return problems
+    own_gid = pwd.getpwnam(master.user).pw_gid
+    return [
+        f"user {master.user} of the master daemon is not a member of group {name}"
+        for name in dict.fromkeys((settings.group(CONFD), settings.daemons_group))
+        if name not in (_ROOT, master.group)
+        and groups[name].gr_gid != own_gid
+        and master.user not in groups[name].gr_mem
+    ]
+
+
+def require_accounts(settings: Users) -> None:
+    """Check that the users and groups of the daemons exist.
+
+    :raises ConfigurationError: some do not; the text names all of them, and says what to do.
+    """
+    problems = missing_accounts(settings)
+    if problems:
+        raise errors.ConfigurationError(
+            f"{paths.current().defaults_file} names users for the daemons which cannot be used:"
+            f" {'; '.join(problems)}. Where 'make install' has installed sysusers.d/ganeti.conf,"
+            " 'systemd-sysusers' makes them; otherwise use adduser(8)."
+        )
+
+
 def ids(user: str, group: str) -> tuple[int, int]:
     """The numbers of a user and a group, for :func:`os.chown`.
 
@@ -141,6 +188,27 @@ def group_id(group: str) -> int:
         raise errors.ConfigurationError(
             f"group {group} of {paths.current().defaults_file} does not exist"
         ) from None
+
+
+def free_user_ids(count: int) -> tuple[int, int]:
+    """Choose user ids for guests, which no account of this machine has.
+
+    They are in the part of the number space which neither distributions nor systemd nor containers
+    use (1879048192 to 2147483647; "Users, Groups, UIDs and GIDs on systemd systems").
+
+    :param count: how many successive ids.
+    :returns: the first and the last id.
+    :raises ConfigurationError: every range has an account.
+    """
+    used = sorted(
+        {account.pw_uid for account in pwd.getpwall()} | {group.gr_gid for group in grp.getgrall()}
+    )
+    for first in range(_FREE_IDS_FIRST, _FREE_IDS_END - count, count):
+        if not any(first <= one < first + count for one in used):
+            return first, first + count - 1
+    raise errors.ConfigurationError(
+        f"there are accounts in every range of {count} user ids from {_FREE_IDS_FIRST} on"
+    )
 
 
 def kept_group(path: str) -> int:

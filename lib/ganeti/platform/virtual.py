@@ -29,13 +29,19 @@ class VirtualNode(base.Machine):
     has_own_system = False
     may_be_reset = False
     has_metadata_through_qemu = True
-    logs_guest_consoles = True
     must_probe_direct_access = True
     kvm_probe_timeout_s = 3.0
 
     def __init__(self, here: paths.Paths, name: str = "", cluster_dir: str | None = None) -> None:
         super().__init__(here, name)
         self.cluster_dir = cluster_dir
+
+    @property
+    def runs_monitoring(self) -> bool:
+        """Whether the virtual cluster was created with monitoring."""
+        return self.cluster_dir is not None and os.path.exists(
+            f"{self.cluster_dir}/{paths.VIRTUAL_MONITORING}"
+        )
 
     def _cluster_host(self, name: str) -> hosts.Hostname | None:
         if self.cluster_dir is None:
@@ -46,6 +52,10 @@ class VirtualNode(base.Machine):
         except FileNotFoundError:
             return None
         return hosts.parse_hosts(text).get(name.lower())
+
+    @property
+    def runs_systemd(self) -> bool:
+        return False
 
     def owns_address(self, ip: str) -> bool:
         # The computer answers for all of 127.0.0.0/8, so the node's name decides.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 
 from ganeti import errors
@@ -50,6 +51,9 @@ class Ready:
             os.close(fd)
 
 
+_EXIT_CODE = re.compile(r"[0-9]{1,3}")
+
+
 def parse_report(message: bytes, program: str) -> tuple[int, str]:
     """Read a report of the daemon: the exit code for the starting process, and a text to print.
 
@@ -58,9 +62,9 @@ def parse_report(message: bytes, program: str) -> tuple[int, str]:
     if message == _READY:
         return 0, ""
     code, _, text = message.decode("utf-8", "replace").partition(" ")
-    if code.isdecimal() and text:
+    if _EXIT_CODE.fullmatch(code) and text:
         return int(code), text
-    return 1, f"{program} died while starting. Its log file may say why."
+    return 1, f"{program} ended while it started. Its log file may have the reason."
 
 
 def daemonize(program: str) -> Ready:

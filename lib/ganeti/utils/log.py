@@ -10,6 +10,7 @@ calls :func:`reopen`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.handlers
 import os
@@ -44,6 +45,21 @@ class ReopenableFile(logging.StreamHandler["_Stream"]):
         finally:
             self.release()
         old.close()
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  as in the library
+        """Write a line which the file does not take to standard error, as with a full disk.
+
+        There it reaches the journal of systemd, or the mail of cron. It is lost when standard error
+        takes nothing, either.
+        """
+        problem = sys.exc_info()[1]
+        if not isinstance(problem, OSError):
+            super().handleError(record)
+            return
+        with contextlib.suppress(OSError, ValueError):
+            text = f"{self.format(record)} (not in {self.path}: {problem.strerror})\n"
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def fileno(self) -> int:
         """The file descriptor, for a process that sends its error output to the log."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shlex
 import signal as signals
@@ -28,6 +29,8 @@ DEFAULT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 
 # Seconds until a program which does not end after SIGTERM is killed.
 _GRACE_S = 3.0
+# Seconds between two looks at the errors of a program whose last words are known.
+_LISTEN_S = 0.05
 
 _forbidden: list[str] = []
 
@@ -148,6 +151,7 @@ def run(
     keep_fds: Sequence[int] = (),
     log: bool = True,
     terminal: bool = False,
+    last_words: str | None = None,
 ) -> Completed:
     """Run a program to its end and return its output.
 
@@ -166,6 +170,8 @@ def run(
     :param log: False only for programs which are run very often.
     :param terminal: let the program use the terminal, where it may ask for a password; a time limit
         then ends the program only, not its children.
+    :param last_words: text in the errors of the program after which it does nothing more, but does
+        not end by itself; it is ended then.
     :returns: the output, decoded as UTF-8; other bytes are replaced.
     :raises CommandError: the program cannot be started; with ``check``, it failed.
     :raises CommandTimeout: the program took longer than ``timeout_s``; it has been ended.
@@ -181,7 +187,10 @@ def run(
     full_env = dict(env or {}) if exact_env else environment(env, reset=reset_env)
     child = _start(argv, words, full_env, cwd, feed is not None, output_fd, keep_fds, terminal)
     try:
-        raw_out, raw_err = child.communicate(feed, timeout=timeout_s)
+        if last_words is None:
+            raw_out, raw_err = child.communicate(feed, timeout=timeout_s)
+        else:
+            raw_out, raw_err = _listen(child, feed, timeout_s, last_words.encode(), terminal)
     except subprocess.TimeoutExpired as err:
         raw_out, raw_err = _end(child, terminal)
         text = (raw_out + raw_err).decode("utf-8", "replace")
@@ -235,6 +244,30 @@ def _start(
     except OSError as err:
         reason = err.strerror or str(err)
         raise errors.CommandError(_hide(argv), None, reason=f"cannot be started: {reason}") from err
+
+
+def _listen(
+    child: subprocess.Popen[bytes],
+    feed: bytes | None,
+    timeout_s: float | None,
+    last_words: bytes,
+    terminal: bool,
+) -> tuple[bytes, bytes]:
+    """Return output and errors of a program which ended, or said its last words and was ended.
+
+    :raises subprocess.TimeoutExpired: it did neither within the time.
+    """
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        try:
+            return child.communicate(feed, timeout=_LISTEN_S)
+        except subprocess.TimeoutExpired as err:
+            if last_words in (err.stderr or b""):
+                return _end(child, terminal)
+            if time.monotonic() >= deadline:
+                raise
+            # Catching this exception and calling again loses no input and no output.
+            feed = None
 
 
 def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:

@@ -46,6 +46,8 @@ def parse_key(words: Sequence[str]) -> HostKey:
     if len(words) < 2:
         raise errors.ParseError(f"not a public key: {' '.join(words)!r:.100}")
     kind, key = words[0], words[1]
+    if not kind.isascii():
+        raise errors.ParseError(f"not a kind of public keys: {kind!r:.100}")
     try:
         blob = base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError) as err:

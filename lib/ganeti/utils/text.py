@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from ganeti import errors
 
 _DIGITS = re.compile(r"(\d+)")
+# Numbers with more digits are no sizes, and cost time to read.
+_SIZE_DIGITS = 30
 _UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -66,8 +68,10 @@ def parse_unit(value: str | int | float) -> int:
     :raises UnitParseError: the value is not a number with an optional unit m, g or t.
     """
     match = _UNIT.fullmatch(str(value))
-    if match is None:
-        raise errors.UnitParseError(f"cannot read '{value}' as a size. Examples: 512, 512m, 1.5g.")
+    if match is None or len(match[1]) > _SIZE_DIGITS:
+        raise errors.UnitParseError(
+            f"cannot read '{str(value):.100}' as a size. Examples: 512, 512m, 1.5g."
+        )
     number, unit = match.groups()
     factor = _MIB_PER_UNIT.get(unit.lower())
     if factor is None:

@@ -74,3 +74,49 @@ def test_what_is_made_in_a_directory_belongs_to_its_owner(tmp_path: Path) -> Non
     daemon = pwd.getpwnam("daemon")
     os.chown(tmp_path, daemon.pw_uid, daemon.pw_gid)
     assert users.owner_inside(str(tmp_path)) == (daemon.pw_uid, daemon.pw_gid)
+
+
+def test_free_user_ids_avoid_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = pwd.struct_passwd(("x", "x", 1_900_000_999, 0, "", "/", ""))
+    group = grp.struct_group(("y", "x", 1_900_001_000, []))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [account])
+    monkeypatch.setattr(grp, "getgrall", lambda: [group])
+    assert users.free_user_ids(1000) == (1_900_002_000, 1_900_002_999)
+    everywhere = [
+        pwd.struct_passwd(("x", "x", uid, 0, "", "/", ""))
+        for uid in range(1_900_000_000, 1_901_000_000, 1000)
+    ]
+    monkeypatch.setattr(pwd, "getpwall", lambda: everywhere)
+    with pytest.raises(errors.ConfigurationError, match="accounts in every range of 1000"):
+        users.free_user_ids(1000)
+
+
+def test_accounts_of_this_machine() -> None:
+    assert users.missing_accounts(users.parse("")) == []
+    text = 'RAPI_ARGS="--user=nosuch"\nDAEMONS_GROUP=nogroup-of-that-name\n'
+    assert users.missing_accounts(users.parse(text)) == [
+        "group nogroup-of-that-name does not exist",
+        "user nosuch does not exist",
+    ]
+    with pytest.raises(errors.ConfigurationError, match="user nosuch does not exist. Where 'make"):
+        users.require_accounts(users.parse(text))
+
+
+def test_the_master_daemon_is_a_member_of_the_groups_to_which_it_gives_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = 'MASTERD_ARGS="--user=m --group=m"\nCONFD_ARGS="--user=c --group=c"\nDAEMONS_GROUP=d\n'
+    members = {"m": [], "c": [], "d": ["m"], "root": []}
+    monkeypatch.setattr(
+        grp, "getgrnam", lambda name: grp.struct_group((name, "x", ord(name[0]), members[name]))
+    )
+    monkeypatch.setattr(
+        pwd, "getpwnam", lambda name: pwd.struct_passwd((name, "x", 7, 7, "", "/", "/bin/sh"))
+    )
+    assert users.missing_accounts(users.parse(text)) == [
+        "user m of the master daemon is not a member of group c"
+    ]
+    members["c"].append("m")
+    assert users.missing_accounts(users.parse(text)) == []
+    # Nothing is given to the group root.
+    assert users.missing_accounts(users.parse('MASTERD_ARGS="--user=m --group=m"')) == []

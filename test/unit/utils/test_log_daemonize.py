@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +52,32 @@ def test_no_text_looks_like_another_record(tmp_path: Path) -> None:
     assert [line for line in lines if line[:1].isdigit()] == [lines[0], lines[2]]
     assert lines[1] == "    2026-01-31 12:00:00,123: prog pid=1 INFO all is well\\x0d\\x1b[2J"
     assert "ValueError: first" in path.read_text()
+
+
+def test_what_a_full_disk_does_not_take_goes_to_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.log"
+    log.setup("prog", logfile=str(path))
+
+    def write(_fd: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write)
+        logging.error("web1 is not restarted")
+        logging.error("wrong %d", "format")
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith(f"ERROR web1 is not restarted (not in {path}: No space left on device)")
+    assert "--- Logging error ---" in others  # a fault of the program is shown as before
+    # Standard error of a daemon is the log itself.
+    monkeypatch.setattr(sys, "stderr", (tmp_path / "closed").open("w"))
+    sys.stderr.close()
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write)
+        logging.error("lost")
+    logging.info("again")
+    assert path.read_text().endswith("INFO again\n")
 
 
 def test_a_log_file_is_never_opened_through_a_link(tmp_path: Path) -> None:
@@ -121,8 +149,8 @@ def test_pid_file(tmp_path: Path) -> None:
     [
         (b"ok", 0, ""),
         (b"11 not the master", 11, "not the master"),
-        (b"", 1, "died while starting"),
-        (b"garbage", 1, "died while starting"),
+        (b"", 1, "ended while it started"),
+        (b"garbage", 1, "ended while it started"),
     ],
 )
 def test_report_of_a_daemon(message: bytes, code: int, fragment: str) -> None:

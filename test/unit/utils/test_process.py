@@ -75,6 +75,20 @@ def test_time_limit_ends_children_too(tmp_path: Path) -> None:
 
 
 @programs
+def test_a_program_which_said_its_last_words_is_ended() -> None:
+    script = "cat; echo out; echo 'fault; the end' >&2; exec sleep 1000"
+    done = process.run(
+        ["sh", "-c", script], stdin="in\n", timeout_s=600, check=False, last_words="the end"
+    )
+    assert done.signal == 15
+    assert (done.stdout, done.stderr) == ("in\nout\n", "fault; the end\n")
+    # One which ends by itself, or says nothing, is treated as without them.
+    assert process.run(["echo", "x"], timeout_s=60, last_words="the end").stdout == "x\n"
+    with pytest.raises(errors.CommandTimeout):
+        process.run(["sleep", "1000"], timeout_s=0.1, last_words="the end")
+
+
+@programs
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     monkeypatch.setenv("LC_TIME", "de_DE.UTF-8")

@@ -1,5 +1,7 @@
 """Keys and certificates."""
 
+import base64
+import hashlib
 import ssl
 import subprocess
 import time
@@ -138,3 +140,54 @@ def test_rehearsal_finds_unusable_certificate(authority, tmp_path):
     other.write_text(x509.create_self_signed())
     with pytest.raises(errors.X509CertError, match="cannot be used"):
         x509.warm_up(x509.server_context(str(path)), str(other))
+
+
+def openssl_pin(pem):
+    """What OpenSSL says, by other code."""
+    from cryptography import x509 as cx509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = cx509.load_pem_x509_certificate(x509.certificate_part(pem).encode()).public_key()
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(der).digest()).decode()
+
+
+def test_the_pin_of_a_key(authority, client):
+    for pem in (authority, client):
+        assert x509.key_pin(pem) == openssl_pin(pem)
+        assert x509.is_pin(x509.key_pin(pem))
+    assert x509.key_pin(authority) != x509.key_pin(client)
+    assert not x509.is_pin("") and not x509.is_pin(x509.key_pin(client) + "\n")
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("kind", ["rsa:2048", "ed25519"])
+@pytest.mark.parametrize("version", [1, 3])
+def test_the_pin_of_certificates_of_other_programs(tmp_path, kind, version):
+    """RSA keys have long lengths; version 1 has no field for the version."""
+    key, cert, request = (str(tmp_path / name) for name in ("key", "cert", "request"))
+    common = ["-newkey", kind, "-nodes", "-subj", "/CN=x", "-keyout", key]
+    steps = [["openssl", "req", "-x509", *common, "-out", cert]]
+    if version == 1:
+        steps = [
+            ["openssl", "req", "-new", *common, "-out", request],
+            ["openssl", "x509", "-req", "-in", request, "-signkey", key, "-out", cert],
+        ]
+    for argv in steps:
+        subprocess.run(argv, check=True, capture_output=True)
+    pem = x509.read_pem(cert)
+    assert x509.key_pin(pem) == openssl_pin(pem)
+
+
+def test_damaged_certificates_have_no_pin(client):
+    der = bytearray(ssl.PEM_cert_to_DER_cert(x509.certificate_part(client)))
+    for place in range(len(der)):
+        for value in (0x00, 0x7F, 0x84, 0xFF):
+            damaged = bytes(der[:place]) + bytes([value]) + bytes(der[place + 1 :])
+            for text in (damaged, damaged[:place]):
+                try:
+                    pin = x509.key_pin(ssl.DER_cert_to_PEM_cert(text))
+                except errors.X509CertError as err:
+                    assert "cannot read the certificate" in str(err) or "no certificate" in str(err)
+                else:
+                    assert x509.is_pin(pin)
