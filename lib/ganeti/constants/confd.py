@@ -27,6 +27,9 @@ REQ_NODE_INSTANCES = 8
 REQ_INSTANCE_DISKS = 9
 REQ_CONFIG = 10
 REQ_DATA_COLLECTORS = 11
+#: Ours: whether the cluster has left a node behind (:mod:`ganeti.watchdogd.rule`). It is answered
+#: at any difference of the clocks, because the node restarts when it gets no answer.
+REQ_NODE_LEFT = 1000
 
 # Keys of the query in a request.
 KEY_LINK = "0"

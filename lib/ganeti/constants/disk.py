@@ -14,6 +14,10 @@ GLUSTER = "gluster"
 # An instance with disks of several templates; reported by queries, not accepted in requests.
 MIXED = "mixed"
 
+#: The usermode helper of DRBD which answers no question of the kernel module, so that the module
+#: decides nothing by itself.
+DRBD_NEUTRAL_HELPER = "/bin/true"
+
 TEMPLATES = (BLOCK, DISKLESS, DRBD8, EXT, FILE, GLUSTER, PLAIN, RBD, SHARED_FILE)
 TEMPLATES_DEFAULT_ENABLED = (DRBD8, PLAIN)
 

@@ -22,3 +22,4 @@ SEARCH_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 RESULT_SKIP = 0
 RESULT_FAIL = 1
 RESULT_OK = 2
+RESULTS = frozenset((RESULT_SKIP, RESULT_FAIL, RESULT_OK))

@@ -68,7 +68,9 @@ KVM_NIC_TYPES = (
     "pcnet",
     "rtl8139",
 )
-KVM_SECURITY_MODELS = ("none", "pool", "user")
+KVM_SECURITY_NONE = "none"
+KVM_SECURITY_POOL = "pool"
+KVM_SECURITY_MODELS = (KVM_SECURITY_NONE, KVM_SECURITY_POOL, "user")
 KVM_SPICE_IMAGE_COMPRESSION = ("auto_glz", "auto_lz", "glz", "lz", "off", "quic")
 KVM_SPICE_WAN_COMPRESSION = ("always", "auto", "never")
 KVM_SPICE_STREAMING_VIDEO = ("all", "filter", "off")

@@ -97,7 +97,5 @@ IALLOCATOR_MODES = (
 IALLOCATOR_DIRECTIONS = ("in", "out")
 # "." stands for the default allocator of the cluster.
 IALLOCATOR_DEFAULT_SHORTCUT = "."
-# The allocator of htools: the default of a new cluster, if it is installed.
+# The allocator of htools, which the master daemon has inside: the default of a new cluster.
 IALLOC_HAIL = "hail"
-#: The one which "make install" installs; it needs only Python.
-IALLOC_MOST_MEMORY = "most-memory"

@@ -63,6 +63,7 @@ NO_CHANGE = "nochange"
 REASON_CLIENT = "gnt:client"
 #: Of this project; the others are published.
 REASON_MASTERD_LEFT_WORK = "gnt:daemon:masterd:left-work"
+REASON_MASTERD_NODE_WATCH = "gnt:daemon:masterd:node-watch"
 REASON_MASTERD_PICKUP = "gnt:daemon:masterd:pickup"
 REASON_NODED = "gnt:daemon:noded"
 REASON_OPCODE = "gnt:opcode"

@@ -9,6 +9,11 @@ ROLE_OFFLINE = "O"
 ROLE_REGULAR = "R"
 ROLES = (ROLE_CANDIDATE, ROLE_DRAINED, ROLE_MASTER, ROLE_OFFLINE, ROLE_REGULAR)
 
+# States of a node in maintenance.
+MAINTENANCE_LEAVING = "leaving"
+MAINTENANCE_READY = "ready"
+MAINTENANCE_RETURNING = "returning"
+
 ND_DEFAULTS: dict[str, object] = {
     "cpu_speed": 1.0,
     "exclusive_storage": False,

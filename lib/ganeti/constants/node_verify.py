@@ -5,7 +5,8 @@ from __future__ import annotations
 ACCEPTED_STORAGE_PATHS = "allowed-file-storage-paths"
 BRIDGES = "bridges"
 CLIENT_CERT = "client-cert"
-#: Of this project; all other names are published.
+#: Of this project, as DRBDCONNECTIONS is; all other names are published.
+DAEMON_USER = "daemon-user"
 DRBDCONNECTIONS = "drbd-connections"
 DRBDHELPER = "drbd-helper"
 DRBDLIST = "drbd-list"
@@ -25,6 +26,8 @@ NODENETTEST = "node-net-test"
 NODESETUP = "nodesetup"
 NONVMNODES = "nonvmnodes"
 OOB_PATHS = "oob-paths"
+#: Of this project: the Open vSwitch which the parameters of a node name.
+OPENVSWITCH = "openvswitch"
 OSLIST = "oslist"
 PVLIST = "pvlist"
 SHARED_FILE_STORAGE_PATH = "shared-file-storage-path"

@@ -8,6 +8,7 @@ FILE_MODE = 0o444
 # the files line by line can read larger ones; 20,000 names of 60 letters have 1.2 MB.
 MAX_SIZE_BYTES = 4 * 1024 * 1024
 
+AUTO_FAILOVER = "auto_failover"
 CLUSTER_NAME = "cluster_name"
 CLUSTER_TAGS = "cluster_tags"
 ENABLED_USER_SHUTDOWN = "enabled_user_shutdown"
@@ -27,9 +28,11 @@ MASTER_NETMASK = "master_netmask"
 MASTER_NODE = "master_node"
 NETWORKS = "networks"
 NODEGROUPS = "nodegroups"
+NODE_KEY_PINS = "node_key_pins"
 NODE_LIST = "node_list"
 NODE_PRIMARY_IPS = "node_primary_ips"
 NODE_SECONDARY_IPS = "node_secondary_ips"
+NODE_WATCHDOG = "node_watchdog"
 NODE_VM_CAPABLE = "node_vm_capable"
 OFFLINE_NODES = "offline_nodes"
 ONLINE_NODES = "online_nodes"

@@ -106,8 +106,8 @@ class Client:
         :raises errors.ConnectionClosedError: the master closed the connection before it answered.
         :raises errors.GenericError: the error which the master reported.
         """
-        self._send(wire.encode_request(method, args))
-        return wire.parse_answer(self._receive())
+        (message,) = self._exchange(wire.encode_request(method, args), 1)
+        return wire.parse_answer(message)
 
     def pipeline(self, requests: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
         """Send several requests at once.
@@ -117,9 +117,7 @@ class Client:
         """
         data = b"".join(wire.encode_request(method, list(args)) for method, args in requests)
         results: list[Any] = []
-        self._send(data)
-        for _ in requests:
-            message = self._receive()
+        for message in self._exchange(data, len(requests)):
             try:
                 results.append(wire.parse_answer(message))
             except errors.GenericError as err:
@@ -307,6 +305,26 @@ class Client:
         """
         self.call("CheckGuests")
 
+    def read_console_log(
+        self, instance_name: str, lines: int, position: str = ""
+    ) -> dict[str, Any]:
+        """Return a part of the log of an instance's console (``hypervisor/console_log.py``).
+
+        An extension of ours.
+
+        :param lines: how many lines of the end; used without a position only.
+        :param position: of the part before; empty for the end of the log.
+        :returns: ``text``, ``position``, ``lost``, and ``node``, the name of the node.
+        """
+        return dict(self.call("ReadConsoleLog", instance_name, lines, position))
+
+    def query_guests_usage(self) -> dict[str, Any]:
+        """Let the master measure what guests use (:func:`ganeti.master.queries.guests.usage`).
+
+        An extension of ours.
+        """
+        return dict(self.call("QueryGuestsUsage"))
+
     def query_tags(self, kind: str, name: str = "") -> list[str]:
         """Return the tags of one object, or of the cluster."""
         return list(self.call("QueryTags", kind, name))
@@ -393,6 +411,19 @@ class Client:
                 sock.settimeout(self._timeout_s)
                 return sock
 
+    def _exchange(self, data: bytes, count: int) -> list[bytes]:
+        """Send requests, and return that number of answers.
+
+        An interrupt (Ctrl-C) may come between any two steps. The answers which are under way then
+        belong to no later request, so the connection is closed.
+        """
+        try:
+            self._send(data)
+            return [self._receive() for _ in range(count)]
+        except BaseException:
+            self.close()
+            raise
+
     def _send(self, data: bytes) -> None:
         if self._socket is None:
             self._socket = self._connect()
@@ -426,10 +457,6 @@ class Client:
                 raise errors.ConnectionClosedError(
                     f"the connection to the master broke: {err.strerror}"
                 ) from err
-            except BaseException:
-                # Interrupted while an answer was under way, which the next request must not read.
-                self.close()
-                raise
             if not data:
                 self.close()
                 raise errors.ConnectionClosedError(

@@ -62,6 +62,8 @@ METHODS = (
 EXTENSIONS = (
     "CheckGuests",
     "ExplainJob",
+    "ReadConsoleLog",
+    "QueryGuestsUsage",
     "QueryConfigHistory",
     "QueryConfigChanges",
     "QueryConfigAt",

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from ganeti.objects.instance import Instance as Instance
     from ganeti.objects.instance import Nic as Nic
     from ganeti.objects.network import Network as Network
+    from ganeti.objects.node import FailoverReport as FailoverReport
+    from ganeti.objects.node import Maintenance as Maintenance
     from ganeti.objects.node import Node as Node
     from ganeti.objects.node import NodeGroup as NodeGroup
+    from ganeti.objects.node import WatchdogPromise as WatchdogPromise
     from ganeti.objects.transfer import OS as OS
     from ganeti.objects.transfer import BlockDevStatus as BlockDevStatus
     from ganeti.objects.transfer import ConfdReply as ConfdReply
@@ -52,6 +55,9 @@ _HOME = {
     "Instance": "instance",
     "Nic": "instance",
     "Network": "network",
+    "FailoverReport": "node",
+    "WatchdogPromise": "node",
+    "Maintenance": "node",
     "Node": "node",
     "NodeGroup": "node",
     "BlockDevStatus": "transfer",

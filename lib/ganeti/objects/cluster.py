@@ -76,8 +76,21 @@ class Cluster:
     compression_tools: tuple[str, ...]
     enabled_user_shutdown: bool
     data_collectors: dict[str, Any]
+    #: Ours: seconds without an answer after which a node is fenced, and its instances start
+    #: elsewhere; None for never.
+    auto_instance_failover: int | None = None
+    #: Ours: seconds after which the hardware watchdog of a node which is cut off restarts it; None
+    #: when the watchdogs are not used.
+    node_watchdog: int | None = None
     #: Ours: every request to the REST interface needs a password.
     rapi_require_authentication: bool = False
+    #: Ours: seconds without a master after which a candidate asks for its role; None for never.
+    auto_failover: int | None = None
+    #: Ours: URL of the document which is the third voter of two candidates; None for none.
+    witness: str | None = None
+    #: Ours: the watcher moves instances to balance the cluster; None for never. ``moves_per_hour``
+    #: is the most moves in an hour, ``min_gain`` what they must improve the score by.
+    auto_balance: dict[str, Any] | None = None
     ssh_key_type: str
     ssh_key_bits: int
     ctime: float = 0

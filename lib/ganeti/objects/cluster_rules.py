@@ -9,24 +9,31 @@ and the logical units check values against other objects.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import balance as balance_c
 from ganeti.constants import cluster as cluster_c
 from ganeti.constants import disk as disk_c
+from ganeti.constants import failover as failover_c
 from ganeti.constants import hv as hv_c
 from ganeti.constants import instance as instance_c
+from ganeti.constants import instance_failover as instance_failover_c
 from ganeti.constants import net as net_c
 from ganeti.constants import node as node_c
-from ganeti.objects import hvparams, ipolicy
+from ganeti.constants import node_watchdog as node_watchdog_c
+from ganeti.objects import hvparams, hypervisors, ipolicy
 from ganeti.objects.hypervisors.parameter import is_url
 from ganeti.utils import linear_re, text
 
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
 _TOOL = re.compile(r"[-_a-zA-Z0-9]+")
+
+_MAX_URL = 1024
 
 UID_MAX = 4294967295
 UidRange = tuple[int, int]
@@ -52,6 +59,104 @@ def master_netmask(bits: int, family: int) -> int:
             f"the netmask of the master has 1 to {longest} bits, not {bits}"
         )
     return bits
+
+
+def auto_instance_failover(seconds: int) -> int | None:
+    """Check the time without an answer after which a node counts as gone; 0 for never.
+
+    :raises errors.ParameterError: it is too short or too long.
+    """
+    least, most = instance_failover_c.MIN_S, instance_failover_c.MAX_S
+    if seconds and not least <= seconds <= most:
+        raise errors.ParameterError(
+            f"an automatic failover of instances after {seconds} s is not possible; the time is"
+            f" {least} to {most} s"
+        )
+    return seconds or None
+
+
+def node_watchdog(seconds: int) -> int | None:
+    """Check the timeout of the hardware watchdogs of nodes; 0 for not using them.
+
+    :raises errors.ParameterError: it is too short or too long.
+    """
+    least, most = node_watchdog_c.MIN_S, node_watchdog_c.MAX_S
+    if seconds and not least <= seconds <= most:
+        raise errors.ParameterError(
+            f"hardware watchdogs cannot have a timeout of {seconds} s; it is {least} to {most} s"
+        )
+    return seconds or None
+
+
+def auto_failover(seconds: int) -> int | None:
+    """Check the time without a master after which a candidate asks for its role; 0 for never."""
+    if seconds and not failover_c.MIN_S <= seconds <= failover_c.MAX_S:
+        raise errors.ParameterError(
+            f"an automatic failover of the master after {seconds} s is not possible; the time is"
+            f" {failover_c.MIN_S} to {failover_c.MAX_S} s"
+        )
+    return seconds or None
+
+
+def witness(url: str) -> str | None:
+    """Check the URL of the document of the witness; ``none`` or nothing for no witness.
+
+    :raises errors.ParameterError: it is no URL of a document on an HTTPS server.
+    """
+    import urllib.parse
+
+    if url in ("", "none"):
+        return None
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as err:
+        raise errors.ParameterError(f"witness: not a URL: {err}") from err
+    if parts.username is not None or parts.password is not None:
+        # The message does not repeat the URL, which has a secret.
+        raise errors.ParameterError(
+            "witness: the URL must not contain a user or password; use --witness-auth"
+        )
+    if (
+        parts.scheme != "https"
+        or not parts.hostname
+        or len(parts.path) < len("/x")
+        or parts.fragment
+        or port == 0
+        or len(url) > _MAX_URL
+        or not url.isascii()
+        or not url.isprintable()
+        or " " in url
+    ):
+        raise errors.ParameterError(
+            f"witness: {url!r:.300} is not the URL of a document, https://HOST[:PORT]/PATH"
+        )
+    return url
+
+
+def auto_balance(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Check the settings of the automatic balance; missing ones get their defaults.
+
+    :param given: ``moves_per_hour`` and ``min_gain``; empty to switch it off.
+    :raises ParameterError: a setting is unknown or wrong.
+    """
+    if not given:
+        return None
+    unknown = sorted(set(given) - set(balance_c.DEFAULTS))
+    if unknown:
+        raise errors.ParameterError(
+            f"automatic balance: {', '.join(unknown)} is not one of {', '.join(balance_c.DEFAULTS)}"
+        )
+    found = {**balance_c.DEFAULTS, **given}
+    moves, gain = found[balance_c.MOVES_PER_HOUR], found[balance_c.MIN_GAIN]
+    most = balance_c.MAX_MOVES_PER_HOUR
+    if not isinstance(moves, int) or isinstance(moves, bool) or not 1 <= moves <= most:
+        raise errors.ParameterError(
+            f"automatic balance: {moves!r} is not a number of moves in an hour from 1 to {most}"
+        )
+    if not isinstance(gain, int | float) or isinstance(gain, bool) or not 0 < gain < math.inf:
+        raise errors.ParameterError(f"automatic balance: {gain!r} is not a gain above 0")
+    return found
 
 
 def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, ...]:
@@ -216,6 +321,25 @@ def uid_ranges(given: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
         if one[1] >= other[0]:
             raise errors.ParameterError(f"uid pool: {uid_text(one)} and {uid_text(other)} overlap")
     return tuple(ranges)
+
+
+#: Why a guest cannot have a user of the pool.
+EMPTY_POOL = (
+    "pool, but the cluster's pool of user ids is empty. Fill it with"
+    " 'gnt-cluster modify --uid-pool=auto'."
+)
+
+
+def require_pool(
+    hypervisor: str, params: Mapping[str, Any], pool: Collection[Sequence[int]]
+) -> None:
+    """Check that the cluster has a pool of user ids, if guests with these parameters need it.
+
+    :raises HypervisorError: the pool is empty.
+    """
+    choice = hypervisors.of(hypervisor).user_parameter
+    if choice is not None and params.get(choice.name) == choice.pool and not pool:
+        raise errors.HypervisorError(f"hypervisor parameter {choice.name}: {EMPTY_POOL}")
 
 
 def uid_text(one: UidRange) -> str:

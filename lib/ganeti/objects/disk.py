@@ -24,6 +24,8 @@ class Disk:
         which nobody observed may have missed earlier ones.
     :ivar in_sync_at: DRBD only: time at which the inactive disk was deactivated with both replicas
         equal, in seconds since 1970; None while it is active, or when nobody compared them.
+    :ivar never_alone: DRBD only: UUID of the node on which the device is writable and confirms no
+        write which the other replica does not have; None when that is not known.
     :ivar unwiped_from: a growth has begun and was not completed; the storage may hold data of
         former owners from this size (MiB) on. None when there is nothing of that kind.
     """
@@ -46,6 +48,7 @@ class Disk:
     outdated_node: str | None = None
     outdated_since: float | None = None
     in_sync_at: float | None = None
+    never_alone: str | None = None
     unwiped_from: int | None = None
     # The fields below occur only in node calls and in the record of a running guest.
     dynamic_params: dict[str, Any] | None = None

@@ -47,6 +47,8 @@ class Instance:
 
     :ivar primary_node: UUID of the primary node.
     :ivar disks: UUIDs of its disks, in order.
+    :ivar importing_since: when the import from another cluster began which has not ended, in
+        seconds since 1970; None for all other instances.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Instance:
     disks_active: bool
     network_port: int | None = None
     forthcoming: bool | None = None
+    importing_since: float | None = None
     ctime: float = 0
     mtime: float = 0
     uuid: str

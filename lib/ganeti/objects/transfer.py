@@ -83,6 +83,7 @@ class MigrationStatus:
 
     :ivar total_time: duration of the migration, after its end.
     :ivar downtime: how long the guest was stopped, after the end of the migration.
+    :ivar error: why the migration failed, as the hypervisor says it; None when it does not.
     """
 
     status: str
@@ -91,6 +92,7 @@ class MigrationStatus:
     postcopy_status: str | None = None
     total_time: int | None = None
     downtime: int | None = None
+    error: str | None = None
 
 
 CONSOLE_SSH = "ssh"
@@ -163,6 +165,54 @@ class MasterVote:
     config_digest: str
     queue_epoch: str
     last_job: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MasterSight:
+    """What a node knows about the master daemon, for the automatic failover of its role.
+
+    :ivar master: name of the node which it regards as master.
+    :ivar epoch: the highest master epoch which it knows, ``NUMBER OWNER``.
+    :ivar daemon: the master daemon of the node itself: ``serving``, ``stopped``, ``dead`` or
+        ``mute`` (:mod:`ganeti.constants.failover`).
+    :ivar watching: whether ``ganeti-failoverd`` runs on the node.
+    :ivar watched: the node which that daemon watches; empty for none. The members below are its
+        report.
+    :ivar state: the state in which it saw the master daemon of that node at last.
+    :ivar seen_s: seconds since that one served; None if it never did.
+    :ivar text: what it does, and why.
+    :ivar acted: what it did at last, and when; empty for nothing.
+    :ivar paused_until: end of the watcher's pause in seconds since 1970, or None.
+    """
+
+    master: str
+    epoch: str
+    daemon: str
+    watching: bool
+    watched: str = ""
+    state: str = ""
+    seen_s: float | None = None
+    text: str = ""
+    acted: str = ""
+    paused_until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WatchdogSight:
+    """What a node says about its hardware watchdog.
+
+    :ivar state: ``armed``, ``release`` or ``none`` (:mod:`ganeti.constants.node_watchdog`).
+    :ivar token: UUID of the promise to which the state belongs; empty for ``none``.
+    :ivar timeout_s: the timeout of the device.
+    :ivar text: the reason of the state.
+    :ivar promised: UUID of the promise which is stored on the node; empty for none.
+    """
+
+    state: str
+    token: str = ""
+    timeout_s: int = 0
+    text: str = ""
+    promised: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

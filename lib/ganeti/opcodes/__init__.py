@@ -84,7 +84,11 @@ _SUBJECTS = {
     ),
     "node": (
         "NODE_ADD",
+        "NODE_AUTO_FAILOVER",
         "NODE_EVACUATE",
+        "NODE_MAINTENANCE_CHECK",
+        "NODE_MAINTENANCE_END",
+        "NODE_MAINTENANCE_START",
         "NODE_MIGRATE",
         "NODE_MODIFY_STORAGE",
         "NODE_POWERCYCLE",

@@ -264,9 +264,36 @@ class OpClusterSetParams(OpCode):
         "Microseconds between two runs of each data collector",
         default=None,
     )
+    auto_instance_failover: int | None = param(
+        ht.Maybe(ht.NonNegInt),
+        "Seconds without an answer after which a node is fenced and its instances start elsewhere;"
+        " 0 for never",
+        default=None,
+    )
+    node_watchdog: int | None = param(
+        ht.Maybe(ht.NonNegInt),
+        "Seconds after which the hardware watchdog of a node which is cut off restarts it;"
+        " 0 for not using the watchdogs",
+        default=None,
+    )
+    auto_balance: dict[str, Any] | None = param(
+        ht.Maybe(ht.Dict),
+        "Automatic balance by the watcher: moves_per_hour and min_gain; empty for none",
+        default=None,
+    )
     rapi_require_authentication: bool | None = param(
         ht.Maybe(ht.Bool),
         "Whether every request to the REST interface needs a password",
+        default=None,
+    )
+    auto_failover: int | None = param(
+        ht.Maybe(ht.NonNegInt),
+        "Seconds without a master after which a candidate asks for its role; 0 for never",
+        default=None,
+    )
+    witness: str | None = param(
+        ht.Maybe(ht.Str),
+        "URL of the document which is the third voter of two candidates; none for no witness",
         default=None,
     )
     RESULT = types.MaybeJobIdListOnly

@@ -172,6 +172,9 @@ class OpInstanceCreate(OpCode):
         ht.Bool, "Only reserve names, addresses and capacity (forthcoming instance)", default=False
     )
     commit: bool = param(ht.Bool, "Make a forthcoming instance real", default=False)
+    explain: bool | None = param(
+        ht.Maybe(ht.Bool), "Add to the job log why each node was or was not chosen", default=None
+    )
     tags: list[str] = param(types.Strings, "Tags", default=[])
     instance_communication: bool = param(
         ht.Bool, "Let the guest communicate with its node", default=False
@@ -481,6 +484,11 @@ class OpInstanceRemove(OpCode):
     ignore_failures: bool = param(
         ht.Bool, "Go on if a part of the instance cannot be removed", default=False
     )
+    unfinished_import: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Remove the instance only if its import from another cluster has not ended",
+        default=None,
+    )
     RESULT = ht.NoneType
 
 
@@ -735,5 +743,11 @@ class OpInstanceStartup(OpCode):
     startup_paused: bool = param(ht.Bool, "Start the guest paused", default=False)
     shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
+    )
+    wanted_only: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Start the instance only if its wanted state is up when the job has its locks; otherwise"
+        " leave it as it is",
+        default=None,
     )
     RESULT = ht.NoneType

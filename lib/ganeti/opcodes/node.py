@@ -11,11 +11,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# Parameters which several opcodes have.
+NODE_NAME: Any = param(ht.NonEmptyString, "Name of the node")
+NODE_UUID: Any = param(
+    types.MaybeString,
+    "UUID of the node; if given, the node of this name must have it",
+    default=None,
+)
+REMOTE_NODE: Any = param(
+    types.MaybeString,
+    "Target node of instances with shared disks, and new secondary node of mirrored ones",
+    default=None,
+)
+REMOTE_NODE_UUID: Any = param(
+    types.MaybeString, "UUID of that node, instead of its name or in addition to it", default=None
+)
+ALLOCATOR: Any = param(types.MaybeString, "Allocator which chooses the nodes", default=None)
+
+
 @opcode(summary="node_name")
 class OpNodeAdd(OpCode):
     """Add a node, or add a known node again. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
+    node_name: str = NODE_NAME
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
         "Resources of nodes, in place of those which the hypervisor reports",
@@ -56,27 +74,26 @@ class OpNodeAdd(OpCode):
 
 
 @opcode(summary="node_name")
+class OpNodeAutoFailover(OpCode):
+    """Fence a node which does not answer, and start its instances on other nodes. Result: jobs."""
+
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
+    RESULT = types.JobIdListOnly
+
+
+@opcode(summary="node_name")
 class OpNodeEvacuate(OpCode):
     """Move instances away from a node. Result: jobs."""
 
     early_release: bool = param(
         ht.Bool, "Release locks as soon as the new disks are in sync", default=False
     )
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
-    remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
-    remote_node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the new secondary node, instead of its name or in addition to it",
-        default=None,
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
+    remote_node: str | None = REMOTE_NODE
+    remote_node_uuid: str | None = REMOTE_NODE_UUID
+    iallocator: str | None = ALLOCATOR
     mode: str = param(types.EvacMode, "Instances to move: primary-only, secondary-only or all")
     ignore_soft_errors: bool | None = param(
         ht.Maybe(ht.Bool),
@@ -87,15 +104,51 @@ class OpNodeEvacuate(OpCode):
 
 
 @opcode(summary="node_name")
+class OpNodeMaintenanceCheck(OpCode):
+    """Find out whether a node in maintenance has given up, or got back, what it should.
+
+    The jobs of the start and of the end of a maintenance submit it as the last one. Result: None.
+    """
+
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
+    RESULT = ht.NoneType
+
+
+@opcode(summary="node_name")
+class OpNodeMaintenanceEnd(OpCode):
+    """End the maintenance of a node, and bring back what it had. Result: jobs."""
+
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
+    move_back: bool = param(
+        ht.Bool, "Move the instances and replicas back which have left the node", default=True
+    )
+    RESULT = types.JobIdListOnly
+
+
+@opcode(summary="node_name")
+class OpNodeMaintenanceStart(OpCode):
+    """Start the maintenance of a node: move its instances away, and mark it. Result: jobs."""
+
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
+    evacuate: bool = param(
+        ht.Bool, "Move all instances and all replicas away, also stopped ones", default=False
+    )
+    stop: bool = param(ht.Bool, "Stop the instances which cannot be moved", default=False)
+    remote_node: str | None = REMOTE_NODE
+    remote_node_uuid: str | None = REMOTE_NODE_UUID
+    iallocator: str | None = ALLOCATOR
+    RESULT = types.JobIdListOnly
+
+
+@opcode(summary="node_name")
 class OpNodeMigrate(OpCode):
     """Migrate all primary instances of a node. Result: jobs."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
     mode: str | None = param(
         ht.Maybe(types.MigrationMode),
         "live or non-live; the default of the hypervisor if not given",
@@ -122,9 +175,7 @@ class OpNodeMigrate(OpCode):
     ignore_ipolicy: bool = param(
         ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
     )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    iallocator: str | None = ALLOCATOR
     RESULT = types.JobIdListOnly
 
 
@@ -132,12 +183,8 @@ class OpNodeMigrate(OpCode):
 class OpNodeModifyStorage(OpCode):
     """Change a storage unit of a node. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
     storage_type: str = param(types.StorageType, "Storage type")
     name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
     changes: dict[str, Any] = param(ht.Dict, "New values by field")
@@ -148,12 +195,8 @@ class OpNodeModifyStorage(OpCode):
 class OpNodePowercycle(OpCode):
     """Reset a node without a shutdown. Result: None, or a text."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
     force: bool = param(ht.Bool, "Also if the node is the master", default=False)
     RESULT = types.MaybeString
 
@@ -182,12 +225,8 @@ class OpNodeQueryStorage(OpCode):
 class OpNodeRemove(OpCode):
     """Remove a node without instances. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
     RESULT = ht.NoneType
 
 
@@ -195,12 +234,8 @@ class OpNodeRemove(OpCode):
 class OpNodeSetParams(OpCode):
     """Change the role or parameters of a node. Result: list of [parameter, new value]."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
     force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
     hv_state: dict[str, Any] | None = param(
         types.MaybeObject,
@@ -242,12 +277,8 @@ class OpNodeSetParams(OpCode):
 class OpRepairNodeStorage(OpCode):
     """Repair a storage unit of a node. Result: None."""
 
-    node_name: str = param(ht.NonEmptyString, "Name of the node")
-    node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the node; if given, the node of this name must have it",
-        default=None,
-    )
+    node_name: str = NODE_NAME
+    node_uuid: str | None = NODE_UUID
     storage_type: str = param(types.StorageType, "Storage type")
     name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
     ignore_consistency: bool = param(

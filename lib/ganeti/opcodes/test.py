@@ -53,6 +53,11 @@ class OpTestAllocator(OpCode):
     group_name: str | None = param(
         types.MaybeString, "Node group to place the instance in", default=None
     )
+    explain: bool | None = param(
+        ht.Maybe(ht.Bool),
+        "Return for each node why it was or was not chosen, as JSON (for new instances)",
+        default=None,
+    )
     RESULT = ht.Str
 
 

@@ -8,11 +8,13 @@ of :mod:`ganeti.errors`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import simplejson
 
 from ganeti import errors
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Lists and objects inside each other which :func:`check_nesting` allows. Functions that call
 #: themselves for each level, here and in other programs, have a limit of some hundreds.

@@ -184,3 +184,28 @@ def test_a_pipeline_gives_errors_as_values(here: paths.Paths) -> None:
     assert first == 1
     assert isinstance(second, errors.JobLost)
     thread.join()
+
+
+@pytest.mark.parametrize("step", ["_send", "_receive"])
+def test_an_interrupt_after_any_step_leaves_no_answer_for_the_next_request(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The signal comes when the step has done its work, and before the next one begins."""
+    become_master(here)
+    works = getattr(luxi.Client, step)
+
+    def interrupted(client: luxi.Client, *args: bytes) -> None:
+        works(client, *args)
+        raise KeyboardInterrupt
+
+    first = serve(here.master_socket, b'{"success":true,"result":"first"}\x03')
+    client = luxi.Client()
+    with monkeypatch.context() as patch:
+        patch.setattr(luxi.Client, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.call("One")
+    first.join()
+    os.unlink(here.master_socket)
+    second = serve(here.master_socket, b'{"success":true,"result":"second"}\x03')
+    assert client.call("Two") == "second"
+    second.join()

@@ -74,11 +74,20 @@ def test_stored_attributes_are_as_published(name, cls):
     runtime = {"Disk": {"dynamic_params", "hvinfo", "pci"}}.get(name, set())
     wanted = PUBLISHED["objects"][name]
     # What only our clusters record; it is left out while nothing is known.
-    disk = {"in_sync_at", "outdated_node", "outdated_since", "unwiped_from"}
+    disk = {"in_sync_at", "never_alone", "outdated_node", "outdated_since", "unwiped_from"}
     own = {
         "Disk": disk,
-        "Cluster": {"rapi_require_authentication"},
+        "Cluster": {
+            "auto_balance",
+            "auto_failover",
+            "witness",
+            "auto_instance_failover",
+            "node_watchdog",
+            "rapi_require_authentication",
+        },
         "ConfigData": {"damaged"},
+        "Instance": {"importing_since"},
+        "Node": {"auto_failover", "key_pins", "maintenance", "watchdog"},
     }.get(name, set())
     fields = {field.name: field for field in dataclasses.fields(cls) if field.name not in runtime}
     assert sorted(fields) == sorted([*wanted, *own])
@@ -108,7 +117,7 @@ def test_transfer_objects_are_as_published(name):
     # What only our nodes tell.
     own = {
         "BlockDevStatus": ["writable"],
-        "MigrationStatus": ["downtime", "total_time"],
+        "MigrationStatus": ["downtime", "error", "total_time"],
         "OS": ["hypervisors", "os_version"],
     }.get(name, [])
     cls = getattr(objects, name)

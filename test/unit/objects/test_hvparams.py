@@ -16,7 +16,10 @@ PUBLISHED = json.loads((Path(__file__).parents[2] / "data/published.json").read_
 
 
 # Beyond the published ones; their defaults change nothing that a guest sees.
-OURS = {hv.KVM: ("firmware", "firmware_path", "firmware_vars_path", "migration_tls", "tpm_version")}
+OURS = {
+    hv.KVM: ("firmware", "firmware_path", "firmware_vars_path", "migration_tls", "tpm_version"),
+    hv.XEN_PVM: ("type",),
+}
 
 
 @pytest.mark.parametrize("name", hv.ALL)

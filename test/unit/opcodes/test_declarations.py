@@ -18,6 +18,10 @@ from ganeti.opcodes.test import OpTestAllocator, OpTestDelay
 
 #: Opcodes which nobody else has.
 OWN = {
+    "OP_NODE_AUTO_FAILOVER": "automatic failover of instances",
+    "OP_NODE_MAINTENANCE_CHECK": "maintenance of a node as one command",
+    "OP_NODE_MAINTENANCE_END": "maintenance of a node as one command",
+    "OP_NODE_MAINTENANCE_START": "maintenance of a node as one command",
     "OP_INSTANCE_SNAPSHOT": "snapshots that stay",
     "OP_INSTANCE_SNAPSHOT_LIST": "snapshots that stay",
     "OP_INSTANCE_SNAPSHOT_REMOVE": "snapshots that stay",
@@ -33,7 +37,20 @@ def declared_params(params):
 # Parameters of published opcodes which only our version has, with the reason.
 OWN_PARAMS = {
     "OP_CLUSTER_SET_PARAMS": {
-        "rapi_require_authentication": "a password for reading is a choice of the administrator"
+        "auto_instance_failover": "automatic failover of instances",
+        "node_watchdog": "hardware watchdogs of nodes",
+        "auto_failover": "whether the role of a lost master moves by itself",
+        "witness": "the third voter of two candidates",
+        "auto_balance": "automatic balance by the watcher",
+        "rapi_require_authentication": "a password for reading is a choice of the administrator",
+    },
+    "OP_INSTANCE_CREATE": {"explain": "the reasons for the choice of nodes"},
+    "OP_TEST_ALLOCATOR": {"explain": "the reasons for the choice of nodes"},
+    "OP_INSTANCE_REMOVE": {
+        "unfinished_import": "the watcher removes only what is left of an import"
+    },
+    "OP_INSTANCE_STARTUP": {
+        "wanted_only": "a shutdown by a user counts more than a start by the watcher"
     },
     "OP_INSTANCE_FAILOVER": {
         "new_secondary": "design 2.0: the administrator chooses which replica stays",

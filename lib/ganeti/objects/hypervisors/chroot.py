@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from ganeti.constants import hv
-from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor, by_name
+from ganeti.objects.hypervisors.descriptor import ConsoleRequest, HypervisorDescriptor, by_name
 from ganeti.objects.hypervisors.parameter import STRING, HvParam, absolute_path
+from ganeti.objects.transfer import CONSOLE_SSH, InstanceConsole
+from ganeti.platform import machine
+
+_SSH_USER = "root"
+
+
+def _console(request: ConsoleRequest) -> InstanceConsole:
+    """A shell in the directory."""
+    root = machine.current().paths_of_node(request.node_name).chroot_root
+    name = request.instance.name
+    return InstanceConsole(
+        instance=name,
+        kind=CONSOLE_SSH,
+        host=request.node_name,
+        port=request.ssh_port,
+        user=_SSH_USER,
+        command=["chroot", f"{root}/{name}"],
+    )
+
 
 CHROOT = HypervisorDescriptor(
     name=hv.CHROOT,
     parameters=by_name(
         HvParam("init_script", STRING, "/ganeti-chroot", check=absolute_path, required=True)
     ),
+    console=_console,
+    may_be_chosen=False,
 )

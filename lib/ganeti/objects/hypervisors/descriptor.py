@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti.objects.hypervisors.parameter import HvParam
 from ganeti.objects.instance import Instance
 from ganeti.objects.transfer import CONSOLE_MESSAGE, InstanceConsole
+from ganeti.platform import paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,18 @@ class ConsoleRequest:
     hvparams: Mapping[str, Any]  # filled
     node_name: str  # primary node
     ssh_port: int  # of the primary node
+
+
+class UserParameter(NamedTuple):
+    """The parameter which chooses the user of a guest's process.
+
+    :ivar daemon: its value with which a guest keeps the user of the node daemon.
+    :ivar pool: its value with which a guest gets a user of the cluster's pool.
+    """
+
+    name: str
+    daemon: str
+    pool: str
 
 
 def no_combination_check(params: Mapping[str, Any]) -> None:
@@ -57,6 +71,10 @@ class HypervisorDescriptor:
 
     #: Whether a guest can be migrated to another node.
     can_migrate: bool = False
+    #: Whether disks and network interfaces of a running guest can be added and removed.
+    can_hotplug: bool = False
+    #: Whether a change of ``vcpus`` and ``cpu_mask`` has an effect on a running guest at once.
+    can_limit_processors: bool = False
     #: Whether there are guests at all; False when a file stands for each of them.
     runs_guests: bool = True
     #: Whether an instance has a TCP port of the cluster's pool, for VNC or SPICE.
@@ -72,13 +90,40 @@ class HypervisorDescriptor:
     #: All names which ``firmware_disks`` may return.
     firmware_disk_names: frozenset[str] = field(default_factory=frozenset)
 
+    #: The parameter which chooses the user of a guest's process; None when there is no choice.
+    user_parameter: UserParameter | None = None
+
+    #: Whether a node keeps what guests write to their consoles (``hypervisor/console_log.py``).
+    keeps_console_log: bool = False
+    #: The parameter without which a guest has no such console; empty when each guest has one.
+    console_log_parameter: str = ""
     #: How a user reaches the console of an instance.
     console: Callable[[ConsoleRequest], InstanceConsole] = no_console
 
     #: Beginnings of the names of programs whose processes are guests.
     guest_programs: tuple[str, ...] = ()
+    #: Beginnings of the command lines, which are one word, of processes whose children are guests.
+    guest_titles: tuple[str, ...] = ()
+    #: Whether ``gnt-cluster init`` may choose this hypervisor without being asked.
+    may_be_chosen: bool = True
     #: The command which resets a node when its kernel does not react to SysRq.
     reset_argv: tuple[str, ...] = ("reboot", "-n", "-f")
+
+    def keeps_daemon_user(self, params: Mapping[str, Any]) -> bool:
+        """Whether a guest with these filled parameters runs as the user of the node daemon.
+
+        False also for a hypervisor without a parameter for the user.
+        """
+        choice = self.user_parameter
+        return choice is not None and params.get(choice.name) == choice.daemon
+
+
+def console_program(name: str) -> str:
+    """The path of a program which connects consoles; it is the same on every node."""
+    top = paths.project_dir()
+    if top is not None:
+        return f"{top}/tools/{name}"
+    return os.path.join(os.path.dirname(paths.daemon_util()), "tools", name)
 
 
 def by_name(*parameters: HvParam) -> dict[str, HvParam]:

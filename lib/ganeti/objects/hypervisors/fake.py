@@ -27,6 +27,7 @@ FAKE = HypervisorDescriptor(
         HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True)
     ),
     can_migrate=True,
+    can_hotplug=True,
     runs_guests=False,
     console=_console,
 )

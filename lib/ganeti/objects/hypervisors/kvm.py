@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,9 @@ from ganeti.objects.hypervisors.cpu_masks import cpu_masks
 from ganeti.objects.hypervisors.descriptor import (
     ConsoleRequest,
     HypervisorDescriptor,
+    UserParameter,
     by_name,
+    console_program,
 )
 from ganeti.objects.hypervisors.parameter import (
     BOOL,
@@ -35,7 +36,7 @@ from ganeti.objects.transfer import (
     CONSOLE_VNC,
     InstanceConsole,
 )
-from ganeti.platform import machine, paths
+from ganeti.platform import machine
 
 SERIAL_SPEEDS = (
     75,
@@ -155,7 +156,7 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
             port=request.ssh_port,
             user=_SSH_USER,
             command=[
-                _console_program(),
+                console_program(_CONSOLE_PROGRAM),
                 "socat",
                 name,
                 f"{kvm_root}/ctrl/{name}.monitor",
@@ -182,14 +183,6 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
         message=f"instance {name} has no console: serial_console, vnc_bind_address and"
         " spice_bind are all off",
     )
-
-
-def _console_program() -> str:
-    """The path of the console program, which is the same on every node."""
-    top = paths.project_dir()
-    if top is not None:
-        return f"{top}/tools/{_CONSOLE_PROGRAM}"
-    return os.path.join(os.path.dirname(paths.daemon_util()), "tools", _CONSOLE_PROGRAM)
 
 
 KVM = HypervisorDescriptor(
@@ -274,11 +267,17 @@ KVM = HypervisorDescriptor(
     ),
     check_combination=_check_combination,
     can_migrate=True,
+    can_hotplug=True,
     needs_port=True,
     opens_disk_uris=True,
     shutdown_daemon="ganeti-kvmd",
     firmware_disks=_firmware_disks,
     firmware_disk_names=frozenset((hv.KVM_UEFI_DISK, hv.KVM_TPM_DISK)),
+    user_parameter=UserParameter(
+        "security_model", daemon=hv.KVM_SECURITY_NONE, pool=hv.KVM_SECURITY_POOL
+    ),
+    keeps_console_log=True,
+    console_log_parameter="serial_console",
     console=_console,
     guest_programs=("qemu-system-", "kvm"),
 )

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
 from ganeti.constants import hv
 from ganeti.objects.hypervisors.cpu_masks import cpu_masks
-from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor, by_name
+from ganeti.objects.hypervisors.descriptor import (
+    ConsoleRequest,
+    HypervisorDescriptor,
+    by_name,
+    console_program,
+)
 from ganeti.objects.hypervisors.parameter import (
     BOOL,
     FILE,
@@ -16,9 +25,23 @@ from ganeti.objects.hypervisors.parameter import (
     non_negative,
     port,
 )
+from ganeti.objects.transfer import (
+    CONSOLE_MESSAGE,
+    CONSOLE_SSH,
+    CONSOLE_VNC,
+    InstanceConsole,
+)
 
 # Asks the hypervisor itself, as the kernel of the node is only a guest of it.
 _RESET_ARGV = ("xl", "debug-keys", "R")
+
+#: Values of the parameter ``type``, an own one: a classic paravirtual guest, or one which uses the
+#: virtualisation of the processor without emulated hardware.
+GUEST_PV, GUEST_PVH = "pv", "pvh"
+
+_SSH_USER = "root"
+_CONSOLE_PROGRAM = "xen-console-wrapper"
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
 
 
 def _boot_letters(value: str) -> str:
@@ -31,6 +54,59 @@ def _ipv4(value: str) -> str:
         part.isascii() and part.isdigit() and len(part) <= 3 and int(part) <= 255 for part in parts
     )
     return "" if good else "must be an IPv4 address"
+
+
+def _check_pvm(params: Mapping[str, Any]) -> None:
+    get = params.get
+    if get("use_bootloader") and not get("bootloader_path"):
+        raise errors.HypervisorError(
+            "hypervisor parameter bootloader_path: must be set where use_bootloader is"
+        )
+    if get("use_bootloader") and get("type") == GUEST_PVH:
+        raise errors.HypervisorError(
+            "hypervisor parameter use_bootloader: a guest of type pvh is started from kernel_path"
+        )
+    if get("soundhw"):
+        raise errors.HypervisorError(
+            "hypervisor parameter soundhw: a paravirtual guest has no emulated sound hardware"
+        )
+
+
+def _check_hvm(params: Mapping[str, Any]) -> None:
+    if params.get("boot_order") == "d" and not params.get("cdrom_image_path"):
+        raise errors.HypervisorError(
+            "hypervisor parameter cdrom_image_path: must be set to boot from the CD drive only"
+        )
+
+
+def _serial_console(request: ConsoleRequest) -> InstanceConsole:
+    return InstanceConsole(
+        instance=request.instance.name,
+        kind=CONSOLE_SSH,
+        host=request.node_name,
+        port=request.ssh_port,
+        user=_SSH_USER,
+        command=[console_program(_CONSOLE_PROGRAM), "xl", request.instance.name],
+    )
+
+
+def _screen(request: ConsoleRequest) -> InstanceConsole:
+    """The screen of the guest by VNC, else a message."""
+    name, port_number = request.instance.name, request.instance.network_port
+    address = request.hvparams.get("vnc_bind_address")
+    if address and port_number:
+        return InstanceConsole(
+            instance=name,
+            kind=CONSOLE_VNC,
+            host=request.node_name if address == _ANY_ADDRESS else address,
+            port=port_number,
+            display=port_number - hv.VNC_BASE_PORT,
+        )
+    return InstanceConsole(
+        instance=name,
+        kind=CONSOLE_MESSAGE,
+        message=f"instance {name} has no console: vnc_bind_address is empty",
+    )
 
 
 _weight_hvm = between(1, 65534)
@@ -54,10 +130,14 @@ XEN_PVM = HypervisorDescriptor(
         HvParam("reboot_behavior", STRING, "reboot", one_of=hv.REBOOT_BEHAVIORS, required=True),
         HvParam("root_path", MAYBE_STRING, "/dev/xvda1"),
         HvParam("soundhw", STRING, ""),
+        HvParam("type", STRING, GUEST_PV, one_of=(GUEST_PV, GUEST_PVH), required=True),
         HvParam("use_bootloader", BOOL, False),
         HvParam("vif_script", STRING, "", node_check=FILE),
     ),
+    check_combination=_check_pvm,
+    console=_serial_console,
     can_migrate=True,
+    can_hotplug=True,
     reset_argv=_RESET_ARGV,
 )
 XEN_HVM = HypervisorDescriptor(
@@ -96,7 +176,10 @@ XEN_HVM = HypervisorDescriptor(
             required=True,
         ),
     ),
+    check_combination=_check_hvm,
+    console=_screen,
     can_migrate=True,
+    can_hotplug=True,
     needs_port=True,
     reset_argv=_RESET_ARGV,
 )

@@ -143,7 +143,7 @@ IMPEXP_CLEANUP = Call("impexp_cleanup", (Arg("name", PLAIN, ht.NonEmptyString),)
 X509_CERT_CREATE = Call(
     "x509_cert_create",
     (Arg("validity_s", PLAIN, ht.PositiveInt),),
-    ResultCodec(ht.ListOf(ht.NonEmptyString)),
+    ResultCodec(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString)),
     timeout_s=900,
 )
 X509_CERT_REMOVE = Call("x509_cert_remove", (Arg("name", PLAIN, ht.NonEmptyString),), timeout_s=900)

@@ -19,7 +19,6 @@ the call, the argument and the shape that was expected.
 from __future__ import annotations
 
 import base64
-import binascii
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -277,7 +276,8 @@ def decompress(wire: Any) -> str:
         if not unpacker.eof:
             raise errors.ParseError("compressed text is cut short")
         return data.decode("utf-8")
-    except (binascii.Error, zlib.error, UnicodeDecodeError) as err:
+    except (ValueError, zlib.error) as err:
+        # Of base64, because of characters which are not ASCII, or of UTF-8.
         raise errors.ParseError(f"damaged compressed text: {err}") from err
 
 
@@ -430,6 +430,7 @@ class Call:
         call which changes neither. A node keeps a record of such work
         (:mod:`ganeti.storage.node_work`).
     :param lasting: the work goes on after the answer.
+    :param probe: the call finds out whether a node answers, so that a failure is no warning.
     """
 
     name: str
@@ -443,6 +444,7 @@ class Call:
     connection_class: str = ""
     work: str = ""
     lasting: bool = False
+    probe: bool = False
 
     def time_limit_s(self, args: Mapping[str, Any]) -> float:
         """Seconds an answer may take with these arguments."""

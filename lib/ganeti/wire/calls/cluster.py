@@ -75,6 +75,15 @@ MASTER_CLAIM = Call(
     offline_ok=True,
     any_epoch=True,
 )
+#: Read the document of the witness from a node, with the credentials which the node has.
+#: -> its text
+WITNESS_READ = Call(
+    "witness_read",
+    (Arg("url", PLAIN, ht.NonEmptyString),),
+    ResultCodec(ht.Str),
+    timeout_s=15,
+    many=True,
+)
 #: Remove the copies of the configuration and the job queue from a node which was a master
 #: candidate.
 NODE_DEMOTE_FROM_MC = Call("node_demote_from_mc", (), timeout_s=300)
@@ -100,7 +109,8 @@ NODE_LEAVE_CLUSTER = Call(
 
 # -- renewal of certificates -----------------------------------------------------------------------
 #: Ask which certificates the node uses, and which server certificates it trusts.
-#: -> {"server": digest, "trust": [digests], "client": digest or None, "next": digest or None}
+#: -> {"server": digest, "trust": [digests], "client": digest or None, "next": digest or None,
+#: "next_pin": pin of the key of the latter, or None (older nodes leave it out)}
 NODE_CRYPTO_STATE = Call(
     "node_crypto_state",
     (),

@@ -35,6 +35,32 @@ def _has_numbers(facts: dict[str, Any]) -> bool:
     )
 
 
+def _is_log_part(facts: dict[str, Any]) -> bool:
+    """Tell whether this is a part of a log, or nothing."""
+    return not facts or (
+        isinstance(facts.get("text"), str)
+        and isinstance(facts.get("position"), str)
+        and isinstance(facts.get("lost"), bool)
+    )
+
+
+def _is_usage(facts: dict[str, Any]) -> bool:
+    """Tell whether there are a time, and for each guest numbers where they are known."""
+    guests = facts.get("guests")
+    return (
+        isinstance(facts.get("clock"), (int, float))
+        and isinstance(guests, dict)
+        and all(
+            isinstance(name, str)
+            and isinstance(usage, dict)
+            and all(isinstance(usage.get(key), (int, float, NoneType)) for key in USAGE)
+            for name, usage in guests.items()
+        )
+    )
+
+
+#: What GUESTS_USAGE reports of each guest.
+USAGE = ("cpu_s", "memory", "vcpus", "disk_read", "disk_written", "net_in", "net_out")
 #: State of a guest as the hypervisor reports it; empty when there is no such guest.
 _GUEST = ht.And("the state of a guest", FACTS, ht.Type("numbers", _has_numbers))
 _INFO = ResultCodec(_GUEST)
@@ -76,6 +102,41 @@ ALL_INSTANCES_INFO = Call(
     ),
     ResultCodec(ht.DictOf(ht.NonEmptyString, _GUEST)),
     timeout_s=60,
+    many=True,
+    keep=True,
+)
+#: Ask for a part of the log of a guest's console: its last lines, or what follows a position.
+#: -> {} when the node has none, or {"text", "position", "lost"}; see hypervisor.console_log.read
+CONSOLE_LOG_READ = Call(
+    "console_log_read",
+    (
+        Arg("instance_uuid", PLAIN, ht.NonEmptyString),
+        Arg("lines", PLAIN, ht.NonNegInt),
+        Arg("position", PLAIN, ht.Str),
+    ),
+    ResultCodec(ht.And("a part of a console log", ht.Dict, ht.Type("part", _is_log_part))),
+    timeout_s=60,
+    keep=True,
+)
+#: Remove the log of the console of an instance, which is removed itself.
+CONSOLE_LOG_REMOVE = Call(
+    "console_log_remove",
+    (
+        Arg("instance_name", PLAIN, ht.NonEmptyString),
+        Arg("instance_uuid", PLAIN, ht.NonEmptyString),
+    ),
+    timeout_s=60,
+    many=True,
+    keep=True,
+)
+#: Measure what all guests use. -> {"clock": s of an own clock of the node, "guests": dict of
+#: instance name -> {"cpu_s", "memory": MiB, "vcpus", "disk_read", "disk_written",
+#: "net_in", "net_out": bytes since the start of the guest; None where the node cannot tell}}
+GUESTS_USAGE = Call(
+    "guests_usage",
+    (Arg("hypervisors", PLAIN, ht.ListOf(ht.NonEmptyString)),),
+    ResultCodec(ht.And("the usage of guests", ht.Dict, ht.Type("usage", _is_usage))),
+    timeout_s=20,
     many=True,
     keep=True,
 )
@@ -128,6 +189,14 @@ INSTANCE_BALLOON_MEMORY = Call(
     ),
     timeout_s=900,
     work="change of the memory of the guest",
+)
+#: Limit a running guest to the processors of its present parameters. -> whether it runs
+INSTANCE_LIMIT_PROCESSORS = Call(
+    "instance_limit_processors",
+    (Arg("instance", INSTANCE),),
+    ResultCodec(ht.Bool),
+    timeout_s=120,
+    work="change of the processors of the guest",
 )
 #: Ask the source for the data which the target needs to accept the instance.
 #: -> data in a form of the hypervisor

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.objects.transfer import NodeWork
+from ganeti.constants import hooks
+from ganeti.objects.transfer import MasterSight, NodeWork, WatchdogSight
 from ganeti.wire.calls.base import (
     COMPRESSED,
     FACT,
@@ -13,6 +14,7 @@ from ganeti.wire.calls.base import (
     Arg,
     Call,
     ObjectListResult,
+    ObjectResult,
     ResultCodec,
 )
 
@@ -76,6 +78,32 @@ NODE_WORK = Call(
     keep=True,
 )
 
+# -- the master as this node sees it ---------------------------------------------------------------
+#: Ask what a node knows about the master daemon: whether that of its own serves, and what its
+#: ``ganeti-failoverd`` has seen. The candidates ask the master about once a second. -> MasterSight
+MASTER_SIGHT = Call(
+    "master_sight",
+    (),
+    ObjectResult(MasterSight),
+    timeout_s=3,
+    many=True,
+    offline_ok=True,
+    any_epoch=True,
+    keep=True,
+    connection_class="sight",
+    probe=True,
+)
+
+# -- the hardware watchdog -------------------------------------------------------------------------
+#: Ask what the node says about its hardware watchdog. -> WatchdogSight
+WATCHDOG_SIGHT = Call(
+    "watchdog_sight", (), ObjectResult(WatchdogSight), timeout_s=4, many=True, keep=True
+)
+#: Release the node from a promise about its watchdog. ``token``: UUID of the promise.
+WATCHDOG_RELEASE = Call(
+    "watchdog_release", (Arg("token", PLAIN, ht.NonEmptyString),), timeout_s=10, keep=True
+)
+
 # -- verification ----------------------------------------------------------------------------------
 #: Verify the node. ``checks``: dict of check name (constants.verify NV_*) -> its argument;
 #: ``all_hvparams``: filled parameters per hypervisor. -> dict of check name -> result
@@ -105,7 +133,7 @@ HOOKS_RUNNER = Call(
         Arg("phase", PLAIN, ht.OneOf("hook phase", ("pre", "post"))),
         Arg("env", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),
     ),
-    ResultCodec(ht.ListOf(ht.ListOf(ht.Any))),
+    ResultCodec(ht.ListOf(ht.Tuple(ht.Str, ht.OneOf("result of a script", hooks.RESULTS), ht.Str))),
     timeout_s=900,
     many=True,
     work="hooks of an operation",
@@ -142,7 +170,13 @@ UPLOAD_FILE_SINGLE = Call(
     many=True,
 )
 
-# -- netmask of the master address -----------------------------------------------------------------
+# -- networks of the node --------------------------------------------------------------------------
+#: Make an Open vSwitch and connect an interface of the node to it. ``ovs_link``: None for none.
+NODE_CONFIGURE_OVS = Call(
+    "node_configure_ovs",
+    (Arg("ovs_name", PLAIN, ht.NonEmptyString), Arg("ovs_link", PLAIN, ht.Maybe(ht.Str))),
+    timeout_s=900,
+)
 #: Change the netmask of the master address, if the node has that address.
 NODE_CHANGE_MASTER_NETMASK = Call(
     "node_change_master_netmask",

@@ -229,6 +229,31 @@ DRBD_NEEDS_ACTIVATION = Call(
     ResultCodec(ht.ListOf(ht.Str)),
     timeout_s=TIMEOUT_NORMAL_S,
 )
+#: Let DRBD disks, which are writable here, confirm no write any more which their peers do not have.
+#: -> UUIDs of the disks for which that holds; both replicas of them are equal
+DRBD_WAIT_FOR_PEER = Call(
+    "drbd_wait_for_peer",
+    (Arg("disks", DISKS),),
+    ResultCodec(ht.ListOf(ht.Str)),
+    timeout_s=TIMEOUT_URGENT_S,
+    work="protection of disks against writes to one replica only",
+)
+#: Let DRBD disks confirm writes again which their peers do not have.
+DRBD_WRITE_ALONE = Call(
+    "drbd_write_alone",
+    (Arg("disks", DISKS),),
+    timeout_s=TIMEOUT_URGENT_S,
+    work="end of the protection of disks against writes to one replica only",
+)
+#: Let those of the DRBD disks go on which wait for their peers now. It counts as no work, because
+#: the work of another call may wait for such a disk.
+DRBD_GO_ON_ALONE = Call(
+    "drbd_go_on_alone", (Arg("disks", MULTI_DISKS),), timeout_s=TIMEOUT_URGENT_S
+)
+#: Ask which DRBD devices wait for their peers. -> their minors; none without DRBD
+DRBD_WAITING = Call(
+    "drbd_waiting", (), ResultCodec(ht.ListOf(ht.NonNegInt)), timeout_s=TIMEOUT_URGENT_S, many=True
+)
 #: Ask for the DRBD usermode helper. -> path of the program which the kernel module calls
 DRBD_HELPER = Call("drbd_helper", (), ResultCodec(ht.Str), timeout_s=TIMEOUT_URGENT_S, many=True)
 
