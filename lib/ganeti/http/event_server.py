@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.http import messages
+from ganeti.http.head import MAX_HEADERS
 from ganeti.http.messages import Head, Refused, Response
 from ganeti.http.tls_stream import TlsProtocol, Unserved
 from ganeti.utils import memory
@@ -58,6 +59,8 @@ class Limits(NamedTuple):
 
     :ivar clients: number of connections at the same time.
     :ivar per_address: of these, at most so many of one address; None for no such limit.
+    :ivar bodies_bytes: memory for the bodies of all requests which are received or carried out.
+    :ivar bodies_per_address: of this, at most so much for one address; None for no such limit.
     """
 
     clients: int = 4000
@@ -67,6 +70,7 @@ class Limits(NamedTuple):
     idle_s: float = IDLE_S
     write_s: float = WRITE_S
     bodies_bytes: int = BODIES_BYTES
+    bodies_per_address: int | None = None
     answers_bytes: int = ANSWERS_BYTES
 
 
@@ -264,12 +268,16 @@ class Server:
         else:
             self._idle.pop(connection, None)
 
-    def hold(self, size: int) -> None:
+    def hold(self, peer: str, size: int) -> None:
         """Reserve memory for the body of a request; ``size`` is in bytes.
 
-        :raises Refused: the limit for all bodies is exceeded.
+        :raises Refused: the limit for all bodies, or for those of the address, is exceeded.
         """
-        if self._bodies_bytes + size > self._limits.bodies_bytes:
+        share = self._limits.bodies_per_address
+        if self._bodies_bytes + size > self._limits.bodies_bytes or (
+            share is not None
+            and sum(one.held for one in self._connections if one.peer == peer) + size > share
+        ):
             raise Refused(503, "too many large requests at once", headers=[("Retry-After", "5")])
         self._bodies_bytes += size
 
@@ -329,7 +337,7 @@ class _Connection:
         self._server = server
         self._reader = reader
         self._writer = writer
-        self._held = 0
+        self.held = 0
         peer = writer.get_extra_info("peername")
         self.peer: str = peer[0] if isinstance(peer, tuple) else "-"
         self.last = False
@@ -401,8 +409,8 @@ class _Connection:
             response = self._refusal(err)
             keep = keep and err.status not in (408, 413)
         finally:
-            self._server.unhold(self._held)
-            self._held = 0
+            self._server.unhold(self.held)
+            self.held = 0
         size = 0 if head is None else max(head.length, 0)
         if max(size, len(response.body) if isinstance(response.body, bytes) else 0) > (
             memory.LARGE_BYTES
@@ -420,8 +428,8 @@ class _Connection:
         return self._server.application.refusal(refused)
 
     def _hold(self, size: int) -> None:
-        self._server.hold(size)
-        self._held += size
+        self._server.hold(self.peer, size)
+        self.held += size
 
     async def _read_body(self, head: Head) -> bytes:
         limits = self._server.limits
@@ -453,7 +461,7 @@ class _Connection:
             if await self._reader.readexactly(2) != b"\r\n":
                 raise Refused(400, "a chunk of the body is longer than it says")
         # Headers may follow the last chunk; they are ignored.
-        for _ in range(messages.MAX_HEADERS):
+        for _ in range(MAX_HEADERS):
             if await self._reader.readuntil(b"\r\n") == b"\r\n":
                 return b"".join(parts)
         raise Refused(431, "too many headers after the body")
@@ -550,7 +558,7 @@ class _Connection:
                 await self._writer.drain()
         except TimeoutError:
             transport.abort()
-            raise _Gone("the client does not take its answer") from None
+            raise _Gone("the client does not read its answer") from None
 
     async def _linger(self) -> None:
         """Receive for a moment what a client still sends, so that it can read its answer."""

@@ -1,8 +1,8 @@
 """HTTP/1.1 messages: read the head of a request, write the head of an answer.
 
 These are pure functions over bytes, without sockets; :mod:`ganeti.http.event_server` uses them. The
-reader is strict where two programs could otherwise interpret a message differently: lines end with
-CRLF, a header has no blank before its colon and no second line, a body has one length.
+reader is strict where two programs could otherwise interpret a message differently: see
+:mod:`ganeti.http.head`; and a body has one length.
 
 Source: RFC 9110 *HTTP Semantics*, RFC 9112 *HTTP/1.1*.
 """
@@ -17,17 +17,12 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ganeti import errors
+from ganeti.http import head
 
 MAX_HEAD_BYTES = 1 << 16
-MAX_HEADERS = 100
 MAX_BODY_BYTES = 10 << 20
 
 JSON = "application/json"
-
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# RFC 9110, section 5.5: these are dangerous in a value, because other programs end a line there.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([^\x00-\x20\x7f]+) HTTP/(\d)\.(\d)")
 
 
 class Refused(errors.GenericError):
@@ -90,48 +85,26 @@ def parse_head(data: bytes) -> Head:
 
     :raises Refused: 400 if it is no head; 413, 431, 501 or 505 if the request is not supported.
     """
-    # In Latin-1 every byte is a character; decode_path() decodes the path as UTF-8.
-    lines = data.decode("latin-1").split("\r\n")
-    match = _REQUEST_LINE.fullmatch(lines[0])
-    if match is None:
-        raise Refused(400, "the first line is not that of an HTTP request")
-    method, target, major, minor = match.groups()
-    if major != "1":
-        raise Refused(505, f"HTTP version {major}.{minor} is not supported")
-    headers = _headers(lines[1:])
-    if minor != "0" and "host" not in headers:
+    try:
+        line, method, target, minor, headers = head.parse_raw_head(data)
+    except head.HeadError as err:
+        raise Refused(err.status, str(err)) from err
+    if minor and "host" not in headers:
         raise Refused(400, "the request has no Host header")
     path, query = _target(target)
     options = {word.strip().lower() for word in headers.get("connection", "").split(",")}
-    keep_alive = "close" not in options if minor != "0" else "keep-alive" in options
+    keep_alive = "close" not in options if minor else "keep-alive" in options
     return Head(
-        lines[0],
+        line,
         method,
         path,
         query,
         headers,
         _length(headers),
         keep_alive,
-        minor != "0" and headers.get("expect", "").lower() == "100-continue",
-        minor == "0",
+        bool(minor) and headers.get("expect", "").lower() == "100-continue",
+        not minor,
     )
-
-
-def _headers(lines: Sequence[str]) -> dict[str, str]:
-    if len(lines) > MAX_HEADERS:
-        raise Refused(431, f"the request has more than {MAX_HEADERS} headers")
-    found: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or _TOKEN.fullmatch(name) is None or _CONTROL.search(value):
-            raise Refused(400, f"not a header: {line[:80]!r}")
-        name, value = name.lower(), value.strip(" \t")
-        if name in found:
-            if name in ("content-length", "host", "authorization", "content-type"):
-                raise Refused(400, f"header {name} occurs twice")
-            value = f"{found[name]}, {value}"
-        found[name] = value
-    return found
 
 
 def _target(target: str) -> tuple[str, str]:
@@ -175,7 +148,7 @@ def parse_introduction(line: bytes) -> str:
     """
     words = line.decode("latin-1").rstrip("\r\n").split(" ")
     if len(words) != 6 or words[0] != "PROXY" or words[1] not in ("TCP4", "TCP6"):
-        raise Refused(400, f"not an introduction: {line[:120]!r}")
+        raise Refused(400, f"the connection must begin with a PROXY line, not {line[:120]!r}")
     return words[2]
 
 

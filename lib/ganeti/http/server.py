@@ -18,7 +18,8 @@ Limits for clients:
 - head and body have a size limit;
 - at most ``Limits.children`` children exist. When all exist, the parent ends the oldest one whose
   peer is still unauthenticated, so that unauthenticated peers cannot block calls of the cluster.
-  When all of them work for the cluster, the next caller waits in the queue of the socket.
+  Idle kept connections end when somebody waits. When all children work for the cluster, the next
+  caller waits in the queue of the socket.
 
 Session tickets make the handshake of a known client cheap: their key is part of the context, which
 every child inherits.
@@ -32,7 +33,9 @@ An idle kept connection ends with the spare children, or after :data:`KEEP_S`.
 from __future__ import annotations
 
 import contextlib
+import enum
 import logging
+import math
 import os
 import select
 import signal
@@ -43,19 +46,21 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn
 
 from ganeti import http
+from ganeti.http import head
 from ganeti.utils import x509
 
 _log = logging.getLogger(__name__)
 
 _REASONS = {
     200: "OK",
-    400: "Bad AuthorisedRequest",
+    400: "Bad Request",
     403: "Forbidden",
     404: "Not Found",
     411: "Length Required",
     413: "Content Too Large",
     431: "Header Too Large",
     500: "Internal Server Error",
+    505: "HTTP Version Not Supported",
 }
 _METHODS = ("PUT", "POST")
 # A refused client may still be sending; if the server closed at once, the answer could get lost.
@@ -121,8 +126,32 @@ class Response(NamedTuple):
     keep: bool = False
 
 
+class Wakeup(enum.Enum):
+    """What the parent does after it was woken from outside."""
+
+    STOP = "end"
+    #: Replace the children which wait for a connection, because log files were opened again.
+    RENEW = "renew"
+    GO_ON = "go on"
+
+
 Answer = Callable[[AuthorisedRequest], Response]
 Authorise = Callable[[str], str | None]
+
+
+class Chore(NamedTuple):
+    """Work which belongs to no request, and which the parent lets a child do from time to time.
+
+    :ivar name: for the log.
+    :ivar every_s: seconds between two looks.
+    :ivar is_due: called in the parent, so it must be short; whether there is something to do.
+    :ivar work: called in a child of its own.
+    """
+
+    name: str
+    every_s: float
+    is_due: Callable[[], bool]
+    work: Callable[[], None]
 
 
 class _Refused(Exception):
@@ -191,6 +220,7 @@ class ForkingServer:
         the pid file).
     :param at_rest: called in a child when its connection was idle for :data:`REST_S`, and after its
         end; carries out work which was postponed because another request might follow.
+    :param chore: work which belongs to no request.
     """
 
     def __init__(
@@ -203,6 +233,7 @@ class ForkingServer:
         limits: Limits = DEFAULT_LIMITS,
         in_child: Callable[[], None] = lambda: None,
         at_rest: Callable[[], None] = lambda: None,
+        chore: Chore | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sock = sock
@@ -213,6 +244,9 @@ class ForkingServer:
         self._in_child = in_child
         self._at_rest = at_rest
         self._clock = clock
+        self._chore = chore
+        self._chore_at = 0.0
+        self._chore_child: _Child | None = None
         self._children: dict[int, _Child] = {}
         self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._life, self._hold = os.pipe2(os.O_CLOEXEC)
@@ -223,25 +257,26 @@ class ForkingServer:
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
 
-    def serve(self, wakeup: int, stop: Callable[[], bool]) -> None:
-        """Serve until ``stop()`` returns True; it is called when ``wakeup`` becomes readable.
+    def serve(self, wakeup: int, on_wakeup: Callable[[], Wakeup]) -> None:
+        """Serve until ``on_wakeup()`` returns ``Wakeup.STOP``, or after an answer with ``quit``.
 
-        Returns, too, after an answer with ``quit``. Children which work on an accepted request
-        finish it.
+        Children which work on an accepted request finish it.
 
-        :param wakeup: a file descriptor.
+        :param wakeup: a file descriptor; ``on_wakeup`` is called when it becomes readable.
         """
         self._poll.register(wakeup, select.POLLIN)
         try:
             while not self._quit:
                 # Messages of children are handled before their end.
                 for fd, _ in sorted(
-                    self._poll.poll(self._provide()), key=lambda event: event[0] != self._control
+                    self._poll.poll(self._wait_ms()), key=lambda event: event[0] != self._control
                 ):
                     if fd == wakeup:
-                        if stop():
+                        wanted = on_wakeup()
+                        if wanted is Wakeup.STOP:
                             return
-                        self._renew_spares()
+                        if wanted is Wakeup.RENEW:
+                            self._renew_spares()
                     elif fd == self._control:
                         self._read_control()
                     else:
@@ -249,12 +284,36 @@ class ForkingServer:
         finally:
             self._close()
 
+    def _wait_ms(self) -> int | None:
+        """Fork what is missing; return how many milliseconds to wait for events."""
+        wait_ms = self._provide()
+        if self._chore is None:
+            return wait_ms
+        now = self._clock()
+        if now >= self._chore_at:
+            self._chore_at = now + self._chore.every_s
+            self._begin_chore(self._chore)
+        left_ms = math.ceil(max(0.0, self._chore_at - now) * 1000)
+        return left_ms if wait_ms is None else min(wait_ms, left_ms)
+
+    def _begin_chore(self, chore: Chore) -> None:
+        """Let a child do the chore, if it is due and no child is still at work."""
+        if self._chore_child is not None or not chore.is_due():
+            return
+        child = self._new_child(lambda: self._be_worker(chore))
+        if child is not None:
+            # It has no connection, and counts as one which works on an accepted request.
+            child.started, child.accepted, child.peer = self._clock(), True, chore.name
+            self._chore_child = child
+
     def _provide(self) -> int | None:
         """Fork missing spare children; return how many milliseconds to wait for events."""
         spares = sum(child.spare for child in self._children.values() if not child.retired)
         wanted = min(self._limits.spares, self._limits.children - len(self._children) + spares)
         if wanted <= 0:
             self._drop_unauthenticated()
+            if self._somebody_waits():
+                self._renew_spares()  # ends the idle kept connections
             return _RETRY_MS
         if spares < wanted and self._clock() < self._not_before:
             return _RETRY_MS
@@ -263,20 +322,33 @@ class ForkingServer:
                 return _RETRY_MS
         return None
 
+    def _somebody_waits(self) -> bool:
+        """Tell whether a client has connected for which there is no child."""
+        events = select.poll()
+        events.register(self._sock, select.POLLIN)
+        return bool(events.poll(0))
+
     def _fork(self) -> bool:
         self._context()  # a new context is made here, so that all children share it and its tickets
+        return self._new_child(self._be_child) is not None
+
+    def _new_child(self, life: Callable[[], NoReturn]) -> _Child | None:
+        """Fork a child; None when that is not possible at present.
+
+        :param life: called in the child.
+        """
         try:
             pid = os.fork()
         except OSError as err:
-            _log.error("cannot serve: no process: %s", err.strerror)
+            _log.error("cannot start a process for requests: %s", err.strerror)
             self._not_before = self._clock() + _FAILED_PAUSE_S
-            return False
+            return None
         if pid == 0:
-            self._be_child()
+            life()
         pidfd = os.pidfd_open(pid)
-        self._children[pidfd] = _Child(pid, pidfd)
+        child = self._children[pidfd] = _Child(pid, pidfd)
         self._poll.register(pidfd, select.POLLIN)
-        return True
+        return child
 
     def _drop_unauthenticated(self) -> None:
         """End the child whose peer is unauthenticated for the longest time."""
@@ -313,6 +385,8 @@ class ForkingServer:
 
     def _collect(self, pidfd: int) -> None:
         child = self._children.pop(pidfd)
+        if child is self._chore_child:
+            self._chore_child = None
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(child.pid, 0)
@@ -397,7 +471,20 @@ class ForkingServer:
                 self._talk(conn, peer)
             code = 0
         except BaseException:  # noqa: BLE001  # the child must not run on as a second parent
-            _log.exception("cannot serve")
+            _log.exception("this process failed with an internal error, its connection is closed")
+        finally:
+            os._exit(code)
+
+    def _be_worker(self, chore: Chore) -> NoReturn:
+        code = 1
+        try:
+            os.close(self._hold)
+            self._in_child()
+            self._sock.close()
+            chore.work()
+            code = 0
+        except BaseException:  # noqa: BLE001  # the child must not run on as a second parent
+            _log.exception("the task '%s' failed", chore.name)
         finally:
             os._exit(code)
 
@@ -480,8 +567,11 @@ class ForkingServer:
         return tls.fileno() in ready
 
     def _serve_request(self, tls: ssl.SSLSocket, peer: str) -> Response:
-        head, rest = _read_head(tls, self._limits.head_bytes, self._accepted)
-        method, target, headers = parse_head(head)
+        data, rest = _read_head(tls, self._limits.head_bytes, self._accepted)
+        try:
+            _line, method, target, _minor, headers = head.parse_raw_head(data)
+        except head.HeadError as err:
+            raise _Refused(err.status, str(err)) from err
         der = tls.getpeercert(binary_form=True)
         if der is None:
             raise _Refused(403, "no client certificate")
@@ -505,26 +595,8 @@ class ForkingServer:
         try:
             return self._answer(request)
         except Exception:  # noqa: BLE001  # the entry point of a node call; the caller gets an answer
-            _log.exception("call %s of %s broke", request.procedure, peer)
+            _log.exception("call %s of %s failed with an internal error", request.procedure, peer)
             return Response(500, b"internal error; see the log of the node daemon")
-
-
-def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
-    """Split the head of a request into method, target and headers (names in lower case).
-
-    :raises _Refused: it is not HTTP/1.x.
-    """
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise _Refused(400, "not an HTTP request")
-    headers = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            raise _Refused(400, "damaged header")
-        headers[name.lower()] = value.strip()
-    return words[0], words[1], headers
 
 
 def _read_head(tls: ssl.SSLSocket, limit: int, kept: bool) -> tuple[bytes, bytes]:
@@ -543,8 +615,8 @@ def _read_head(tls: ssl.SSLSocket, limit: int, kept: bool) -> tuple[bytes, bytes
         data += chunk
         if len(data) > limit and b"\r\n\r\n" not in data[:limit]:
             raise _Refused(431, f"the head of the request is longer than {limit} bytes")
-    head, _, rest = data.partition(b"\r\n\r\n")
-    return head, rest
+    first, _, rest = data.partition(b"\r\n\r\n")
+    return first, rest
 
 
 def _body_length(headers: Mapping[str, str], limit: int) -> int:

@@ -232,7 +232,7 @@ class MetadataApplication:
 
 def _exit_code(body: bytes) -> int:
     text = body.strip()
-    if not text.isdigit() or int(text) > 255:
+    if not text.isdigit() or len(text) > 3 or int(text) > 255:
         raise Refused(400, "an exit code is a number from 0 to 255")
     return int(text)
 

@@ -6,7 +6,8 @@ failure. A caller of several nodes reads ``result.failure``: None, or one of fou
 ================ =========================================================================
 NodeOffline      the node is marked as offline; it was not called
 NodeUnreachable  no connection, or no answer in time
-NodeRefused      the node refused the call: the certificate, the epoch, or the procedure
+NodeRefused      the node refused the call: the certificate, the epoch, or the procedure; or
+                 (NodeKeyMismatch) the machine at its address has another key than the node
 NodeCallFailed   the node failed (``cause``: the error of the node, if it sent one), its answer
                  cannot be decoded, or the connection broke before the answer was complete
 ================ =========================================================================
@@ -18,6 +19,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.http import client as http_client
+from ganeti.platform import machine
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 from ganeti.wire.calls.base import Call
@@ -31,10 +33,18 @@ Failure = errors.NodeOffline | errors.NodeUnreachable | errors.NodeRefused | err
 class Result:
     """The answer of one node, or the failure."""
 
-    __slots__ = ("data", "failure", "node_name")
+    __slots__ = ("certificate", "data", "failure", "node_name")
 
-    def __init__(self, node_name: str, data: Any = None, failure: Failure | None = None) -> None:
+    def __init__(
+        self,
+        node_name: str,
+        data: Any = None,
+        failure: Failure | None = None,
+        certificate: str = "",
+    ) -> None:
         self.node_name = node_name
+        #: PEM of the certificate which the node has shown, if the caller asked for it.
+        self.certificate = certificate
         #: The decoded answer; None if the call failed.
         self.data = data
         self.failure = failure
@@ -68,6 +78,10 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
                     node_name, call.name, outcome.message, outcome.machine_is_on
                 ),
             )
+        if outcome.wrong_key:
+            return Result(
+                node_name, failure=errors.NodeKeyMismatch(node_name, call.name, outcome.message)
+            )
         kinds: dict[str, type[Failure]] = {
             http_client.REFUSED: errors.NodeRefused,
             http_client.FAILED: errors.NodeCallFailed,
@@ -87,7 +101,7 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
             raise errors.ParseError(f"expected [ok, payload], not {answer!r:.200}")
         ok, payload = answer
         if ok:
-            return Result(node_name, call.result.decode(payload))
+            return Result(node_name, call.result.decode(payload), certificate=outcome.certificate)
     except (errors.ParseError, errors.ConfigurationError) as err:
         return Result(
             node_name,
@@ -110,3 +124,16 @@ def _cause(header: str) -> Exception | None:
     except errors.ParseError:
         # The error as an object is optional; its text is in the body.
         return None
+
+
+def is_gone(failure: Exception | None) -> bool:
+    """Return whether nothing of a machine answers.
+
+    A node daemon which reports an error, and a system which refuses the connection because its node
+    daemon is stopped, are signs of life.
+
+    :param failure: of a call to its node daemon; None when it answered.
+    """
+    return isinstance(failure, errors.NodeUnreachable) and not (
+        failure.machine_is_on and machine.current().has_own_system
+    )

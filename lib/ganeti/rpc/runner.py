@@ -30,7 +30,7 @@ from ganeti.objects.instance import FilledInstance, Instance
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc.results import Result, from_outcome
 from ganeti.wire import json
-from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK
+from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK, VERSION
 from ganeti.wire.calls.base import Call, Filler
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Transport(Protocol):
         self,
         requests: list[http_client.OutgoingRequest],
         on_outcome: http_client.OnOutcome | None = None,
+        until: http_client.Until | None = None,
     ) -> list[http_client.Outcome]:
         """Send the requests; return the outcomes in their order."""
 
@@ -143,14 +144,21 @@ def _ignore(_node_name: str, _epoch: str) -> None:
 
 
 class _Target:
-    """A node which is called; ``offline``: although it is marked as offline."""
+    """A node which is called.
 
-    __slots__ = ("address", "key", "name", "offline")
+    :ivar pin: the keys which it may show; see :class:`ganeti.http.client.OutgoingRequest`.
+    :ivar offline: it is called although it is marked as offline.
+    """
 
-    def __init__(self, key: str, name: str, address: str, *, offline: bool = False) -> None:
+    __slots__ = ("address", "key", "name", "offline", "pin")
+
+    def __init__(
+        self, key: str, name: str, address: str, pin: str = "", *, offline: bool = False
+    ) -> None:
         self.key = key
         self.name = name
         self.address = address
+        self.pin = pin
         self.offline = offline
 
 
@@ -203,6 +211,8 @@ class AddressRunner:
         self._port = port if port is not None else machine.current().noded_port()
         self._epoch: master_epoch.Epoch | None = None
         self._on_newer: Callable[[str, str], None] = _ignore
+        # The keys which nodes must show that are called by their addresses: address -> pin.
+        self._expected: dict[str, str] = {}
         self._job: int | None = None
         self._tell: Callable[[str], None] = _log.warning
         #: Keys of the nodes which may be at work for this runner although it has no call there: the
@@ -222,7 +232,17 @@ class AddressRunner:
 
     def trust_changed(self) -> None:
         """Use the new certificates of this node after they were replaced."""
-        self._client.reset(trust_file())
+        self._client.reset(paths.current().trust_file())
+
+    def expect_keys(self, pins: Mapping[str, Sequence[str] | None]) -> None:
+        """Believe the nodes at these addresses only if they show these keys.
+
+        :param pins: IP address -> pins (:func:`ganeti.utils.x509.key_pin`); none for any key.
+        """
+        self._expected = {
+            **self._expected,
+            **{address: http_client.pin_text(keys or ()) for address, keys in pins.items()},
+        }
 
     def call_addresses(
         self, call: Call, addresses: Mapping[str, str], **args: Any
@@ -232,8 +252,51 @@ class AddressRunner:
         :param addresses: node name -> IP address.
         :returns: node name -> result.
         """
-        targets = [_Target(name, name, address) for name, address in addresses.items()]
+        targets = [
+            _Target(name, name, address, self._pin(address)) for name, address in addresses.items()
+        ]
         return self._ask(call, targets, args, None, self._filler())
+
+    def first_contact(
+        self, call: Call, addresses: Mapping[str, str], **args: Any
+    ) -> dict[str, Result]:
+        """Call several nodes whose keys are not known yet, and keep what each of them shows.
+
+        :param addresses: node name -> IP address.
+        :returns: node name -> result, with the certificate of the node.
+        """
+        targets = [_Target(name, name, address) for name, address in addresses.items()]
+        asks = [(call, targets, args, None, self._filler())]
+        return self._ask_all(asks, show=True)[0]
+
+    def _pin(self, address: str) -> str:
+        """Return the pin of the node at an address."""
+        return self._expected.get(address, "")
+
+    def call_until(
+        self,
+        call: Call,
+        addresses: Mapping[str, str],
+        until: Callable[[Mapping[str, Result]], float | None],
+        **args: Any,
+    ) -> dict[str, Result]:
+        """Call several nodes at the same time, and give up those whose answers are not needed.
+
+        :param addresses: node name -> IP address.
+        :param until: gets the results so far, and returns the time of the monotonic clock at which
+            the other nodes are given up; None as long as all are waited for.
+        :returns: node name -> result; a node which was given up is unreachable.
+        """
+        targets = [
+            _Target(name, name, address, self._pin(address)) for name, address in addresses.items()
+        ]
+        found: dict[str, Result] = {}
+
+        def note(_call: Call, name: str, result: Result) -> None:
+            found[name] = result
+
+        ask = (call, targets, args, None, self._filler())
+        return self._ask_all([ask], note, lambda: until(found))[0]
 
     def _filler(self) -> Filler:
         return _NoFiller()
@@ -249,7 +312,12 @@ class AddressRunner:
         return self._ask_all([(call, targets, common, per_node, filler)])[0]
 
     def _ask_all(
-        self, asks: Sequence[_Ask], on_result: OnResult | None = None
+        self,
+        asks: Sequence[_Ask],
+        on_result: OnResult | None = None,
+        until: http_client.Until | None = None,
+        *,
+        show: bool = False,
     ) -> list[dict[str, Result]]:
         """Send all requests at the same time."""
         headers = self._headers()
@@ -282,8 +350,10 @@ class AddressRunner:
                         body,
                         min(timeout_s, OFFLINE_TIMEOUT_S) if target.offline else timeout_s,
                         headers + named,
-                        call.keep,
+                        call.keep and not show,
                         call.connection_class,
+                        target.pin,
+                        show,
                     )
                 )
         places = [(call, target) for call, targets, *_rest in asks for target in targets]
@@ -295,7 +365,7 @@ class AddressRunner:
             if on_result is not None:
                 on_result(call, target.key, judged[index])
 
-        outcomes = self._perform(requests, cut, None if on_result is None else judge)
+        outcomes = self._perform(requests, cut, None if on_result is None else judge, until)
         self._wait_until_over(
             [
                 work
@@ -342,7 +412,9 @@ class AddressRunner:
                     # The caller did not learn its name, so nobody can use it.
                     self._ask_one(IMPEXP_CLEANUP, one.target, [work.transfer])
             return not works
-        if isinstance(answer.failure, errors.NodeRefused):
+        if isinstance(answer.failure, errors.NodeRefused) and not isinstance(
+            answer.failure, errors.NodeKeyMismatch
+        ):
             # It obeys another master, or is of a version without records.
             return True
         now = self._clock()
@@ -366,6 +438,7 @@ class AddressRunner:
             self._headers(),
             call.keep,
             call.connection_class,
+            target.pin,
         )
         outcomes = self._perform([request], machine.current().cut_addresses(), None)
         return self._judge(call, target, outcomes[0])
@@ -373,7 +446,7 @@ class AddressRunner:
     def _judge(self, call: Call, target: _Target, outcome: http_client.Outcome) -> Result:
         result = from_outcome(call, target.name, outcome)
         if result.failure is not None:
-            _log.warning("%s", result.failure)
+            _log.log(logging.DEBUG if call.probe else logging.WARNING, "%s", result.failure)
             known = getattr(result.failure, "known_epoch", "")
             if known and not call.any_epoch:
                 self._on_newer(target.name, known)
@@ -384,12 +457,14 @@ class AddressRunner:
         requests: list[http_client.OutgoingRequest],
         cut: Collection[str],
         on_outcome: http_client.OnOutcome | None,
+        until: http_client.Until | None = None,
     ) -> list[http_client.Outcome]:
         """Send requests; in a virtual cluster, some addresses may be cut off."""
+        limit: dict[str, Any] = {} if until is None else {"until": until}
         if not cut:
             if on_outcome is None:
-                return self._client.perform(requests)
-            return self._client.perform(requests, on_outcome)
+                return self._client.perform(requests, **limit)
+            return self._client.perform(requests, on_outcome, **limit)
         outcomes: list[http_client.Outcome] = [
             http_client.Failure(http_client.UNREACHABLE, "the virtual network is cut")
         ] * len(requests)
@@ -397,6 +472,7 @@ class AddressRunner:
         answers = self._client.perform(
             [requests[index] for index in reached],
             None if on_outcome is None else lambda place, one: on_outcome(reached[place], one),
+            **limit,
         )
         for index, outcome in zip(reached, answers, strict=True):
             outcomes[index] = outcome
@@ -428,6 +504,7 @@ class RpcRunner(AddressRunner):
         other._job = job_id
         other._tell = feedback
         other.unsure = set()
+        other._expected = {}
         return other
 
     def call(self, call: Call, node_uuid: str, **args: Any) -> Result:
@@ -479,6 +556,17 @@ class RpcRunner(AddressRunner):
             results.update(answers)
         return found
 
+    def show_keys(self, node_uuids: Iterable[str]) -> dict[str, Result]:
+        """Ask several nodes for their version, with a full handshake.
+
+        :returns: node UUID -> result, with the certificate of the node.
+        """
+        config = self._snapshot()
+        results, targets = self._targets(config, VERSION, node_uuids)
+        asks: list[_Ask] = [(VERSION, targets, {}, None, _ConfigFiller(config))]
+        results.update(self._ask_all(asks, show=True)[0])
+        return results
+
     @staticmethod
     def _targets(
         config: ConfigData, call: Call, node_uuids: Iterable[str], even_offline: bool = False
@@ -499,18 +587,21 @@ class RpcRunner(AddressRunner):
                 results[uuid] = Result(node.name, failure=errors.NodeOffline(node.name, call.name))
             else:
                 probed = node.offline and even_offline
-                targets.append(_Target(uuid, node.name, node.primary_ip, offline=probed))
+                pin = http_client.pin_text(node.key_pins or ())
+                targets.append(_Target(uuid, node.name, node.primary_ip, pin, offline=probed))
                 results[uuid] = Result(node.name)
         return results, targets
 
     def _filler(self) -> Filler:
         return _ConfigFiller(self._snapshot())
 
-
-def trust_file(here: paths.Paths | None = None) -> str:
-    """Return the path of the file with the server certificates which calls trust."""
-    here = here or paths.current()
-    return here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
+    def _pin(self, address: str) -> str:
+        if address in self._expected:
+            return self._expected[address]
+        for node in self._snapshot().nodes.values():
+            if node.primary_ip == address:
+                return http_client.pin_text(node.key_pins or ())
+        return ""
 
 
 def open_client(here: paths.Paths | None = None) -> http_client.Client:
@@ -527,5 +618,5 @@ def open_client(here: paths.Paths | None = None) -> http_client.Client:
         )
     own = here.noded_client_cert_file
     return http_client.Client(
-        trust_file(here), own if os.path.exists(own) else here.noded_cert_file
+        here.trust_file(), own if os.path.exists(own) else here.noded_cert_file
     )

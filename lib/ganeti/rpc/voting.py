@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from ganeti.config.role import Ballot, Outcome, Standing, Verdict
 from ganeti.platform.master_epoch import NONE, Epoch, parse
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner
+from ganeti.rpc.witness import HigherEpoch, Witness, WitnessError, open_witness
 from ganeti.wire.calls import MASTER_CLAIM, MASTER_VOTE, Call
 
 _log = logging.getLogger(__name__)
@@ -27,6 +29,10 @@ _log = logging.getLogger(__name__)
 # Nodes which are just being started get so many seconds to answer; the pause between two attempts.
 PATIENCE_S = 10.0
 PAUSE_S = 0.5
+# When a majority has answered, a hasty vote waits so many seconds for the other nodes.
+HASTE_S = 0.5
+# A hasty vote waits so many seconds for the witness before it asks the nodes.
+_WITNESS_FIRST_S = 1.0
 
 
 class Votes(NamedTuple):
@@ -49,13 +55,15 @@ class Won(NamedTuple):
     """The node is master.
 
     :ivar epoch: its epoch.
-    :ivar promises: votes of the nodes which promised the epoch, by name.
+    :ivar promises: votes of the nodes which promised the epoch, by name; without the witness.
+    :ivar witnessed: the witness has promised the epoch, too.
     :ivar override: the promises were not counted.
     """
 
     epoch: Epoch
     promises: dict[str, Standing]
     override: bool
+    witnessed: bool = False
 
 
 class Voting:
@@ -64,9 +72,24 @@ class Voting:
     :param me: name of the node.
     :param members: the nodes in its configuration.
     :param ballot: the nodes of which a majority is needed.
+    :param witness: the witness, if it is one of the voters.
+    :param hasty: do not wait long for the other nodes when a majority has answered. A node which is
+        switched off would delay each step by the time limit of a connection; the decision needs no
+        more than a majority.
     """
 
-    def __init__(self, runner: AddressRunner, me: str, members: Members, ballot: Ballot) -> None:
+    def __init__(
+        self,
+        runner: AddressRunner,
+        me: str,
+        members: Members,
+        ballot: Ballot,
+        *,
+        hasty: bool = False,
+        witness: Witness | None = None,
+    ) -> None:
+        self._hasty = hasty
+        self.witness = witness
         self._runner = runner
         self._me = me
         self._members = members
@@ -120,7 +143,8 @@ class Voting:
         if not verdict.won:
             raise RoleNotWonError(verdict, got.failures, votes.broken | got.broken)
         _log.info("epoch %s promised by %s", epoch, ", ".join(sorted(got.answers)))
-        return Won(epoch, got.answers, override)
+        promises = {name: one for name, one in got.answers.items() if name != role.WITNESS}
+        return Won(epoch, promises, override, role.WITNESS in got.answers)
 
     def promise(self, votes: Votes) -> tuple[Epoch, Votes]:
         """Let the nodes which voted promise a new epoch, without counting the promises."""
@@ -136,9 +160,22 @@ class Voting:
         failures: dict[str, str] = {}
         known: list[Epoch] = [NONE]
         broken = set()
-        results: Mapping[str, Result] = self._runner.call_addresses(
-            call, {name: self._members.nodes[name].primary_ip for name in names}, **args
-        )
+        names = list(names)
+        addresses = {
+            name: self._members.nodes[name].primary_ip for name in names if name != role.WITNESS
+        }
+        witness = None
+        if self.witness is not None and (call is MASTER_VOTE or role.WITNESS in names):
+            epoch = parse(args["epoch"]) if "epoch" in args else None
+            witness = _AskWitness(self.witness, epoch, self._me)
+            if self._hasty:
+                # Its answer may make further answers of nodes unnecessary.
+                witness.wait(_WITNESS_FIRST_S)
+        results: Mapping[str, Result]
+        if self._hasty:
+            results = self._runner.call_until(call, addresses, self._limit(witness), **args)
+        else:
+            results = self._runner.call_addresses(call, addresses, **args)
         for name, result in results.items():
             try:
                 answers[name] = role.standing(result.payload())
@@ -151,7 +188,86 @@ class Voting:
                     # What one node says must not end the vote.
                     with contextlib.suppress(errors.ParseError):
                         known.append(parse(err.known_epoch))
+        if witness is not None:
+            self._count_witness(witness, answers, failures, known)
         return Votes(answers, failures, tuple(known), frozenset(broken))
+
+    def _count_witness(
+        self,
+        witness: _AskWitness,
+        answers: dict[str, Standing],
+        failures: dict[str, str],
+        known: list[Epoch],
+    ) -> None:
+        """Add the answer of the witness, if it counts."""
+        enough = role.has_quorum(answers, self.ballot.voters)
+        witness.wait(HASTE_S if enough and self._hasty else None)
+        if isinstance(witness.failure, HigherEpoch):
+            known.append(witness.failure.known)
+        if witness.answer is None:
+            failures[role.WITNESS] = str(witness.failure or "the witness has not answered yet")
+            return
+        known.append(witness.answer.epoch)
+        own = answers.get(self._me)
+        if own is not None and not role.witness_counts(own, witness.answer):
+            failures[role.WITNESS] = (
+                "the document of the witness is older than the configuration of this node, so it"
+                " does not count"
+            )
+            return
+        answers[role.WITNESS] = witness.answer
+
+    def _limit(
+        self, witness: _AskWitness | None = None
+    ) -> Callable[[Mapping[str, Result]], float | None]:
+        """Return a function which tells until when to wait for further answers."""
+        limit: list[float] = []
+
+        def until(results: Mapping[str, Result]) -> float | None:
+            if not limit:
+                have = {name for name, result in results.items() if result.failure is None}
+                if witness is not None and witness.answer is not None:
+                    have.add(role.WITNESS)
+                if (
+                    self._me in have
+                    and role.has_quorum(have, self.ballot.voters)
+                    and role.has_quorum(have, self.ballot.candidates)
+                ):
+                    limit.append(time.monotonic() + HASTE_S)
+            return limit[0] if limit else None
+
+        return until
+
+
+class _AskWitness:
+    """A question to the witness, in a thread of its own.
+
+    :param epoch: let it promise this epoch; None to ask for its vote.
+    :ivar answer: its answer; None before, and without one.
+    :ivar failure: the reason why there is none.
+    """
+
+    def __init__(self, witness: Witness, epoch: Epoch | None, me: str) -> None:
+        self.answer: Standing | None = None
+        self.failure: WitnessError | None = None
+        self._witness = witness
+        self._epoch = epoch
+        self._me = me
+        self._thread = threading.Thread(target=self._ask, name="ask-witness", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait for the answer; the request has a time limit of its own."""
+        self._thread.join(timeout_s)
+
+    def _ask(self) -> None:
+        try:
+            if self._epoch is None:
+                self.answer = self._witness.read().standing()
+            else:
+                self.answer = self._witness.promise(self._epoch, self._me)
+        except WitnessError as err:
+            self.failure = err
 
 
 class RoleNotWonError(errors.GenericError):
@@ -197,7 +313,12 @@ def start_ballot(me: str, members: Members) -> Ballot:
 
     Source: Ganeti design 2.0, *Master startup/failover*.
     """
-    return Ballot(me, frozenset(members.nodes), members.candidates | {me})
+    witness = bool(members.witness)
+    return Ballot(
+        me,
+        role.with_witness(members.nodes, witness=witness),
+        role.with_witness(members.candidates | {me}, witness=witness),
+    )
 
 
 def failover_ballot(me: str, members: Members, *, ignore_offline: bool) -> Ballot:
@@ -206,4 +327,17 @@ def failover_ballot(me: str, members: Members, *, ignore_offline: bool) -> Ballo
     :param ignore_offline: do not count nodes which are marked as offline.
     """
     voters = members.online if ignore_offline else frozenset(members.nodes)
-    return Ballot(me, voters | {me}, members.candidates | {me}, moving=True)
+    witness = bool(members.witness)
+    return Ballot(
+        me,
+        role.with_witness(voters | {me}, witness=witness),
+        role.with_witness(members.candidates | {me}, witness=witness),
+        moving=True,
+    )
+
+
+def witness_of(members: Members, ballot: Ballot) -> Witness | None:
+    """Return the witness if it is needed in a vote."""
+    if role.WITNESS not in ballot.voters | ballot.candidates:
+        return None
+    return open_witness(members.witness, members.cluster)

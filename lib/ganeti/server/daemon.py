@@ -14,12 +14,17 @@ A daemon consists of three functions, which are called in this order:
 
 A signal handler only writes a byte into a pipe; the loop reads it with :meth:`Signals.take`.
 SIGTERM and SIGINT ask the daemon to stop. SIGHUP makes ``take`` open the log file again.
+
+A daemon which a service manager started (:mod:`ganeti.utils.notify`) reports that it serves, ends
+or refuses. Its signs of life come from the loop itself: an alarm writes into the same pipe, and
+``take`` reports. The manager restarts a daemon whose loop no longer reads the pipe.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import grp
 import logging
 import os
@@ -33,8 +38,9 @@ from types import FrameType
 from typing import NoReturn, TypeVar
 
 from ganeti import FULL_VERSION, __version__, errors
+from ganeti.constants import cli as exit_codes
 from ganeti.platform import machine, paths
-from ganeti.utils import daemonize, fs, log, net
+from ganeti.utils import daemonize, fs, log, net, notify
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -43,6 +49,7 @@ _T = TypeVar("_T")
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_UNNEEDED = (exit_codes.EXIT_NOTMASTER, exit_codes.EXIT_NOTCLUSTER)
 
 
 class StartRefused(errors.GenericError):
@@ -76,6 +83,26 @@ class Signals:
         self._receive, self._send = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._send, warn_on_full_buffer=False)
         self._old = {number: signal.signal(number, _note) for number in _CAUGHT}
+        self._notifier = notify.Notifier()
+
+    def report_to(self, notifier: notify.Notifier) -> None:
+        """Send reports of the daemon there: its signs of life, if it expects some, and its end."""
+        self._notifier = notifier
+        interval_s = notifier.beat_interval_s
+        if interval_s is not None:
+            # The manager ends an unresponsive daemon with SIGABRT: where it hangs is worth knowing.
+            faulthandler.enable()
+            self._old[signal.SIGALRM] = signal.signal(signal.SIGALRM, _note)
+            signal.setitimer(signal.ITIMER_REAL, interval_s, interval_s)
+            notifier.beat()
+
+    def end_reports(self) -> None:
+        """Send no more signs of life: after the loop, an alarm would end the process."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def status(self, text: str) -> None:
+        """Report what the daemon does, in one line for people."""
+        self._notifier.status(text)
 
     def fileno(self) -> int:
         """The file descriptor; it is readable when a signal has arrived."""
@@ -84,13 +111,18 @@ class Signals:
     def take(self) -> list[signal.Signals]:
         """The signals since the last call, oldest first; never waits.
 
-        The log files are opened again if SIGHUP is among them.
+        The log files are opened again if SIGHUP is among them. An alarm is not returned: a sign of
+        life is sent for it.
         """
         try:
             data = os.read(self._receive, 4096)
         except BlockingIOError:
             return []
-        found = [signal.Signals(number) for number in data]
+        found = [signal.Signals(number) for number in data if number != signal.SIGALRM]
+        if len(found) < len(data):
+            self._notifier.beat()
+        if not STOP_SIGNALS.isdisjoint(found):
+            self._notifier.stopping()
         if signal.SIGHUP in found:
             log.reopen()
             _follow_log()
@@ -116,7 +148,10 @@ class Signals:
         os.write(self._send, bytes([signal.SIGTERM]))
 
     def close(self) -> None:
-        """Restore the signal handlers of before; a forked child calls this first."""
+        """Restore the signal handlers of before; a forked child calls this first.
+
+        A child has no timers, so an alarm of the parent does not reach it.
+        """
         signal.set_wakeup_fd(self._old_fd)
         for number, old in self._old.items():
             signal.signal(number, old)
@@ -129,6 +164,7 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 
 
 _foreground = True
+_package: int | None = None
 _pid_file: daemonize.PidFile | None = None
 
 
@@ -348,21 +384,29 @@ def main(
     """
     parser = build_parser(name, port=port, bind=bind, add_options=add_options)
     options = parser.parse_args(list(argv))
+    notifier = notify.take()
+    if not options.foreground:
+        # The manager follows the process which it started, and that one ends.
+        notifier = notify.Notifier()
     try:
         here = paths.current()
         check(options)
         ensure_runtime_dirs(here)
     except (errors.GenericError, OSError) as err:
         print(f"{name}: {err}", file=sys.stderr)
+        _report_failure(notifier, err)
         sys.exit(_exit_code(err))
-    global _foreground
+    global _foreground, _package
     _foreground = options.foreground
+    # devel/install-ganeti removes no package which a process has open.
+    _package = os.open(os.path.dirname(paths.package_dir()), os.O_PATH | os.O_CLOEXEC)
     ready = daemonize.Ready(None) if options.foreground else daemonize.daemonize(name)
     try:
-        code = _serve(name, here, options, ready, prepare, run, early_drop)
+        code = _serve(name, here, options, ready, notifier, prepare, run, early_drop)
     except (errors.GenericError, OSError) as err:
         logging.error("cannot run: %s", err)
         ready.failed(str(err), _exit_code(err))
+        _report_failure(notifier, err)
         if options.foreground:
             print(f"{name}: {err}", file=sys.stderr)
         code = _exit_code(err)
@@ -381,11 +425,20 @@ def _exit_code(err: BaseException) -> int:
     return err.exit_code if isinstance(err, StartRefused) else EXIT_FAILURE
 
 
+def _report_failure(notifier: notify.Notifier, err: BaseException) -> None:
+    """Tell the service manager why this daemon does not run, and whether that is a failure."""
+    if _exit_code(err) in _UNNEEDED:
+        notifier.unneeded(str(err))
+    else:
+        notifier.failed(str(err))
+
+
 def _serve(
     name: str,
     here: paths.Paths,
     options: argparse.Namespace,
     ready: daemonize.Ready,
+    notifier: notify.Notifier,
     prepare: Callable[[argparse.Namespace], _T],
     run: Callable[[argparse.Namespace, _T, Signals], int | None],
     early_drop: bool,
@@ -410,10 +463,13 @@ def _serve(
         prepared = prepare(options)
         drop_privileges(options.user, options.group)
         ready.ready()
+        notifier.ready()
+        signals.report_to(notifier)
         if not options.foreground:
             daemonize.close_output(log.log_fileno())
         code = run(options, prepared, signals)
     finally:
+        signals.end_reports()
         pid_file.release()
     logging.info("%s ends", name)
     return code or EXIT_SUCCESS

@@ -1,82 +1,33 @@
-"""The main function of the master daemon: start-up, signals, end. The work is in other packages.
+"""The main function of the master daemon: whether it may start here, and its end by a signal.
 
-``ganeti-masterd`` runs on the master node only: on other nodes it refuses with exit code 11. After
-its start it never forks and never runs a program: a node daemon runs what must be run, on the
-master node, too.
+``ganeti-masterd`` runs on the master node only: on other nodes it refuses with exit code 11, before
+it loads what a master needs (:mod:`ganeti.server.mastering`). Systemd and ``daemon-util`` start it
+on every node.
 
-It serves two names in the socket directory: ``ganeti-master``, and ``ganeti-query``, where programs
-for Ganeti 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones
-back into the queue and ends the daemon; a second SIGTERM ends it at once. SIGHUP opens the log file
-again. When the daemon is killed, the next start marks the jobs which ran as failed and goes on.
-
-Source: Ganeti design 2.0, *Master daemon*, *Job Queue*.
+Source: Ganeti design 2.0, *Master daemon*.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gc
-import logging
 import os
-import resource
-import socket
 import sys
-import threading
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ganeti import cmdlib, errors
-from ganeti.cmdlib.base import MasterContext
-from ganeti.cmdlib.processor import Processor
-from ganeti.config import Config, ssconf
-from ganeti.config.members import Members, read_members
-from ganeti.config.role import Outcome
+from ganeti.config import ssconf
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
-from ganeti.jqueue.job import QueuedJob
-from ganeti.jqueue.queue import JobQueue
-from ganeti.locking import LockManager
-from ganeti.master import queries, startup
-from ganeti.master.audit import JobLog
-from ganeti.master.events import EventLog, GuestChanges
-from ganeti.master.fence import Fence, FencedQueueStore
-from ganeti.master.left_work import WorkKeeper
-from ganeti.master.luxi_server import LuxiServer
-from ganeti.master.luxi_service import LuxiService
-from ganeti.platform import machine, paths, users
-from ganeti.rpc import AddressRunner, RpcRunner, open_client
-from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
-from ganeti.rpc.master_ip import activate_master_ip
-from ganeti.rpc.voting import RoleNotWonError, Won
+from ganeti.platform import machine, paths
 from ganeti.server import daemon
-from ganeti.utils import filelock, fs, net, process
+
+if TYPE_CHECKING:
+    from ganeti.server.mastering import MasterDaemon
 
 NAME = "ganeti-masterd"
 
-SOCKET_MODE = 0o660
-#: Seconds which the daemon waits at its end for running jobs.
-STOP_WAIT_S = 25.0
-# A node daemon that has just written the queue for another master needs some seconds to finish.
-_COPY_WAIT_S = 15.0
-_BACKLOG = 4096
-_MAX_FILES = 65536
-
-
-class MasterDaemon(NamedTuple):
-    """The parts of a master daemon that has started."""
-
-    queue_lock: filelock.FileLock
-    livelock: filelock.FileLock
-    context: MasterContext
-    queue: JobQueue
-    server: LuxiServer
-    fence: Fence
-    job_log: JobLog
-
-
-_OVERRIDE_WARNING = """\
+#: What ``--no-voting`` may destroy.
+OVERRIDE_WARNING = """\
 Starting without a vote. If another node is the master, or has newer data, jobs and
 changes which it has acknowledged are lost: the configuration and the jobs of this node
 replace those of all other nodes."""
@@ -106,9 +57,9 @@ def check(options: argparse.Namespace) -> None:
             "this machine belongs to no cluster. Make one with gnt-cluster init.",
             exit_codes.EXIT_NOTCLUSTER,
         )
-    _check_master(ssconf.SimpleStore(here).master_node())
+    check_master(ssconf.SimpleStore(here).master_node())
     if options.no_voting:
-        print(f"{NAME}: warning: {_OVERRIDE_WARNING}", file=sys.stderr)
+        print(f"{NAME}: warning: {OVERRIDE_WARNING}", file=sys.stderr)
         if not options.yes_do_it and not _confirmed():
             raise daemon.StartRefused(
                 "--no-voting was not confirmed. Type YES, or give --yes-do-it."
@@ -122,7 +73,11 @@ def _confirmed() -> bool:
     return input("If you are sure, type YES in capital letters: ").strip() == "YES"
 
 
-def _check_master(name: str) -> None:
+def check_master(name: str) -> None:
+    """Check that the node with this name is the present one.
+
+    :raises StartRefused: it is not; exit code 11.
+    """
     own = machine.current().hostname()
     if name.lower() != own:
         raise daemon.StartRefused(
@@ -132,203 +87,17 @@ def _check_master(name: str) -> None:
 
 
 def prepare(options: argparse.Namespace) -> MasterDaemon:
-    """Take the locks and the role, read configuration and queue, start the threads.
+    """Load the master daemon and let it take its role (:func:`ganeti.server.mastering.prepare`)."""
+    from ganeti.server import mastering  # 250 modules, which a node that is not the master spares
 
-    :raises StartRefused: this node is not the master, or another master daemon works on its queue.
-    :raises ConfigurationError: the configuration cannot be used.
-    :raises JobQueueError: the queue cannot be used.
-    """
-    here = paths.current()
-    # No thread runs yet.
-    process.forbid("the master daemon runs no programs, a node daemon does")
-    _raise_file_limit()
-    fs.make_dirs(here.queue_dir, 0o750)
-    fs.make_dirs(here.livelock_dir, 0o750)
-    queue_lock = _lock_queue(here.queue_lock_file)
-    members = _read_members(here)
-    _check_master(members.master.name)
-    client = open_client(here)
-    store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
-    store.open()
-    won = _take_role(AddressRunner(client), members, override=options.no_voting)
-    fence = Fence(won.epoch)
-    store.use_fence(fence, override=won.override)
-    fence.adopt_config()
-    # Not earlier: before the nodes made their promises, an older master could write the file.
-    config = Config.open(here.cluster_conf_file, write=fence.write_config)
-    _check_master(config.master_node().name)
-    runner = RpcRunner(config.snapshot, client)
-    runner.use_epoch(won.epoch, lambda node, known: fence.newer(f"node {node}", known))
-    config.use_distribution(ConfigDistributor(runner))
-    startup.expect_lagging(config, won)
-    locks = LockManager(startup.lock_keys(config.snapshot()))
-    left_work = WorkKeeper(config, locks, runner, won.epoch, won.promises)
-    context = MasterContext(config, locks, runner, left_work=left_work)
-    livelock = startup.take_livelock(here.livelock_dir)
-    # Import the logical units now, so that the first job need not wait for it.
-    cmdlib.load()
-    queue = JobQueue(
-        store,
-        Processor(context).execute,
-        locks=locks,
-        transport=QueueTransport(runner, config.snapshot),
-        livelock=livelock.path,
-        filters=config.filters(),
-        max_running=config.cluster().max_running_jobs,
-        fatal=_die,
-        interrupted=left_work.survey,
-    )
-    context.queue = queue
-    context.queries = queries
-    queue.start()
-    left_work.clean_up_migrations(queue)
-    events = EventLog()
-    job_log = JobLog(here.log_jobs_file, here.log_audit_file)
-    job_log.start()
-    queue.publisher.on_published = partial(_note_jobs, events, job_log)
-    config.call_on_commit(events.config_changed)
-    context.live_seen = GuestChanges(events, context).seen
-    server = LuxiServer(_listen(here), LuxiService(context, events))
-    # Present objects live as long as the process; the garbage collector need not visit them.
-    gc.collect()
-    gc.freeze()
-    fence.watch()
-    return MasterDaemon(queue_lock, livelock, context, queue, server, fence, job_log)
-
-
-def _note_jobs(events: EventLog, job_log: JobLog, published: list[QueuedJob]) -> None:
-    events.jobs_published(published)
-    job_log.jobs_published(published)
-
-
-def _read_members(here: paths.Paths) -> Members:
-    """Read the nodes from the configuration.
-
-    :raises StartRefused: it is missing, empty or damaged; the message names the nodes with a copy.
-    """
-    try:
-        return read_members(here.cluster_conf_file)
-    except errors.ConfigVersionMismatch:
-        raise
-    except errors.ConfigurationError as err:
-        own = machine.current().hostname()
-        try:
-            names = ssconf.SimpleStore(here).master_candidates()
-        except errors.ConfigurationError:
-            names = []
-        others = [name for name in names if name.lower() != own]
-        if not others:
-            raise
-        raise daemon.StartRefused(
-            f"{err}. Other master candidates have a copy: {', '.join(others)}. Run 'gnt-cluster"
-            " master-failover' on one of them."
-        ) from err
-
-
-def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Won:
-    if override:
-        logging.warning("%s", _OVERRIDE_WARNING)
-    try:
-        return startup.take_role(runner, members, override=override)
-    except RoleNotWonError as err:
-        outcome = err.verdict.outcome
-        raise daemon.StartRefused(
-            f"this node may not be the master: {err}. {_HINTS[outcome] or err.advice()}".rstrip(),
-            exit_codes.EXIT_NOTMASTER
-            if outcome is Outcome.OTHER_MASTER
-            else exit_codes.EXIT_FAILURE,
-        ) from err
-
-
-_HINTS = {
-    Outcome.NO_QUORUM: "",
-    Outcome.STALE: "Start the master daemon there, or move the role there with 'gnt-cluster"
-    " master-failover'. When that data is not wanted, --no-voting overrides this.",
-    Outcome.OTHER_MASTER: "To move the role here, use 'gnt-cluster master-failover'.",
-    Outcome.WON: "",
-}
-
-
-def _lock_queue(path: str) -> filelock.FileLock:
-    try:
-        return startup.lock_queue(path)
-    except errors.LockError as err:
-        raise daemon.StartRefused(
-            f"another master daemon works on this job queue ({path} is locked)"
-        ) from err
-
-
-def _listen(here: paths.Paths) -> list[socket.socket]:
-    fs.make_dirs(here.socket_dir, 0o1770)
-    group = users.group_id(users.current().daemons_group)
-    return [
-        net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG, gid=group)
-        for path in (here.master_socket, here.query_socket)
-    ]
-
-
-def _raise_file_limit() -> None:
-    """Allow as many open files as possible, because each client needs one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _die() -> None:
-    """End as if killed, after the failure of a thread of the queue. The next start repairs it."""
-    logging.critical("a thread of the job queue has failed, the daemon ends")
-    logging.shutdown()
-    os._exit(daemon.EXIT_FAILURE)
+    return mastering.prepare(options)
 
 
 def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signals) -> int | None:
-    """Serve until a signal says to stop."""
-    here = paths.current()
-    server, queue = master.server, master.queue
-    threading.Thread(
-        target=_activate_ip, args=(master.context,), name="master-ip", daemon=True
-    ).start()
-    stopper: list[threading.Thread] = []
+    """Serve until a signal says to stop (:func:`ganeti.server.mastering.run`)."""
+    from ganeti.server import mastering
 
-    def stop() -> None:
-        left = queue.stop(STOP_WAIT_S)
-        if left:
-            logging.warning(
-                "the daemon ends while jobs %s run; the next start marks them as failed",
-                ", ".join(map(str, sorted(left))),
-            )
-        server.stop()
-
-    def on_signal() -> None:
-        if not any(number in daemon.STOP_SIGNALS for number in signals.take()):
-            return
-        if stopper:
-            logging.warning("a second request to stop: the daemon ends without waiting for jobs")
-            server.stop(grace_s=0.0)
-        else:
-            # In a thread, so that clients get answers while the last jobs end.
-            stopper.append(threading.Thread(target=stop, name="stop", daemon=True))
-            stopper[0].start()
-
-    logging.info("serving %s", here.master_socket)
-    server.serve(signals.fileno(), on_signal)
-    master.fence.stop()
-    master.job_log.close()
-    for path in (here.master_socket, here.query_socket):
-        fs.remove_file(path)
-    with contextlib.suppress(OSError):
-        fs.remove_file(master.livelock.path)
-    master.livelock.close()
-    master.queue_lock.close()
-    return None
-
-
-def _activate_ip(context: MasterContext) -> None:
-    """Activate the address of the master, with which clients find it. A failure is only logged."""
-    failure = activate_master_ip(context.rpc, context.config.snapshot())
-    if failure is not None:
-        logging.error("the address of the master could not be activated: %s", failure)
+    return mastering.run(options, master, signals)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

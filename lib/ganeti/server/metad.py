@@ -39,6 +39,8 @@ NAME = const.PROGRAM
 _CLIENTS = 1000
 # A guest which opens more connections gets no more, and the other guests are served.
 _CLIENTS_OF_A_GUEST = 20
+# Each of them may send a request of the largest size. A body in chunks tells its size too late.
+_BODIES_OF_A_GUEST = _CLIENTS_OF_A_GUEST * const.REQUEST_MAX_BYTES
 _STOP_S = 2.0
 #: linux/in.h: bind an address which the machine has only while there are guests.
 _IP_FREEBIND = 15
@@ -134,7 +136,9 @@ async def _serve(metad: MetadataDaemon, signals: daemon.Signals) -> None:
     loop.set_exception_handler(_report)
     application = MetadataApplication(guests, paths.current().os_search_path)
     limits = event_server.Limits(
-        clients=event_server.client_limit(_CLIENTS), per_address=_CLIENTS_OF_A_GUEST
+        clients=event_server.client_limit(_CLIENTS),
+        per_address=_CLIENTS_OF_A_GUEST,
+        bodies_per_address=_BODIES_OF_A_GUEST,
     )
     servers = []
     for listener, introduced in ((metad.direct, False), (metad.forwarded, True)):

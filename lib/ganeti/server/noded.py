@@ -17,6 +17,7 @@ import errno
 import gc
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from ganeti.backend import dispatch, registry
 from ganeti.backend.cluster import jobqueue
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
+from ganeti.hypervisor import console_log
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
 from ganeti.utils import fs, retry, x509
@@ -35,6 +37,8 @@ from ganeti.wire.calls import base
 NAME = "ganeti-noded"
 _MCL_CURRENT_AND_FUTURE = 3
 _IN_USE_S = 3.0
+# Between two looks at the sizes of the console logs of guests.
+_CONSOLE_LOGS_S = 5.0
 
 
 class NodeDaemon(NamedTuple):
@@ -80,8 +84,10 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
     ):
         fs.make_dirs(directory, mode)
     served = (options.ssl_cert, options.ssl_key) if options.ssl_cert else None
-    context = x509.FreshContext(here.noded_cert_file, here.server_ca_file, served)
-    _warm_up(context, here.noded_cert_file, options.ssl_cert)
+    context = x509.FreshContext(
+        here.noded_cert_file, here.server_ca_file, here.noded_client_cert_file, served
+    )
+    _warm_up(context, here, options.ssl_cert)
     address = daemon.served_address(options)
     sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(
@@ -95,19 +101,20 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
     return noded
 
 
-def _warm_up(context: x509.FreshContext, cert_file: str, served: str | None) -> None:
+def _warm_up(context: x509.FreshContext, here: paths.Paths, served: str | None) -> None:
     """Prepare OpenSSL, which also tries whether the other nodes accept the certificate.
 
     :raises X509CertError: they do not, or it cannot be used.
     """
     try:
-        x509.warm_up(context(), cert_file)
+        x509.warm_up(context(), here.noded_cert_file, here.trust_file())
     except errors.X509CertError as err:
         if served is None:
             raise
         raise errors.X509CertError(
             served,
-            f"is no certificate which other nodes accept. Sign it with the key in {cert_file}.",
+            "is no certificate which other nodes accept. Sign it with the key in"
+            f" {here.noded_cert_file}.",
         ) from err
 
 
@@ -146,11 +153,22 @@ def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals)
         limits=server.DEFAULT_LIMITS._replace(children=options.max_clients),
         in_child=lambda: daemon.leave_parent(signals),
         at_rest=jobqueue.settle,
+        chore=server.Chore(
+            "console logs", _CONSOLE_LOGS_S, console_log.is_overgrown, console_log.rotate
+        ),
     )
-    forking.serve(
-        signals.fileno(), lambda: any(number in daemon.STOP_SIGNALS for number in signals.take())
-    )
+    forking.serve(signals.fileno(), lambda: after_signals(signals.take()))
     return None
+
+
+def after_signals(taken: list[signal.Signals]) -> server.Wakeup:
+    """What the parent does after these signals: end, renew its waiting children, or nothing.
+
+    :param taken: signals of :meth:`daemon.Signals.take`; empty after an alarm.
+    """
+    if not daemon.STOP_SIGNALS.isdisjoint(taken):
+        return server.Wakeup.STOP
+    return server.Wakeup.RENEW if taken else server.Wakeup.GO_ON
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from fakes.tls_lab import ADDRESS, Lab
 from ganeti.http import client
+from ganeti.utils import x509
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +124,39 @@ def test_sessions_are_shared_between_threads(lab, asker):
     thread.start()
     thread.join()
     assert found[0].body == b"True"
+
+
+@resumes
+def test_pinned_sessions_are_resumed(lab, asker):
+    """A pin costs no handshake; another pin does not use what was agreed with the former one."""
+    right = client.pin_text([x509.key_pin(x509.read_pem(lab.server_pem))])
+    wrong = client.pin_text([x509.key_pin(x509.read_pem(lab.other_pem))])
+
+    def resumed(pin, count=1):
+        requests = [ask(lab, "resumed")._replace(pin=pin)] * count
+        return [getattr(one, "body", b"") for one in asker.perform(requests)]
+
+    assert resumed(right, 2) == [b"False"] * 2
+    assert resumed(right, 2) == [b"True"] * 2
+    assert resumed(wrong, 2) == [b""] * 2
+    assert resumed(f"{wrong};{right}") == [b"False"]
+    assert resumed(f"{wrong};{right}") == [b"True"]
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("keep", [False, True])
+def test_another_key_than_the_pinned_one(lab, asker, pad, keep):
+    wrong = client.pin_text([x509.key_pin(x509.read_pem(lab.other_pem))])
+    request = ask(lab, "kept" if keep else "echo")._replace(keep=keep)
+    # There are sessions and connections of the same node without a pin.
+    asker.perform([request] * (pad + 1))
+    got = asker.perform([request._replace(pin=wrong)] + [request] * pad)
+    assert got[0].kind == client.REFUSED and got[0].wrong_key and not got[0].sent
+    assert f"the machine at {ADDRESS}" in got[0].message
+    assert all(isinstance(one, client.Reply) for one in got[1:])
+    # A certificate of another cluster is something else.
+    foreign = client.Client(lab.foreign_pem, lab.client_pem).perform([request._replace(pin=wrong)])
+    assert foreign[0].kind == client.REFUSED and not foreign[0].wrong_key
 
 
 def test_reset_forgets_sessions(lab, asker):
@@ -260,3 +294,23 @@ def test_public_authorities_are_not_trusted(lab, asker):
     ]
     assert about
     assert not [line for line in about if "/etc/ssl" in line or "/usr" in line]
+
+
+def test_answers_which_are_not_needed_are_not_waited_for(lab, asker, deaf):
+    """One answer is enough for this caller; the other node would take the whole time limit."""
+    seen = []
+
+    def until():
+        return 0.0 if seen else None
+
+    outcomes = asker.perform(
+        [ask(lab), ask(lab, port=deaf, timeout_s=3600.0)],
+        lambda index, outcome: seen.append(index),
+        until,
+    )
+    assert outcomes[0].body == b"hi"
+    assert outcomes[1].kind == client.UNREACHABLE
+    assert "enough others" in outcomes[1].message
+    assert seen == [0, 1]
+    # The handles of the client are still good.
+    assert asker.perform([ask(lab)])[0].body == b"hi"

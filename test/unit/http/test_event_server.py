@@ -183,6 +183,22 @@ def test_slow_clients_are_sent_away(start: Start) -> None:
         assert receive_all(idle) == b""
 
 
+def test_a_connection_begins_with_the_name_of_its_client(start: Start) -> None:
+    line = messages.introduction("192.0.2.7", "192.0.2.1", 80)
+    lab = start(introduced=True)
+    with lab.connect() as wrong, lab.connect() as good:
+        wrong.sendall(request())
+        assert receive_all(wrong) == b""
+        good.sendall(line + request())
+        assert receive_answer(good)[0] == 200
+    _wait_for(lambda: bool(lab.exchanges))
+    assert [one.peer for one in lab.exchanges] == ["192.0.2.7"]
+    impatient = start(limits=Limits(head_s=0.2), introduced=True)
+    with impatient.connect() as half:
+        half.sendall(line[:-1])
+        assert receive_all(half) == b""
+
+
 def test_a_client_that_does_not_take_its_answer(start: Start) -> None:
     lab = start(limits=Limits(write_s=0.2))
     with lab.connect() as sock, lab.connect() as other:
@@ -287,6 +303,25 @@ def test_bodies_share_what_there_is(start: Start) -> None:
     with lab.connect() as sock:
         sock.sendall(request("/", "PUT", b"y" * 200))
         assert receive_answer(sock)[2] == b"PUT 200"
+
+
+def test_one_address_has_a_part_of_the_memory_for_bodies(start: Start) -> None:
+    lab = start(limits=Limits(bodies_bytes=1000, bodies_per_address=500))
+    with lab.connect() as sock, lab.connect() as another, socket.socket() as other:
+        sock.sendall(request("/", "PUT", b"", "Content-Length: 400", "Expect: 100-continue"))
+        assert b"100 Continue" in sock.recv(65536)
+        another.sendall(request("/", "PUT", b"y" * 200))
+        assert receive_answer(another)[0] == 503
+        other.bind(("127.0.0.2", 0))
+        other.settimeout(WAIT_S)
+        other.connect(("127.0.0.1", lab.port))
+        other.sendall(request("/", "PUT", b"z" * 500))
+        assert receive_answer(other)[2] == b"PUT 500"
+        sock.sendall(b"x" * 400)
+        assert receive_answer(sock)[2] == b"PUT 400"
+    with lab.connect() as sock:
+        sock.sendall(request("/", "PUT", b"y" * 500))
+        assert receive_answer(sock)[2] == b"PUT 500"
 
 
 def test_many_clients_and_little_memory(start: Start) -> None:

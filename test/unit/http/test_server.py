@@ -1,5 +1,6 @@
 """The forking server against clients that behave, and clients that do not."""
 
+import contextlib
 import os
 import select
 import signal
@@ -71,6 +72,11 @@ def test_post_is_as_good_as_put(lab):
         (b"nonsense\r\n\r\n", 400),
         (b"\x00\xff\xfe\r\n\r\n", 400),
         (b"PUT /echo HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"PUT /echo HTTP/1.1\r\nX: a\rContent-Length: 1\r\n\r\n", 400),
+        (b"PUT /echo HTTP/1.1\r\nX: a\nContent-Length: 1\r\n\r\n", 400),
+        (b"PUT /echo\r HTTP/1.1\r\n\r\n", 400),
+        (b"PUT /echo HTTP/2.0\r\n\r\n", 505),
+        (b"PUT /echo HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 1\r\n\r\n", 400),
         (b"PUT /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
         (b"PUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nabc", 400),
         (b"PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
@@ -165,8 +171,18 @@ def test_each_request_has_its_own_process(lab):
 
 def test_unresponsive_and_slow_clients_do_not_block_others(own_lab):
     lab = own_lab(request_s=6.0)
-    with lab.raw() as unresponsive, lab.raw() as slow, lab.tls() as mute, lab.tls() as incomplete:
+    with (
+        lab.raw() as unresponsive,
+        lab.raw() as slow,
+        lab.tls() as mute,
+        lab.tls() as incomplete,
+        lab.tls() as later,
+    ):
         incomplete.sendall(b"PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        # A whole request, and half of another one on the same connection.
+        later.sendall(b"PUT /kept HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        assert later.recv(65536).startswith(b"HTTP/1.1 200")
+        later.sendall(b"PUT /kept HTTP/1.1\r\nContent-Le")
         # The beginning of a TLS record, a byte now and then.
         slow.sendall(b"\x16\x03\x01\x02\x00")
         alive(lab)
@@ -179,6 +195,8 @@ def test_unresponsive_and_slow_clients_do_not_block_others(own_lab):
                 pass
             except ssl.SSLEOFError:
                 pass
+        with contextlib.suppress(ConnectionResetError, ssl.SSLEOFError):
+            read_all(later)
         lab.wait_for_log("sent no complete request within 6 s")
     alive(lab)
 
@@ -274,6 +292,16 @@ def test_demotion_counts_at_once_on_a_kept_connection(lab):
     assert asker.perform([kept(lab)])[0].status == 403
 
 
+def test_idle_kept_connections_make_way_for_those_who_wait(own_lab):
+    """Otherwise the connections of each class of calls would take all places of a small limit."""
+    lab = own_lab(children=2)
+    askers = [client.Client(lab.server_pem, lab.client_pem) for _ in range(2)]
+    pids = {asker.perform([kept(lab)])[0].body for asker in askers}
+    assert len(pids) == 2
+    alive(lab)
+    assert all(asker.perform([kept(lab)])[0].status == 200 for asker in askers)
+
+
 def test_an_idle_kept_connection_ends_with_the_server(own_lab):
     lab = own_lab()
     asker = client.Client(lab.server_pem, lab.client_pem)
@@ -306,3 +334,18 @@ def test_connection_classes_share_no_process(lab):
     assert other != first
     assert asker.perform([kept(lab)])[0].body == first
     assert asker.perform([kept(lab)._replace(connection_class="queue")])[0].body == other
+
+
+def test_a_chore_is_done_by_a_child(own_lab):
+    lab = own_lab()
+    due = os.path.join(lab.directory, "due")
+    with open(f"{due}.new", "w") as stream:
+        stream.write("no space left")
+    os.rename(f"{due}.new", due)
+    lab.wait_for_log("the task 'the chore' failed")
+    # A failed chore ends neither the server nor the next one.
+    with open(due, "w"):
+        pass
+    lab.wait_for_log("is done")
+    assert f"chore of {lab.pid} is done" not in lab.log_text()
+    alive(lab)

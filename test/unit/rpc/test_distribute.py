@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from ganeti.backend.cluster import config_file, ssconf
 from ganeti.backend.node import files
 from ganeti.config.store import CONFIG, SSCONF, Distribution, DistributionFailure
 from ganeti.platform import paths
-from ganeti.rpc.distribute import ConfigDistributor
+from ganeti.rpc import distribute as distribution
+from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import OnResult
 from ganeti.wire.calls import CONFIG_REWRITE, UPLOAD_FILE, WRITE_SSCONF_FILES, Call
@@ -206,3 +208,64 @@ def test_who_does_not_answer_lacks_both(nodes: _Nodes, config: FakeConfig) -> No
     )
     commit(config).add_instance(instance_of("new"), [], "job-1")
     assert config.lagging() == {NODE3: {CONFIG, SSCONF}}
+
+
+def test_who_takes_neither_the_difference_nor_the_file_lacks_it(
+    nodes: _Nodes, config: FakeConfig
+) -> None:
+    commit(config).allocate_port()
+    for call in (CONFIG_REWRITE, UPLOAD_FILE):
+        nodes.failures[call.name, NODE3] = errors.NodeCallFailed("node3", call.name, "disk is full")
+    commit(config).allocate_port()
+    assert config.lagging() == {NODE3: {CONFIG}}
+
+
+def test_who_refuses_the_values_lacks_them(nodes: _Nodes, config: FakeConfig) -> None:
+    commit(config).allocate_port()
+    nodes.failures[WRITE_SSCONF_FILES.name, NODE1] = errors.NodeCallFailed(
+        "node1", "write_ssconf_files", "disk is full"
+    )
+    commit(config).add_instance(instance_of("new"), [], "job-1")
+    assert config.lagging() == {NODE1: {SSCONF}}
+
+
+_FAILED = errors.NodeCallFailed("node2", "call", "disk is full")
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "accepted"),
+    [
+        (CONFIG_REWRITE, Result("node2", True), [CONFIG, SSCONF]),
+        # Its file is another one; it has written the values.
+        (CONFIG_REWRITE, Result("node2", False), [SSCONF]),
+        (CONFIG_REWRITE, Result("node2", failure=_FAILED), []),
+        (UPLOAD_FILE, Result("node2", None), [CONFIG]),
+        (UPLOAD_FILE, Result("node2", failure=_FAILED), []),
+        (WRITE_SSCONF_FILES, Result("node2", None), [SSCONF]),
+        (WRITE_SSCONF_FILES, Result("node2", failure=_FAILED), []),
+    ],
+)
+def test_what_counts_as_accepted_while_others_are_waited_for(
+    call: Call, result: Result, accepted: list[str]
+) -> None:
+    found: list[tuple[str, str]] = []
+
+    class Wanted:
+        def accepted(self, uuid: str, what: str) -> None:
+            found.append((uuid, what))
+
+    wanted: Any = Wanted()
+    distribution._note_accepted(wanted, both=True)(call, NODE2, result)
+    assert found == [(NODE2, what) for what in accepted]
+
+
+def test_who_gets_the_job_queue() -> None:
+    """The candidates which are online, without the master."""
+    changes = {3: {"offline": True}, 4: {"master_candidate": False}}
+    now = [cluster_of(5, node_changes=changes)]
+    transport = QueueTransport(None, lambda: now[0])  # type: ignore[arg-type]
+    assert transport.candidates() == (NODE2, uuid_of("node5"))
+    assert transport.candidates() is transport.candidates()
+    nodes = {**now[0].nodes, NODE3: dataclasses.replace(now[0].nodes[NODE3], offline=False)}
+    now[0] = dataclasses.replace(now[0], nodes=nodes)
+    assert transport.candidates() == (NODE2, NODE3, uuid_of("node5"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ class Wire:
         self.outcome = outcome
         self.states = states
         self.token = ""
+        # The token of the work which the node names; empty for that of the call.
+        self.work_token = ""
         self.header = ""
         self.asked: list[str] = []
         self.bodies: list[Any] = []
@@ -57,7 +60,7 @@ class Wire:
             NodeWork(
                 job=7,
                 epoch="1 x",
-                token=self.token,
+                token=self.work_token or self.token,
                 call="x",
                 doing="y",
                 instances=(),
@@ -120,6 +123,15 @@ def test_it_waits_until_the_work_is_over() -> None:
     ]
 
 
+def test_work_of_other_calls_is_not_waited_for() -> None:
+    """The node names all its work, such as that of another job."""
+    wire = Wire(LOST, [""])
+    wire.work_token = "another"
+    runner, _clock = runner_on(wire)
+    start(runner)
+    assert wire.asked == ["instance_start", "node_work"]
+
+
 def test_it_waits_for_hours() -> None:
     wire = Wire(LOST, [""] * 5000 + [None])
     runner, clock = runner_on(wire)
@@ -142,6 +154,15 @@ def test_a_node_which_does_not_say_is_unsure() -> None:
     assert PATIENCE_S <= clock.now < PATIENCE_S + 5
     assert runner.unsure == {NODE}
     assert "does not say whether it still works on the start of the instance" in wire.log[1]
+
+
+def test_another_machine_at_its_address_does_not_say_that_it_is_over() -> None:
+    """The node may go on; what refuses the call is another one, or nobody knows."""
+    wrong = client.Failure(client.REFUSED, "another key", wrong_key=True)
+    wire = Wire(LOST, [wrong])
+    runner, clock = runner_on(wire)
+    assert start(runner) is not None
+    assert PATIENCE_S <= clock.now and runner.unsure == {NODE}
 
 
 def test_the_patience_begins_anew_with_each_answer() -> None:
@@ -171,6 +192,15 @@ def test_a_transfer_whose_name_was_lost_is_ended() -> None:
 @pytest.mark.parametrize("name", ["EXPORT_START", "IMPORT_START"])
 def test_work_which_goes_on_after_the_answer_is_asked_about(name: str) -> None:
     assert getattr(calls, name).lasting
+
+
+def test_a_node_may_be_at_work_after_its_answer() -> None:
+    wire = Wire(client.Reply(200, b"[true, null]", ""), [None])
+    runner, _clock = runner_on(wire)
+    lasting = dataclasses.replace(calls.INSTANCE_START, lasting=True)
+    runner.call(lasting, NODE, instance=instance_of("web"), startup_paused=False, reason=[])
+    assert wire.asked == ["instance_start"]
+    assert runner.unsure == {NODE}
 
 
 def test_each_job_counts_for_itself() -> None:

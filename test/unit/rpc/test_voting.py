@@ -9,11 +9,13 @@ import pytest
 from fakes.config import cluster_of
 from ganeti import errors
 from ganeti.config.members import Members
-from ganeti.config.role import Outcome
+from ganeti.config.role import WITNESS, Outcome, Standing
+from ganeti.config.witness import Document
 from ganeti.objects import MasterVote
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
 from ganeti.rpc.voting import RoleNotWonError, Voting, failover_ballot, start_ballot
+from ganeti.rpc.witness import HigherEpoch, WitnessError
 
 ME = "node1.example.com"
 
@@ -48,6 +50,11 @@ class Nodes:
                 results[name] = Result(name, failure=answer)
             else:
                 results[name] = Result(name, answer)
+        return results
+
+    def call_until(self, call, addresses, until, **args):
+        results = self.call_addresses(call, addresses, **args)
+        until(results)
         return results
 
 
@@ -173,3 +180,104 @@ def test_a_refusal_that_nobody_understands_ends_no_vote(voting, nodes):
     )
     votes, verdict = voting.ask_patiently(sleep=lambda _: None)
     assert verdict.won and votes.known
+
+
+def test_a_hasty_vote_waits_for_a_majority_only() -> None:
+    """The limit is set when a majority of both kinds and this node itself have answered."""
+    members = members_of(5)
+    voting = Voting(None, ME, members, failover_ballot(ME, members, ignore_offline=True))  # type: ignore[arg-type]
+    until = voting._limit()
+    good = {name: Result(name, vote()) for name in members.nodes}
+    others = [name for name in good if name != ME]
+    assert until({name: good[name] for name in others}) is None
+    failed = Result(ME, failure=errors.NodeUnreachable(ME, "master_vote", "down"))
+    assert until({**{name: good[name] for name in others}, ME: failed}) is None
+    assert until({name: good[name] for name in (ME, others[0])}) is None
+    limit = until({name: good[name] for name in (ME, *others[:2])})
+    assert limit is not None
+    assert until(good) == limit, "later answers prolong nothing"
+
+
+# -- a witness --------------------------------------------------------------------------------
+
+
+class FakeWitness:
+    """Answers as a test says."""
+
+    def __init__(self) -> None:
+        self.document = Document("c", 1, "n", ME, Epoch(3, "u"), (Epoch(3, "u"), 5))
+        self.failure: WitnessError | None = None
+        self.promised: list[tuple[Epoch, str]] = []
+
+    def read(self) -> Document:
+        if self.failure is not None:
+            raise self.failure
+        return self.document
+
+    def promise(self, epoch: Epoch, master: str) -> Standing:
+        if self.failure is not None:
+            raise self.failure
+        self.promised.append((epoch, master))
+        self.document = self.document._replace(epoch=epoch, master=master)
+        return self.document.standing()
+
+
+@pytest.fixture
+def pair() -> tuple[Nodes, FakeWitness, Voting]:
+    """Two nodes with a witness, of which the other node is dead."""
+    members = members_of(2)._replace(witness="https://w.example.com/d", cluster="c")
+    nodes = Nodes(members)
+    nodes.answers["node2.example.com"] = errors.NodeUnreachable("node2", "master_vote", "dead")
+    witness = FakeWitness()
+    ballot = failover_ballot(ME, members, ignore_offline=True)
+    assert WITNESS in ballot.voters & ballot.candidates
+    return nodes, witness, Voting(nodes, ME, members, ballot, hasty=True, witness=witness)
+
+
+def test_a_witness_is_the_second_of_three(pair: tuple[Nodes, FakeWitness, Voting]) -> None:
+    _nodes, witness, voting = pair
+    votes, verdict = voting.ask_patiently(0)
+    assert verdict.won
+    won = voting.claim(votes)
+    assert witness.promised == [(won.epoch, ME)]
+    assert won.witnessed
+    assert set(won.promises) == {ME}
+
+
+def test_a_witness_without_an_answer_is_no_voter(pair: tuple[Nodes, FakeWitness, Voting]) -> None:
+    nodes, witness, voting = pair
+    witness.failure = WitnessError("the server is gone")
+    votes, verdict = voting.ask_patiently(0)
+    assert verdict.outcome is Outcome.NO_QUORUM
+    assert "no answer from node2.example.com, the witness" in str(verdict)
+    assert votes.failures[WITNESS] == "the server is gone"
+    nodes.answers["node2.example.com"] = vote()
+    assert voting.ask_patiently(0)[1].won
+
+
+def test_a_witness_knows_what_the_other_node_has(pair: tuple[Nodes, FakeWitness, Voting]) -> None:
+    _nodes, witness, voting = pair
+    witness.document = witness.document._replace(config=(Epoch(3, "u"), 6))
+    verdict = voting.ask_patiently(0)[1]
+    assert verdict.outcome is Outcome.STALE
+    assert "according to the witness, the other node has a newer configuration" in str(verdict)
+
+
+def test_a_witness_with_an_older_document_does_not_count(
+    pair: tuple[Nodes, FakeWitness, Voting],
+) -> None:
+    _nodes, witness, voting = pair
+    witness.document = witness.document._replace(epoch=Epoch(2, "u"))
+    votes, verdict = voting.ask_patiently(0)
+    assert verdict.outcome is Outcome.NO_QUORUM
+    assert "older than the configuration of this node" in votes.failures[WITNESS]
+
+
+def test_a_witness_obeys_another_master(pair: tuple[Nodes, FakeWitness, Voting]) -> None:
+    """Between vote and promise: the promise is refused, and the next attempt takes a higher one."""
+    _nodes, witness, voting = pair
+    votes = voting.ask()
+    witness.failure = HigherEpoch(Epoch(9, "v"), "node2")
+    with pytest.raises(RoleNotWonError):
+        voting.claim(votes)
+    assert max(voting.ask().known).number == 9

@@ -11,7 +11,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.platform import paths
-from ganeti.server import daemon, masterd
+from ganeti.server import daemon, masterd, mastering
 from ganeti.utils import filelock
 
 OPTIONS = argparse.Namespace(no_voting=False, yes_do_it=False)
@@ -59,8 +59,8 @@ def test_two_on_one_queue(here: paths.Paths) -> None:
     with filelock.FileLock(here.queue_lock_file) as other:
         other.acquire()
         with pytest.raises(daemon.StartRefused, match="another master daemon"):
-            masterd._lock_queue(here.queue_lock_file)
-    masterd._lock_queue(here.queue_lock_file).close()
+            mastering._lock_queue(here.queue_lock_file)
+    mastering._lock_queue(here.queue_lock_file).close()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", None])
@@ -75,7 +75,7 @@ def test_an_empty_configuration_names_the_nodes_with_a_copy(
         daemon.StartRefused,
         match="have a copy: node2.example.com, node3.example.com. Run 'gnt-cluster master-f",
     ):
-        masterd._read_members(here)
+        mastering._read_members(here)
     names.write_text("node1.example.com\n")
     with pytest.raises(errors.ConfigurationError, match=here.cluster_conf_file):
-        masterd._read_members(here)
+        mastering._read_members(here)

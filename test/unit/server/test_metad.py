@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import socket
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.constants import metad as const
 from ganeti.helpers import metad_forward
 from ganeti.http import messages
 from ganeti.metad import client
@@ -109,6 +111,39 @@ def test_a_guest_asks_and_tells(serving: paths.Paths) -> None:
     assert client.remove("web1") and client.report("web1") is None
     log = Path(serving.metad_access_log_file).read_text()
     assert '"GET /ganeti/latest/read HTTP/1.1" 200' in log and "hush" not in log
+
+
+def test_one_guest_does_not_keep_the_others_out(serving: paths.Paths) -> None:
+    """It opens as many connections as it may, and announces as many bytes as it may."""
+    client.update(DESCRIPTION)
+    other = {**DESCRIPTION, "name": "web2"}
+    other["nics"] = [{"name": "ganeti:communication:web2", "ip": "169.254.0.8"}]
+    client.update(other)
+    path = serving.metad_guest_socket
+    start = messages.introduction("169.254.0.7", "169.254.169.254", 80)
+    start += b"POST /ganeti/latest/write?event=log HTTP/1.1\r\nHost: x\r\n"
+    whole = start + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % const.REQUEST_MAX_BYTES
+    chunks = start + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % (const.REQUEST_MAX_BYTES + 1)
+    with contextlib.ExitStack() as open_ones:
+
+        def connect(request: bytes) -> socket.socket:
+            sock = open_ones.enter_context(net.unix_connect(path, 60))
+            sock.sendall(request)
+            return sock
+
+        for _ in range(metad._CLIENTS_OF_A_GUEST - 1):
+            assert connect(whole).recv(100).startswith(b"HTTP/1.1 100")
+        last = connect(whole)
+        assert last.recv(100).startswith(b"HTTP/1.1 100")
+        assert connect(whole).recv(100) == b""
+        last.close()
+        # When the daemon has noticed that, there is a connection for one byte more than it may.
+        while not (heard := connect(chunks).recv(100)):
+            continue
+        assert heard.startswith(b"HTTP/1.1 503")
+        post = b"POST /ganeti/latest/write?event=log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        post += b"Content-Length: 4\r\n\r\nwell"
+        assert ask(path, post, "169.254.0.8").startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_connection_without_introduction_is_ended(serving: paths.Paths) -> None:

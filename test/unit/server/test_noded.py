@@ -201,7 +201,7 @@ def test_hangup_opens_the_log_again_for_children_too(own_lab):
     os.rename(path, f"{path}.1")
     own_lab.processes["node1.example.com"].send_signal(signal.SIGHUP)
     # A spare from before the signal may serve a call; soon none is left.
-    while not (os.path.exists(path) and "version for" in own_lab.log("node1.example.com")):
+    while not (os.path.exists(path) and "version from" in own_lab.log("node1.example.com")):
         runner.call(calls.VERSION, ONE).payload()
 
 

@@ -1,0 +1,109 @@
+"""The main function of ``ganeti-watchdogd``: loop and signals. The work is in its own package.
+
+The daemon runs on every node of a cluster with the parameter ``node_watchdog``. It ends when the
+master has released the node from its promise; if it is killed, the machine restarts.
+
+Source: ``doc/design-instance-failover.rst``, *A machine which restarts itself*.
+"""
+
+from __future__ import annotations
+
+import argparse
+import select
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import NoReturn
+
+from ganeti import errors
+from ganeti.confd.client import default_port
+from ganeti.config.ssconf import SimpleStore
+from ganeti.constants import ssconf as ssconf_c
+from ganeti.platform import machine, paths, watchdog_files
+from ganeti.server import daemon
+from ganeti.utils import fs
+from ganeti.watchdogd import keeper
+from ganeti.watchdogd.asking import Asking
+from ganeti.watchdogd.device import Device
+
+NAME = watchdog_files.DAEMON
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this daemon."""
+    parser.add_argument(
+        "--device",
+        metavar="FILE",
+        default=paths.current().watchdog_device,
+        help="the hardware watchdog of this machine (default: %(default)s)",
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse to start on a machine that is not a node.
+
+    :raises StartRefused: this machine is not a node.
+    """
+    daemon.require_member(paths.current().hmac_key)
+
+
+def read_facts() -> keeper.Facts:
+    """Read the files of this node.
+
+    :raises ConfigurationError: a file is missing, or cannot be read.
+    """
+    store = SimpleStore()
+    try:
+        timeout_s = int(store.get(ssconf_c.NODE_WATCHDOG) or "0")
+        key = fs.read_bytes(paths.current().hmac_key)
+    except ValueError as err:
+        raise errors.ConfigurationError(f"ssconf value {ssconf_c.NODE_WATCHDOG}: {err}") from err
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {err.filename}: {err.strerror}") from err
+    candidates = tuple(store.get(ssconf_c.MASTER_CANDIDATES_IPS).split())
+    return keeper.Facts(timeout_s, candidates, key)
+
+
+def _now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def prepare(options: argparse.Namespace) -> tuple[keeper.Keeper, Asking]:
+    """Read the promise which is kept.
+
+    :raises ConfigurationError: it is damaged.
+    """
+    asking = Asking(machine.current().hostname(), default_port())
+    return keeper.Keeper(asking, partial(Device.open, options.device), read_facts, _now), asking
+
+
+def run(
+    options: argparse.Namespace,
+    prepared: tuple[keeper.Keeper, Asking],
+    signals: daemon.Signals,
+) -> int | None:
+    """Keep the promise until a signal says to stop, and the master has released this node."""
+    guard, asking = prepared
+    while True:
+        guard.look()
+        if guard.is_done():
+            return None
+        watched = [signals.fileno(), *asking.descriptors()]
+        readable, _, _ = select.select(watched, [], [], keeper.LOOK_S)
+        if signals.fileno() in readable and any(
+            number in daemon.STOP_SIGNALS for number in signals.take()
+        ):
+            guard.stop()
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of ``ganeti-watchdogd``."""
+    daemon.main(
+        NAME,
+        sys.argv[1:] if argv is None else argv,
+        check=check,
+        prepare=prepare,
+        run=run,
+        add_options=add_options,
+    )

@@ -1,0 +1,322 @@
+"""The loop of the daemon: what it observes, asks and starts, with nodes which are a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.config import ssconf
+from ganeti.constants import failover as const
+from ganeti.failoverd.child import FAILOVER, RELEASE_ADDRESS, RESTART, Task, TaskResult
+from ganeti.failoverd.watch import IDLE_S, Facts, Watch, read_facts
+from ganeti.objects.transfer import MasterSight
+from ganeti.platform import failover_report, master_epoch, paths
+from ganeti.platform.master_epoch import Epoch
+from ganeti.rpc import Result
+
+MASTER, ME, THIRD = NODES = ("node1", "node2", "node3")
+SIGHT = MasterSight(
+    master=MASTER, epoch="3 uuid-1", daemon=const.SERVING, watching=True, watched=MASTER
+)
+
+
+class FakeChild:
+    """A child process which ends when the test says so."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.ended: TaskResult | None = None
+        self.killed = False
+
+    def fileno(self) -> int:
+        return 0
+
+    def result(self) -> TaskResult | None:
+        return self.ended
+
+    def end(self) -> None:
+        self.killed = True
+
+
+class Lab:
+    """A daemon on a node, the answers of all nodes, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.facts = Facts(5, ME, MASTER, NODES, {name: f"10.0.0.{name[-1]}" for name in NODES})
+        self.answers: dict[str, MasterSight | errors.RpcError] = dict.fromkeys(NODES, SIGHT)
+        self.started: list[str] = []
+        self.child: FakeChild | None = None
+        self.trusted = 0
+        self.expected: list[dict[str, tuple[str, ...]]] = []
+        self.watch = Watch(
+            self,  # type: ignore[arg-type]
+            self.start,  # type: ignore[arg-type,return-value]
+            facts=lambda: self.facts,
+            now=lambda: self.now,
+        )
+
+    # -- in place of the runner and of a child ---------------------------------------------------
+
+    def call_addresses(self, call, addresses, **_args):
+        found = {}
+        for name in addresses:
+            answer = self.answers[name]
+            if isinstance(answer, errors.RpcError):
+                found[name] = Result(name, failure=answer)
+            else:
+                found[name] = Result(name, answer)
+        return found
+
+    def call_until(
+        self, call, addresses, until: Callable[[dict[str, Result]], float | None], **args
+    ):
+        found = self.call_addresses(call, addresses, **args)
+        until(found)
+        return found
+
+    def trust_changed(self) -> None:
+        self.trusted += 1
+
+    def expect_keys(self, pins: Mapping[str, tuple[str, ...]]) -> None:
+        self.expected.append(dict(pins))
+
+    def start(self, task: Task) -> FakeChild:
+        self.started.append(task.name)
+        self.child = FakeChild(task)
+        return self.child
+
+    # -- what tests do ---------------------------------------------------------------------------
+
+    def look(self, seconds: float = 0.0) -> str:
+        """Let time pass in small steps, and look; returns the text of the report."""
+        end = self.now + seconds
+        while True:
+            self.watch.look()
+            if self.now >= end:
+                return failover_report.read().text
+            self.now += 0.5
+
+    def cut(self, name: str = MASTER) -> None:
+        self.answers[name] = errors.NodeUnreachable(name, "master_sight", "no route to host")
+
+    def child_ends(self, success: bool, text: str = "") -> None:
+        assert self.child is not None
+        self.child.ended = TaskResult(success, text)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))
+    here = paths.current()
+    for directory in (here.data_dir, here.run_dir, here.lock_dir):
+        Path(directory).mkdir(parents=True)
+    master_epoch.claim(Epoch(3, "uuid-1"))
+    yield Lab()
+
+
+def test_a_lost_master_is_replaced_after_the_limit(lab: Lab) -> None:
+    assert lab.look() == "the master serves"
+    lab.cut()
+    assert "if that lasts" in lab.look(4.5)
+    assert lab.started == []
+    lab.look(1.0)
+    assert lab.started == [FAILOVER]
+    # While the child is at work, nothing else is begun.
+    assert "taking the role" in lab.look(30.0)
+    assert lab.started == [FAILOVER]
+
+
+def test_one_late_answer_is_no_lost_master(lab: Lab) -> None:
+    """The master daemon has died and is started again, which takes longer than the limit."""
+    lab.look()
+    lab.answers[MASTER] = dataclasses.replace(SIGHT, daemon=const.DEAD)
+    lab.look(20.0)
+    lab.cut()
+    lab.look(4.5)
+    assert lab.started == []
+    lab.answers[MASTER] = dataclasses.replace(SIGHT, daemon=const.DEAD)
+    lab.look(2.0)
+    lab.cut()
+    lab.look(4.5)
+    assert lab.started == []
+    lab.look(1.0)
+    assert lab.started == [FAILOVER]
+
+
+def test_a_node_with_the_address_of_the_lost_master_is_not_the_master(lab: Lab) -> None:
+    """Its answer, that it serves, would keep the role where no master is."""
+    lab.look()
+    lab.answers[MASTER] = errors.NodeKeyMismatch(MASTER, "master_sight", "it shows another key")
+    lab.look(5.5)
+    assert lab.started == [FAILOVER]
+
+
+def test_the_keys_of_nodes_are_expected_when_they_change(lab: Lab) -> None:
+    keys = {"10.0.0.1": ("A",), "10.0.0.2": ()}
+    lab.facts = lab.facts._replace(keys=keys)
+    lab.look(2.0)
+    lab.facts = lab.facts._replace(keys={**keys, "10.0.0.1": ("A", "B")})
+    lab.look(2.0)
+    assert lab.expected == [keys, {**keys, "10.0.0.1": ("A", "B")}]
+
+
+def test_facts_have_the_keys_of_nodes(lab: Lab) -> None:
+    found = {
+        "auto_failover": "5",
+        "master_node": MASTER,
+        "master_candidates": f"{MASTER}\n{ME}",
+        "online_nodes": "\n".join(NODES),
+        "node_primary_ips": f"{MASTER} 192.0.2.1\n{ME} 192.0.2.2\n{THIRD} 192.0.2.3",
+    }
+    ssconf.write_local(found)
+    # A master of an older release writes no keys.
+    assert set(read_facts().keys.values()) == {()}
+    ssconf.write_local({"node_key_pins": f"{MASTER} A B\n{ME} C\n"})
+    assert read_facts().keys == {"192.0.2.1": ("A", "B"), "192.0.2.2": ("C",), "192.0.2.3": ()}
+
+
+def test_what_was_done_is_reported(lab: Lab) -> None:
+    lab.look()
+    lab.cut()
+    lab.look(6.0)
+    lab.child_ends(False, "only 1 of 3 nodes answer, 2 have to")
+    lab.look()
+    assert "only 1 of 3 nodes answer" in failover_report.read().acted
+    lab.look(6.0)
+    assert lab.started == [FAILOVER, FAILOVER]
+
+
+def test_the_second_candidate_leaves_the_first_one_time(lab: Lab) -> None:
+    lab.facts = lab.facts._replace(me=THIRD)
+    lab.look()
+    lab.cut()
+    lab.look(7.5)
+    assert lab.started == []
+    master_epoch.claim(Epoch(4, "uuid-2"))
+    lab.look(7.5)
+    assert lab.started == [], "the first candidate has just asked"
+    lab.look(2.0)
+    assert lab.started == [FAILOVER], "it did not get the role"
+
+
+def test_others_see_the_master(lab: Lab) -> None:
+    lab.look()
+    lab.cut()
+    lab.answers[THIRD] = dataclasses.replace(SIGHT, seen_s=0.2)
+    assert "can still commit" in lab.look(60.0)
+    assert lab.started == []
+
+
+def test_the_own_node_daemon_is_needed(lab: Lab) -> None:
+    lab.look()
+    lab.cut()
+    lab.cut(ME)
+    assert "node daemon of this node" in lab.look(20.0)
+    assert lab.started == []
+
+
+def test_an_error_of_the_node_daemon_is_no_absence(lab: Lab) -> None:
+    lab.look()
+    lab.answers[MASTER] = errors.NodeCallFailed(MASTER, "master_sight", "disk is full")
+    assert "disk is full" in lab.look(50.0)
+    assert lab.started == []
+    lab.look(11.0)
+    assert lab.started == [FAILOVER]
+
+
+def test_a_pause_of_this_daemon_is_no_absence(lab: Lab) -> None:
+    lab.look()
+    lab.cut()
+    lab.now += 3600
+    lab.look(4.5)
+    assert lab.started == []
+    lab.look(1.0)
+    assert lab.started == [FAILOVER]
+
+
+def test_nothing_is_watched_without_a_reason(lab: Lab) -> None:
+    lab.facts = lab.facts._replace(limit_s=0)
+    assert lab.watch.look() == IDLE_S
+    assert failover_report.read().text == "automatic failover is off"
+    lab.facts = lab.facts._replace(limit_s=5, candidates=(MASTER, THIRD))
+    assert lab.watch.look() == IDLE_S
+    assert "no master candidate" in failover_report.read().text
+
+
+def test_files_which_cannot_be_read_end_nothing(lab: Lab) -> None:
+    def broken() -> Facts:
+        raise errors.ConfigurationError("ssconf is missing")
+
+    lab.watch._facts = broken
+    assert lab.watch.look() == IDLE_S
+    assert "ssconf is missing" in failover_report.read().text
+
+
+def test_the_dead_daemon_of_the_own_node_is_started(lab: Lab) -> None:
+    lab.facts = lab.facts._replace(me=MASTER)
+    lab.look()
+    assert lab.started == [RESTART]
+    lab.child_ends(False, "no quorum")
+    lab.look(4.0)
+    assert lab.started == [RESTART]
+    lab.look(2.0)
+    assert lab.started == [RESTART, RESTART]
+
+
+def test_a_master_which_was_replaced_is_not_started_again_and_again(lab: Lab) -> None:
+    """A node which was marked offline is not informed that another node is the master."""
+    lab.facts = lab.facts._replace(me=MASTER)
+    lab.look()
+    lab.child_ends(False, "another node is the master")
+    for name in (ME, THIRD):
+        lab.answers[name] = dataclasses.replace(SIGHT, master=ME, epoch="4 uuid-2", watched=ME)
+    text = lab.look(600.0)
+    assert lab.started == [RESTART]
+    assert "node2 is the master now (epoch 4" in text
+    assert "gnt-node modify --offline=no node1" in text
+    # When the other master has gone again, this one is started as before.
+    lab.answers[ME] = lab.answers[THIRD] = SIGHT
+    lab.look(61.0)
+    assert lab.started == [RESTART, RESTART]
+
+
+def test_a_daemon_stopped_on_purpose_is_not_started(lab: Lab) -> None:
+    Path(paths.current().master_stopped_file).touch()
+    lab.facts = lab.facts._replace(me=MASTER)
+    assert "on purpose" in lab.look(100.0)
+    assert lab.started == []
+
+
+def test_a_former_master_gives_the_address_up(lab: Lab) -> None:
+    Path(paths.current().master_stopped_file).touch()
+    lab.facts = lab.facts._replace(me=MASTER)
+    lab.look()
+    lab.facts = lab.facts._replace(master=ME)
+    lab.look()
+    assert lab.started == [RELEASE_ADDRESS]
+
+
+def test_new_certificates_are_used(lab: Lab) -> None:
+    here = paths.current()
+    for path in (here.noded_cert_file, here.noded_client_cert_file):
+        Path(path).touch()
+    lab.look()
+    assert lab.trusted == 0
+    os.utime(here.noded_client_cert_file, (1, 1))
+    lab.look()
+    assert lab.trusted == 1
+
+
+def test_the_end_of_the_daemon_ends_its_child(lab: Lab) -> None:
+    lab.look()
+    lab.cut()
+    lab.look(6.0)
+    lab.watch.close()
+    assert lab.child is not None
+    assert lab.child.killed

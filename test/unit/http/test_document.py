@@ -1,0 +1,159 @@
+"""A document on a real HTTPS server: conditions, trust, credentials, faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes import witness_server
+from ganeti import errors
+from ganeti.http.document import Access, Changed, DocumentError, WebDocument, parse_auth
+from ganeti.utils import retry, x509
+
+pytestmark = pytest.mark.programs
+
+
+class Lab:
+    """A server, and the files of a client."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        pem = x509.create_self_signed("localhost")
+        (directory / "server.pem").write_text(pem)
+        (directory / "ca.pem").write_text(x509.certificate_part(pem))
+        self.auth = directory / "auth"
+        self.log_in(witness_server.PASSWORD)
+        self.process = subprocess.Popen([sys.executable, witness_server.__file__, str(directory)])
+        self.url = ""
+
+    def wait(self) -> None:
+        """Wait until the server listens."""
+        port = self.directory / "port"
+        retry.until(lambda: _again(port.exists()), timeout_s=120, delay=(0.001, 1, 0.01))
+        self.url = f"https://localhost:{port.read_text()}{witness_server.PATH}"
+
+    def log_in(self, password: str) -> None:
+        self.auth.write_text(f"user = node1\npassword = {password}\n")
+
+    def fault(self, *words: str) -> None:
+        (self.directory / "faults").write_text("".join(f"{word}\n" for word in words))
+
+    def open(self, url: str = "", ca: str = "ca.pem") -> WebDocument:
+        ca_file = str(self.directory / ca) if ca else ""
+        return WebDocument(url or self.url, Access(ca_file, str(self.auth)))
+
+
+def _again(done: bool) -> None:
+    if not done:
+        raise retry.Again
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("witness"))
+    try:
+        lab.wait()
+        yield lab
+    finally:
+        lab.process.terminate()
+        lab.process.wait()
+
+
+@pytest.fixture
+def lab(served: Lab) -> Lab:
+    served.fault()
+    (served.directory / "document").unlink(missing_ok=True)
+    served.log_in(witness_server.PASSWORD)
+    return served
+
+
+def test_a_write_replaces_what_was_read(lab: Lab) -> None:
+    one, other = lab.open(), lab.open()
+    assert one.read() == (None, "")
+    one.replace("a", "")
+    with pytest.raises(Changed):
+        other.replace("b", "")
+    text, tag = one.read()
+    assert text == "a"
+    assert tag
+    other.replace("b", tag)
+    with pytest.raises(Changed):
+        one.replace("c", tag)
+    assert one.read().text == "b"
+
+
+def test_a_lost_answer(lab: Lab) -> None:
+    document = lab.open()
+    lab.fault("lost")
+    with pytest.raises(DocumentError) as caught:
+        document.replace("a", "")
+    assert not isinstance(caught.value, Changed)
+    lab.fault("twice")
+    with pytest.raises(Changed):
+        document.replace("b", document.read().tag)
+    assert document.read().text == "b"
+
+
+def test_weak_tags_are_refused(lab: Lab) -> None:
+    lab.open().replace("a", "")
+    lab.fault("weak")
+    with pytest.raises(DocumentError, match="no strong entity tag"):
+        lab.open().read()
+
+
+def test_the_certificate_must_be_trusted_and_have_the_name(lab: Lab) -> None:
+    with pytest.raises(DocumentError, match="certificate"):
+        lab.open(ca="").read()
+    with pytest.raises(DocumentError, match="127.0.0.1"):
+        lab.open(lab.url.replace("localhost", "127.0.0.1")).read()
+
+
+def test_errors_name_the_server_and_no_secret(lab: Lab) -> None:
+    lab.log_in("wrong secret")
+    document = lab.open()
+    with pytest.raises(DocumentError, match="does not accept the credentials") as caught:
+        document.read()
+    assert "wrong secret" not in str(caught.value)
+    # A new password counts at once.
+    lab.log_in(witness_server.PASSWORD)
+    assert document.read().text is None
+    lab.fault("deaf")
+    with pytest.raises(DocumentError, match="https://localhost"):
+        document.read()
+    lab.fault("refuse")
+    with pytest.raises(DocumentError, match="status 507"):
+        document.replace("a", "")
+
+
+def test_a_missing_file_is_an_error(lab: Lab) -> None:
+    with pytest.raises(DocumentError, match="no-such-file"):
+        WebDocument(lab.url, Access(auth_file="/no-such-file")).read()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "user = a\n",
+        "password = b\n",
+        "user=a\nuser=b\npassword=c",
+        "secret",
+        "user=a:b\npassword=c",
+        "-----BEGIN CERTIFICATE-----\n",
+    ],
+)
+def test_wrong_credentials_are_not_shown(text: str) -> None:
+    with pytest.raises(errors.ParseError) as caught:
+        parse_auth(text, "/a/file")
+    assert "/a/file" in str(caught.value)
+    assert "secret" not in str(caught.value).replace("SECRET", "")
+
+
+def test_credentials_are_not_shown() -> None:
+    auth = parse_auth("# x\nuser = a\npassword =  b = c \n", "f")
+    assert (auth.user, auth.password) == ("a", "b = c")
+    assert "b = c" not in repr(auth)
