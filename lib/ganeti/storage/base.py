@@ -4,7 +4,7 @@ Each operation does its work, or raises :class:`ganeti.errors.BlockDeviceError` 
 device. Operations which establish a state (remove, assemble, shutdown, open, close) may be
 repeated. ``create`` refuses a device which exists: its content never goes to a new owner.
 
-Whether a device exists has three answers: it is present, it is absent, or nobody can tell, because
+Whether a device exists has three answers: it is present, it is absent, or it is not known, because
 its storage cannot be asked or is not there. The third one is an error: what is not found at the
 moment is not lost.
 
@@ -87,7 +87,7 @@ class BlockDevice(ABC):
     def exists(self) -> bool:
         """Whether the device is present (True) or surely absent (False).
 
-        :raises BlockDeviceError: nobody can tell at the moment, so that it must not be taken for
+        :raises BlockDeviceError: it is not known at the moment, so that it must not be taken for
             lost; says why.
         """
 

@@ -280,7 +280,7 @@ class FileDevice(BlockDevice):
             return False
         except OSError as err:
             raise self.fail(
-                "cannot be examined, so nobody can tell whether it exists", err
+                "cannot be examined, so it is not known whether it exists", err
             ) from err
         if not stat.S_ISREG(found.st_mode):
             raise self.fail("is not a regular file")
@@ -294,11 +294,11 @@ class FileDevice(BlockDevice):
             there = False
         except OSError as err:
             raise self.fail(
-                "cannot be examined, so nobody can tell whether it exists", err
+                "cannot be examined, so it is not known whether it exists", err
             ) from err
         if not there:
             raise self.fail(
-                f"nobody can tell whether it exists: there is no directory {directory}. Mount its"
+                f"it is not known whether it exists: there is no directory {directory}. Mount its"
                 " file system. If the file is really lost, make an empty directory there."
             )
 

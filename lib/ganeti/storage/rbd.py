@@ -209,7 +209,7 @@ class RbdDevice(BlockDevice):
             return True
         # Only a list of the images shows that Ceph was asked, and that the pool is there.
         done = self._run(
-            list_argv(self._pool, self._user), "nobody can tell whether it exists: its pool"
+            list_argv(self._pool, self._user), "it is not known whether it exists: its pool"
         )
         try:
             names = json.loads(done.stdout)

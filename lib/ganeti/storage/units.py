@@ -158,7 +158,7 @@ def _rows(text: str, count: int) -> list[list[str]]:
 def _mib(text: str) -> int:
     try:
         return int(float(text))
-    except ValueError as err:
+    except (ValueError, OverflowError) as err:
         raise errors.ParseError(f"expected a size in MiB, found {text!r:.80}") from err
 
 

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
+from fakes.transfer_options import keyed
 from ganeti import errors, hypervisor, storage
 from ganeti.backend.backup import transfers
 from ganeti.backend.instance import lifecycle
 from ganeti.backend.instance import os as os_definitions
 from ganeti.backend.storage import blockdev, convert, disk_content
 from ganeti.objects import Disk, FilledInstance
-from ganeti.objects.transfer import OS, ImportExportOptions
+from ganeti.objects.transfer import OS
 from ganeti.platform import paths
 from ganeti.storage import busy
-from ganeti.utils import process, x509
+from ganeti.utils import process
 from ganeti.wire.calls import backup as calls
 
 MIB = 1 << 20
@@ -114,7 +115,7 @@ def operations(here: paths.Paths, disk: Disk, monkeypatch: pytest.MonkeyPatch) -
     """Everything which must not happen to a disk while a program works on it."""
     instance = instance_with(disk)
     other = file_disk(here, "other")
-    options = ImportExportOptions(compress="none", magic="abcdef", ipv6=False, connect_timeout=None)
+    options = keyed()
     definition = OS(name="tiny", path=here.root, create_script="/bin/true", api_versions=(20,))
 
     class Driver:
@@ -216,9 +217,7 @@ def test_a_program_keeps_the_lock_when_its_starter_dies(
 @pytest.mark.programs
 def test_an_import_holds_the_lock_until_it_is_ended(here: paths.Paths) -> None:
     disk = file_disk(here)
-    os.makedirs(os.path.dirname(here.noded_cert_file), exist_ok=True)
-    Path(here.noded_cert_file).write_text(x509.create_self_signed(validity_days=1))
-    options = ImportExportOptions(compress="none", magic="abcdef", ipv6=False, connect_timeout=900)
+    options = keyed(connect_timeout=900)
     name = transfers.import_start(options, instance_with(disk), "disk0", (calls.RAW, disk))
     try:
         with pytest.raises(errors.BlockDeviceError, match="it is in use by an import"):

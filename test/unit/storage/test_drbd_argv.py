@@ -208,3 +208,13 @@ def test_syntax_follows_the_module():
     assert isinstance(argv.commands((8, 3, 13), 0), Commands83)
     with pytest.raises(errors.BlockDeviceError, match=r"version 9\.1\.0"):
         argv.commands((9, 1, 0), 0)
+
+
+def test_a_device_which_waits_for_its_peer():
+    commands = Commands84(3)
+    words = "drbdsetup disk-options 3 --fencing"
+    assert joined([commands.wait_for_peer(True)]) == [f"{words} resource-and-stonith"]
+    assert joined([commands.wait_for_peer(False)]) == [f"{words} dont-care"]
+    assert joined([commands.resume_requests()]) == ["drbdsetup resume-io 3"]
+    # The policy of 8.3 is chosen when the storage is attached.
+    assert Commands83(3).wait_for_peer(True) is None

@@ -10,173 +10,10 @@ from ganeti import errors
 from ganeti.backend.storage import blockdev
 from ganeti.backend.storage import drbd as calls
 from ganeti.constants.disk import LDS_SYNC, LDS_UNKNOWN
-from ganeti.objects import Disk
 from ganeti.storage.drbd import device, leftover, status
 from ganeti.storage.lvm.device import LogicalVolumeDevice
-from ganeti.utils.process import Completed
 
-SECRET = "c0ffee"
-DATA, META = "/dev/xenvg/d0_data", "/dev/xenvg/d0_meta"
-OTHER = "/dev/xenvg/other_data"
-
-
-def plain(name, size=1024):
-    return Disk(dev_type="plain", logical_id=("xenvg", name), size=size, params={"stripes": 1})
-
-
-def mirrored(**changes):
-    fields = {
-        "dev_type": "drbd",
-        "size": 1024,
-        "uuid": "disk-uuid",
-        "iv_name": "disk/0",
-        "logical_id": ("node-a", "node-b", 11000, 0, 4, SECRET),
-        "children": (plain("d0_data"), plain("d0_meta", 128)),
-        "params": {"resync-rate": 61440, "protocol": "A", "disabled-barriers": "n"},
-        "dynamic_params": {
-            "local-ip": "192.0.2.1",
-            "remote-ip": "192.0.2.2",
-            "port": 11000,
-            "local-minor": 0,
-            "remote-minor": 4,
-        },
-        **changes,
-    }
-    return Disk(**fields)
-
-
-class Kernel:
-    """DRBD 8.4 with one minor, driven by the commands; nothing else is understood."""
-
-    def __init__(self):
-        self.commands = []
-        self.failing = {}
-        self.resource = self.data = self.meta = self.peer = self.secret = None
-        self.dual = self.primary = False
-        self.connection, self.local, self.remote = "StandAlone", "Inconsistent", "DUnknown"
-        self.meta_sectors = 128 * 2048
-        self.agreed = "la-size-sect 0;"
-        self.sectors = None
-        self.remote_role = "Unknown"
-
-    def state(self):
-        if self.data is None and self.peer is None:
-            return ""
-        role = "Primary" if self.primary else "Secondary"
-        return (
-            f" 0: cs:{self.connection} ro:{role}/{self.remote_role}"
-            f" ds:{self.local if self.data else 'Diskless'}/{self.remote} C r---\n    oos:0\n"
-        )
-
-    def show(self):
-        net = remote = address = disk = ""
-        if self.peer:
-            dual = "allow-two-primaries yes;" if self.dual else ""
-            net = f'net {{ cram-hmac-alg "md5"; shared-secret "{self.secret}"; {dual} }}'
-            remote = f"_remote_host {{ address ipv4 {self.peer}; }}"
-            address = "address ipv4 192.0.2.1:11000;"
-        if self.data:
-            disk = f'disk "{self.data}"; meta-disk "{self.meta}";'
-        return (
-            f"resource {self.resource} {{ options {{ }} {net} {remote} _this_host {{ {address}"
-            f" volume 0 {{ device minor 0; {disk} }} }} }}"
-        )
-
-    def run(self, words, *, timeout_s, check=True, **_options):
-        words = [str.__str__(word) for word in words]
-        self.commands.append(words)
-        name = words[1] if words[0] == "drbdsetup" else words[0]
-        code, out = 0, ""
-        if name in self.failing:
-            code, out = 11, self.failing[name]
-        else:
-            out = getattr(self, "do_" + name.replace("-", "_"), lambda words: "")(words) or ""
-        if code and check:
-            raise errors.CommandError(words, code, out)
-        return Completed(tuple(words), code, out, "", None)
-
-    def do_new_resource(self, words):
-        self.resource = words[2]
-
-    def do_attach(self, words):
-        assert self.data is None, "attached twice"
-        self.data, self.meta = words[3:5]
-
-    def do_connect(self, words):
-        self.peer = words[4].partition(":")[2]
-        self.secret = words[words.index("--shared-secret") + 1]
-        self.dual = "--allow-two-primaries" in words
-        self.connection = "WFConnection"
-
-    def do_drbdmeta(self, words):
-        if words[-1] != "dump-md":
-            return ""
-        assert self.data is None, "drbdmeta does not read metadata which are in use"
-        return f'version "v08";\n\n# md_size_sect 262144\nuuid {{ 0x4; }}\n{self.agreed}\nbm {{ }}'
-
-    def do_net_options(self, words):
-        assert words[2:] == [
-            "ipv4:192.0.2.1:11000",
-            "ipv4:192.0.2.2:11000",
-            "--allow-two-primaries=no",
-        ]
-        assert not (self.primary and self.remote_role == "Primary")
-        self.dual = False
-
-    def do_disconnect(self, words):
-        self.peer = self.secret = None
-        self.connection = "StandAlone"
-
-    def do_detach(self, words):
-        self.data = self.meta = None
-
-    def do_down(self, words):
-        assert words[2] == self.resource
-        self.resource = self.data = self.meta = self.peer = None
-
-    def do_primary(self, words):
-        self.primary = True
-
-    def do_outdate(self, words):
-        self.local = "Outdated"
-
-    def do_secondary(self, words):
-        self.primary = False
-
-    def do_show(self, words):
-        return self.show()
-
-    def do_blockdev(self, words):
-        return f"{self.meta_sectors}\n"
-
-    def verbs(self):
-        """The commands in short, without those that only look."""
-        short = [
-            words[1]
-            if words[0] == "drbdsetup"
-            else words[-1]
-            if words[0] == "drbdmeta"
-            else words[0]
-            for words in self.commands
-        ]
-        return [verb for verb in short if verb not in ("show", "blockdev")]
-
-    def ours(self, *, connected=True):
-        """What a finished assembly leaves."""
-        self.resource, self.data, self.meta = "resource0", DATA, META
-        if connected:
-            self.peer, self.secret = "192.0.2.2:11000", SECRET
-            self.connection, self.local, self.remote = "Connected", "UpToDate", "UpToDate"
-
-
-@pytest.fixture
-def kernel(monkeypatch):
-    found = Kernel()
-    monkeypatch.setattr(status, "_read", lambda: f"version: 8.4.11 (api:1)\n{found.state()}")
-    monkeypatch.setattr(device.process, "run", found.run)
-    monkeypatch.setattr(LogicalVolumeDevice, "is_block_device", lambda self: True)
-    return found
-
+from .drbd_kernel import DATA, META, OTHER, SECRET, mirrored, plain
 
 FRESH = ["new-resource", "new-minor", "apply-al", "dump-md", "attach", "disk-options", "connect"]
 
@@ -255,14 +92,14 @@ def test_without_valid_data_it_waits_for_its_peer(kernel):
 @pytest.mark.parametrize(
     ("states", "outdated", "problem"),
     [
-        (("WFConnection", "UpToDate", "DUnknown"), None, "WFConnection.*nobody can tell"),
-        (("StandAlone", "UpToDate", "DUnknown"), None, "StandAlone.*nobody can tell"),
+        (("WFConnection", "UpToDate", "DUnknown"), None, "WFConnection.*it is not known"),
+        (("StandAlone", "UpToDate", "DUnknown"), None, "StandAlone.*it is not known"),
         (("WFConnection", "UpToDate", "DUnknown"), "local", "known to have missed writes"),
         (("WFConnection", "UpToDate", "DUnknown"), "remote", None),
         (("WFConnection", "Inconsistent", "DUnknown"), "remote", "no complete replica"),
         (("WFConnection", "Outdated", "DUnknown"), "remote", None),
         (("WFConnection", "Outdated", "DUnknown"), "local", "known to have missed writes"),
-        (("WFConnection", "Outdated", "DUnknown"), None, "nobody can tell"),
+        (("WFConnection", "Outdated", "DUnknown"), None, "it is not known"),
         (("Connected", "UpToDate", "UpToDate"), "local", None),
         (("Connected", "UpToDate", "Diskless"), None, None),
         (("Connected", "UpToDate", "Diskless"), "local", "known to have missed writes"),
@@ -365,6 +202,25 @@ def test_minor_of_somebody_else_is_taken_down(kernel):
     assert kernel.verbs()[1:] == FRESH
 
 
+def test_with_another_metadata_device_it_is_set_up_anew(kernel):
+    kernel.ours()
+    kernel.meta = OTHER
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["down", *FRESH]
+    assert kernel.meta == META
+
+
+def test_a_minor_which_stays_in_use_is_an_error(kernel, monkeypatch):
+    """The command has said that it is down, and the kernel says otherwise."""
+    kernel.ours()
+    kernel.resource, kernel.data = "users-own", OTHER
+    monkeypatch.setattr(kernel, "do_down", lambda words: None)
+    with pytest.raises(errors.BlockDeviceError, match="was taken down, but is still in use"):
+        device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["down"]
+    assert kernel.data == OTHER
+
+
 def test_our_devices_below_another_resource_are_set_up_anew(kernel):
     kernel.ours()
     kernel.resource = "users-own"
@@ -409,6 +265,14 @@ def test_creation_writes_metadata(kernel):
         "flex-external",
         "create-md",
     ]
+
+
+def test_creation_takes_down_what_an_undone_creation_has_left(kernel):
+    """Metadata below a minor in use must not be written."""
+    kernel.ours(connected=False)
+    device.DrbdDevice(mirrored()).create(1024)
+    assert kernel.verbs() == ["down", "dd", "create-md"]
+    assert kernel.state() == ""
 
 
 @pytest.mark.parametrize("size_mib", [64, 2048])
@@ -468,8 +332,12 @@ def test_two_writers_and_back(kernel):
     connect = kernel.commands[-1]
     assert connect[connect.index("--protocol") + 1] == "C"
     calls.attach_net([mirrored()], True)
-    with pytest.raises(errors.BlockDeviceError, match="connected in another way"):
+    with pytest.raises(errors.BlockDeviceError, match="to another peer or in another mode"):
         calls.attach_net([mirrored()], False)
+    kernel.peer, right = "192.0.2.77:11000", kernel.peer
+    with pytest.raises(errors.BlockDeviceError, match="to another peer or in another mode"):
+        calls.attach_net([mirrored()], True)
+    kernel.peer = right
     calls.disconnect_net([mirrored()])
     calls.attach_net([mirrored()], False)
     assert not kernel.dual
@@ -558,6 +426,8 @@ def test_what_is_missing_needs_activation(kernel):
     [
         ("Connected", "UpToDate", "UpToDate", False, 1, None),
         ("WFConnection", "UpToDate", "DUnknown", True, 1, None),
+        # The kernel remembers the peer's state for a moment after the connection broke.
+        ("NetworkFailure", "UpToDate", "UpToDate", True, 1, None),
         ("Connected", "UpToDate", "Diskless", True, 1, None),
         ("SyncTarget", "Inconsistent", "UpToDate", True, 2, 0.0),
         ("Connected", "Diskless", "UpToDate", True, 4, None),
@@ -602,10 +472,10 @@ INCOMPLETE = [
     ("Primary/Secondary", "Connected", "Outdated/UpToDate", "C", None, "disk Outdated"),
     ("Primary/Unknown", "WFConnection", "Consistent/DUnknown", "C", "remote", "disk Consistent"),
     ("Primary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "local", "missed writes"),
-    ("Secondary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", None, "nobody can tell"),
-    ("Secondary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "local", "nobody can tell"),
-    ("Secondary/Unknown", "StandAlone", "UpToDate/DUnknown", "C", None, "nobody can tell"),
-    ("Secondary/Secondary", "Connected", "UpToDate/Diskless", "C", None, "nobody can tell"),
+    ("Secondary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", None, "it is not known"),
+    ("Secondary/Unknown", "WFConnection", "UpToDate/DUnknown", "C", "local", "it is not known"),
+    ("Secondary/Unknown", "StandAlone", "UpToDate/DUnknown", "C", None, "it is not known"),
+    ("Secondary/Secondary", "Connected", "UpToDate/Diskless", "C", None, "it is not known"),
     ("Secondary/Primary", "Connected", "UpToDate/UpToDate", "A", None, "peer confirms writes"),
 ]
 

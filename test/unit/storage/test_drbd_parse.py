@@ -195,3 +195,24 @@ def test_configuration_that_ends_early(text):
 def test_minor_that_is_no_number():
     with pytest.raises(errors.ParseError, match="expected a number"):
         parse.parse_show("_this_host { device minor seven; }")
+
+
+@pytest.mark.parametrize(
+    ("flags", "waits"),
+    [
+        ("C r-----", False),
+        ("C s-----", True),
+        ("  s-----", True),
+        ("  r-----", False),
+        ("C", False),
+    ],
+)
+def test_a_device_whose_requests_wait(flags, waits):
+    line = f" 0: cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown {flags}"
+    assert parse.parse_proc(line)[0].suspended is waits
+
+
+def test_the_policy_of_a_device():
+    text = "resource r { _this_host { volume 0 { device minor 0; disk { fencing %s; } } } }"
+    assert parse.parse_show(text % "resource-and-stonith").waits_for_peer
+    assert not parse.parse_show(text % "dont-care").waits_for_peer

@@ -93,12 +93,12 @@ def test_a_file_is_absent_only_from_a_directory_which_is_there(
 ) -> None:
     assert storage.device(disk()).exists() is False
     local(root).parent.rmdir()
-    with pytest.raises(errors.BlockDeviceError, match="nobody can tell.*there is no directory"):
+    with pytest.raises(errors.BlockDeviceError, match="it is not known.*there is no directory"):
         storage.device(disk()).exists()
     # A removal which is repeated finds the directory above.
     storage.device(disk()).remove()
     local(root).parent.parent.rmdir()
-    with pytest.raises(errors.BlockDeviceError, match="nobody can tell.*Mount"):
+    with pytest.raises(errors.BlockDeviceError, match="it is not known.*Mount"):
         storage.device(disk()).remove()
 
     def broken(path: str) -> os.stat_result:
@@ -106,7 +106,7 @@ def test_a_file_is_absent_only_from_a_directory_which_is_there(
 
     device = storage.device(disk())
     monkeypatch.setattr(os, "stat", broken)
-    with pytest.raises(errors.BlockDeviceError, match="nobody can tell.*Stale file handle"):
+    with pytest.raises(errors.BlockDeviceError, match="it is not known.*Stale file handle"):
         device.exists()
 
 

@@ -85,9 +85,9 @@ def test_volumes_are_read_once(tools):
 @pytest.mark.parametrize(
     ("group", "outputs", "reason"),
     [
-        ("away", {}, "nobody can tell.*there is no volume group away"),
-        ("other", {}, "nobody can tell.*physical volumes of volume group other are missing"),
-        ("xenvg", {"vgs": ""}, "nobody can tell.*there is no volume group xenvg"),
+        ("away", {}, "it is not known.*there is no volume group away"),
+        ("other", {}, "it is not known.*physical volumes of volume group other are missing"),
+        ("xenvg", {"vgs": ""}, "it is not known.*there is no volume group xenvg"),
         ("xenvg", {"vgs": "nonsense\n"}, "cannot query LVM"),
         ("xenvg", {"lvs": "nonsense\n"}, "cannot query LVM"),
     ],

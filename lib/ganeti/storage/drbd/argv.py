@@ -27,6 +27,9 @@ HMAC = "md5"
 META_SIZE_MIN_MIB = 128
 META_SIZE_MAX_MIB = 1024
 
+#: The fencing policy with which requests wait when the peer is lost.
+WAIT_POLICY = "resource-and-stonith"
+
 NO_BARRIERS = "n"
 #: Values of ``disabled-barriers``: nothing, or combinations of barriers, flushes and drain.
 VALID_BARRIERS = frozenset(
@@ -187,6 +190,17 @@ class Commands(ABC):
         """Detach the local storage; the device then uses that of the peer."""
         return self._plain("detach")
 
+    @abstractmethod
+    def wait_for_peer(self, wait: bool) -> list[str] | None:
+        """Choose what a writable device does which loses its peer: its requests wait, or go on.
+
+        :returns: None where this version has no such command for a device in use.
+        """
+
+    def resume_requests(self) -> list[str]:
+        """Let requests go on which wait since the peer was lost."""
+        return self._plain("resume-io")
+
     def outdate(self) -> list[str]:
         """Mark the local replica as one which missed writes; no effect while it is connected."""
         return self._plain("outdate")
@@ -284,6 +298,10 @@ class Commands84(Commands):
 
     def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
         return ["drbdsetup", "net-options", str(local), str(remote), "--allow-two-primaries=no"]
+
+    def wait_for_peer(self, wait: bool) -> list[str] | None:
+        policy = WAIT_POLICY if wait else "dont-care"
+        return ["drbdsetup", "disk-options", str(self.minor), "--fencing", policy]
 
     def primary(self, *, force: bool) -> list[str]:
         return ["drbdsetup", "primary", str(self.minor), *(["--force"] if force else [])]
@@ -385,6 +403,9 @@ class Commands83(Commands):
         return self._plain("disconnect")
 
     def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
+        return None
+
+    def wait_for_peer(self, wait: bool) -> list[str] | None:
         return None
 
     def primary(self, *, force: bool) -> list[str]:

@@ -346,7 +346,7 @@ class DrbdDevice(BlockDevice):
             if self._outdated == "remote":
                 return "has no complete replica on this node"
             return self._outdated_alone(state) or (
-                f"is not connected to its peer (connection {state.connection}), so nobody can tell"
+                f"is not connected to its peer (connection {state.connection}), so it is not known"
                 " whether it has all data"
             )
         if state.remote_disk == parse.UP_TO_DATE:
@@ -389,11 +389,54 @@ class DrbdDevice(BlockDevice):
             # Without this mark, open() still refuses what the kernel would allow.
             _log.warning("%s", err)
 
+    def wait_for_peer(self) -> bool:
+        """Let the writable device confirm no write from now on which its peer does not have.
+
+        When the connection breaks, its requests wait until the peer is there again, or until
+        :meth:`go_on_alone`.
+
+        :returns: whether that holds, and both replicas were equal afterwards. It does not hold for
+            DRBD 8.3, and when the usermode helper may answer that the peer is outdated.
+        """
+        command = self._commands().wait_for_peer(True)
+        if command is None or status.usermode_helper() != disk_constants.DRBD_NEUTRAL_HELPER:
+            return False
+        if not self._is_equal(self._state()):
+            return False
+        self._run(command, "cannot be made to wait for its peer")
+        # A connection which is there now cannot break without being noticed.
+        return self._is_equal(self._state())
+
+    @staticmethod
+    def _is_equal(state: MinorState) -> bool:
+        return (
+            state.primary
+            and state.connected
+            and state.up_to_date
+            and state.remote_disk == parse.UP_TO_DATE
+        )
+
+    def go_on_alone(self) -> None:
+        """Let the device work without its peer, and confirm what waits.
+
+        The master has recorded before that the replica of the peer misses writes.
+        """
+        command = self._commands().wait_for_peer(False)
+        state = self._state()
+        if command is not None and not state.diskless:
+            self._run(command, "cannot be made to go on without its peer")
+        if self._state().suspended:
+            self._run(self._commands().resume_requests(), "cannot go on without its peer")
+
     def close(self) -> None:
         """Make the device inaccessible on this node (secondary)."""
         if self._state().primary:
             self._run(self._commands().secondary(), "cannot become secondary")
-            if self._configuration().dual_primary:
+            present = self._configuration()
+            if present.waits_for_peer:
+                # Otherwise the kernel would refuse to open the device without its peer.
+                self.go_on_alone()
+            if present.dual_primary:
                 # A connection with this option on one side only would not come back once it broke.
                 self._end_dual_primary()
 
@@ -410,7 +453,9 @@ class DrbdDevice(BlockDevice):
             present = self._configuration()
             if self._has_our_peer(present) and present.dual_primary == multimaster:
                 return
-            raise self.fail("is connected in another way. Disconnect it first.")
+            raise self.fail(
+                "is connected already, to another peer or in another mode. Disconnect it first."
+            )
         self._connect(dual_primary=multimaster)
 
     def disconnect_net(self, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -604,7 +649,7 @@ class DrbdDevice(BlockDevice):
     def _require_complete_replica(self) -> None:
         """Check that the data device alone has every write which was ever confirmed.
 
-        :raises BlockDeviceError: it has not, or nobody can tell.
+        :raises BlockDeviceError: it has not, or it is not known.
         """
         if len(self.disk.children) != 2:
             raise self.fail("has no local storage that could be copied")
@@ -641,7 +686,7 @@ class DrbdDevice(BlockDevice):
             return None
         return (
             f"is not primary, and not in sync with its peer (connection {state.connection}, disk of"
-            f" the peer {state.remote_disk or 'unknown'}), so that nobody can tell whether it has"
+            f" the peer {state.remote_disk or 'unknown'}), so that it is not known whether it has"
             " all data. Activate the disk on both nodes."
         )
 

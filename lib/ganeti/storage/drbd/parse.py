@@ -16,6 +16,8 @@ from typing import Any
 import pyparsing as pp
 
 from ganeti import errors
+from ganeti.storage.drbd import argv
+from ganeti.utils.digits import is_number
 
 UNCONFIGURED = "Unconfigured"
 STANDALONE = "StandAlone"
@@ -43,18 +45,24 @@ DISKLESS = "Diskless"
 #: A complete replica which is marked as one that missed writes.
 OUTDATED = "Outdated"
 
-_VERSION = re.compile(r"^version:\s*(\d+)\.(\d+)(?:\.(\d+))?")
-_MINOR = re.compile(r"^\s*(\d+):\s+cs:(\S+)(.*)$")
+# Numbers of bounded length: Python refuses to read thousands of digits.
+_VERSION = re.compile(r"^version:\s*(\d{1,9})\.(\d{1,9})(?!\d)(?:\.(\d{1,9}))?")
+_MINOR = re.compile(r"^\s*(\d{1,9}):\s+cs:(\S+)(.*)$")
 _STATES = re.compile(r"\b(?:ro|st):([^/\s]+)/(\S+)\s+ds:([^/\s]+)/(\S+)")
-_PERCENT = re.compile(r"sync'ed:\s*([\d.]+)%")
-_FINISH = re.compile(r"finish:\s*(\d+):(\d+):(\d+)")
-_AGREED = re.compile(r"^la-size-sect\s+(\d+);", re.MULTILINE)
-_OUT_OF_SYNC = re.compile(r"\boos:(\d+)")
+_PERCENT = re.compile(r"sync'ed:\s*(\d{1,9}(?:\.\d+)?)%")
+_FINISH = re.compile(r"finish:\s*(\d{1,9}):(\d{1,9}):(\d{1,9})")
+_AGREED = re.compile(r"^la-size-sect\s+(\d{1,20});", re.MULTILINE)
+_OUT_OF_SYNC = re.compile(r"\boos:(\d{1,20})(?!\d)")
+# The first flag after the protocol, which is missing without a connection: running or suspended.
+_SUSPENDED = re.compile(r"\bds:\S+\s+(?:[ABC]\s+)?s")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MinorState:
-    """The state of one minor in ``/proc/drbd``; time in seconds."""
+    """The state of one minor in ``/proc/drbd``; time in seconds.
+
+    :ivar suspended: requests to the device wait, for example because it lost its peer.
+    """
 
     minor: int
     connection: str
@@ -65,6 +73,7 @@ class MinorState:
     sync_percent: float | None = None
     finish_s: int | None = None
     out_of_sync_kib: int | None = None
+    suspended: bool = False
 
     @property
     def configured(self) -> bool:
@@ -159,6 +168,7 @@ def _state(minor: int, lines: list[str]) -> MinorState:
         sync_percent=float(percent.group(1)) if percent else None,
         finish_s=_seconds(finish) if finish else None,
         out_of_sync_kib=int(out_of_sync.group(1)) if out_of_sync else None,
+        suspended=_SUSPENDED.search(rest) is not None,
     )
 
 
@@ -174,7 +184,7 @@ def _seconds(match: re.Match[str]) -> int:
 class MinorConfig:
     """The configuration of a minor; parts which it does not have are None.
 
-    Addresses are ``(address, port)``.
+    Addresses are ``(address, port)``. ``waits_for_peer``: it confirms no write without its peer.
     """
 
     resource: str | None = None
@@ -188,6 +198,7 @@ class MinorConfig:
     hmac: str | None = None
     secret: str | None = None
     dual_primary: bool = False
+    waits_for_peer: bool = False
 
 
 def _grammar() -> pp.ParserElement:
@@ -259,6 +270,8 @@ def _statement(given: list[str], path: tuple[str, ...], found: dict[str, Any]) -
         _net_option(name, values, found)
     elif path == ("_this_host",):
         _this_host(name, values, found)
+    elif path[-1:] == ("disk",) and name == "fencing":
+        found["waits_for_peer"] = values == [argv.WAIT_POLICY]
     elif path == ("_remote_host",) and name == "address":
         found["remote_address"] = _address(values)
 
@@ -292,6 +305,6 @@ def _address(values: list[str]) -> tuple[str, int]:
 
 
 def _integer(text: str) -> int:
-    if not text.isdigit():
+    if not is_number(text):
         raise errors.ParseError(f"expected a number from drbdsetup, found {text!r:.80}")
     return int(text)

@@ -1,13 +1,21 @@
-"""The state of the DRBD kernel module of this machine, read from its files; runs no program."""
+"""The state of the DRBD kernel module of this machine.
+
+It is read from the files of the module, which runs no program. DRBD 9 has no minors in them; its
+minors are asked of ``drbdsetup``, so that one in use is seen, although no command changes it.
+"""
 
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.storage.drbd import parse
+from ganeti.constants.disk import DRBD_NEUTRAL_HELPER
+from ganeti.storage.drbd import parse, status_json
 from ganeti.storage.drbd.parse import MinorState
-from ganeti.utils import fs
+from ganeti.utils import fs, process
 
 STATUS_FILE = "/proc/drbd"
+# From this version on, /proc/drbd has no minors.
+_WITHOUT_MINORS = 9
+_TIMEOUT_S = 60.0
 HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
 
 
@@ -17,7 +25,7 @@ def _read() -> str:
     except FileNotFoundError as err:
         raise errors.BlockDeviceError(
             f"there is no {STATUS_FILE}: the DRBD kernel module is not loaded. Load it with"
-            " 'modprobe drbd minor_count=255 usermode_helper=/bin/true'."
+            f" 'modprobe drbd minor_count=255 usermode_helper={DRBD_NEUTRAL_HELPER}'."
         ) from err
     except OSError as err:
         raise errors.BlockDeviceError(f"cannot read {STATUS_FILE}: {err.strerror}") from err
@@ -25,9 +33,20 @@ def _read() -> str:
 
 def _parsed(text: str) -> tuple[tuple[int, int, int], dict[int, MinorState]]:
     try:
-        return parse.parse_version(text), parse.parse_proc(text)
+        found = parse.parse_version(text)
+        return found, _asked() if found[0] >= _WITHOUT_MINORS else parse.parse_proc(text)
     except errors.ParseError as err:
         raise errors.BlockDeviceError(f"cannot understand {STATUS_FILE}: {err}") from err
+
+
+def _asked() -> dict[int, MinorState]:
+    try:
+        done = process.run(["drbdsetup", "status", "all", "--json"], timeout_s=_TIMEOUT_S)
+        return status_json.parse_status(done.stdout)
+    except (errors.CommandError, errors.ParseError) as err:
+        raise errors.BlockDeviceError(
+            f"the minors of DRBD 9 are not known: {err}. It needs drbd-utils of version 9."
+        ) from err
 
 
 def loaded() -> bool:
@@ -49,7 +68,10 @@ def version() -> tuple[int, int, int]:
 
     :raises BlockDeviceError: it is not loaded, or its state cannot be read.
     """
-    return _parsed(_read())[0]
+    try:
+        return parse.parse_version(_read())
+    except errors.ParseError as err:
+        raise errors.BlockDeviceError(f"cannot understand {STATUS_FILE}: {err}") from err
 
 
 def minors() -> dict[int, MinorState]:

@@ -132,7 +132,7 @@ class ExtDevice(BlockDevice):
             self._attach()
         except errors.BlockDeviceError as err:
             raise errors.BlockDeviceError(
-                f"{err}. Nobody can tell whether it exists: provider {self._provider_name} has no"
+                f"{err}. It is not known whether it exists: provider {self._provider_name} has no"
                 " script 'exists'."
             ) from err
         return True

@@ -140,12 +140,12 @@ class LogicalVolumeDevice(BlockDevice):
             raise self.fail(str(err)) from err
         if not groups:
             raise self.fail(
-                f"nobody can tell whether it exists: there is no volume group {self.group} on this"
+                f"it is not known whether it exists: there is no volume group {self.group} on this"
                 " node now. Make it available. If it is really lost, make a new one of that name."
             )
         if any(group.partial for group in groups):
             raise self.fail(
-                "nobody can tell whether it exists: physical volumes of volume group"
+                "it is not known whether it exists: physical volumes of volume group"
                 f" {self.group} are missing. Make them available. If they are really lost, remove"
                 f" them with 'vgreduce --removemissing {self.group}'."
             )

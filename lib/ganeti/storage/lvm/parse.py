@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import re
 
 from ganeti import errors
@@ -260,6 +261,9 @@ def _rows(text: str, count: int) -> list[list[str]]:
 
 def _number(text: str) -> float:
     try:
-        return float(text)
-    except ValueError as err:
-        raise errors.ParseError(f"expected a number from LVM, found {text!r:.80}") from err
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise errors.ParseError(f"expected a number from LVM, found {text!r:.80}")
+    return number
