@@ -1,0 +1,164 @@
+"""The drivers of the hypervisors ``xen-pvm`` and ``xen-hvm``.
+
+A guest is a domain of Xen with the name of the instance. Its files are the record and the
+configuration file, and a file for each NIC; they are removed when the guest is stopped, when its
+start fails, and before its next start after it ended by itself.
+
+A guest which switched itself off leaves its domain behind, without running (``on_poweroff =
+"preserve"``), which shows that no job stopped it. The next stop or start of the instance removes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.hypervisor import base
+from ganeti.hypervisor.net import interfaces
+from ganeti.hypervisor.xen import guests, nics, parameters, parse, record, transfer, xl
+from ganeti.hypervisor.xen.hotplug import XenHotplug
+from ganeti.hypervisor.xen.migration import XenMigration
+from ganeti.hypervisor.xen.parse import Domain
+from ganeti.objects.hypervisors.xen import XEN_HVM, XEN_PVM
+from ganeti.objects.instance import FilledInstance
+
+
+class XenHypervisor(XenMigration, XenHotplug):
+    """Guests under Xen."""
+
+    # Running guests
+
+    def list_instances(self) -> list[str]:
+        """Names of the guests of this hypervisor whose domain lives, sorted.
+
+        :raises HypervisorError: Xen does not tell.
+        """
+        return sorted(
+            {domain.name for domain in guests.guest_domains(self.name) if guests.lives(domain)}
+        )
+
+    def is_running(self, instance_name: str) -> bool:
+        """Whether a domain of this name lives, under either hypervisor.
+
+        :raises HypervisorError: Xen does not tell.
+        """
+        return self._running(instance_name) is not None
+
+    def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
+        """Facts from Xen.
+
+        :returns: None when the guest does not run here and was not shut down from inside.
+        :raises HypervisorError: Xen does not tell.
+        """
+        domain = self._domain(instance_name)
+        if domain is None:
+            return _waiting(instance_name) if transfer.waits(instance_name) else None
+        return _info(domain)
+
+    def all_info(self) -> list[base.InstanceInfo]:
+        """Facts of all guests, and of those which were shut down from inside."""
+        found = {
+            name: _waiting(name)
+            for name in transfer.names()
+            if transfer.waits(name) and guests.record_allows(name, self.name)
+        }
+        for domain in sorted(guests.guest_domains(self.name), key=guests.lives):
+            info = _info(domain)
+            if info is not None:
+                found[domain.name] = info
+        return [found[name] for name in sorted(found)]
+
+    def usage(self) -> dict[str, base.Usage]:
+        """Measure with one call of ``xl``, and the counters of the interfaces."""
+        found = {}
+        for domain in guests.guest_domains(self.name):
+            if not domain.lives:
+                continue
+            net_in, net_out = interfaces.transferred_bytes(nics.guest_network(domain.name))
+            found[domain.name] = base.Usage(
+                cpu_s=domain.time_s,
+                memory=domain.memory_mib,
+                vcpus=domain.vcpus,
+                net_in=net_in,
+                net_out=net_out,
+            )
+        return found
+
+    # The node
+
+    def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Capacity of this node, with the memory of domain 0 and of the hypervisor itself.
+
+        :raises HypervisorError: Xen does not answer, or not as expected.
+        """
+        try:
+            return parse.node_facts(xl.info(), xl.domains())
+        except errors.ParseError as err:
+            raise errors.HypervisorError(f"cannot read what Xen says of this node: {err}") from err
+
+    def validate_parameters(self, hvparams: Mapping[str, Any]) -> None:
+        """See :func:`ganeti.hypervisor.xen.parameters.check`."""
+        parameters.check(self.name, hvparams)
+
+    def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
+        """``xl``, or Xen below this system."""
+        return xl.problem()
+
+    def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
+        """Whether Xen works here, and domain 0 keeps its memory: None, or what is wrong."""
+        found = xl.problem()
+        if found is not None:
+            return found
+        try:
+            facts = xl.info()
+            xl.domains()
+        except errors.HypervisorError as err:
+            return f"{err}. See whether the daemons of Xen run (service xen or xenstored)."
+        return parameters.autoballoon_problem(facts)
+
+    # Memory
+
+    def balloon_memory(self, instance: FilledInstance, memory_mib: int) -> None:
+        """Change the memory of a running guest with its balloon.
+
+        :raises HypervisorError: it does not run, or Xen refuses.
+        """
+        with self._locked(instance.name):
+            domain = self._require_running(instance.name)
+            known = record.load(instance.name)
+            if memory_mib > known.memory_mib:
+                # The limit must be there before the guest may use the memory.
+                xl.run("mem-max", str(domain.id), f"{memory_mib}m")
+            xl.run("mem-set", str(domain.id), f"{memory_mib}m")
+
+
+def _info(domain: Domain) -> base.InstanceInfo | None:
+    """Facts of a guest; None for what a crash left."""
+    if domain.has_crashed:
+        return None
+    state = base.RUNNING
+    if not guests.lives(domain) or transfer.waits(domain.name):
+        # An incoming migration whose guest still runs on another node does not run here.
+        state = base.SHUTDOWN
+    return base.InstanceInfo(
+        domain.name, domain.id, domain.memory_mib, domain.vcpus, state, domain.time_s
+    )
+
+
+def _waiting(instance_name: str) -> base.InstanceInfo:
+    """Facts of a guest for which this node waits, and which has no domain yet."""
+    return base.InstanceInfo(instance_name, 0, 0, 0, base.SHUTDOWN, 0.0)
+
+
+class XenPvmHypervisor(XenHypervisor):
+    """Paravirtual guests, of type ``pv`` and ``pvh``."""
+
+    DESCRIPTOR = XEN_PVM
+
+
+class XenHvmHypervisor(XenHypervisor):
+    """Guests with emulated hardware."""
+
+    DESCRIPTOR = XEN_HVM

@@ -1,0 +1,47 @@
+"""What the drivers for Xen pass to :mod:`ganeti.hypervisor.net` for the NICs of a guest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti.hypervisor.net import interfaces
+from ganeti.hypervisor.net.connect import GuestNetwork
+from ganeti.hypervisor.xen import record
+from ganeti.platform import paths
+
+#: The program which Xen runs for each NIC, see :mod:`ganeti.hypervisor.xen.vif`.
+_PROGRAM = "vif-ganeti"
+#: The administrator's program, in the configuration directory.
+_SCRIPT = "xen-ifup-os"
+
+
+def guest_network(instance_name: str, tags: Sequence[str] = ()) -> GuestNetwork:
+    """Names and files of the host's side of a guest's network.
+
+    :param tags: of the instance.
+    """
+    script = f"{paths.current().conf_dir}/{_SCRIPT}"
+    return GuestNetwork(instance_name, record.nic_dir(instance_name), script, tags)
+
+
+def program(hvparams: Mapping[str, Any]) -> str:
+    """The path of the program which connects the NICs of a guest: ``vif_script``, or ours."""
+    chosen = str(hvparams.get("vif_script") or "")
+    if chosen:
+        return chosen
+    top = paths.project_dir()
+    if top is not None:
+        return f"{top}/tools/{_PROGRAM}"
+    return os.path.join(os.path.dirname(paths.daemon_util()), "tools", _PROGRAM)
+
+
+def check(nics: Sequence[Mapping[str, Any]], instance_name: str) -> None:
+    """Check that the NICs of a guest can be connected on this node.
+
+    :raises HypervisorError: names the NIC and what is missing.
+    """
+    guest = guest_network(instance_name)
+    for nic in nics:
+        interfaces.check(nic, guest)

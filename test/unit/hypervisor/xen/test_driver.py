@@ -1,0 +1,312 @@
+"""Guests under Xen: start, stop, reboot, lists and states, with a fake ``xl``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes import xen_node
+from fakes.xen_node import XenNode, driver, instance, nic
+from ganeti import errors, hypervisor
+from ganeti.bootstrap import detection
+from ganeti.hypervisor import base
+from ganeti.hypervisor.xen import record, xl
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[XenNode]:
+    xen_node.plain_disks(monkeypatch)
+    found = XenNode(tmp_path)
+    with found.here():
+        yield found
+
+
+def test_both_hypervisors_have_a_driver() -> None:
+    assert {"xen-pvm", "xen-hvm"} < set(hypervisor.known())
+    assert [hypervisor.of(name).name for name in ("xen-pvm", "xen-hvm")] == ["xen-pvm", "xen-hvm"]
+
+
+def test_start_and_stop(node: XenNode) -> None:
+    xen, guest = driver(), instance(nics=(nic(),))
+    xen.start(guest, [node.disk()])
+    assert node.domains()["web1"]["state"] == "-b----"
+    assert node.files() == [
+        "etc/xen/web1",
+        "var/run/ganeti/xen-hypervisor/conf/web1.json",
+    ]
+    assert xen.list_instances() == ["web1"]
+    info = xen.instance_info("web1")
+    assert info == base.InstanceInfo("web1", 1, 128, 2, base.RUNNING, 1.5)
+    assert xen.all_info() == [info]
+    xen.stop("web1", guest.hvparams)
+    # The domain stays, without running, until the driver is told to clean up.
+    assert not xen.is_running("web1")
+    xen.cleanup("web1")
+    assert node.domains() == {}
+    assert node.files() == []
+
+
+def test_a_second_start_is_refused_and_changes_nothing(node: XenNode) -> None:
+    driver().start(instance(), [])
+    before = node.domains()
+    with pytest.raises(errors.HypervisorError, match="web1 is running already"):
+        driver().start(instance(), [])
+    assert node.domains() == before
+
+
+def test_a_stubborn_guest_is_ended_by_force(node: XenNode) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [])
+    (node.directory / "stubborn").touch()
+    xen.stop("web1", guest.hvparams)
+    assert xen.is_running("web1")
+    xen.stop("web1", guest.hvparams, force=True)
+    assert node.domains() == {}
+    assert node.files() == []
+
+
+def test_stopping_what_does_not_run_is_no_error(node: XenNode) -> None:
+    driver().stop("web1", instance().hvparams)
+    driver().stop("web1", instance().hvparams, force=True)
+    driver().cleanup("web1")
+
+
+def test_cleanup_leaves_a_running_guest_alone(node: XenNode) -> None:
+    driver().start(instance(), [])
+    driver().cleanup("web1")
+    assert driver().is_running("web1")
+    assert "etc/xen/web1" in node.files()
+
+
+@pytest.mark.parametrize("mode", ["exit", "late"])
+def test_a_failed_start_leaves_nothing(node: XenNode, mode: str) -> None:
+    node.misbehave("create", mode)
+    with pytest.raises(errors.HypervisorError, match=r"'xl create' .* was told to fail"):
+        driver().start(instance(), [node.disk()])
+    assert node.domains() == {}
+    assert node.files() == []
+
+
+@pytest.mark.parametrize("hypervisor", ["xen-hvm", "xen-pvm"])
+def test_what_the_emulation_said_of_a_failed_start_is_told(
+    node: XenNode, monkeypatch: pytest.MonkeyPatch, hypervisor: str
+) -> None:
+    log = node.root / "var/log/xen/qemu-dm-web1.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("said at an earlier start\n")
+    said = ["no DES in this program\n"]
+
+    def create(*words: str, **_options: object) -> str:
+        if words[0] == "create":
+            if said:
+                log.write_text(said.pop())
+            raise errors.HypervisorError("'xl create' failed")
+        return ""
+
+    monkeypatch.setattr(xl, "run", create)
+    guest = instance(hypervisor=hypervisor, vnc_bind_address="")
+    emulated = hypervisor == "xen-hvm"
+    with pytest.raises(errors.HypervisorError) as raised:
+        driver(hypervisor).start(guest, [])
+    assert ("hardware said: no DES in this program" in str(raised.value)) is emulated
+    # The next start fails before that program says anything.
+    with pytest.raises(errors.HypervisorError) as raised:
+        driver(hypervisor).start(guest, [])
+    assert "said" not in str(raised.value)
+
+
+def test_an_interrupted_start_is_removed(node: XenNode) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [])
+    record.save(replace(record.load("web1"), state=record.STARTING))
+    assert not xen.complete_start(guest)
+    assert node.domains() == {}
+
+
+def test_a_paused_guest_is_continued(node: XenNode) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [], paused=True)
+    assert node.domains()["web1"]["state"] == "--p---"
+    assert xen.is_running("web1")
+    assert xen.complete_start(guest, paused=True)
+    assert node.domains()["web1"]["state"] == "--p---"
+    assert xen.complete_start(guest)
+    assert node.domains()["web1"]["state"] == "-b----"
+
+
+def test_a_domain_without_a_record_is_not_taken_over(node: XenNode) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [])
+    record.remove("web1")
+    assert xen.list_instances() == ["web1"]
+    assert driver("xen-hvm").list_instances() == ["web1"]
+    assert not xen.complete_start(guest)
+    assert node.domains() == {}
+
+
+def test_a_foreign_domain_of_the_same_name_is_left_alone(node: XenNode) -> None:
+    xen = driver()
+    xen.start(instance(), [])
+    with pytest.raises(errors.HypervisorError, match="has the name of instance web1, and is not"):
+        xen.complete_start(replace(instance(), uuid="another"))
+    assert "web1" in node.domains()
+
+
+def test_each_driver_lists_its_own_guests(node: XenNode) -> None:
+    driver().start(instance("a"), [])
+    driver("xen-hvm").start(
+        replace(instance("b", "xen-hvm", vnc_bind_address=""), uuid="other"), []
+    )
+    assert driver().list_instances() == ["a"]
+    assert driver("xen-hvm").list_instances() == ["b"]
+    # Whether a guest runs does not depend on which driver is asked.
+    assert driver().is_running("b")
+
+
+@pytest.mark.parametrize(
+    ("state", "runs", "shown"),
+    [
+        ("r-----", True, base.RUNNING),
+        ("-b----", True, base.RUNNING),
+        ("--p---", True, base.RUNNING),
+        ("------", True, base.RUNNING),
+        ("-----d", True, base.RUNNING),
+        ("---s--", False, base.SHUTDOWN),
+        ("----c-", False, None),
+        ("---sc-", False, None),
+    ],
+)
+def test_states(node: XenNode, state: str, runs: bool, shown: int | None) -> None:
+    xen = driver()
+    xen.start(instance(), [])
+    node.change("web1", state=state)
+    assert xen.is_running("web1") is runs
+    assert xen.list_instances() == (["web1"] if runs else [])
+    info = xen.instance_info("web1")
+    assert (info.state if info else None) == shown
+    assert [one.state for one in xen.all_info()] == ([] if shown is None else [shown])
+
+
+@pytest.mark.parametrize("state", ["---s--", "----c-"])
+def test_what_a_guest_left_is_removed_by_its_next_start(node: XenNode, state: str) -> None:
+    driver().start(instance(), [])
+    node.change("web1", state=state)
+    driver().start(instance(), [])
+    assert node.domains()["web1"]["id"] == 2
+
+
+@pytest.mark.parametrize("mode", ["exit", "garbage"])
+def test_no_answer_is_never_taken_for_a_guest_which_does_not_run(node: XenNode, mode: str) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [])
+    node.misbehave("list", mode)
+    for ask in (
+        lambda: xen.is_running("web1"),
+        lambda: xen.instance_info("web1"),
+        xen.list_instances,
+        xen.all_info,
+        lambda: xen.start(guest, []),
+        lambda: xen.cleanup("web1"),
+        lambda: xen.stop("web1", guest.hvparams, force=True),
+    ):
+        with pytest.raises(errors.HypervisorError):
+            ask()
+    node.behave()
+    assert xen.is_running("web1")
+    assert "etc/xen/web1" in node.files()
+
+
+def test_a_question_is_repeated_once_after_a_crash_of_xl(node: XenNode) -> None:
+    driver().start(instance(), [])
+    node.misbehave("list", "signal")
+    assert driver().list_instances() == ["web1"]
+
+
+def test_a_domain_which_does_not_end_is_an_error(
+    node: XenNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ganeti.hypervisor.xen import guests
+
+    monkeypatch.setattr(guests, "_GONE_S", 0.0)
+    driver().start(instance(), [])
+    node.misbehave("destroy")
+    with pytest.raises(errors.HypervisorError, match="web1 does not end"):
+        driver().stop("web1", {}, force=True)
+    assert "etc/xen/web1" in node.files()
+
+
+def test_a_reboot_keeps_the_hardware(node: XenNode) -> None:
+    xen, disk = driver(), node.disk()
+    xen.start(instance(vcpus=2), [disk])
+    xen.reboot(instance(vcpus=4), [node.disk("d1"), disk], timeout_s=5)
+    domain = node.domains()["web1"]
+    assert (domain["id"], domain["vcpus"], len(domain["disks"])) == (2, 2, 1)
+
+
+def test_a_reboot_of_a_stubborn_guest_ends_it(node: XenNode) -> None:
+    xen = driver()
+    xen.start(instance(), [])
+    (node.directory / "stubborn").touch()
+    xen.reboot(instance(), [], timeout_s=0)
+    assert node.domains()["web1"]["id"] == 2
+
+
+def test_a_reboot_with_a_missing_disk_does_not_stop_the_guest(node: XenNode) -> None:
+    xen = driver()
+    xen.start(instance(), [node.disk()])
+    with pytest.raises(errors.HypervisorError, match="runs with disk d0"):
+        xen.reboot(instance(), [], timeout_s=5)
+    assert node.domains()["web1"]["id"] == 1
+
+
+def test_ballooning(node: XenNode) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [])
+    xen.balloon_memory(guest, 96)
+    assert xen.all_info()[0].memory_mib == 96
+    xen.balloon_memory(guest, 512)
+    assert node.domains()["web1"]["memory"] == 512
+    node.misbehave("mem-set")
+    with pytest.raises(errors.HypervisorError, match="mem-set"):
+        xen.balloon_memory(guest, 64)
+
+
+def test_the_capacity_of_the_node(node: XenNode) -> None:
+    driver().start(instance(), [])
+    assert driver().node_info() == {
+        "memory_total": 4096,
+        "memory_free": 4096 - 800 - 20 - 128,
+        "memory_dom0": 800,
+        "memory_hv": 20,
+        "cpu_total": 4,
+        "cpu_nodes": 1,
+        "cpu_sockets": 2,
+        "cpu_dom0": 1,
+        "hv_version": [4, 17],
+    }
+
+
+def test_verify(node: XenNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert driver().verify({}) is None
+    node.misbehave("info")
+    assert "daemons of Xen" in (driver().verify({}) or "")
+    (node.root / "proc/xen/capabilities").unlink()
+    assert "does not run under Xen" in (driver().verify({}) or "")
+    assert driver().missing_program({}) == xl.problem()
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert "xl is missing" in (driver().verify({}) or "")
+
+
+def test_a_new_cluster_on_a_machine_under_xen_gets_xen(node: XenNode) -> None:
+    assert detection._hypervisor({}) == "xen-pvm"
+
+
+@pytest.mark.parametrize("name", ["../web", "a/b", ".x", "-x", ""])
+def test_a_name_never_leaves_its_directory(node: XenNode, name: str) -> None:
+    with pytest.raises(errors.HypervisorError, match="not an instance name"):
+        driver().start(replace(instance(), name=name), [])

@@ -1,0 +1,339 @@
+"""Migration between two nodes with a fake ``xl`` each, by the real program over TLS.
+
+Every run sends a guest once, and tries what is refused before anything is sent. The tests which
+send guests in all other ways are long.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import xen_node
+from fakes.xen_node import XenNode, driver, instance, nic
+from ganeti import errors
+from ganeti.hypervisor import base
+from ganeti.hypervisor.net import interfaces
+from ganeti.hypervisor.xen import migration, record, transfer
+from ganeti.objects.instance import FilledInstance
+from ganeti.utils import retry
+
+pytestmark = pytest.mark.programs
+#: Each transfer starts two programs of Python and several of a fake ``xl``: one to two seconds.
+sends = pytest.mark.long
+ADDRESS = "127.0.0.1"
+
+
+class Pair:
+    """Source and target, and the guest which moves."""
+
+    def __init__(self, root: Path) -> None:
+        self.source, self.target = XenNode(root / "source"), XenNode(root / "target")
+        with socket.socket() as probe:
+            probe.bind((ADDRESS, 0))
+            port = probe.getsockname()[1]
+        self.guest: FilledInstance = instance(nics=(nic(),), migration_port=port)
+        with self.source.here():
+            driver().start(self.guest, [self.source.disk()])
+
+    def info(self) -> Any:
+        with self.source.here():
+            driver().migratable(self.guest)
+            return driver().migration_info(self.guest)
+
+    def accept(self, info: Any) -> None:
+        with self.target.here():
+            driver().accept_instance(self.guest, info, ADDRESS, [self.target.disk()])
+
+    def send(self, *, live: bool) -> str:
+        """Send the guest and wait until the source says how it ended."""
+        with self.source.here():
+            driver().migrate("cluster", self.guest, ADDRESS, live=live)
+        return self.ended()
+
+    def ended(self) -> str:
+        def attempt() -> str:
+            with self.source.here():
+                status = driver().migration_status(self.guest).status
+            if status == "active":
+                raise retry.Again
+            return status
+
+        return retry.until(attempt, timeout_s=60, delay=0.02)
+
+    def finish_source(self, *, success: bool) -> None:
+        with self.source.here():
+            driver().finalize_migration_source(self.guest, success=success, live=True)
+
+    def finish_target(self, *, success: bool) -> None:
+        with self.target.here():
+            driver().finalize_migration_target(self.guest, None, success=success)
+
+    def running(self) -> list[str]:
+        """The nodes on which the guest runs an instruction."""
+        nodes = {"source": self.source, "target": self.target}
+        return [
+            name
+            for name, node in nodes.items()
+            for domain in node.domains().values()
+            if domain["state"] in ("-b----", "r-----")
+        ]
+
+    def end(self) -> None:
+        for node in (self.source, self.target):
+            node.behave()
+            with node.here():
+                transfer.end_program("web1")
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    xen_node.plain_disks(monkeypatch)
+    monkeypatch.setattr(interfaces, "finish_incoming", lambda nics, guest: None)
+    found = Pair(tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.mark.parametrize("live", [pytest.param(True, marks=sends), False])
+def test_a_guest_moves(pair: Pair, live: bool) -> None:
+    pair.accept(pair.info())
+    with pair.target.here():
+        # The target waits: the guest does not run there.
+        (waiting,) = driver().all_info()
+        assert (waiting.name, waiting.state) == ("web1", base.SHUTDOWN)
+        assert driver().list_instances() == []
+    assert pair.send(live=live) == "completed"
+    assert pair.running() == []
+    with pair.source.here():
+        status = driver().migration_status(pair.guest)
+        assert status.total_ram == 128 << 20 and (status.transferred_ram or 0) > 200_000
+    with pair.target.here():
+        # It has arrived, and the source's report says that it has sent it.
+        assert driver().migration_status(pair.guest).status == "completed"
+        assert driver().migration_status(pair.guest).total_ram is None
+    pair.finish_source(success=True)
+    pair.finish_target(success=True)
+    assert pair.running() == ["target"]
+    assert pair.source.domains() == {}
+    assert pair.source.files() == []
+    assert pair.target.files() == [
+        "etc/xen/web1",
+        "var/run/ganeti/xen-hypervisor/conf/web1.json",
+    ]
+    # Once more, as after an answer which was lost.
+    pair.finish_source(success=True)
+    pair.finish_target(success=True)
+    assert pair.running() == ["target"]
+
+
+@sends
+def test_a_guest_moves_there_and_back(pair: Pair) -> None:
+    pair.accept(pair.info())
+    assert pair.send(live=True) == "completed"
+    pair.finish_source(success=True)
+    pair.finish_target(success=True)
+    pair.source, pair.target = pair.target, pair.source
+    pair.accept(pair.info())
+    assert pair.send(live=False) == "completed"
+    pair.finish_source(success=True)
+    pair.finish_target(success=True)
+    assert pair.running() == ["target"]
+
+
+@sends
+def test_a_source_which_has_sent_the_guest_never_runs_it(pair: Pair) -> None:
+    pair.accept(pair.info())
+    assert pair.send(live=False) == "completed"
+    with pytest.raises(errors.HypervisorError, match="was, or may have been, sent"):
+        pair.finish_source(success=False)
+    with pair.source.here():
+        with pytest.raises(errors.HypervisorError, match="sent"):
+            driver().migrate("cluster", pair.guest, ADDRESS, live=False)
+        # The master starts the instance here: what was sent is removed first.
+        assert not driver().complete_start(pair.guest)
+    assert pair.running() == []
+
+
+@sends
+def test_a_target_never_ends_a_guest_which_is_its_own(pair: Pair) -> None:
+    pair.accept(pair.info())
+    assert pair.send(live=True) == "completed"
+    with pytest.raises(errors.HypervisorError, match="has arrived on this node"):
+        pair.finish_target(success=False)
+    assert "web1" in pair.target.domains()
+    with pair.target.here():
+        # The master has recorded the new node, and lets the guest run.
+        assert driver().complete_start(pair.guest)
+    assert pair.running() == ["target"]
+
+
+@sends
+@pytest.mark.parametrize(
+    ("node", "command", "live", "mode"),
+    [
+        ("source", "save", False, "exit"),
+        ("source", "save", False, "late"),
+        ("source", "migrate", True, "exit"),
+        ("target", "restore", False, "exit"),
+        ("target", "restore", False, "late"),
+        ("target", "restore", True, "exit"),
+        ("target", "restore", True, "late"),
+    ],
+)
+def test_a_broken_transfer_lets_the_guest_run_on(
+    pair: Pair, node: str, command: str, live: bool, mode: str
+) -> None:
+    pair.accept(pair.info())
+    getattr(pair, node).misbehave(command, mode)
+    assert pair.send(live=live) == "failed"
+    with pair.source.here():
+        state = transfer.find("web1")
+    assert state is not None and state.error
+    pair.end()
+    pair.finish_target(success=False)
+    assert pair.target.domains() == {}
+    assert pair.target.files() == []
+    pair.finish_source(success=False)
+    assert pair.running() == ["source"]
+    # The next attempt works.
+    pair.accept(pair.info())
+    assert pair.send(live=live) == "completed"
+
+
+@sends
+def test_a_live_migration_whose_last_answer_is_lost_counts_as_sent(pair: Pair) -> None:
+    pair.accept(pair.info())
+    pair.source.misbehave("migrate", "late")
+    assert pair.send(live=True) == "completed"
+    with pytest.raises(errors.HypervisorError, match="sent to another node"):
+        pair.finish_source(success=False)
+    pair.finish_source(success=True)
+    pair.finish_target(success=True)
+    assert pair.running() == ["target"]
+
+
+@sends
+@pytest.mark.parametrize("live", [True, False])
+def test_a_transfer_is_cancelled(pair: Pair, live: bool) -> None:
+    pair.accept(pair.info())
+    pair.target.misbehave("restore", "hang")
+    with pair.source.here():
+        driver().migrate("cluster", pair.guest, ADDRESS, live=live)
+        # The same call again, as after an answer which was lost.
+        driver().migrate("cluster", pair.guest, ADDRESS, live=live)
+    pair.finish_target(success=False)
+    pair.target.behave()
+    assert pair.ended() == "failed"
+    pair.finish_source(success=False)
+    assert pair.running() == ["source"]
+    assert pair.target.domains() == {}
+
+
+def test_without_a_target_nothing_is_sent(pair: Pair) -> None:
+    pair.info()
+    assert pair.send(live=False) == "failed"
+    pair.finish_source(success=False)
+    assert pair.running() == ["source"]
+
+
+def test_a_migration_needs_its_preparation(pair: Pair) -> None:
+    with pair.source.here():
+        assert driver().migration_status(pair.guest).status == "none"
+        with pytest.raises(errors.HypervisorError, match="was not prepared"):
+            driver().migrate("cluster", pair.guest, ADDRESS, live=True)
+    pair.finish_source(success=False)
+    assert pair.running() == ["source"]
+
+
+@sends
+def test_only_the_key_of_this_migration_opens_the_connection(pair: Pair) -> None:
+    first = pair.info()
+    pair.accept(first)
+    # The source forgets the first key; the target expects it.
+    pair.info()
+    assert pair.send(live=False) == "failed"
+    with pair.target.here():
+        assert driver().migration_status(pair.guest).status == "active"
+    pair.finish_target(success=False)
+    pair.finish_source(success=False)
+    assert pair.running() == ["source"]
+
+
+def test_a_busy_port_is_an_error_which_leaves_nothing(pair: Pair) -> None:
+    port = int(pair.guest.hvparams["migration_port"])
+    with socket.socket() as other:
+        other.bind((ADDRESS, port))
+        other.listen()
+        with pytest.raises(errors.HypervisorError, match="did not begin.*in use"):
+            pair.accept(pair.info())
+    assert pair.target.files() == []
+
+
+@pytest.mark.parametrize(
+    "info", [None, "text", {}, {"record": "x"}, {"record": 1, "certificate": "a", "peer": "b"}]
+)
+def test_damaged_data_are_refused(pair: Pair, info: Any) -> None:
+    with pytest.raises(errors.HypervisorError, match="migration data of instance web1"):
+        pair.accept(info)
+    assert pair.target.files() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"uuid": "another"}, "those of another instance"),
+        ({"hypervisor": "xen-hvm"}, "those of another instance"),
+        ({"memory": 0}, "damaged"),
+        ({"vcpus": 1 << 20}, "damaged"),
+        ({"disks": [[{"uuid": "other"}, "/dev/sda", "xvda"]]}, "runs with disk 'other'"),
+        ({"disks": [[{"uuid": "d0"}, "/x", "xvda,script=/evil"]]}, "runs with disk"),
+        ({"disks": [[{"uuid": "d0"}, "/x", "xvda"]] * 2}, "damaged"),
+        ({"nics": [[{"uuid": "other"}, 0]]}, "runs with NIC 'other'"),
+        ({"nics": [[{"uuid": "n0"}, -1]]}, "runs with NIC"),
+    ],
+)
+def test_the_target_accepts_nothing_but_the_hardware(
+    pair: Pair, change: dict[str, Any], message: str
+) -> None:
+    info = pair.info()
+    info["record"] = json.dumps({**json.loads(info["record"]), **change})
+    with pytest.raises(errors.HypervisorError, match=message):
+        pair.accept(info)
+    assert pair.target.files() == []
+
+
+def test_the_target_takes_programs_and_devices_from_its_own_side(pair: Pair) -> None:
+    with pair.source.here():
+        source = record.load("web1")
+    evil = replace(
+        source,
+        hvparams={**source.hvparams, "kernel_path": "/evil", "vif_script": "/evil"},
+        disks=tuple(replace(one, path="/dev/sda", vdev="xvdq"[:3] + "b") for one in source.disks),
+    )
+    found = migration.adopt(evil, pair.guest, [pair.target.disk()])
+    assert "/evil" not in json.dumps(found.dumps())
+    assert [(one.path, one.vdev) for one in found.disks] == [
+        (str(pair.target.root / "dev/d0"), "xvdb")
+    ]
+
+
+def test_another_type_needs_a_restart(pair: Pair) -> None:
+    info = pair.info()
+    pair.guest = xen_node.with_params(pair.guest, type="pvh")
+    with pytest.raises(errors.HypervisorError, match="runs as type pv, and its parameter"):
+        pair.accept(info)
+
+
+def test_a_guest_with_a_device_of_its_node_stays(pair: Pair) -> None:
+    with pair.source.here():
+        known = record.load("web1")
+        record.save(replace(known, hvparams={**known.hvparams, "pci_pass": "01:00.0"}))
+        with pytest.raises(errors.HypervisorError, match="pci_pass"):
+            driver().migratable(pair.guest)
