@@ -2,9 +2,9 @@
 
 An *export* reads a disk, a file, or the output of a script of an OS definition, connects to the
 other end, and sends the data. An *import* listens, receives the data, and writes it. The connection
-uses TLS, and both sides check the certificate of the other one, so that no third party can read or
-send data. The first bytes are a word (*magic*), by which the receiver recognises the transfer; only
-data follow.
+uses TLS with keys which were made for this operation, and each side accepts only the certificate of
+the other one, so that no third party can read or send data. The first bytes are a word (*magic*),
+by which the receiver recognises the transfer; only data follow.
 
 The program writes its progress to a status file (JSON, rewritten at least once a second, see
 :class:`ganeti.objects.transfer.ImportExportStatus`). The node daemon reads this file; it does not
@@ -67,7 +67,7 @@ def _context(options: argparse.Namespace) -> ssl.SSLContext:
     purpose = ssl.PROTOCOL_TLS_CLIENT if options.mode == EXPORT else ssl.PROTOCOL_TLS_SERVER
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Certificates are made for this transfer, or belong to the cluster; they name no host.
+    # Certificates are made for this transfer; they name no host.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     # A connection which breaks must never look like one which was ended properly.
@@ -719,7 +719,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     status.update()
     try:
         (run_export if options.mode == EXPORT else run_import)(options, status)
-    except (TransferFailed, OSError) as err:
+    except (TransferFailed, OSError, ValueError, OverflowError) as err:
+        # The last two: an argument which the system does not accept.
         status.update(exit_status=EXIT_FAILURE, error_message=str(err))
         return EXIT_FAILURE
     status.update(exit_status=EXIT_SUCCESS)

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.objects import hypervisors
+from ganeti.objects.hypervisors.chroot import CHROOT
 from ganeti.objects.hypervisors.fake import FAKE
 from ganeti.objects.hypervisors.kvm import KVM
+from ganeti.objects.hypervisors.lxc import LXC
+from ganeti.objects.hypervisors.xen import XEN_HVM, XEN_PVM
 
 if TYPE_CHECKING:
     from ganeti.hypervisor.base import Hypervisor
@@ -25,7 +28,12 @@ if TYPE_CHECKING:
 # Name -> module and class. A module is imported with the first use of its hypervisor.
 _DRIVERS = {
     FAKE.name: ("ganeti.hypervisor.fake.driver", "FakeHypervisor"),
+    # Before the others: a new cluster gets the first one which works, and under Xen no other does.
+    XEN_PVM.name: ("ganeti.hypervisor.xen.driver", "XenPvmHypervisor"),
+    XEN_HVM.name: ("ganeti.hypervisor.xen.driver", "XenHvmHypervisor"),
     KVM.name: ("ganeti.hypervisor.kvm.driver", "KvmHypervisor"),
+    LXC.name: ("ganeti.hypervisor.lxc.driver", "LxcHypervisor"),
+    CHROOT.name: ("ganeti.hypervisor.chroot.driver", "ChrootHypervisor"),
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,22 @@ class InstanceInfo:
             "state": self.state,
             "time": self.time_s,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a guest uses; None where the hypervisor cannot tell.
+
+    Bytes count from the start of the guest on this node. They may begin anew when a NIC is changed.
+    """
+
+    cpu_s: float | None = None  # processor time
+    memory: int | None = None  # MiB of the node's memory
+    vcpus: int | None = None
+    disk_read: int | None = None  # bytes
+    disk_written: int | None = None
+    net_in: int | None = None  # bytes which the guest received
+    net_out: int | None = None
 
 
 class AttachedDisk(NamedTuple):
@@ -122,6 +139,14 @@ class Hypervisor(ABC):
         # A guest may end after it was listed.
         return [info for info in found if info is not None]
 
+    def usage(self) -> dict[str, Usage]:
+        """Measure what the guests use which run here, by name. This must be fast."""
+        return {
+            info.name: Usage(cpu_s=info.time_s, memory=info.memory_mib, vcpus=info.vcpus)
+            for info in self.all_info()
+            if info.state == RUNNING
+        }
+
     def is_running(self, instance_name: str) -> bool:
         """Whether the guest runs on this node."""
         return instance_name in self.list_instances()
@@ -163,6 +188,19 @@ class Hypervisor(ABC):
         raise errors.HypervisorError(
             f"hypervisor {self.name} cannot change the memory of running "
             f"instances, as was asked for {instance.name}"
+        )
+
+    def limit_processors(self, instance: FilledInstance) -> bool:
+        """Limit a running guest to the processors of its present parameters.
+
+        Only for hypervisors whose descriptor says ``can_limit_processors``.
+
+        :returns: whether it runs.
+        :raises HypervisorError: it was not limited.
+        """
+        raise errors.HypervisorError(
+            f"hypervisor {self.name} cannot change the processors of running instances, such as"
+            f" {instance.name}"
         )
 
     # Devices of a running guest. ``dev_type`` is ``disk`` or ``nic``. ``extra`` is [link, URI or
@@ -294,7 +332,21 @@ class Hypervisor(ABC):
         )
 
 
+def require_file_name(instance_name: str) -> str:
+    """Return the name of an instance, which becomes the name of a file or directory.
+
+    An instance's name never has a slash; a forged one might.
+
+    :raises HypervisorError: it cannot be the name of a file.
+    """
+    if "/" in instance_name or instance_name.startswith(".") or not instance_name:
+        raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
+    return instance_name
+
+
 # Facts of a Linux node
+
+_KIB = re.compile(r"[0-9]{1,18}")
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -308,7 +360,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         fields = rest.split()
-        if fields and fields[0].isdigit():
+        if fields and _KIB.fullmatch(fields[0]):
             result[name.strip()] = int(fields[0])
     return result
 

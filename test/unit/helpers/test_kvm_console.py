@@ -1,4 +1,4 @@
-"""The serial console's parts; with a terminal and a guest in test/scenario/test_qemu.py."""
+"""The serial console's parts; with a terminal and a guest in test/scenario/test_qemu_console.py."""
 
 from __future__ import annotations
 

@@ -211,10 +211,7 @@ class FakeHypervisor(base.Hypervisor):
 
     @staticmethod
     def _path(instance_name: str) -> str:
-        # The name becomes a file name; an instance's name never has a slash, a forged one might.
-        if "/" in instance_name or instance_name.startswith("."):
-            raise errors.HypervisorError(f"'{instance_name}' is not an instance name")
-        return f"{paths.current().fake_root}/{instance_name}"
+        return f"{paths.current().fake_root}/{base.require_file_name(instance_name)}"
 
     def _write(self, instance_name: str, memory_mib: int, vcpus: int, number: int = RUNS) -> None:
         path = self._path(instance_name)

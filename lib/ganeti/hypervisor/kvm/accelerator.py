@@ -4,8 +4,9 @@
 machines, and with emulations of KVM. So a probe guest is run: 300 bytes of our own "BIOS", which
 switch to 64-bit mode, change a page table in the way of the Linux kernel, count to ten million, and
 then leave through the device ``isa-debug-exit`` with a certain number. Working KVM does that within
-a tenth of a second. If it takes longer than ``Machine.kvm_probe_timeout_s``, or stops at an
-instruction which an emulation does not know, guests run under TCG, QEMU's own emulation.
+a tenth of a second. If it stops at an instruction which an emulation does not know, or takes longer
+than ``Machine.kvm_probe_timeout_s``, guests run under TCG, QEMU's own emulation. QEMU does not end
+when KVM has stopped a guest: it prints the registers and waits, and is ended here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ _PROBE_VALUE = 0x2A
 _PROBE_EXIT_CODE = _PROBE_VALUE << 1 | 1
 _PROBE_PORT = 0xF4
 _BIOS_SIZE = 65536
+# The end of the registers which QEMU prints when KVM cannot go on with a guest.
+_STOPPED = "\nCode="
+# Characters of QEMU's message in the log.
+_SHOWN = 300
 
 # Real mode, at F000:0000: load the descriptor table, go to 32-bit protected mode.
 _REAL_MODE = (
@@ -117,7 +122,10 @@ def probe(program: str, accelerator: str, *, timeout_s: float) -> bool:
         fs.write_file(bios, probe_bios(), sync=False)
         try:
             result = process.run(
-                probe_argv(program, accelerator, bios), timeout_s=timeout_s, check=False
+                probe_argv(program, accelerator, bios),
+                timeout_s=timeout_s,
+                check=False,
+                last_words=_STOPPED,
             )
         except errors.CommandTimeout:
             logging.warning(
@@ -130,7 +138,7 @@ def probe(program: str, accelerator: str, *, timeout_s: float) -> bool:
         logging.warning(
             "accelerator %s: the probe guest failed, not used: %s",
             accelerator,
-            result.output.strip() or result.fail_reason,
+            " ".join(result.output.split())[:_SHOWN] or result.fail_reason,
         )
         return False
     return True

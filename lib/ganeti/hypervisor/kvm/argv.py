@@ -122,13 +122,8 @@ def _smp(vcpus: int, hvparams: Mapping[str, Any]) -> str:
     return ",".join(options)
 
 
-def base_argv(
-    instance: FilledInstance, layout: Layout, facts: QemuFacts, *, console_log: bool
-) -> list[str]:
-    """The command line without disks, NICs and control over QMP.
-
-    :param console_log: QEMU writes the output of the guest's serial console to a file.
-    """
+def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts) -> list[str]:
+    """The command line without disks, NICs and control over QMP."""
     hvp = instance.hvparams
     boot = hvp["boot_order"]
     name = instance.name
@@ -163,7 +158,7 @@ def base_argv(
     if hvp.get("mem_path"):
         argv += ["-mem-path", hvp["mem_path"], "-mem-prealloc"]
     argv += ["-monitor", f"unix:{layout.socket('monitor')},server,nowait"]
-    argv += _serial(hvp, layout, console_log)
+    argv += _serial(hvp, layout)
     argv.append("-usb")
     if hvp.get("usb_mouse"):
         argv += ["-usbdevice", hvp["usb_mouse"]]
@@ -284,21 +279,32 @@ def _kernel(hvp: Mapping[str, Any]) -> list[str]:
     return [*argv, "-append", " ".join(arguments)]
 
 
-def _serial(hvp: Mapping[str, Any], layout: Layout, console_log: bool) -> list[str]:
-    if not hvp["serial_console"]:
-        return ["-serial", "none"]
-    path = layout.socket("serial")
-    if not console_log:
-        return ["-serial", f"unix:{path},server,nowait"]
+def _serial(hvp: Mapping[str, Any], layout: Layout) -> list[str]:
+    return _logged_serial(layout) if hvp["serial_console"] else ["-serial", "none"]
+
+
+def _logged_serial(layout: Layout) -> list[str]:
+    """The serial console; QEMU also appends its output to a file."""
     chardev = [
         ("id", "serial0"),
-        ("path", path),
+        ("path", layout.socket("serial")),
         ("server", "on"),
         ("wait", "off"),
         ("logfile", layout.console_log_file),
+        # Without this QEMU would leave a hole of the old size when the file is emptied.
         ("logappend", "on"),
     ]
     return ["-chardev", f"socket,{devices.join(chardev)}", "-serial", "chardev:serial0"]
+
+
+def with_console_log(argv: Sequence[str], layout: Layout) -> list[str]:
+    """The command line with a log of the console, which earlier versions did not keep."""
+    result = list(argv)
+    for number, argument in enumerate(result[:-1]):
+        if argument == "-serial" and result[number + 1].startswith("unix:"):
+            result[number : number + 2] = _logged_serial(layout)
+            break
+    return result
 
 
 def hardware_argv(hvp: Mapping[str, Any], *, sound: str) -> list[str]:

@@ -131,7 +131,8 @@ def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> 
     """Turn options of a command line into arguments of a QMP command.
 
     :param flat: for ``device_add``: only ``mq`` becomes a boolean. Else, as ``blockdev-add`` needs
-        it, dots in keys separate levels, and each ``on`` and ``off`` becomes a boolean.
+        it, dots in keys separate levels, a level of numbers from 0 becomes a list, and each ``on``
+        and ``off`` becomes a boolean.
     """
     result: dict[str, Any] = {}
     for key, value in options:
@@ -141,7 +142,15 @@ def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> 
         for level in levels:
             target = target.setdefault(level, {})
         target[last] = value == "on" if switch else value
-    return result
+    return {key: _with_lists(value) for key, value in result.items()}
+
+
+def _with_lists(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _with_lists(one) for key, one in value.items()}
+    numbers = [str(number) for number in range(len(inner))]
+    return [inner[number] for number in numbers] if set(numbers) == set(inner) else inner
 
 
 def file_options(

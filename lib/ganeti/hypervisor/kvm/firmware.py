@@ -21,9 +21,10 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.hypervisor.kvm import host
+from ganeti.hypervisor import host
 from ganeti.hypervisor.kvm.argv import Ovmf
 from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.platform import systemd
 from ganeti.utils import fs, process
 
 #: The places of OVMF in distributions: the code, and the template of its variables.
@@ -151,7 +152,11 @@ def start_tpm(version: str, state: str, layout: Layout) -> None:
         layout.tpm_log_file,
     )
     try:
-        process.run(command, timeout_s=_TPM_TIMEOUT_S, cwd=layout.control_dir)
+        process.run(
+            systemd.in_scope("tpm", layout.name, command),
+            timeout_s=_TPM_TIMEOUT_S,
+            cwd=layout.control_dir,
+        )
     except errors.CommandError as err:
         raise errors.HypervisorError(f"cannot start the TPM: {err}") from err
 

@@ -8,25 +8,22 @@ a second start cannot remove the files of the first.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
-import zlib
 from collections.abc import Iterator
 
 from ganeti import errors
-from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import firmware, host, nics, parse
+from ganeti.hypervisor import base, guest_lock, host
+from ganeti.hypervisor.kvm import firmware, nics, parse
 from ganeti.hypervisor.kvm.layout import Layout, SpiceFiles
 from ganeti.hypervisor.net import interfaces
 from ganeti.objects.hypervisors.kvm import KVM
 from ganeti.platform import paths
-from ganeti.utils import fs, process, retry
+from ganeti.utils import fs, process
 
 _TERM_TIMEOUT_S = 5.0
 _KILL_TIMEOUT_S = 30.0
-_LOCK_TIMEOUT_S = 60.0
 
 _SOCKET_KINDS = ("monitor", "serial", "qmp", "kvmd", "qga")
 _SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
@@ -70,32 +67,12 @@ class KvmGuests(base.Hypervisor):
             for name in _SUBDIRS:
                 fs.make_dirs(f"{layout.kvm_root}/{name}", 0o775)
             fs.make_dirs(layout.log_dir, 0o750)
-            fd = os.open(f"{layout.kvm_root}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as err:
             raise errors.HypervisorError(
                 f"cannot prepare the directories for KVM: {err.strerror}: {err.filename}"
             ) from err
-        try:
-            # Each name has a byte, so that no file must be removed later. Two names with the same
-            # byte wait for each other, which does no harm.
-            offset = zlib.crc32(instance_name.encode())
-
-            def attempt() -> None:
-                try:
-                    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
-                except (BlockingIOError, PermissionError) as err:
-                    raise retry.Again from err
-
-            try:
-                retry.until(attempt, timeout_s=_LOCK_TIMEOUT_S, delay=0.05)
-            except errors.RetryTimeout as err:
-                raise errors.HypervisorError(
-                    f"another operation on instance {instance_name} takes more than "
-                    f"{_LOCK_TIMEOUT_S:g} s"
-                ) from err
+        with guest_lock.locked(layout.kvm_root, instance_name):
             yield layout
-        finally:
-            os.close(fd)
 
     def _process(self, layout: Layout) -> tuple[int, parse.CommandLine] | None:
         """Pid and command line of the guest's QEMU, or None."""

@@ -27,7 +27,8 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import buses, devices, host, user_network
+from ganeti.hypervisor import host
+from ganeti.hypervisor.kvm import buses, devices, user_network
 from ganeti.hypervisor.kvm.qmp import NoAnswer, ObjectNotFound, Qmp, QmpError, UnplugPending
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, values_of
 from ganeti.hypervisor.net.interfaces import OpenInterface

@@ -86,5 +86,5 @@ class Layout:
 
     @property
     def console_log_file(self) -> str:
-        """The output of the guest's serial console (virtual clusters only)."""
+        """Link to the output of the guest's serial console."""
         return f"{self.log_dir}/{self.name}.console.log"

@@ -60,6 +60,9 @@ _SENDING = frozenset(("setup", "active", "pre-switchover", "device"))
 _RUNTIME, _KEY = "runtime", "key"
 # The connection broke after the target had got the guest.
 _POSTCOPY_PAUSED = "postcopy-paused"
+# QEMU connects to the target after it has answered; how long its state may show the old break.
+_RESUME_S = 5.0
+_RESUME_POLL_S = 0.05
 
 
 class KvmMigration(KvmStarter):
@@ -120,6 +123,7 @@ class KvmMigration(KvmStarter):
                 record,
                 layout,
                 qemu,
+                instance.uuid,
                 paused=False,
                 tags=instance.tags,
                 incoming=Incoming(target, port, key),
@@ -173,6 +177,7 @@ class KvmMigration(KvmStarter):
             state = present.get("status")
             if state == _POSTCOPY_PAUSED:
                 control.execute("migrate", {"uri": uri, "resume": True})
+                _await_resumption(control, instance.name)
                 return
             if state in _SENDING or parse.is_postcopy(state):
                 # An earlier call began it, and its process died before it could answer.
@@ -234,7 +239,7 @@ class KvmMigration(KvmStarter):
                     "migration of instance %s %s: %s",
                     instance.name,
                     status.status,
-                    answer.get("error-desc", "no reason given"),
+                    status.error or "no reason given",
                 )
             if status.status == "completed":
                 if _is_emulated(layout):
@@ -327,6 +332,20 @@ class KvmMigration(KvmStarter):
                 f"instance {layout.name} has arrived on this node, and was not ended. Run"
                 f" 'gnt-instance migrate --cleanup {layout.name}'."
             )
+
+
+def _await_resumption(control: Qmp, name: str) -> None:
+    """Wait until QEMU has connected to the target again, so that nobody takes the old break for a
+    new one. A connection that fails leaves the state as it was, for the next look.
+
+    :raises HypervisorError: QEMU does not answer.
+    """
+    deadline = time.monotonic() + _RESUME_S
+    while control.execute("query-migrate").get("status") == _POSTCOPY_PAUSED:
+        if time.monotonic() >= deadline:
+            logging.warning("instance %s: the transfer is still interrupted", name)
+            return
+        time.sleep(_RESUME_POLL_S)
 
 
 def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str | None]:

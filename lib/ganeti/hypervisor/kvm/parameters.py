@@ -12,11 +12,11 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.hypervisor.kvm import buses, facts, firmware, host, pinning, privileges, probe
+from ganeti.hypervisor import host
+from ganeti.hypervisor.kvm import buses, facts, firmware, pinning, privileges, probe
 from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.hypervisors.kvm import KVM
 from ganeti.objects.hypervisors.parameter import DIRECTORY
-from ganeti.storage import image_format
 from ganeti.utils import net, process
 
 _TIMEOUT_S = 300.0
@@ -36,7 +36,7 @@ def check(hvparams: Mapping[str, Any]) -> None:
                 f"parameter {parameter}: {path} is not a {kind} on this node"
             )
         if parameter in _RAW_IMAGES:
-            _require_raw(parameter, path)
+            host.require_raw(parameter, path)
     qemu = facts.of(hvparams["kvm_path"])
     for parameter in ("disk_type", "cdrom_disk_type"):
         if hvparams.get(parameter) in buses.UNSUPPORTED_DISK_TYPES:
@@ -58,17 +58,6 @@ def check(hvparams: Mapping[str, Any]) -> None:
         raise errors.HypervisorError("parameter kvm_flag: enabled, but /dev/kvm cannot be used")
     _check_machine(hvparams.get("machine_version") or "", qemu)
     probe.check_hardware(hvparams, qemu)
-
-
-def _require_raw(parameter: str, path: str) -> None:
-    try:
-        problem = image_format.not_raw(path)
-    except OSError as err:
-        raise errors.HypervisorError(
-            f"parameter {parameter}: {path} cannot be read: {err.strerror}"
-        ) from err
-    if problem is not None:
-        raise errors.HypervisorError(f"parameter {parameter}: {problem}")
 
 
 def _check_machine(machine: str, qemu: facts.QemuFacts) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ganeti import errors
 from ganeti.objects.transfer import MigrationStatus
 
-_VERSION = re.compile(r"QEMU (?:PC )?emulator version (\d+)\.(\d+)(?:\.(\d+))?")
+_VERSION = re.compile(r"QEMU (?:PC )?emulator version (\d{1,9})\.(\d{1,9})(?!\d)(?:\.(\d{1,9}))?")
 _OPTION = re.compile(r"^-([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 
 #: No migration was started. This state is not among the published ones.
@@ -102,6 +102,8 @@ def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
     :raises ParseError: the state is not known.
     """
     state = answer.get("status") or NO_MIGRATION
+    if not isinstance(state, str):
+        raise errors.ParseError(f"the state of a migration is not a text: {state!r:.80}")
     if is_postcopy(state):
         status = POSTCOPY_ACTIVE
     elif state in _MIGRATION_SAME or state == NO_MIGRATION:
@@ -119,7 +121,12 @@ def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
         postcopy_status=state if is_postcopy(state) else None,
         total_time=_number(answer.get("total-time")) if status == "completed" else None,
         downtime=_number(answer.get("downtime")) if status == "completed" else None,
+        error=_reason(answer.get("error-desc")) if status in ("failed", "cancelled") else None,
     )
+
+
+def _reason(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def is_postcopy(state: object) -> bool:

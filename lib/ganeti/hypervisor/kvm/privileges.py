@@ -23,6 +23,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import ssconf
 from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.objects.cluster_rules import EMPTY_POOL
 from ganeti.platform import paths
 from ganeti.utils import filelock, fs, process
 
@@ -67,6 +68,9 @@ def uids_in_use(candidates: Collection[int]) -> set[int]:
 def check(hvparams: Mapping[str, Any]) -> None:
     """Check that ``security_model`` and ``security_domain`` can be used on this node.
 
+    Whether the pool has a free user id is found out at the start of a guest; the master checks that
+    the cluster has a pool, because a node learns of a new one only when it is in force.
+
     :raises HypervisorError: they cannot; names the parameter.
     """
     model = hvparams.get("security_model") or "none"
@@ -78,11 +82,6 @@ def check(hvparams: Mapping[str, Any]) -> None:
         )
     if model == "user":
         _named_user(hvparams)
-    elif not _pool():
-        raise errors.HypervisorError(
-            "parameter security_model: pool, but the cluster's pool of user ids is empty. "
-            "Fill it with 'gnt-cluster modify --uid-pool'."
-        )
 
 
 def _named_user(hvparams: Mapping[str, Any]) -> RunAs:
@@ -127,6 +126,8 @@ def user_for(hvparams: Mapping[str, Any], layout: Layout) -> Iterator[RunAs | No
 @contextlib.contextmanager
 def _from_pool(layout: Layout) -> Iterator[RunAs]:
     candidates = _pool()
+    if not candidates:
+        raise errors.HypervisorError(f"parameter security_model: {EMPTY_POOL}")
     # In random order: an id which has just become free may still own files of its last guest.
     random.shuffle(candidates)
     directory = paths.current().uid_pool_dir

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import argv, host
+from ganeti.hypervisor import host
+from ganeti.hypervisor.kvm import argv
 from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.utils import process
 from ganeti.wire import json

@@ -80,7 +80,7 @@ class Qmp:
             greeting = self._receive(self._deadline())
             if not isinstance(greeting.get("QMP"), dict):
                 raise errors.HypervisorError(
-                    f"QEMU of instance {instance_name} greets with {greeting!r}"
+                    f"QEMU of instance {instance_name} sent {greeting!r}, not the greeting of QMP"
                 )
             self.greeting = greeting["QMP"]
             self.execute("qmp_capabilities")
@@ -141,7 +141,8 @@ class Qmp:
                 return message["return"]
             else:
                 raise errors.HypervisorError(
-                    f"QEMU of instance {self._name} answers {command} with {message!r}"
+                    f"QEMU of instance {self._name} answers {command} with {message!r}, which is"
+                    " neither a result nor an error"
                 )
 
     def wait_event(

@@ -14,13 +14,13 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv
+from ganeti.hypervisor import console_log, host
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.kvm import (
     argv,
     buses,
     facts,
     firmware,
-    host,
     migration_channel,
     nics,
     parameters,
@@ -36,7 +36,7 @@ from ganeti.hypervisor.kvm.migration_channel import Incoming
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.hypervisor.net import interfaces, tap
 from ganeti.objects.instance import FilledInstance
-from ganeti.platform import machine
+from ganeti.platform import machine, systemd
 from ganeti.utils import fs, process
 
 # QEMU allocates and pins memory before it daemonises, which takes long for a large guest.
@@ -58,7 +58,7 @@ class KvmStarter(KvmGuests):
             self._refuse_running(layout)
             qemu = facts.of(instance.hvparams["kvm_path"])
             record = self._new_runtime(instance, disks, layout, qemu)
-            self._start(record, layout, qemu, paused=paused, tags=instance.tags)
+            self._start(record, layout, qemu, instance.uuid, paused=paused, tags=instance.tags)
 
     def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
         """Let a guest run which was left before its first instruction; remove an incomplete start.
@@ -121,8 +121,8 @@ class KvmStarter(KvmGuests):
         with self._locked(name):
             self._refuse_running(layout)
             qemu = facts.of(record.hvparams["kvm_path"])
-            record = replace(record, argv=adapted_argv(record, qemu))
-            self._start(record, layout, qemu, paused=False, tags=instance.tags)
+            record = replace(record, argv=adapted_argv(record, qemu, layout))
+            self._start(record, layout, qemu, instance.uuid, paused=False, tags=instance.tags)
 
     def _new_runtime(
         self,
@@ -150,6 +150,7 @@ class KvmStarter(KvmGuests):
         record: runtime.Runtime,
         layout: Layout,
         qemu: facts.QemuFacts,
+        uuid: str,
         *,
         paused: bool,
         tags: Sequence[str] = (),
@@ -157,6 +158,7 @@ class KvmStarter(KvmGuests):
     ) -> None:
         """Run QEMU from a runtime record. The caller holds the lock.
 
+        :param uuid: of the instance.
         :param incoming: how the guest's memory arrives, on the target of a migration.
         :raises HypervisorError: nothing is left behind.
         """
@@ -194,13 +196,17 @@ class KvmStarter(KvmGuests):
                 )
                 if side.chroot:
                     fs.make_dirs(side.chroot, 0o755)
-                host.rotate(layout.console_log_file)
+                console_log.prepare(layout.name, uuid, layout.console_log_file)
                 # Messages of an earlier QEMU must not be taken for those of this one.
                 fs.remove_file(layout.log_file)
                 command = argv.shorten_sockets(
                     argv.full_argv(record, layout, qemu, side), layout.control_dir
                 )
-                process.run(command, timeout_s=_TIMEOUT_S, cwd=layout.control_dir)
+                process.run(
+                    systemd.in_scope("instance", layout.name, command),
+                    timeout_s=_TIMEOUT_S,
+                    cwd=layout.control_dir,
+                )
             runtime.save(layout.runtime_file, record)
             with Qmp(layout.socket("qmp"), layout.name) as control:
                 self._prepare(control, record, layout)
@@ -256,16 +262,14 @@ class KvmStarter(KvmGuests):
 
 def new_argv(instance: FilledInstance, layout: Layout, qemu: facts.QemuFacts) -> list[str]:
     """The command line for a guest of this configuration."""
-    command = argv.base_argv(
-        instance, layout, qemu, console_log=machine.current().logs_guest_consoles
-    )
+    command = argv.base_argv(instance, layout, qemu)
     address = parameters.spice_address(instance.hvparams)
     return command if address is None else argv.with_spice_address(command, address)
 
 
-def adapted_argv(record: runtime.Runtime, qemu: facts.QemuFacts) -> tuple[str, ...]:
+def adapted_argv(record: runtime.Runtime, qemu: facts.QemuFacts, layout: Layout) -> tuple[str, ...]:
     """The command line for this QEMU of a guest which another QEMU of this node started."""
-    command = argv.translated(record.argv, qemu)
+    command = argv.with_console_log(argv.translated(record.argv, qemu), layout)
     address = parameters.spice_address(record.hvparams)
     return tuple(command if address is None else argv.with_spice_address(command, address))
 

@@ -23,6 +23,7 @@ from ganeti.hypervisor.net import communication, script, tap
 from ganeti.hypervisor.net import connect as connections
 from ganeti.hypervisor.net.connect import GuestNetwork
 from ganeti.hypervisor.net.tap import TapFeatures
+from ganeti.hypervisor.net.veth import VethPair
 from ganeti.utils import fs
 
 
@@ -51,13 +52,14 @@ def check(nic: Mapping[str, Any], guest: GuestNetwork) -> None:
 
 def create(
     nics: Sequence[Mapping[str, Any] | None],
-    features: TapFeatures,
+    features: TapFeatures | VethPair,
     guest: GuestNetwork,
     *,
     incoming: bool = False,
 ) -> list[str | None]:
     """Make and connect the interfaces of a guest.
 
+    :param features: the kind of interfaces which the guest expects.
     :param incoming: the guest still runs on another node; :func:`finish_incoming` connects the
         NICs which must wait for the end of the migration.
     :returns: for each NIC its interface, or None.
@@ -79,7 +81,7 @@ def create(
 def _create_one(
     nic: Mapping[str, Any],
     index: int,
-    features: TapFeatures,
+    features: TapFeatures | VethPair,
     guest: GuestNetwork,
     *,
     incoming: bool = False,
@@ -87,7 +89,7 @@ def _create_one(
     """Make and connect the interface of one NIC; a failure leaves its file for :func:`remove`."""
     name = communication.TAP_NAME if communication.is_communication(nic) else tap.TAP_NAME
     with _naming_instance(guest):
-        interface = tap.create(features, name)
+        interface = features.make(name, nic)
         try:
             fs.make_dirs(guest.directory, 0o755)
             fs.write_file(guest.interface_file(index), interface, mode=0o644, sync=False)
@@ -142,6 +144,29 @@ def remove(guest: GuestNetwork) -> None:
     shutil.rmtree(guest.directory, ignore_errors=True)
 
 
+def transferred_bytes(guest: GuestNetwork) -> tuple[int | None, int | None]:
+    """What a guest has received and sent over its interfaces, in bytes.
+
+    :returns: None for both when it has no interface on this node.
+    """
+    received = sent = 0
+    try:
+        names = fs.list_visible(guest.directory)
+    except FileNotFoundError:
+        names = []
+    counted = False
+    for name in names:
+        # An interface may be removed in between.
+        with contextlib.suppress(OSError, ValueError):
+            interface = fs.read_file(f"{guest.directory}/{name}").strip()
+            counters = f"/sys/class/net/{interface}/statistics"
+            # The host sends what the guest receives.
+            received += int(fs.read_file(f"{counters}/tx_bytes"))
+            sent += int(fs.read_file(f"{counters}/rx_bytes"))
+            counted = True
+    return (received, sent) if counted else (None, None)
+
+
 # NICs which are plugged in and out while the guest runs
 
 
@@ -152,6 +177,29 @@ class OpenInterface:
     name: str | None  # None when the monitor needs no interface on the host
     tap_fds: Sequence[int] = ()  # one for each pair of queues
     vhost_fds: Sequence[int] = ()  # as many, or none when the monitor itself moves the packets
+
+
+def add(
+    nic: Mapping[str, Any],
+    index: int,
+    count: int,
+    features: TapFeatures | VethPair,
+    guest: GuestNetwork,
+) -> str:
+    """Make and connect the interface of a new NIC of a running guest.
+
+    :param index: position of the NIC among the NICs of the guest.
+    :param count: number of NICs so far; those from ``index`` on move up.
+    :returns: the name of the interface.
+    :raises HypervisorError: nothing is left behind.
+    """
+    check(nic, guest)
+    shift_up(guest, index, count)
+    try:
+        return _create_one(nic, index, features, guest)
+    except BaseException:
+        unplug(guest, index, count + 1)
+        raise
 
 
 @contextlib.contextmanager
@@ -170,8 +218,7 @@ def plug(
     """
     if nic is not None:
         check(nic, guest)
-    for number in reversed(range(index, count)):
-        _renumber(guest, number, number + 1)
+    shift_up(guest, index, count)
     fds: list[int] = []
     try:
         if nic is None:
@@ -197,6 +244,15 @@ def plug(
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def shift_up(guest: GuestNetwork, index: int, count: int) -> None:
+    """Move the files of the NICs from ``index`` on up, for a new NIC.
+
+    :param count: number of NICs so far.
+    """
+    for number in reversed(range(index, count)):
+        _renumber(guest, number, number + 1)
 
 
 def unplug(guest: GuestNetwork, index: int, count: int) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ganeti import errors
 from ganeti.utils import process
@@ -39,6 +41,10 @@ class TapFeatures:
     vnet_hdr: bool = False  # guest and host exchange facts about checksums and large packets
     vhost: bool = False  # the kernel moves the packets, where it can
     owner_uid: int | None = None  # user of the monitor, when it is not root
+
+    def make(self, name: str, nic: Mapping[str, Any]) -> str:
+        """Make the interface of a NIC, see :func:`create`."""
+        return create(self, name)
 
 
 def open_tap(name: str, features: TapFeatures) -> int:

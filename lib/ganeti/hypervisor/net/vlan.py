@@ -26,8 +26,8 @@ def parse_vlans(text: str) -> Vlans:
 
     :raises HypervisorError: the text has another form, or a number is no VLAN.
     """
-    if not re.fullmatch(r"|\.?\d+(:\d+)*|(:\d+)+", text, re.ASCII):
-        raise errors.HypervisorError(f"{text!r} is not a VLAN like 7, .7, :7:8 or .7:8")
+    if not re.fullmatch(r"|\.?\d{1,9}(:\d{1,9})*|(:\d{1,9})+", text, re.ASCII):
+        raise errors.HypervisorError(f"{text!r:.100} is not a VLAN like 7, .7, :7:8 or .7:8")
     first, *rest = text.removeprefix(".").split(":")
     wrong = [number for number in (first, *rest) if number and not 1 <= int(number) <= _VLAN_MAX]
     if wrong:

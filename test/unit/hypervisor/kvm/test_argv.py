@@ -45,8 +45,14 @@ def guest(**changes: Any) -> FilledInstance:
     )
 
 
-def base(facts: QemuFacts = QEMU, *, console_log: bool = False, **changes: Any) -> list[str]:
-    return argv.base_argv(guest(**changes), LAYOUT, facts, console_log=console_log)
+SERIAL = (
+    "socket,id=serial0,path=/run/kvm/ctrl/web1.serial,server=on,wait=off,"
+    "logfile=/var/log/kvm/web1.console.log,logappend=on"
+)
+
+
+def base(facts: QemuFacts = QEMU, **changes: Any) -> list[str]:
+    return argv.base_argv(guest(**changes), LAYOUT, facts)
 
 
 def values(words: list[str], option: str) -> list[str]:
@@ -90,8 +96,10 @@ def test_default_command_line() -> None:
         "root=/dev/vda1 ro console=ttyS0,38400",
         "-monitor",
         "unix:/run/kvm/ctrl/web1.monitor,server,nowait",
+        "-chardev",
+        SERIAL,
         "-serial",
-        "unix:/run/kvm/ctrl/web1.serial,server,nowait",
+        "chardev:serial0",
         "-usb",
         "-display",
         "none",
@@ -212,13 +220,13 @@ def test_no_kernel_boots_from_disk() -> None:
     assert not {"-kernel", "-initrd", "-append"} & set(words)
 
 
-def test_console_log_of_virtual_clusters() -> None:
-    words = base(console_log=True)
-    assert values(words, "-serial") == ["chardev:serial0"]
-    assert values(words, "-chardev") == [
-        "socket,id=serial0,path=/run/kvm/ctrl/web1.serial,server=on,wait=off,"
-        "logfile=/var/log/kvm/web1.console.log,logappend=on"
-    ]
+def test_a_guest_of_an_earlier_version_gets_a_console_log_with_its_next_reboot() -> None:
+    before = ["qemu", "-serial", "unix:/run/kvm/ctrl/web1.serial,server,nowait", "-usb"]
+    wanted = ["qemu", "-chardev", SERIAL, "-serial", "chardev:serial0", "-usb"]
+    assert argv.with_console_log(before, LAYOUT) == wanted
+    assert argv.with_console_log(wanted, LAYOUT) == wanted
+    assert argv.with_console_log(["qemu", "-serial", "none"], LAYOUT) == ["qemu", "-serial", "none"]
+    assert argv.with_console_log(["qemu", "-serial"], LAYOUT) == ["qemu", "-serial"]
 
 
 def test_cdroms_and_floppy() -> None:
@@ -477,6 +485,17 @@ def test_a_running_q35_guest_gets_ports() -> None:
     assert [bus.pci()["bus"] for _ in range(7)] == [f"hotplug{n}" for n in range(1, 8)]
     with pytest.raises(errors.HypervisorError, match="no free PCI Express port"):
         bus.pci()
+
+
+def test_lists_as_qmp_arguments() -> None:
+    """The servers of a Gluster volume, and lists in the answer of an external provider."""
+    uri = 'json:{"driver": "x", "list": [7, {"a": [true]}], "map": {"1": 2}}'
+    options = [(f"file.{key}", value) for key, value in devices.uri_options(uri)]
+    assert devices.qmp_arguments(options) == {
+        "file": {"driver": "x", "list": [7, {"a": [True]}], "map": {"1": 2}}
+    }
+    gluster = devices.qmp_arguments(devices.uri_options("gluster://192.0.2.7/gv0/a"))
+    assert gluster["server"] == [{"type": "inet", "host": "192.0.2.7", "port": "24007"}]
 
 
 def test_options_as_qmp_arguments() -> None:

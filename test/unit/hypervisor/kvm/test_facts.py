@@ -1,4 +1,4 @@
-"""Facts of QEMU, without running one (test/scenario/test_qemu.py does)."""
+"""Facts of QEMU, without running one (test/scenario/test_qemu_node.py does)."""
 
 from __future__ import annotations
 
@@ -44,3 +44,19 @@ def test_wrapper_script_is_looked_through(tmp_path: Path) -> None:
     assert facts.resolve_program(str(emulator)) == str(emulator)
     with pytest.raises(errors.HypervisorError, match="not an executable file"):
         facts.resolve_program(str(tmp_path))
+
+
+@pytest.mark.programs
+def test_a_guest_which_kvm_stopped_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "qemu"
+    # As QEMU does after "KVM internal error": it prints the registers, and waits.
+    program.write_text(
+        "#!/bin/sh\n"
+        "printf 'KVM internal error. Suberror: 1\\nRAX=0 RBX=0\\nCode=ff 0f\\n' >&2\n"
+        "exec sleep 1000\n"
+    )
+    program.chmod(0o755)
+    assert not accelerator.probe(str(program), accelerator.KVM, timeout_s=600)
+    assert "KVM internal error. Suberror: 1 RAX=0" in caplog.text

@@ -35,7 +35,7 @@ def arrived(sent: runtime.Runtime, guest: FilledInstance, name: str = "default")
     """The record which the target makes of the text which it gets."""
     sent = runtime.loads(sent.dumps(), guest.name)
     return hardware.adopt(sent, guest, attached(guest, name)).runtime(
-        lambda own: argv.base_argv(own, LAYOUT, TARGET, console_log=False), KVM
+        lambda own: argv.base_argv(own, LAYOUT, TARGET), KVM
     )
 
 
@@ -182,7 +182,7 @@ def test_what_is_no_fact_about_hardware_is_refused(
 def test_a_value_which_the_configuration_has_needs_no_form() -> None:
     odd = {"machine_version": "pc,usb=off", "cpu_type": "host,vendor='x y'", "disk_type": "scsi"}
     guest = instance("default", "/dir", **odd)
-    words = tuple(argv.base_argv(guest, LAYOUT, SOURCE, console_log=False))
+    words = tuple(argv.base_argv(guest, LAYOUT, SOURCE))
     sent = replace(record("default", SOURCE), argv=words, hvparams=dict(guest.hvparams))
     assert arrived(sent, guest).argv == words
     guest = instance("default", "/dir", disk_type="scsi-generic")

@@ -100,7 +100,8 @@ def test_command_line(words: list[str], wanted: tuple[str, int, int] | None) -> 
         ),
         ({"status": "device", "ram": None}, MigrationStatus(status="active")),
         ({"status": "completed"}, MigrationStatus(status="completed")),
-        ({"status": "failed", "error-desc": "x"}, MigrationStatus(status="failed")),
+        ({"status": "failed", "error-desc": "x"}, MigrationStatus(status="failed", error="x")),
+        ({"status": "failed", "error-desc": 7}, MigrationStatus(status="failed")),
         *(
             (
                 {"status": f"postcopy-{state}"},

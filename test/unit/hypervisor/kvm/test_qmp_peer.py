@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator
@@ -155,6 +156,41 @@ def test_events_without_end_do_not_keep_a_client(lab: Lab, qemu: Qemu) -> None:
         assert control.wait_event(lambda event: event["event"] == "NEVER", 0.3) is None
 
 
+def test_an_answer_behind_too_many_events_is_too_late(
+    lab: Lab, qemu: Qemu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time counts for messages which are already there, too."""
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME, timeout_s=10.0) as control:
+        assert qemu._connection is not None
+        qemu._connection.sendall(b'{"event": "RTC_CHANGE"}\n' * 20 + b'{"return": {}}\n')
+        # Each message takes a second.
+        seconds = itertools.count()
+        monkeypatch.setattr(qmp.time, "monotonic", lambda: float(next(seconds)))
+        with pytest.raises(qmp.NoAnswer):
+            control.execute("qmp_capabilities")
+
+
+def test_an_event_before_the_answer_is_not_missed(lab: Lab, qemu: Qemu) -> None:
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME) as control:
+        assert qemu._connection is not None
+        qemu._connection.sendall(b'{"event": "STOP"}\n{"event": "RESUME"}\n')
+        control.execute("query-status")
+        found = control.wait_event(lambda event: event["event"] == "RESUME", 0.0)
+        assert found == {"event": "RESUME"}
+
+
+def test_a_bad_greeting_ends_the_connection(lab: Lab, qemu: Qemu) -> None:
+    """QEMU serves one client at a time; the next one must not wait for the failed one."""
+    qemu.greeting = b'{"hello": 1}\n'
+    with pytest.raises(errors.HypervisorError, match="not the greeting of QMP") as caught:
+        qmp.Qmp(lab.layout.socket("qmp"), NAME)
+    qemu.greeting = b'{"QMP": {}}\n'
+    # The error still holds the failed connection.
+    assert caught.value.__traceback__ is not None
+    with qmp.Qmp(lab.layout.socket("qmp"), NAME, timeout_s=30.0) as control:
+        assert control.execute("query-status") == {"status": "running"}
+
+
 def test_events_of_the_past_take_no_memory(lab: Lab, qemu: Qemu) -> None:
     with qmp.Qmp(lab.layout.socket("qmp"), NAME) as control:
         event = b'{"event": "RTC_CHANGE", "data": {"offset": 0}}\n'
@@ -168,7 +204,7 @@ def test_events_of_the_past_take_no_memory(lab: Lab, qemu: Qemu) -> None:
 @pytest.mark.parametrize(
     ("greeting", "message"),
     [
-        (b'{"hello": 1}\n', "greets with"),
+        (b'{"hello": 1}\n', "not the greeting of QMP"),
         (b"\xff\xfe\n", "not JSON"),
         (b"[]\n", "expected an object"),
         (b'{"QMP"', "does not answer on its control socket.* Another program may be connected"),
@@ -261,6 +297,31 @@ def test_a_full_disk_at_the_start_leaves_nothing(lab: Lab, monkeypatch: pytest.M
     assert lab.left() == []
 
 
+def test_files_of_an_earlier_qemu_are_gone_before_the_start(lab: Lab) -> None:
+    """It ended unnoticed. QEMU would refuse its process id file, and clients find its sockets."""
+    earlier = [
+        lab.layout.pid_file,
+        lab.layout.runtime_file,
+        lab.layout.socket("qmp"),
+        lab.layout.socket("monitor"),
+    ]
+    for path in earlier:
+        fs.make_dirs(os.path.dirname(path), 0o700)
+        fs.write_file(path, b"9999999\n")
+    found: list[str] = []
+
+    def run(command: list[str], **options: Any) -> None:
+        found.extend(lab.left())
+        for path in earlier:
+            fs.remove_file(path)
+        lab.node.run(command, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start.process, "run", run)
+        lab.start()
+    assert found == []
+
+
 def test_a_second_start_changes_nothing(lab: Lab) -> None:
     qemu = lab.start()
     before = lab.left()
@@ -294,6 +355,21 @@ def test_a_start_after_an_interrupted_one(
         assert lab.left() == []
     else:
         assert (qemu.alive, qemu.state) == (True, after)
+
+
+def test_a_guest_gets_its_passwords_after_an_interrupted_start(lab: Lab, tmp_path: Path) -> None:
+    """Without them everybody could use its display."""
+    (tmp_path / "password").write_text("secret\n")
+    lab.guest.hvparams.update(
+        vnc_bind_address="127.0.0.1", vnc_password_file=str(tmp_path / "password")
+    )
+    qemu = lab.start()
+    qemu.state = "prelaunch"
+    assert lab.kvm.complete_start(lab.guest)
+    assert [one for one in qemu.changed if one in ("set_password", "cont")] == [
+        "set_password",
+        "cont",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -495,6 +571,38 @@ def test_a_progress_which_is_read_in_the_end(lab: Lab, monkeypatch: pytest.Monke
     monkeypatch.setattr(migration.time, "sleep", lambda _s: qemu.refuses.clear())
     status = lab.kvm.migration_status(lab.guest)
     assert (status.status, status.transferred_ram, status.total_ram) == ("active", 5, 9)
+
+
+@pytest.mark.parametrize(
+    ("caps", "rounds", "due"),
+    [
+        ("postcopy-ram", 2, True),
+        ("xbzrle:postcopy-ram", 5, True),
+        ("postcopy-ram", 1, False),
+        ("postcopy-ram", None, False),
+        ("xbzrle", 5, False),
+    ],
+)
+def test_postcopy_begins_after_two_copies_of_the_memory(
+    lab: Lab, caps: str, rounds: int | None, due: bool
+) -> None:
+    lab.guest.hvparams["migration_caps"] = caps
+    qemu = lab.start()
+    qemu.migration = {"status": "active", "ram": {"total": 9, "dirty-sync-count": rounds}}
+    assert lab.kvm.migration_status(lab.guest).status == "active"
+    assert qemu.changed == (["migrate-start-postcopy"] if due else [])
+
+
+def test_a_guest_with_kvm_is_not_accepted_where_kvm_does_not_work(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as source:
+        source.setattr(facts, "of", lambda path: replace(FACTS, accelerator=accelerator.KVM))
+        info = info_of(lab)
+    with pytest.raises(errors.HypervisorError, match="runs with KVM, which does not work on this"):
+        lab.kvm.accept_instance(lab.guest, info, "192.0.2.1", lab.disks)
+    assert lab.left() == []
+    assert lab.node.commands == []
 
 
 def test_a_guest_which_ends_during_its_migration(lab: Lab) -> None:

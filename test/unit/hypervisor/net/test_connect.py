@@ -11,7 +11,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.hypervisor.net import connect as connections
-from ganeti.hypervisor.net import route, script
+from ganeti.hypervisor.net import route, script, veth
 from ganeti.hypervisor.net.connect import GuestNetwork
 from ganeti.hypervisor.net.vlan import parse_vlans
 from ganeti.platform import paths
@@ -297,3 +297,12 @@ def test_a_bridge_without_vlans_is_refused(node: Node) -> None:
     node.script.unlink()
     with pytest.raises(errors.HypervisorError, match="bridge nobr0 does not separate VLANs"):
         connections.connect("tap7", 0, nic(mode="bridged", link="nobr0", vlan=".7"), node.guest)
+
+
+def test_an_interface_is_given_to_a_container() -> None:
+    text = "Inter-| Receive\n face |bytes\n    lo: 0 0\n  eth0:12 0\n"
+    assert veth.parse_interfaces(text) == {"lo", "eth0"}
+    assert veth.give_argvs("gnt.tap0p", 12, "eth1") == [
+        ["ip", "link", "set", "gnt.tap0p", "netns", "12", "name", "eth1"],
+        ["nsenter", "--target=12", "--net", "ip", "link", "set", "eth1", "up"],
+    ]

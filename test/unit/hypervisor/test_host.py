@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import host
+from ganeti.hypervisor import host
 from ganeti.utils import process
 from ganeti.wire import json
 

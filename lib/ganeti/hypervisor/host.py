@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import stat
 
 from ganeti import errors
+from ganeti.hypervisor.net.addresses import parse_addresses
+from ganeti.storage import image_format
 from ganeti.utils import fs, process
-from ganeti.wire import json
 
-# A console log that has grown beyond this becomes <name>.1 at the next start.
-_CONSOLE_LOG_MAX_BYTES = 4 << 20
 _ERROR_LINES = 5
 
 
@@ -23,6 +21,30 @@ def cpu_time_s(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> int | None:
+    """Memory of this node which a process uses, in MiB; None when it has ended."""
+    try:
+        pages = int(fs.read_bytes(f"/proc/{pid}/statm").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def transferred_bytes(pid: int) -> tuple[int | None, int | None]:
+    """What a process has read from and written to the storage of this node, in bytes.
+
+    :returns: None for both when the kernel does not tell.
+
+    Source: proc(5), ``/proc/pid/io``.
+    """
+    try:
+        lines = fs.read_file(f"/proc/{pid}/io").splitlines()
+        found = {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
+        return found["read_bytes"], found["write_bytes"]
+    except (OSError, ValueError, KeyError):
+        return None, None
 
 
 def wait_gone(pid: int, timeout_s: float) -> bool:
@@ -73,27 +95,18 @@ def interface_address(name: str, version: int) -> str:
         raise errors.HypervisorError(
             f"'{name}' is neither an address nor a network interface of this node"
         )
-    found = [
-        (entry["family"], entry["local"])
-        for device in json.loads(done.stdout)
-        for entry in device.get("addr_info", ())
-        if entry.get("scope") != "link"
-    ]
+    try:
+        found = [one for one in parse_addresses(done.stdout) if one.scope != "link"]
+    except errors.ParseError as err:
+        raise errors.HypervisorError(f"the addresses of {name} cannot be read: {err}") from err
     families = {4: ("inet",), 6: ("inet6",)}.get(version, ("inet", "inet6"))
     for family in families:
-        for has, address in found:
-            if has == family:
-                return str(address)
+        for one in found:
+            if one.family == family:
+                return one.address
     raise errors.HypervisorError(
         f"network interface {name} has no {f'IPv{version} ' if version else ''}address"
     )
-
-
-def rotate(path: str) -> None:
-    """Rename a console log of more than 4 MiB to ``<path>.1``."""
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.getsize(path) > _CONSOLE_LOG_MAX_BYTES:
-            os.replace(path, f"{path}.1")
 
 
 def read_log(path: str) -> str:
@@ -108,3 +121,18 @@ def last_lines(text: str) -> str:
     """The last five lines of a program's output, in one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_ERROR_LINES:])
+
+
+def require_raw(parameter: str, path: str) -> None:
+    """Check that a file which a parameter gives to the guest as a disk has no other format.
+
+    :raises HypervisorError: it has one, or cannot be read.
+    """
+    try:
+        problem = image_format.not_raw(path)
+    except OSError as err:
+        raise errors.HypervisorError(
+            f"parameter {parameter}: {path} cannot be read: {err.strerror}"
+        ) from err
+    if problem is not None:
+        raise errors.HypervisorError(f"parameter {parameter}: {problem}")
