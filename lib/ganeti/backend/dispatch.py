@@ -56,7 +56,7 @@ class Dispatcher:
             args = call.decode_args(json.loads(request.body))
             serving = _serving(call, args, request)
         except errors.ParseError as err:
-            _log.warning("bad call %s from %s: %s", call.name, request.peer, err)
+            _log.warning("node call %s from %s cannot be read: %s", call.name, request.peer, err)
             return server.Response(400, str(err).encode("utf-8", "backslashreplace"))
         if refusal is not None:
             return refusal
@@ -74,20 +74,20 @@ class Dispatcher:
             # Calls which arrive many times a second would fill the log and hide the others.
             _log.log(
                 logging.DEBUG if call.keep else logging.INFO,
-                "%s for %s took %.3f s",
+                "node call %s from %s took %.3f s",
                 call.name,
                 request.peer,
                 time.monotonic() - start,
             )
         except errors.QuitGanetiException as err:
-            _log.info("%s for %s asks this daemon to end", call.name, request.peer)
+            _log.info("node call %s from %s asks this daemon to end", call.name, request.peer)
             ok, payload = err.args
             response = server.Response(200, json.dumps([bool(ok), payload]).encode(), quit=True)
         except master_epoch.StaleEpochError as err:
             response = _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
             _log.error(
-                "%s for %s failed after %.3f s: %s",
+                "node call %s from %s failed after %.3f s: %s",
                 call.name,
                 request.peer,
                 time.monotonic() - start,
@@ -95,7 +95,9 @@ class Dispatcher:
             )
             response = failed(err)
         except Exception as err:  # noqa: BLE001  # the entry point of a node call
-            _log.exception("%s for %s broke", call.name, request.peer)
+            _log.exception(
+                "node call %s from %s failed with an internal error", call.name, request.peer
+            )
             response = failed(err)
         return response
 
@@ -113,7 +115,12 @@ class Dispatcher:
         except master_epoch.StaleEpochError as err:
             return _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
-            _log.error("%s for %s: cannot tell who is master: %s", call.name, request.peer, err)
+            _log.error(
+                "node call %s from %s failed: it is not known which node is the master: %s",
+                call.name,
+                request.peer,
+                err,
+            )
             return failed(err)
         return None
 
@@ -132,7 +139,10 @@ def _serving(
     if given is not None:
         words = _WORK.fullmatch(given)
         if words is None:
-            raise errors.ParseError(f"not a job and the name of a call: {given!r:.100}")
+            raise errors.ParseError(
+                f"header {http.WORK_HEADER} must have a job and the name of a call,"
+                f" not {given!r:.100}"
+            )
         job, token = None if words[1] == "-" else int(words[1]), words[2]
     return node_work.Serving(
         node_work.describe(
@@ -144,7 +154,7 @@ def _serving(
 def _stale(
     call: calls.Call, request: server.AuthorisedRequest, err: master_epoch.StaleEpochError
 ) -> server.Response:
-    _log.warning("%s for %s refused: %s", call.name, request.peer, err)
+    _log.warning("node call %s from %s is refused: %s", call.name, request.peer, err)
     return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})
 
 

@@ -2,19 +2,21 @@
 
 import configparser
 import hashlib
+import json
 import os
 import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of
+from fakes.transfer_options import keyed as options
 from ganeti import errors, ht, storage
 from ganeti.backend.backup import exports, transfers
 from ganeti.backend.storage import extstorage
 from ganeti.objects import Nic, fill
-from ganeti.objects.transfer import ImportExportOptions
 from ganeti.platform import paths
 from ganeti.storage.file import FileDevice
 from ganeti.utils import fs, process, receipt, x509
@@ -341,9 +343,7 @@ def test_what_was_forgotten_goes(here):
 
 @pytest.fixture
 def node(here, monkeypatch):
-    """A node with credentials, whose transfers are gone after the test."""
-    with open(here.noded_cert_file, "w") as stream:
-        stream.write(x509.create_self_signed())
+    """A node, whose transfers are gone after the test."""
     monkeypatch.setenv("GANETI_ROOTDIR", here.root)
     yield here
     if os.path.isdir(here.import_export_dir):
@@ -361,12 +361,97 @@ def until(name, condition):
         time.sleep(0.01)
 
 
-def options(**changes):
-    return ImportExportOptions(**{"magic": "magic-word", "compress": "none", **changes})
-
-
 def ended(status):
     return status.exit_status is not None
+
+
+@pytest.mark.parametrize("validity_s", [0, -1, 1 << 64, 10**400])
+def test_a_validity_that_no_certificate_has(here, validity_s):
+    with pytest.raises(errors.ParameterError, match="valid for 1 to"):
+        transfers.x509_cert_create(validity_s)
+    assert not os.path.exists(here.crypto_keys_dir)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"connect_timeout": 1 << 64}, "seconds to connect"),
+        ({"connect_timeout": 10**400}, "seconds to connect"),
+        ({"connect_timeout": -1}, "seconds to connect"),
+        ({"compress": "gzip\0"}, "compress"),
+        ({"compress": "\ud800"}, "compress"),
+        ({"compress": "--file"}, "compress"),
+        ({"key_name": "\0"}, "key_name"),
+        ({"ca_pem": "\udfff"}, "no PEM text"),
+        # As a master of an older version sends it: with the key which all nodes have.
+        ({"key_name": None, "ca_pem": None}, "needs a key of its own"),
+        ({"key_name": None}, "needs a key of its own"),
+        ({"ca_pem": None}, "needs a key of its own"),
+        ({"ca_pem": ""}, "needs a key of its own"),
+        ({"magic": "\ud800"}, "magic word"),
+        ({"magic": "a\0b"}, "magic word"),
+    ],
+)
+def test_odd_options_of_a_transfer(node, changes, fragment):
+    found = instance()
+    target = (calls.FILE, f"{paths.current().to_virtual(node.export_dir)}/web~new/disk0")
+    with pytest.raises(errors.ParameterError, match=fragment):
+        transfers.import_start(options(**changes), found, "disk/0", target)
+    assert not os.path.exists(node.import_export_dir)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "component", "fragment"),
+    [
+        ("a\0b", 1, "disk/0", "host"),
+        ("\ud800", 1, "disk/0", "host"),
+        ("--port", 1, "disk/0", "host"),
+        ("h", 1 << 64, "disk/0", "from 1 to 65535"),
+        ("h", 10**400, "disk/0", "from 1 to 65535"),
+        ("h", 0, "disk/0", "from 1 to 65535"),
+        ("h", 1, "disk/\0", "component"),
+        ("h", 1, "\udc00", "component"),
+    ],
+)
+def test_an_odd_other_end(node, host, port, component, fragment):
+    found = instance()
+    disk = replace(found.disks_info[0], size=1)
+    source = storage.device(disk).path
+    os.makedirs(os.path.dirname(source))
+    with open(source, "wb") as stream:
+        stream.write(bytes(1 << 20))
+    with pytest.raises(errors.ParameterError, match=fragment):
+        transfers.export_start(options(), host, port, found, component, (calls.RAW, disk))
+    assert not os.path.exists(node.import_export_dir)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--host", "h", "--port", str(1 << 64)),
+        ("--host", "a" * 70_000, "--port", "1"),
+        ("--host", "127.0.0.1", "--port", "1", "--connect-timeout", "1e300"),
+        ("--host", "127.0.0.1", "--port", "1", "--connect-timeout", "nan"),
+        ("--host", "127.0.0.1", "--port", "1", "--connect-timeout", "-1"),
+    ],
+)
+def test_the_program_gives_a_reason_for_odd_arguments(node, tmp_path, words):
+    pem, status = str(tmp_path / "pem"), tmp_path / "status"
+    fs.write_file(pem, x509.create_self_signed())
+    data = tmp_path / "data"
+    data.write_bytes(b"x")
+    argv = [str(status), "export", "--key", pem, "--cert", pem, "--ca", pem, "--file", str(data)]
+    done = subprocess.run(
+        [sys.executable, "-m", "ganeti.helpers.import_export", *argv, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    found = json.loads(status.read_text())
+    assert found["exit_status"] == 1 and found["error_message"]
 
 
 @pytest.mark.programs

@@ -97,7 +97,7 @@ def test_life(root: Path) -> None:
 def test_what_cannot_be_examined_is_not_absent(root: Path, call: Callable[[Disk], object]) -> None:
     assert call(disk()) in (None, [None])
     blockdev.file_storage_dir_remove(DIRECTORY)
-    with pytest.raises(errors.BlockDeviceError, match="nobody can tell whether it exists"):
+    with pytest.raises(errors.BlockDeviceError, match="it is not known whether it exists"):
         call(disk())
 
 

@@ -64,6 +64,9 @@ def test_leave(member):
         member.ssconf_file("master_node"),
         f"{member.queue_dir}/job-1",
         member.queue_serial_file,
+        member.watcher_pausefile,
+        member.watcher_state_file("uuid-of-a-group"),
+        member.watcher_balance_file,
     ):
         with open(path, "w") as stream:
             stream.write("x")

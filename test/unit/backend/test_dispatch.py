@@ -133,7 +133,7 @@ def test_callers_without_a_job_are_served(here):
 def test_a_malformed_job_is_refused(here, header):
     response = ask_to_remove(lambda disk: pytest.fail("called"), {"x-ganeti-work": header})
     assert response.status == 400
-    assert b"not a job and the name of a call" in response.body
+    assert b"must have a job and the name of a call" in response.body
 
 
 def test_a_second_job_is_refused_with_the_name_of_the_first(here):
@@ -174,15 +174,17 @@ def test_a_master_which_is_replaced_meanwhile_begins_nothing(here, monkeypatch):
 ONLY_ASKS = {
     "all_instances_info", "bdev_sizes", "blockdev_find", "blockdev_getdimensions",
     "blockdev_getmirrorstatus", "blockdev_getmirrorstatus_multi", "blockdev_snapshot_list",
-    "drbd_helper", "drbd_needs_activation", "drbd_wait_sync", "export_info", "export_list",
-    "extstorage_diagnose", "helper_status", "hotplug_supported", "hypervisor_validate_params",
-    "impexp_status", "instance_get_migration_status", "instance_info", "instance_list",
-    "instance_migratable", "lv_list", "migration_info", "node_volumes", "os_diagnose",
-    "os_validate", "storage_list", "vg_list",
+    "console_log_read", "drbd_helper", "drbd_needs_activation", "drbd_wait_sync",
+    "drbd_waiting", "export_info",
+    "export_list", "extstorage_diagnose", "guests_usage", "helper_status", "hotplug_supported",
+    "hypervisor_validate_params", "impexp_status", "instance_get_migration_status",
+    "instance_info", "instance_list", "instance_migratable", "lv_list", "migration_info",
+    "node_volumes", "os_diagnose", "os_validate", "storage_list", "vg_list",
 }  # fmt: skip
-#: Calls which change what belongs to no instance, or which end the work of others.
+#: Calls which change what belongs to no instance, or which end the work of others, or let it go on.
 OF_NO_INSTANCE = {
-    "export_remove", "impexp_abort", "impexp_cleanup", "instance_metadata_modify",
+    "console_log_remove", "drbd_go_on_alone", "export_remove", "impexp_abort", "impexp_cleanup",
+    "instance_metadata_modify",
     "storage_execute", "storage_modify", "x509_cert_create", "x509_cert_remove",
 }  # fmt: skip
 

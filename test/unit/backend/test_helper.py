@@ -213,7 +213,7 @@ def test_a_helper_that_was_left_is_ended_by_what_comes_next(
     if how == "helper":
         begin(root)
         assert "old" not in daemon.known["web1"]
-        assert "has left a helper guest" in caplog.text
+        assert "helper guest which an interrupted job has left" in caplog.text
     elif how == "start":
         lifecycle.start(GUEST, False, [])
         assert not helper_disk.exists("web1")

@@ -22,6 +22,7 @@ import pytest
 
 import ganeti
 from fakes.config import cluster_of, disk_of, instance_of
+from fakes.transfer_options import keyed
 from ganeti import errors
 from ganeti.backend.backup import transfers
 from ganeti.backend.instance import helper_disk
@@ -31,7 +32,7 @@ from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.platform import paths
 from ganeti.storage import copy
-from ganeti.utils import process, x509
+from ganeti.utils import process
 from ganeti.wire.calls import backup as calls
 
 LIB = Path(ganeti.__file__).parent
@@ -62,20 +63,12 @@ def instance() -> FilledInstance:
     return fill.filled_instance(cluster_of(instances=(stored,), disks=(disk,)), stored)
 
 
-@pytest.fixture
-def node(here: Any) -> Any:
-    Path(here.noded_cert_file).write_text(x509.create_self_signed())
-    return here
-
-
 def options() -> ImportExportOptions:
-    return ImportExportOptions(
-        magic=MAGIC, compress="none", ca_pem=x509.certificate_part(x509.create_self_signed())
-    )
+    return keyed(magic=MAGIC)
 
 
 def test_the_word_of_a_transfer_is_in_a_file_of_root(
-    node: Any, monkeypatch: pytest.MonkeyPatch
+    here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(
@@ -102,8 +95,8 @@ def test_the_word_of_a_transfer_is_in_a_file_of_root(
 
 
 @pytest.mark.programs
-def test_the_command_line_of_a_real_transfer(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GANETI_ROOTDIR", node.root)
+def test_the_command_line_of_a_real_transfer(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANETI_ROOTDIR", here.root)
     target = (calls.FILE, f"{paths.Paths().export_dir}/x/y")
     name = transfers.import_start(options(), instance(), "disk/0", target)
     try:
@@ -115,7 +108,7 @@ def test_the_command_line_of_a_real_transfer(node: Any, monkeypatch: pytest.Monk
                 break
             assert time.monotonic() < deadline, status
             time.sleep(0.01)
-        pid = int(Path(node.import_export_dir, name, "pid").read_text())
+        pid = int(Path(here.import_export_dir, name, "pid").read_text())
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         assert b"import_export" in command
         assert MAGIC.encode() not in command

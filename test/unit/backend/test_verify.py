@@ -51,6 +51,11 @@ def test_bad_arguments_name_the_check(here, name, argument):
         check(name, argument)
 
 
+def test_user_of_the_node_daemon(here, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert check(nv.DAEMON_USER) == 1234
+
+
 def test_files(here):
     with open(here.hmac_key, "w") as stream:
         stream.write("abc")
@@ -73,10 +78,11 @@ def test_master_ip(here, listener):
     assert check(nv.MASTERIP, ["node1", listener]) is True
 
 
-def test_hypervisors(here):
+def test_hypervisors(here, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
     found = check(nv.HYPERVISOR, ["fake", "xen-pvm", "nonsense"])
     assert found["fake"] is None
-    assert "not supported" in found["xen-pvm"]
+    assert "the program xl is missing" in found["xen-pvm"]
     assert "does not exist" in found["nonsense"]
     assert check(nv.HYPERVISOR, ["fake"], **{nv.NONVMNODES: [machine.current().hostname()]}) == {}
 

@@ -27,6 +27,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
 from ganeti.utils import clock, fs, receipt
+from ganeti.utils.digits import is_number
 from ganeti.utils.receipt import Receipt
 from ganeti.wire.calls import backup as calls
 
@@ -122,7 +123,7 @@ def _description(directory_path: str) -> tuple[str, configparser.ConfigParser]:
 def _dumps(section: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """Numbers of disks, and the names of their files; the master judges other values."""
     count = section.get("disk_count", "")
-    for index in range(int(count) if count.isdecimal() else 0):
+    for index in range(int(count) if is_number(count, 4) else 0):
         name = section.get(f"disk{index}_dump")
         if name and "/" not in name:
             yield index, name

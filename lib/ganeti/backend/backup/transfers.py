@@ -31,7 +31,7 @@ from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.platform import paths
 from ganeti.storage import busy, node_work
-from ganeti.utils import clock, fs, process, x509
+from ganeti.utils import clock, fs, process, text, x509
 from ganeti.wire import json
 from ganeti.wire.calls import backup as calls
 
@@ -42,6 +42,7 @@ _EXPORT, _IMPORT = "export", "import"
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$")
 _EXIT_FAILURE = 1
 _DAY_S = 86400
+_LONGEST_VALIDITY_S = 100 * 365 * _DAY_S
 # Inside a cluster connections are quick; between clusters a person may pass on the addresses.
 _LOCAL_TIMEOUT_S = 60
 _REMOTE_ATTEMPT_S = 20
@@ -61,7 +62,12 @@ def x509_cert_create(validity_s: int) -> list[str]:
     """Make a key and a certificate for transfers.
 
     :returns: the name of the key, and the certificate in PEM. The key stays on this node.
+    :raises ParameterError: a certificate cannot be valid for so long.
     """
+    if not 0 < validity_s <= _LONGEST_VALIDITY_S:
+        raise errors.ParameterError(
+            f"a certificate for transfers is valid for 1 to {_LONGEST_VALIDITY_S} seconds"
+        )
     here = paths.current()
     fs.make_dirs(here.crypto_keys_dir, 0o700)
     _purge(here.crypto_keys_dir)
@@ -71,8 +77,9 @@ def x509_cert_create(validity_s: int) -> list[str]:
     certificate = x509.certificate_part(pem)
     directory = _crypto_dir(name)
     os.mkdir(directory, 0o700)
-    fs.write_file(f"{directory}/{_KEY}", pem.replace(certificate, ""), mode=0o400)
-    fs.write_file(f"{directory}/{_CERT}", certificate, mode=0o400)
+    # No transfer survives a crash of the machine, so that nothing has to be flushed.
+    fs.write_file(f"{directory}/{_KEY}", pem.replace(certificate, ""), mode=0o400, sync=False)
+    fs.write_file(f"{directory}/{_CERT}", certificate, mode=0o400, sync=False)
     return [name, certificate]
 
 
@@ -132,6 +139,9 @@ def export_start(
     source: tuple[str, Any],
 ) -> str:
     """Start a transfer which sends data to a listening one."""
+    _require_plain("host", host)
+    if not 0 < port < 1 << 16:
+        raise errors.ParameterError("the port of the other end is not a number from 1 to 65535")
     endpoint = _endpoint(_EXPORT, instance, component, source)
     words = ["--host", host, "--port", str(port)]
     if options.connect_timeout is None:
@@ -144,6 +154,36 @@ def export_start(
             str(_REMOTE_RETRIES),
         ]
     return _start(_EXPORT, options, instance, component, words, endpoint)
+
+
+def _check(options: ImportExportOptions, component: str) -> None:
+    """Check what becomes a part of a command line, of a file or of its name.
+
+    :raises ParameterError: it cannot; nothing was done.
+    """
+    _require_plain("component", component)
+    for name in ("compress", "key_name"):
+        _require_plain(name, getattr(options, name) or "")
+    if not options.key_name or not options.ca_pem:
+        # Every node has the key of the cluster's certificate, so that it proves nothing.
+        raise errors.ParameterError(
+            "a transfer needs a key of its own and the certificate of the other end. The master is"
+            " of an older version, which used the certificate of the cluster; update it."
+        )
+    if not options.ca_pem.isascii():
+        raise errors.ParameterError("the certificate of the other end is no PEM text")
+    if options.magic is not None and not text.is_transfer_magic(options.magic):
+        raise errors.ParameterError("the magic word of a transfer has a wrong form")
+    timeout_s = options.connect_timeout
+    if timeout_s is not None and not 0 < timeout_s <= _DAY_S:
+        raise errors.ParameterError(
+            f"the other end can have 1 to {_DAY_S} seconds to connect, no other time"
+        )
+
+
+def _require_plain(what: str, value: str) -> None:
+    if not (value.isascii() and value.isprintable()) or value.startswith("-"):
+        raise errors.ParameterError(f"{what} {value!r:.80} of a transfer has a wrong form")
 
 
 def _address_to_bind(options: ImportExportOptions) -> str:
@@ -221,6 +261,7 @@ def _start(
     words: list[str],
     endpoint: _Endpoint,
 ) -> str:
+    _check(options, component)
     here = paths.current()
     fs.make_dirs(here.import_export_dir, 0o755)
     _purge(here.import_export_dir)
@@ -261,19 +302,12 @@ def _start(
 
 
 def _credentials(options: ImportExportOptions, directory: str) -> list[str]:
-    here = paths.current()
-    ca_file = here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
-    if options.ca_pem is not None:
-        ca_file = f"{directory}/{_CA}"
-        fs.write_file(ca_file, options.ca_pem, mode=0o400, sync=False)
-    if options.key_name is None:
-        key_file = cert_file = here.noded_cert_file
-    else:
-        key_file = f"{_crypto_dir(options.key_name)}/{_KEY}"
-        cert_file = f"{_crypto_dir(options.key_name)}/{_CERT}"
-        if not os.path.exists(key_file):
-            raise errors.OpExecError(f"there is no key {options.key_name} on this node")
-    return ["--key", key_file, "--cert", cert_file, "--ca", ca_file]
+    assert options.key_name is not None and options.ca_pem is not None
+    key_dir, ca_file = _crypto_dir(options.key_name), f"{directory}/{_CA}"
+    if not os.path.exists(f"{key_dir}/{_KEY}"):
+        raise errors.OpExecError(f"there is no key {options.key_name} on this node")
+    fs.write_file(ca_file, options.ca_pem, mode=0o400, sync=False)
+    return ["--key", f"{key_dir}/{_KEY}", "--cert", f"{key_dir}/{_CERT}", "--ca", ca_file]
 
 
 def _spawn(argv: list[str], script_env: dict[str, str], keep_fds: Sequence[int]) -> int:

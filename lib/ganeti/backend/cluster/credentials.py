@@ -133,10 +133,11 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
         here.queue_serial_file,
         here.queue_version_file,
         here.queue_drain_file,
-        here.watcher_pausefile,
         here.server_ca_file,
         here.lvm_state_file,
         *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*"),
+        # Its pause, and what it remembers about instances of this cluster.
+        *glob.glob(f"{glob.escape(here.data_dir)}/watcher.*"),
     ]
     for path in (*plain, *secret, here.noded_cert_file):
         fs.remove_file(path)
@@ -144,10 +145,11 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     if os.path.isdir(here.cluster_conf_history_dir):
         shutil.rmtree(here.cluster_conf_history_dir)
     fs.flush_dir(here.data_dir)
-    confd = daemonize.read_pid(here.pid_file("ganeti-confd"))
-    if confd is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(confd, signal.SIGTERM)
+    for daemon in ("ganeti-failoverd", "ganeti-confd"):
+        pid = daemonize.read_pid(here.pid_file(daemon))
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
     raise errors.QuitGanetiException(
         True, f"node {machine.current().hostname()} has left the cluster"
     )

@@ -185,7 +185,7 @@ def stop_master() -> None:
 
 
 #: Daemons which this call may start and stop; the others always run, or run with the master.
-_OPTIONAL_DAEMONS = frozenset(("ganeti-kvmd",))
+_OPTIONAL_DAEMONS = frozenset(("ganeti-failoverd", "ganeti-kvmd", "ganeti-watchdogd"))
 
 
 @serves(calls.NODE_ENSURE_DAEMON)

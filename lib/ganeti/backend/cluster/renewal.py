@@ -28,14 +28,16 @@ def _next_file() -> str:
 def _trusted() -> list[str]:
     """Return the certificates which this node trusts."""
     here = paths.current()
-    path = here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
+    path = here.trust_file()
     return x509.certificates(x509.read_pem(path), path)
 
 
 @serves(calls.NODE_CRYPTO_STATE)
 def crypto_state() -> dict[str, Any]:
-    """Return the digests of the certificates which this node shows and trusts.
+    """Return the digests of the certificates which this node has and trusts.
 
+    :returns: ``next_pin`` is the key of the certificate which this node shows after
+        ``node_crypto_activate``.
     :raises X509CertError: a file is damaged.
     """
     here = paths.current()
@@ -45,6 +47,9 @@ def crypto_state() -> dict[str, Any]:
         "trust": [x509.digest(pem) for pem in _trusted()],
         "client": x509.digest_file(client) if os.path.exists(client) else None,
         "next": x509.digest_file(following) if os.path.isfile(following) else None,
+        "next_pin": (
+            x509.key_pin(x509.read_pem(following), following) if os.path.isfile(following) else None
+        ),
     }
 
 

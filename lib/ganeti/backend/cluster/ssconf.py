@@ -49,7 +49,10 @@ def write(values: dict[str, str]) -> None:
     :raises LockError: another process holds the lock.
     """
     if ssconf.MASTER_EPOCH in values:
-        raise errors.ConfigurationError("the master epoch is claimed, not written")
+        raise errors.ConfigurationError(
+            "ssconf_master_epoch cannot be written like other ssconf files; node call"
+            f" {calls.MASTER_CLAIM.name} changes it"
+        )
     for key, text in values.items():
         if not _KEY.fullmatch(key):
             raise errors.ConfigurationError(f"not a name of an ssconf file: {key!r:.80}")

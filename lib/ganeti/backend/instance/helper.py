@@ -106,7 +106,9 @@ def start(
     """
     driver = hypervisor.of(instance.hypervisor)
     if helper_disk.exists(instance.name):
-        logging.warning("instance %s: an interrupted job has left a helper guest", instance.name)
+        logging.warning(
+            "instance %s: ending the helper guest which an interrupted job has left", instance.name
+        )
         _end(driver, instance)
     if driver.is_running(instance.name):
         raise errors.HypervisorError(

@@ -23,6 +23,7 @@ from ganeti.constants import instance as instance_constants
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
+from ganeti.platform import watchdog_files
 from ganeti.storage import busy
 from ganeti.wire import calls
 
@@ -51,9 +52,9 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
         busy.require_idle(disk)
         if disk.unwiped_from is not None and disk.dev_type in disk_c.WIPED:
             raise errors.BlockDeviceError(
-                f"disk {index} of instance {instance.name}: a growth was not completed, so behind"
-                f" {disk.unwiped_from} MiB it may hold data of others. Activate the disks with"
-                f" 'gnt-instance activate-disks {instance.name}', which overwrites these."
+                f"disk {index} of instance {instance.name}: a growth was not completed, so that"
+                f" all after its first {disk.unwiped_from} MiB may be data of others. Activate the"
+                f" disks with 'gnt-instance activate-disks {instance.name}', which overwrites that."
             )
     attached = []
     try:
@@ -85,11 +86,14 @@ def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]
     """Start a guest; a running guest is not changed, and an interrupted start is completed."""
     driver = hypervisor.of(instance.hypervisor)
     if helper_disk.exists(instance.name):
-        logging.warning("instance %s: an interrupted job has left a helper guest", instance.name)
+        logging.warning(
+            "instance %s: ending the helper guest which an interrupted job has left", instance.name
+        )
         shutdown(instance, 0, reason)
     if driver.is_running(instance.name) and driver.complete_start(instance, paused=startup_paused):
         logging.info("instance %s runs already and was not started", instance.name)
         return
+    watchdog_files.require_armed()
     disks = attach_disks(instance)
     try:
         driver.start(instance, disks, paused=startup_paused)
@@ -203,6 +207,12 @@ def balloon_memory(instance: FilledInstance, memory_mib: int) -> None:
     hypervisor.of(instance.hypervisor).balloon_memory(instance, memory_mib)
 
 
+@serves(calls.INSTANCE_LIMIT_PROCESSORS)
+def limit_processors(instance: FilledInstance) -> bool:
+    """Limit a running guest to the processors of its present parameters."""
+    return hypervisor.of(instance.hypervisor).limit_processors(instance)
+
+
 # Lists of guests
 
 
@@ -288,6 +298,7 @@ def migration_info(instance: FilledInstance) -> Any:
 def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
     """On the target: prepare the incoming migration of a guest."""
     driver = hypervisor.of(instance.hypervisor)
+    watchdog_files.require_armed()
     disks = attach_disks(instance)
     try:
         driver.accept_instance(instance, info, target, disks)

@@ -35,6 +35,8 @@ def allowed_paths() -> frozenset[str]:
         here.rapi_users_file,
         here.spice_cert_file,
         here.spice_cacert_file,
+        here.witness_auth_file,
+        here.witness_ca_file,
         here.known_hosts_file,
         here.vnc_password_file,
     )
@@ -79,7 +81,8 @@ def _refuse_late(path: str, content: str) -> None:
         return  # a damaged copy is useless; this upload repairs it
     if new < present:
         raise errors.ConfigurationError(
-            f"configuration {new} arrived after configuration {present} of the same master"
+            f"the configuration with serial number {new} is refused, because this node has"
+            f" number {present} of the same master already"
         )
 
 

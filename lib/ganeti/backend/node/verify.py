@@ -21,11 +21,11 @@ from ganeti import FULL_VERSION, errors, ht, hypervisor
 from ganeti.backend.cluster import ssh as ssh_files
 from ganeti.backend.instance import os as os_definitions
 from ganeti.backend.node import info as node_facts
-from ganeti.backend.node import verify_storage
+from ganeti.backend.node import openvswitch, verify_storage
 from ganeti.backend.registry import serves
 from ganeti.constants import node_verify as nv
 from ganeti.constants import rpc
-from ganeti.platform import machine, paths
+from ganeti.platform import machine, paths, users
 from ganeti.storage import file as file_storage
 from ganeti.utils import clock, net, x509
 from ganeti.wire import calls
@@ -173,6 +173,11 @@ def _hv_info(argument: Any, request: _Request) -> dict[str, Any]:
     return hypervisor.of(argument).node_info(request.all_hvparams.get(argument))
 
 
+def _daemon_user(_argument: Any, _request: _Request) -> int:
+    """Return the user id of the node daemon, which guests keep unless a parameter names another."""
+    return os.geteuid()
+
+
 def _version(_argument: Any, _request: _Request) -> list[Any]:
     return [rpc.PROTOCOL_VERSION, FULL_VERSION]
 
@@ -187,6 +192,12 @@ def _os_list(_argument: Any, request: _Request) -> list[list[Any]]:
 
 def _bridges(argument: Any, _request: _Request) -> list[str]:
     return node_facts.missing_bridges(list(argument))
+
+
+def _openvswitch(argument: Any, _request: _Request) -> str | None:
+    """Return what the switch of this node lacks; None when it has all, or is to have none."""
+    wanted = argument.get(machine.current().hostname())
+    return None if wanted is None else openvswitch.problem(*wanted)
 
 
 def _user_scripts(argument: Any, _request: _Request) -> list[str]:
@@ -268,6 +279,11 @@ def _setup(_argument: Any, _request: _Request) -> list[str]:
     for directory in (here.data_dir, here.run_dir, here.log_dir):
         if not os.access(directory, os.W_OK | os.X_OK):
             problems.append(f"directory {directory} is not writable")
+    try:
+        missing = users.missing_accounts(users.current())
+    except errors.ConfigurationError as err:
+        return [*problems, str(err)]
+    problems += [f"{here.defaults_file}: {problem}" for problem in missing]
     return problems
 
 
@@ -301,6 +317,7 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.ACCEPTED_STORAGE_PATHS: (ht.NonEmptyString, _accepted_paths),
     nv.BRIDGES: (_NAMES, _bridges),
     nv.CLIENT_CERT: (ht.Any, _client_cert),
+    nv.DAEMON_USER: (ht.Any, _daemon_user),
     nv.FILELIST: (_PATHS, _files),
     nv.FILE_STORAGE_PATH: (_PATH, _storage_path),
     nv.GLUSTER_STORAGE_PATH: (_PATH, _storage_path),
@@ -321,6 +338,7 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.SSH_CLUTTER: (_NAMES, _ssh_clutter),
     nv.SSH_SETUP: (ht.Tuple(_NAMES, ht.Str, ht.Str, _NAMES), _ssh_setup),
     nv.TIME: (ht.Any, _time),
+    nv.OPENVSWITCH: (ht.DictOf(ht.Str, ht.Tuple(ht.Str, ht.Maybe(ht.Str))), _openvswitch),
     nv.USERSCRIPTS: (_PATHS, _user_scripts),
     nv.VERSION: (ht.Any, _version),
     **verify_storage.CHECKS,

@@ -127,7 +127,7 @@ def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDev
 def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
     """Return the devices of disks.
 
-    :raises BlockDeviceError: a device does not exist, or nobody can tell; the text names it.
+    :raises BlockDeviceError: a device does not exist, or it is not known; the text names it.
     """
     for disk in disks:
         device = storage.device(disk)
@@ -214,7 +214,7 @@ def assemble(disk: Disk, instance: FilledInstance, on_primary: bool, index: int)
 def shutdown(disk: Disk) -> None:
     """Shut a disk down, from the highest device to the lowest; one which is not there is no error.
 
-    :raises BlockDeviceError: it stays active, or nobody can tell whether it is.
+    :raises BlockDeviceError: it stays active, or it is not known whether it is.
     """
     device = storage.device(disk)
     path = _known_path(device)
@@ -254,7 +254,7 @@ def _remove_links_to(device_path: str) -> None:
 def find(disk: Disk) -> BlockDevStatus | None:
     """Return the state of a disk, or None when it is surely absent.
 
-    :raises BlockDeviceError: nobody can tell whether it exists, or in which state it is.
+    :raises BlockDeviceError: it is not known whether it exists, or in which state it is.
     """
     device = storage.device(disk)
     return device.sync_status() if device.exists() else None
@@ -287,7 +287,7 @@ def close_disks(instance_name: str, disks: Sequence[Disk]) -> None:
 def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None]:
     """Return [bytes, spindles] of each disk; None for a disk which is surely absent.
 
-    :raises BlockDeviceError: of one of them nobody can tell whether it exists.
+    :raises BlockDeviceError: it is not known whether one of them exists.
     """
     result: list[list[int | None] | None] = []
     for disk in disks:
@@ -324,7 +324,9 @@ def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
             there, worst = below.exists(), disk_constants.LDS_FAULTY
         except errors.BlockDeviceError as err:
             # What the device above knows of itself and of its peer must not be hidden.
-            logging.warning("a device below %s: %s", device.unique_id, err)
+            logging.warning(
+                "the state of a device below %s is not known: %s", device.unique_id, err
+            )
             there, worst = False, disk_constants.LDS_UNKNOWN
         if not there:
             worst = max(status.ldisk_status or 0, worst)

@@ -98,6 +98,49 @@ def needs_activation(disks: Sequence[Disk]) -> list[str]:
     return found
 
 
+@serves(calls.DRBD_WAIT_FOR_PEER)
+def wait_for_peer(disks: Sequence[Disk]) -> list[str]:
+    """Let writable disks wait when they lose their peers; return the UUIDs of those which do.
+
+    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
+    """
+    return [disk.uuid for disk in disks if _mirrored(disk).wait_for_peer()]
+
+
+@serves(calls.DRBD_WRITE_ALONE)
+def write_alone(disks: Sequence[Disk]) -> None:
+    """Let disks confirm writes again which their peers do not have.
+
+    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
+    """
+    for one in map(_mirrored, disks):
+        one.go_on_alone()
+
+
+@serves(calls.DRBD_GO_ON_ALONE)
+def go_on_alone(disks: Sequence[Disk]) -> None:
+    """Let disks which wait for their peers work without them, and confirm what waits.
+
+    A disk which does not wait now is left alone: the order comes late.
+
+    :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
+    """
+    for one in map(_mirrored, disks):
+        if one.sync_progress().suspended:
+            one.go_on_alone()
+
+
+@serves(calls.DRBD_WAITING)
+def waiting() -> list[int]:
+    """Return the minors whose requests wait for their peers.
+
+    :raises BlockDeviceError: the state of the kernel module cannot be read.
+    """
+    if not status.loaded():
+        return []
+    return [number for number, state in status.minors().items() if state.suspended]
+
+
 @serves(calls.DRBD_HELPER)
 def helper() -> str:
     """Return the program which the kernel module calls for its events.
