@@ -17,6 +17,7 @@ from typing import Self
 from ganeti import errors
 from ganeti.config import damaged, history, reservations, upgrade, verify
 from ganeti.config.history import Author, History
+from ganeti.config.quorum import Record
 from ganeti.config.store import (
     CATCH_UP_S,
     ConfigStore,
@@ -166,6 +167,10 @@ class Config(Questions):
         """Set the function which sends changes to other nodes."""
         self._store.use_distribution(distribute)
 
+    def use_witness(self, record: Record) -> None:
+        """Set the function which informs the witness of a state."""
+        self._store.use_witness(record)
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Change the configuration, all or nothing; see :meth:`ConfigStore.transaction`."""
         return self._store.transaction(self._author)
@@ -181,6 +186,14 @@ class Config(Questions):
     def lagging(self) -> dict[str, frozenset[str]]:
         """Return the lagging nodes by UUID; see :meth:`ConfigStore.lagging`."""
         return self._store.lagging()
+
+    def is_alone(self) -> bool:
+        """Tell whether the witness knows that this node is the only candidate."""
+        return self._store.is_alone()
+
+    def require_committed(self) -> None:
+        """Check that the present state is committed; see :meth:`ConfigStore.require_committed`."""
+        self._store.require_committed()
 
     def verify(self) -> list[str]:
         """Return the contradictions in the present state, one line each."""

@@ -244,7 +244,9 @@ class History:
             if keep == len(text):
                 break
             log.info(
-                "dropping the end of %s/%s: its commits were not carried out", self._directory, name
+                "removing the end of history file %s/%s: its commits were not carried out",
+                self._directory,
+                name,
             )
             if keep:
                 os.truncate(f"{self._directory}/{name}", keep)
@@ -399,7 +401,7 @@ def _parse(path: str, text: bytes) -> list[Commit]:
         if header["format"] not in _READABLE:
             raise errors.ConfigurationError(f"{path} has format {header['format']}, not {_FORMAT}")
         return [_commit(json.loads(line), header["version"]) for line in lines[1:]]
-    except (errors.ParseError, KeyError, TypeError, ValueError) as err:
+    except (errors.ParseError, AttributeError, KeyError, TypeError, ValueError) as err:
         raise errors.ConfigurationError(f"{path} is no history of the configuration") from err
 
 

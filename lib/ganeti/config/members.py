@@ -21,6 +21,10 @@ class Members(NamedTuple):
     nodes: dict[str, Node]
     master_uuid: str
     serial_no: int
+    #: URL of the witness; empty for none.
+    witness: str = ""
+    #: UUID of the cluster.
+    cluster: str = ""
 
     @property
     def candidates(self) -> frozenset[str]:
@@ -72,6 +76,8 @@ def members_of(text: str | bytes, source: str) -> Members:
             {node.name.lower(): node for node in nodes},
             raw["cluster"]["master_node"],
             raw["serial_no"],
+            str(raw["cluster"].get("witness") or ""),
+            str(raw["cluster"].get("uuid") or ""),
         )
     except errors.ConfigVersionMismatch:
         raise

@@ -62,6 +62,23 @@ def is_committed(have: Collection[str], candidates: Collection[str]) -> bool:
     return has_quorum(have, candidates)
 
 
+#: Name of the witness among the voters; no node has it, because it is no host name.
+WITNESS = "the witness"
+_WITNESS_SERVES = 2
+
+
+def with_witness(members: Collection[str], *, witness: bool) -> frozenset[str]:
+    """Return the members of which a majority is needed.
+
+    A witness is one of them while there are at most two others; more need none.
+
+    :param members: nodes or master candidates, by name or by UUID.
+    :param witness: the cluster has a witness.
+    """
+    found = frozenset(members)
+    return found | {WITNESS} if witness and len(found) <= _WITNESS_SERVES else found
+
+
 class Standing(NamedTuple):
     """The vote of one node, decoded.
 
@@ -213,15 +230,19 @@ def _newer(me: str, own: Standing, answers: Mapping[str, Standing]) -> tuple[str
         one = answers[name]
         if name != me and one.has_newer_config(own):
             found.append(
-                f"node {name} has a newer configuration ({_version(one.config)}) than"
+                f"{_who(name)} has a newer configuration ({_version(one.config)}) than"
                 f" {me} ({_version(own.config)})"
             )
         if name != me and one.has_newer_jobs(own):
             found.append(
-                f"node {name} has newer jobs (up to {_version(one.jobs)}) than {me} (up to"
+                f"{_who(name)} has newer jobs (up to {_version(one.jobs)}) than {me} (up to"
                 f" {_version(own.jobs)})"
             )
     return tuple(found)
+
+
+def _who(name: str) -> str:
+    return "according to the witness, the other node" if name == WITNESS else f"node {name}"
 
 
 class NewerCopies(NamedTuple):
@@ -232,12 +253,12 @@ class NewerCopies(NamedTuple):
 
 
 def newer_copies(me: str, answers: Mapping[str, Standing]) -> NewerCopies:
-    """Return the nodes from which this node can get what it lacks.
+    """Return the nodes from which this node can get what it lacks; a witness has no data.
 
     :param answers: the votes of the nodes which answered, this node among them.
     """
     own = answers[me]
-    others = sorted(name for name in answers if name != me)
+    others = sorted(name for name in answers if name not in (me, WITNESS))
     config = [name for name in others if answers[name].has_newer_config(own)]
     jobs = [name for name in others if answers[name].has_newer_jobs(own)]
     return NewerCopies(
@@ -256,6 +277,15 @@ def with_newest(me: str, answers: Mapping[str, Standing]) -> dict[str, Standing]
     if newer.jobs is not None:
         own = own._replace(jobs=answers[newer.jobs].jobs)
     return {**answers, me: own}
+
+
+def witness_counts(own: Standing, witness: Standing) -> bool:
+    """Tell whether the answer of a witness counts in a vote.
+
+    A document which is older than the configuration of this node was restored from a backup, or has
+    not been written for long. It may not know which changes another node has made.
+    """
+    return witness.epoch >= own.config[0]
 
 
 def _version(state: tuple[Epoch, int]) -> str:

@@ -9,6 +9,7 @@ order. The formats are published: other programs read these files.
 from __future__ import annotations
 
 import bisect
+import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -86,6 +87,7 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         for node in nodes
     ]
     found = {
+        const.AUTO_FAILOVER: _line(cluster.auto_failover or 0),
         const.CLUSTER_NAME: _line(cluster.cluster_name),
         const.CLUSTER_TAGS: _lines(sorted(cluster.tags)),
         const.ENABLED_USER_SHUTDOWN: _line(cluster.enabled_user_shutdown),
@@ -106,10 +108,14 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         const.MASTER_NODE: _line(master.name),
         const.NETWORKS: _lines(_named(data.networks)),
         const.NODEGROUPS: _lines(_named(data.nodegroups)),
+        const.NODE_KEY_PINS: _lines(
+            f"{node.name} {' '.join(node.key_pins)}" for node in nodes if node.key_pins
+        ),
         const.NODE_LIST: _lines(node.name for node in nodes),
         const.NODE_PRIMARY_IPS: _lines(f"{node.name} {node.primary_ip}" for node in nodes),
         const.NODE_SECONDARY_IPS: _lines(f"{node.name} {node.secondary_ip}" for node in nodes),
         const.NODE_VM_CAPABLE: _lines(f"{node.name}={node.vm_capable}" for node in nodes),
+        const.NODE_WATCHDOG: _line(cluster.node_watchdog or 0),
         const.OFFLINE_NODES: _lines(node.name for node in nodes if node.offline),
         const.ONLINE_NODES: _lines(node.name for node in nodes if not node.offline),
         const.PRIMARY_IP_FAMILY: _line(cluster.primary_ip_family),
@@ -206,6 +212,16 @@ class SimpleStore:
     def node_primary_ips(self) -> dict[str, str]:
         """Return the primary addresses by node name."""
         return self.get_map(const.NODE_PRIMARY_IPS, " ")
+
+    def node_key_pins(self) -> dict[str, tuple[str, ...]]:
+        """Return the pins of the keys of nodes by node name; nodes without are left out.
+
+        A master of an older release writes no such file; then no key is known.
+        """
+        if not os.path.exists((self._where or paths.current()).ssconf_file(const.NODE_KEY_PINS)):
+            return {}
+        found = self.get_map(const.NODE_KEY_PINS, " ")
+        return {name: tuple(pins.split()) for name, pins in found.items()}
 
 
 def write_local(found: Mapping[str, str], where: paths.Paths | None = None) -> None:

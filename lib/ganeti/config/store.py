@@ -37,6 +37,7 @@ from ganeti import errors
 from ganeti.config import role, ssconf
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
+from ganeti.config.quorum import CommitQuorum, Record, members, online_candidates
 from ganeti.config.reservations import Reservations
 from ganeti.config.text import ConfigText, Part, Pieces, difference
 from ganeti.config.transaction import Transaction
@@ -221,7 +222,8 @@ class _Sending:
     ) -> None:
         self.candidates = candidates
         self.nodes = nodes
-        self._online = _online_candidates(data)
+        self._online = online_candidates(data)
+        self._members = members(data)
         self._master = data.cluster.master_node
         self._missing = {(uuid, CONFIG) for uuid in candidates} | {(uuid, SSCONF) for uuid in nodes}
         self._changed = threading.Condition()
@@ -234,7 +236,7 @@ class _Sending:
     def all_needed(self) -> bool:
         """Tell whether nobody can be left out: each node is needed for the majority."""
         return set(self.nodes) <= {*self.candidates, self._master} and not role.is_committed(
-            set(self._online) - set(self.candidates[:1]), self._online
+            self._members - set(self.candidates[:1]), self._members
         )
 
     def accepted(self, node_uuid: str, what: str) -> None:
@@ -257,14 +259,25 @@ class _Sending:
             self._changed.notify_all()
             return None
 
-    def wait(self, patience_s: float, under_way: _UnderWay) -> list[DistributionFailure]:
+    def wait(
+        self, patience_s: float, under_way: _UnderWay, instead: Callable[[], bool] | None = None
+    ) -> list[DistributionFailure]:
         """Wait for the end, or, after a majority has accepted it, for at most ``patience_s``.
 
         :param under_way: gets the nodes for which this does not wait.
+        :param instead: called when there is no majority after that time; informs the witness, and
+            tells whether that is enough.
         """
+        enough = False
+        if instead is not None:
+            with self._changed:
+                in_time = self._changed.wait_for(
+                    lambda: self._ended or self._majority_has_it(), patience_s
+                )
+            enough = not in_time and instead()
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or self._majority_has_it())
-            if not self._ended:
+            self._changed.wait_for(lambda: enough or self._ended or self._majority_has_it())
+            if not self._ended and not enough:
                 self._changed.wait_for(lambda: self._ended, patience_s)
             if self._error is not None:
                 raise self._error
@@ -320,10 +333,6 @@ class _Threads:
                 self._idle.append(work)
 
 
-def _online_candidates(data: ConfigData) -> list[str]:
-    return [uuid for uuid, node in data.nodes.items() if node.master_candidate and not node.offline]
-
-
 class ConfigStore:
     """Owner of the configuration file. Thread-safe."""
 
@@ -373,6 +382,8 @@ class ConfigStore:
         self._under_way = _UnderWay()
         self._threads = _Threads("config-send")
         self._patience_s = patience_s
+        # Guarded by _committing.
+        self._quorum = CommitQuorum()
         # What each lagging node has missed, and the thread which tries again; guarded by
         # _committing.
         self._lagging: dict[str, set[str]] = {}
@@ -402,6 +413,10 @@ class ConfigStore:
         """Set the function which sends messages to other nodes."""
         self._distribute = distribute
 
+    def use_witness(self, record: Record) -> None:
+        """Set the function which informs the witness of a state; see :mod:`.quorum`."""
+        self._quorum.use_witness(record)
+
     @contextlib.contextmanager
     def transaction(self, author: Author = _NOBODY) -> Iterator[Transaction]:
         """Change the configuration; the block must not wait for anything.
@@ -416,7 +431,9 @@ class ConfigStore:
         """
         me = threading.get_ident()
         if self._owner == me:
-            raise errors.ProgrammerError("a configuration transaction inside another one")
+            raise errors.ProgrammerError(
+                "a transaction of the configuration began inside another one"
+            )
         ticket = None
         with self._mutex:
             self._owner = me
@@ -439,6 +456,28 @@ class ConfigStore:
         """Return the lagging nodes by UUID, each with :data:`CONFIG` or :data:`SSCONF` or both."""
         with self._committing:
             return {uuid: frozenset(what) for uuid, what in self._lagging.items()}
+
+    def is_alone(self) -> bool:
+        """Tell whether the witness knows that there is only one candidate now."""
+        return self._quorum.is_alone(self._committed)
+
+    def require_committed(self) -> None:
+        """Check that a majority of the candidates has the present configuration.
+
+        A change which too few candidates got stays in the present state. So who relies on a record
+        which it finds there, and did not commit itself, asks here first.
+
+        :raises ConfigurationError: too few candidates have it.
+        """
+        with self._committing:
+            online = online_candidates(self._committed)
+            have = {uuid for uuid in online if CONFIG not in self._lagging.get(uuid, ())}
+            committed = self._quorum.reached(self._committed, have)
+        if not committed:
+            raise errors.ConfigurationError(
+                f"only {len(have)} of {len(online)} master candidates have the present"
+                " configuration. Mark nodes as offline which cannot be reached."
+            )
 
     def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
         """Note that nodes lack the present configuration or ssconf values since an earlier master.
@@ -708,7 +747,10 @@ class ConfigStore:
             )
 
         self._threads.run(send)
-        return sending.wait(self._patience_s, self._under_way)
+        instead = None
+        if self._quorum.can_ask(message.data):
+            instead = lambda: self._quorum.inform(message.data)  # noqa: E731
+        return sending.wait(self._patience_s, self._under_way, instead)
 
     def _left_out(self, candidates: Sequence[str], *, everybody: bool) -> frozenset[str]:
         """Return the nodes to which a commit is not sent, because the thread tries them again.
@@ -719,7 +761,10 @@ class ConfigStore:
         """
         skip = frozenset(self._unresponsive) | self._under_way.nodes()
         others = 1 + sum(uuid not in skip for uuid in candidates)
-        if everybody or self._catch_up_s is None or others < (1 + len(candidates)) // 2 + 1:
+        needed = role.majority(1 + len(candidates))
+        if self._quorum.can_ask(self._committed) and not self._quorum.failure:
+            others, needed = others + 1, role.majority(2 + len(candidates))
+        if everybody or self._catch_up_s is None or others < needed:
             self._under_way.wait()
             return frozenset()
         return skip
@@ -786,18 +831,27 @@ class ConfigStore:
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
         """Return the error for the submitters; None when a majority has the change."""
-        online = _online_candidates(data)
+        online = online_candidates(data)
         lost = {
             failure.node_uuid: failure.message
             for failure in failures
             if failure.what == CONFIG and failure.node_uuid in online
         }
         have = len(online) - len(lost)
-        if not lost or role.is_committed(set(online) - set(lost), online):
+        if self._quorum.reached(data, set(online) - set(lost)):
             return None
         reasons = "; ".join(
             f"{data.nodes[uuid].name}: {message}" for uuid, message in sorted(lost.items())
         )
+        if data.cluster.witness:
+            return (
+                f"the configuration was changed on the master, but only {have} of {len(online)}"
+                f" master candidates have it"
+                + (f" ({reasons})" if reasons else "")
+                + f", and the witness does not stand for the other one:"
+                f" {self._quorum.failure or 'it counts for two candidates only'}. If the witness is"
+                " lost for good, use 'gnt-cluster modify --witness=none'."
+            )
         return (
             f"the configuration was changed on the master, but only {have} of {len(online)} master "
             f"candidates have it ({reasons}). Mark nodes as offline which cannot be reached."

@@ -224,8 +224,11 @@ class Transaction:
             instance_const.ADMIN_UP: True,
             instance_const.ADMIN_OFFLINE: False,
         }.get(admin_state, instance.disks_active)
-        wanted = (admin_state, source, active)
-        if (instance.admin_state, instance.admin_state_source, instance.disks_active) != wanted:
+        # An instance which somebody starts is no rest of an import any more.
+        importing = None if admin_state == instance_const.ADMIN_UP else instance.importing_since
+        wanted = (admin_state, source, active, importing)
+        present = (instance.admin_state, instance.admin_state_source, instance.disks_active)
+        if (*present, instance.importing_since) != wanted:
             self._put(
                 updated(
                     instance,
@@ -233,6 +236,7 @@ class Transaction:
                     admin_state=admin_state,
                     admin_state_source=source,
                     disks_active=active,
+                    importing_since=importing,
                 )
             )
 
@@ -266,7 +270,7 @@ class Transaction:
             raise errors.ConfigurationError(
                 f"disk {uuid}: node {node_uuid} has no replica of it, which could miss writes"
             )
-        if disk.outdated_node == node_uuid and disk.in_sync_at is None:
+        if disk.outdated_node == node_uuid and disk.in_sync_at is None and disk.never_alone is None:
             return
         since = disk.outdated_since if disk.outdated_node == node_uuid else None
         self._put(
@@ -276,6 +280,7 @@ class Transaction:
                 outdated_node=node_uuid,
                 outdated_since=self.now if since is None else since,
                 in_sync_at=None,
+                never_alone=None,
             )
         )
 
@@ -284,7 +289,12 @@ class Transaction:
         disk = self._get("disks", uuid)
         self._put(
             updated(
-                disk, now=self.now, outdated_node=None, outdated_since=None, in_sync_at=self.now
+                disk,
+                now=self.now,
+                outdated_node=None,
+                outdated_since=None,
+                in_sync_at=self.now,
+                never_alone=None,
             )
         )
 
@@ -293,6 +303,50 @@ class Transaction:
         disk = self._get("disks", uuid)
         if disk.in_sync_at is not None:
             self._put(updated(disk, now=self.now, in_sync_at=None))
+
+    def mark_never_alone(self, uuid: str, node_uuid: str, serial_no: int) -> None:
+        """Record on which node a mirrored disk is writable and confirms no write alone.
+
+        The serial number of the disk stays, so that a job which changes the disk meanwhile goes on.
+
+        :param serial_no: that of the disk when it was not known yet to miss writes; when it has
+            changed, nothing is recorded.
+        """
+        disk = self._get("disks", uuid)
+        if disk.serial_no != serial_no or (disk.outdated_node, disk.in_sync_at) != (None, None):
+            return
+        if node_uuid not in disk.all_node_uuids():
+            raise errors.ConfigurationError(f"disk {uuid}: node {node_uuid} has no replica of it")
+        self._put(dataclasses.replace(disk, never_alone=node_uuid))
+
+    def forget_never_alone(self, uuid: str) -> None:
+        """Record that a mirrored disk may confirm writes alone from now on."""
+        disk = self._get("disks", uuid)
+        if disk.never_alone is not None:
+            self._put(dataclasses.replace(disk, never_alone=None))
+
+    def conclude_outdated(self, uuid: str, node_uuid: str) -> bool:
+        """Record that a dead node, on which a disk was never written to alone, is left behind.
+
+        :returns: False when the record of the disk is another one by now; then nothing is changed.
+        """
+        if self._get("disks", uuid).never_alone != node_uuid:
+            return False
+        self.mark_outdated(uuid, node_uuid)
+        return True
+
+    def let_go_on(self, uuid: str, node_uuid: str) -> bool:
+        """Record that a writable disk goes on without its peer, whose replica misses writes then.
+
+        :returns: False when it may not, because its node is marked offline, or its own replica is
+            the one which misses writes; then nothing is changed.
+        """
+        disk = self._get("disks", uuid)
+        if self._get("nodes", node_uuid).offline or disk.outdated_node == node_uuid:
+            return False
+        (other,) = disk.secondary_nodes(node_uuid)
+        self.mark_outdated(uuid, other)
+        return True
 
     def forget_outdated(self, uuid: str) -> None:
         """Record that no replica of a mirrored disk is known to have missed writes any more."""
@@ -387,9 +441,10 @@ class Transaction:
         for uuid in disk.nodes:
             self._require("nodes", uuid, f"disk {disk.uuid}")
         present = self._get("disks", disk.uuid)
+        disk = dataclasses.replace(disk, never_alone=present.never_alone)
         if disk.logical_id != present.logical_id:
             disk = dataclasses.replace(
-                disk, outdated_node=None, outdated_since=None, in_sync_at=None
+                disk, outdated_node=None, outdated_since=None, in_sync_at=None, never_alone=None
             )
         self._replace(present, disk)
 
@@ -597,7 +652,7 @@ class Transaction:
         for kind in KINDS:
             if obj.uuid in self._table(kind):
                 raise errors.ConfigurationError(
-                    f"uuid {obj.uuid} is already in use, for the {_LABELS[kind]} with this uuid"
+                    f"uuid {obj.uuid} is already in use by this kind of object: {_LABELS[kind]}"
                 )
         self._put(obj)
 

@@ -302,6 +302,9 @@ _HV_UNTIL_3_0: dict[str, Config] = {
     "xen-hvm": {"xen_cmd": "xl"},
 }
 
+# Own parameters of hypervisors, which other versions refuse.
+_HV_OURS: dict[str, tuple[str, ...]] = {"xen-pvm": ("type",)}
+
 
 def downgrade(config: Config) -> Config:
     """Bring a configuration of this version to the version before.
@@ -316,10 +319,32 @@ def downgrade(config: Config) -> Config:
     known = changed["cluster"].setdefault("hvparams", {})
     for hypervisor, params in _HV_UNTIL_3_0.items():
         known[hypervisor] = {**params, **known.get(hypervisor, {})}
+    own_sets = [known, *(changed["cluster"].get("os_hvp") or {}).values()]
+    own_sets += [
+        {instance.get("hypervisor", ""): instance.get("hvparams") or {}}
+        for instance in changed.get("instances", {}).values()
+    ]
+    for by_hypervisor in own_sets:
+        for hypervisor, names in _HV_OURS.items():
+            for name in names:
+                by_hypervisor.get(hypervisor, {}).pop(name, None)
     for disk in changed.get("disks", {}).values():
         # What is known about replicas and growths is not kept up to date by other versions.
-        for key in ("outdated_node", "outdated_since", "in_sync_at", "unwiped_from"):
+        for key in ("outdated_node", "outdated_since", "in_sync_at", "never_alone", "unwiped_from"):
             disk.pop(key, None)
+    for instance in changed.get("instances", {}).values():
+        instance.pop("importing_since", None)
+    for node in changed.get("nodes", {}).values():
+        # The flag ``drained`` stays, so that nothing is placed on a node in maintenance.
+        for key in ("maintenance", "auto_failover", "watchdog"):
+            node.pop(key, None)
+        # Other versions show the key of the cluster on all nodes.
+        node.pop("key_pins", None)
+    changed["cluster"].pop("auto_instance_failover", None)
+    changed["cluster"].pop("auto_failover", None)
+    changed["cluster"].pop("node_watchdog", None)
+    changed["cluster"].pop("witness", None)
+    changed["cluster"].pop("auto_balance", None)
     changed["version"] = DOWNGRADE_VERSION
     return changed
 

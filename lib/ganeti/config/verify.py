@@ -20,13 +20,65 @@ from ganeti.constants import hv as hv_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
-from ganeti.objects import ConfigData, Disk, Instance, cluster_rules, hvparams, ipolicy
+from ganeti.constants import node_watchdog as node_watchdog_c
+from ganeti.objects import ConfigData, Disk, Instance, cluster_rules, fill, hvparams, ipolicy
 from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
-from ganeti.utils import net, text
+from ganeti.utils import net, text, x509
 
 T = TypeVar("T")
 _Problems = Iterator[str]
+
+
+def auto_failover_problem(data: ConfigData, *, witness: bool) -> str | None:
+    """Return why the role of a lost master could not move by itself; None if it could.
+
+    :param witness: the cluster has a witness.
+    """
+    online = [node for node in data.nodes.values() if node.master_candidate and not node.offline]
+    if len(online) > (1 if witness else 2):
+        return None
+    return (
+        f"the role of a lost master cannot move by itself: that needs a majority of the master"
+        f" candidates without the master, so at least three of them, or two and a witness, and"
+        f" {len(online)} {'is' if len(online) == 1 else 'are'} online"
+    )
+
+
+def watchdog_problems(data: ConfigData) -> Iterator[str]:
+    """Yield why the hardware watchdogs of the nodes would not be armed."""
+    online = sum(node.master_candidate and not node.offline for node in data.nodes.values())
+    if online < node_watchdog_c.LEAST_CANDIDATES:
+        yield (
+            f"the watchdogs of nodes are armed only with {node_watchdog_c.LEAST_CANDIDATES} master"
+            f" candidates or more, because with fewer the loss of one would restart all nodes;"
+            f" {online} {'is' if online == 1 else 'are'} online"
+        )
+
+
+def auto_instance_failover_problems(data: ConfigData, *, watchdogs: bool) -> Iterator[str]:
+    """Yield why instances of some dead nodes would not be started elsewhere.
+
+    :param watchdogs: the cluster uses the hardware watchdogs of its nodes.
+    """
+    helpless = [
+        node.name
+        for node in data.nodes.values()
+        if not fill.fill_nd(data.cluster, data.nodegroups.get(node.group), node)["oob_program"]
+    ]
+    if helpless and not watchdogs:
+        yield (
+            f"nodes without an out-of-band helper cannot be fenced, so their instances are not"
+            f" started elsewhere ({text.comma_join(sorted(helpless))}). Set the node parameter"
+            " oob_program, or use 'gnt-cluster modify --node-watchdog=yes'"
+        )
+    helper = data.cluster.drbd_usermode_helper
+    if helper not in (None, disk_const.DRBD_NEUTRAL_HELPER):
+        yield (
+            f"with the usermode helper {helper}, disks of type drbd may be written to on one node"
+            " only, so their instances are not started elsewhere. Use 'gnt-cluster modify"
+            f" --drbd-usermode-helper={disk_const.DRBD_NEUTRAL_HELPER}'"
+        )
 
 
 def check(data: ConfigData) -> list[str]:
@@ -104,6 +156,12 @@ def _cluster(data: ConfigData) -> _Problems:
         yield f"cluster: '{cluster.uuid}' is not a uuid"
     if cluster.serial_no < 1:
         yield f"cluster: serial number is {cluster.serial_no}"
+    if cluster.witness is not None:
+        yield from _raised("cluster", cluster_rules.witness, cluster.witness)
+    if cluster.auto_failover is not None:
+        yield from _raised("cluster", cluster_rules.auto_failover, cluster.auto_failover)
+    if cluster.node_watchdog is not None:
+        yield from _raised("cluster", cluster_rules.node_watchdog, cluster.node_watchdog)
     if not cluster.enabled_hypervisors:
         yield "cluster: no hypervisor is enabled"
     for name in cluster.enabled_hypervisors:
@@ -200,6 +258,9 @@ def _nodes(data: ConfigData) -> _Problems:
                 yield f"{what}: {label} address '{address}' is not an IP address"
         if cluster.master_ip in (node.primary_ip, node.secondary_ip):
             yield f"{what} has the address of the cluster, {cluster.master_ip}"
+        for pin in node.key_pins or ():
+            if not x509.is_pin(pin):
+                yield f"{what}: {pin!r:.80} is not the pin of a key"
         yield from _typed(f"{what}: ndparams", node.ndparams, node_const.ND_PARAM_TYPES)
         for name in sorted(node_const.ND_GLOBALS.intersection(node.ndparams)):
             yield f"{what}: parameter {name} cannot be set for a single node"
@@ -209,6 +270,9 @@ def _nodes(data: ConfigData) -> _Problems:
     ]
     for address in _more_than_once(addresses):
         yield f"address {address} is used by several nodes"
+    for pin in _more_than_once(pin for node in data.nodes.values() for pin in node.key_pins or ()):
+        names = [node.name for node in data.nodes.values() if pin in (node.key_pins or ())]
+        yield f"nodes {', '.join(names)} have the same key, {pin}"
 
 
 def _groups(data: ConfigData) -> _Problems:
@@ -359,6 +423,8 @@ def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
         yield f"{what}: size is {device.size}"
     if device.outdated_node is not None and device.outdated_node not in device.all_node_uuids():
         yield f"{what}: node {device.outdated_node} has no replica of it, which could miss writes"
+    if device.never_alone is not None and device.never_alone not in device.all_node_uuids():
+        yield f"{what}: node {device.never_alone} has no replica of it, which could be writable"
     for uuid in {
         *device.nodes,
         *(device.logical_id[:2] if device.dev_type == disk_const.DRBD8 else ()),

@@ -1,8 +1,12 @@
 """The file ``audit.log``: lines of which nobody can change one without changing all later ones.
 
 A line is a JSON object. Its ``prev`` is the SHA-256 checksum of the line before, without its new
-line; 64 zeros in the first line of all. Its ``n`` counts the lines, also over several files. What
-else is in a line is the affair of the writer (:mod:`ganeti.master.audit`).
+line; 64 zeros in the first line of all. Its ``n`` counts the lines. What else is in a line is the
+affair of the writer (:mod:`ganeti.master.audit`).
+
+The chain goes on over several files: **logrotate** may rename the file at any time, to
+``audit.log.1`` or ``audit.log-20261123``, and compress it later. A writer which starts when the
+file is missing or empty goes on after the last line of the newest renamed one.
 
 Who can write the file can also make a new chain, or cut off its end. So keep the checksum of the
 last line elsewhere, for example in the log of another machine.
@@ -10,11 +14,15 @@ last line elsewhere, for example in the log of another machine.
 
 from __future__ import annotations
 
+import errno
+import gzip
 import hashlib
 import logging
 import os
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.wire import json
@@ -40,13 +48,16 @@ class Chain:
         self.number, self.prev = 0, NOTHING
 
     def open(self) -> None:
-        """Continue after the last line of the file; remove a line without its end.
+        """Continue after the last line of all; remove a line without its end.
 
         Only a crash leaves such a line.
 
-        :raises OSError: the file cannot be read.
+        :raises OSError: a file cannot be read.
         """
-        self.number, self.prev = _last(self.path)
+        found = _last(self.path)
+        if found is None:
+            found = _last_renamed(self.path)
+        self.number, self.prev = found or (0, NOTHING)
 
     def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Append a line for each entry; all of them or none.
@@ -83,8 +94,75 @@ def append(path: str, data: bytes) -> None:
         os.close(fd)
 
 
-def _last(path: str) -> tuple[int, str]:
-    """Return the number and the checksum of the last line; remove a line without its end."""
+def files(path: str) -> list[str]:
+    """List the files of the chain which exist, the oldest one first: renamed ones, then `path`.
+
+    Their order is that of their first lines. One whose first line cannot be read comes before all
+    others, so that the verification reports it; an empty one is left out.
+
+    :raises OSError: the directory or a file cannot be read.
+    """
+    directory, name = os.path.split(path)
+    pattern = re.compile(re.escape(name) + r"([.-]\d+)(\.gz)?")
+    numbers = {}
+    try:
+        names = os.listdir(directory or ".")
+    except FileNotFoundError:
+        names = []
+    for other in names:
+        if pattern.fullmatch(other) is not None:
+            renamed = os.path.join(directory, other)
+            number = _first_number(renamed)
+            if number is not None:
+                numbers[renamed] = number
+    found = sorted(numbers, key=lambda one: (numbers[one], one))
+    return [*found, path] if os.path.exists(path) else found
+
+
+def _first_number(path: str) -> int | None:
+    """Return the number of the first line of a file: 0 if unreadable, None without a line."""
+    return next(map(_number, _lines(path)), None)
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Read the lines of a file, which may be compressed, without their new lines.
+
+    :raises OSError: it cannot be read.
+    """
+    try:
+        with _open(path) as stream:
+            for raw in stream:
+                yield raw.rstrip(b"\n")
+    except (EOFError, zlib.error) as err:
+        raise OSError(errno.EIO, f"damaged compressed file: {err}", path) from err
+
+
+def _open(path: str) -> IO[bytes] | gzip.GzipFile:
+    if not path.endswith(".gz"):
+        return open(path, "rb")
+    return gzip.open(path)
+
+
+def _last_renamed(path: str) -> tuple[int, str] | None:
+    """Return the number and the checksum of the last line of the newest renamed file."""
+    renamed = [one for one in files(path) if one != path]
+    line = None
+    for line in _lines(renamed[-1]) if renamed else ():  # noqa: B007  the last one counts
+        pass
+    return None if line is None else (_number(line), hashlib.sha256(line).hexdigest())
+
+
+def _number(line: bytes) -> int:
+    data, _problem = _read(line)
+    number = data.get("n")
+    return number if isinstance(number, int) else 0  # the verification finds such a line
+
+
+def _last(path: str) -> tuple[int, str] | None:
+    """Return the number and the checksum of the last line; remove a line without its end.
+
+    :returns: None if there is no line, or no file.
+    """
     try:
         with open(path, "r+b") as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -96,15 +174,11 @@ def _last(path: str) -> tuple[int, str]:
                 _log.warning("removing an incomplete line at the end of %s", path)
                 stream.truncate(start + end)
     except FileNotFoundError:
-        return 0, NOTHING
+        return None
     lines = data[:end].splitlines()
     if not lines:
-        return 0, NOTHING
-    try:
-        number = int(json.loads(lines[-1])["n"])
-    except (errors.ParseError, KeyError, TypeError, ValueError):
-        number = 0  # the verification finds that line
-    return number, hashlib.sha256(lines[-1]).hexdigest()
+        return None
+    return _number(lines[-1]), hashlib.sha256(lines[-1]).hexdigest()
 
 
 class Problem(NamedTuple):
@@ -122,23 +196,22 @@ def verify(files: Sequence[str]) -> Iterator[tuple[dict[str, Any], Problem | Non
 
     The first line of the first file may belong after an older file that was removed.
 
+    :param files: paths; one whose name ends with ``.gz`` is compressed.
     :returns: each line as a dictionary (empty if it cannot be read), and what is wrong with it.
     :raises OSError: a file cannot be read.
     """
     prev: str | None = None
     number: int | None = None
     for path in files:
-        with open(path, "rb") as stream:
-            for place, raw in enumerate(stream, 1):
-                line = raw.rstrip(b"\n")
-                data, text = _read(line)
-                if text is None and prev is not None and data["prev"] != prev:
-                    text = "it does not belong after the line before: a line was changed or removed"
-                elif text is None and number is not None and data["n"] != number + 1:
-                    text = f"its number is {data['n']}, but must be {number + 1}"
-                yield data, None if text is None else Problem(f"{path}:{place}", text)
-                prev = hashlib.sha256(line).hexdigest()
-                number = data.get("n", number)
+        for place, line in enumerate(_lines(path), 1):
+            data, text = _read(line)
+            if text is None and prev is not None and data["prev"] != prev:
+                text = "it does not belong after the line before: a line was changed or removed"
+            elif text is None and number is not None and data["n"] != number + 1:
+                text = f"its number is {data['n']}, but must be {number + 1}"
+            yield data, None if text is None else Problem(f"{path}:{place}", text)
+            prev = hashlib.sha256(line).hexdigest()
+            number = data.get("n", number)
 
 
 def _read(line: bytes) -> tuple[dict[str, Any], str | None]:

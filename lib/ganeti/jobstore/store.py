@@ -110,6 +110,7 @@ class QueueStore:
         :raises errors.JobQueueError: the directory cannot be used, has another version, or another
             process works on it.
         """
+        locked_before = self._lock_fd is not None
         try:
             fs.make_dirs(self.directory, 0o750)
             self._owner = users.owner_inside(self.directory)
@@ -119,10 +120,15 @@ class QueueStore:
             names = os.listdir(self.directory)
             self._remove_temporary(names)
             self._replay(names)
-        except OSError as err:
-            raise errors.JobQueueError(
-                f"cannot use the job queue in {self.directory}: {err}"
-            ) from err
+        except BaseException as err:
+            # The next attempt, often in this process, must not find it locked by this one.
+            if not locked_before:
+                self._unlock_directory()
+            if isinstance(err, OSError):
+                raise errors.JobQueueError(
+                    f"cannot use the job queue in {self.directory}: {err}"
+                ) from err
+            raise
 
     def close(self) -> None:
         """Flush every file and remove the journal; an error leaves the journal for the next run."""

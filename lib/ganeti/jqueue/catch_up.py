@@ -70,6 +70,10 @@ class LocalQueue:
         self._lock = threading.Lock()
         self._latest: tuple[float, Inventory] | None = None
 
+    def drained(self) -> bool:
+        """Whether the queue is marked to take no new jobs."""
+        return self._store.drained()
+
     def inventory(self, since: float) -> Inventory:
         """Return an inventory of the directory, which is not older than `since`.
 

@@ -26,7 +26,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.jobstore.files import SERIAL, job_file
@@ -76,9 +76,19 @@ class Batch:
     :ivar archive: ids of jobs to be archived.
     :ivar serial: the highest job id given out; None when it did not change.
     :ivar snapshots: the changed jobs as they are written.
+    :ivar shortfall: when it is published: see :class:`Delivered`.
     """
 
-    __slots__ = ("_closed", "_durable", "_published", "archive", "changed", "snapshots", "serial")
+    __slots__ = (
+        "_closed",
+        "_durable",
+        "_published",
+        "archive",
+        "changed",
+        "serial",
+        "shortfall",
+        "snapshots",
+    )
 
     def __init__(self, *, closed: bool = False) -> None:
         """Make an empty batch.
@@ -89,6 +99,7 @@ class Batch:
         self.archive: list[int] = []
         self.serial: int | None = None
         self.snapshots: list[jobs.JobSnapshot] = []
+        self.shortfall = ""
         self._durable: list[Done] = []
         self._published: list[Done] = []
         self._closed = closed
@@ -146,19 +157,30 @@ class Batch:
         self._published = other._published + self._published
 
 
+class Delivered(NamedTuple):
+    """Where a commit is, after the wait for the candidates.
+
+    :ivar alone: there are candidates, and none of them has the commit.
+    :ivar shortfall: a majority of the candidates is wanted and does not have it: the numbers, for a
+        message. Empty otherwise.
+    """
+
+    alone: bool = False
+    shortfall: str = ""
+
+
 class Send(Protocol):
     """Hands a commit to the senders of the candidates."""
 
     def __call__(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool
-    ) -> Callable[[], bool]:
+    ) -> Callable[[], Delivered]:
         """Begin to send a commit.
 
         :param files: content by file name.
         :param archived: ids of jobs which were archived.
         :param ended: whether all jobs of the commit have ended.
-        :returns: a function which waits until the candidates have the commit, for a bounded time,
-            and returns whether none of them has it.
+        :returns: a function which waits until the candidates have the commit, for a bounded time.
         """
 
 
@@ -217,7 +239,7 @@ class Committer:
             try:
                 loop()
             except BaseException:
-                _log.critical("thread %s died of a bug", name, exc_info=True)
+                _log.critical("thread %s has ended by an internal error", name, exc_info=True)
                 self._fatal()
                 raise
 
@@ -355,10 +377,11 @@ class Committer:
             batch.run_failed(error)
         self._store.end_journal()
 
-    def _publish_batches(self, batches: Sequence[Batch], wait: Callable[[], bool]) -> None:
-        alone = wait()
+    def _publish_batches(self, batches: Sequence[Batch], wait: Callable[[], Delivered]) -> None:
+        delivered = wait()
         for batch in batches:
-            if alone and batch.serial is not None:
+            batch.shortfall = delivered.shortfall
+            if delivered.alone and batch.serial is not None:
                 self._alone([snapshot.job for snapshot in batch.snapshots])
             self._publish(batch)
             batch.run_published()
@@ -431,6 +454,6 @@ def _content(batches: Sequence[Batch]) -> tuple[dict[str, str], list[int]]:
 
 def _send_nothing(
     files: dict[str, str], archived: Sequence[int], *, ended: bool
-) -> Callable[[], bool]:
+) -> Callable[[], Delivered]:
     """Send nothing, because there are no candidates."""
-    return lambda: False
+    return Delivered

@@ -279,7 +279,7 @@ def reasons(context: ExplainContext, job: JobFacts) -> list[Reason]:
             _reason(CANCEL, "it was canceled and goes on to the next point where it can stop")
         )
     elif job.real_status == const.STATUS_WAITING and wait is None:
-        found.append(_reason(STARTING, "it takes its locks; none is in its way"))
+        found.append(_reason(STARTING, "it takes its locks, which are all free"))
     return found
 
 
@@ -329,7 +329,7 @@ def _filtered(context: ExplainContext, verdict: FilterVerdict) -> Reason:
 def _in_line(queue: QueueFacts, job_id: int) -> Reason:
     place = queue.line.index(job_id) if job_id in queue.line else None
     if place is None or place < queue.max_running - len(queue.busy):
-        return _reason(STARTING, "nothing is in its way, a worker is about to take it")
+        return _reason(STARTING, "it can start, a worker is about to take it")
     busy = sorted(queue.busy)
     ahead = {0: "it is the next", 1: "1 job is before it"}.get(place, f"{place} jobs are before it")
     return _reason(

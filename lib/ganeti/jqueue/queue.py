@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ from ganeti.jqueue.callbacks import SubmitResult
 from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Batch, Committer, Waiter
 from ganeti.jqueue.publisher import Publisher
-from ganeti.jqueue.replication import Replicator, Transport
+from ganeti.jqueue.replication import QueueWitness, Replicator, Transport
 from ganeti.jqueue.restore import Restorer
 from ganeti.jqueue.scheduler import Execute, LockWaits, Scheduler
 from ganeti.jqueue.subscriptions import JobChange, Subscription
@@ -80,6 +81,8 @@ class JobQueue:
     :param fatal: called when a thread of the queue died of a bug: the daemon has to end.
     :param interrupted: called at the start, before any job goes on, with the jobs which were
         running when an earlier master daemon ended.
+    :param majority: whether a job is acknowledged only when a majority of the candidates has it.
+    :param witness: see :class:`~ganeti.jqueue.replication.Replicator`.
     :ivar drained: whether new jobs are refused; changed by :meth:`set_drain`.
     """
 
@@ -97,6 +100,8 @@ class JobQueue:
         now: Callable[[], tuple[int, int]] = clock.now_split,
         fatal: Callable[[], None] = os.abort,
         interrupted: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
+        majority: Callable[[], bool] = lambda: False,
+        witness: QueueWitness | None = None,
     ) -> None:
         self._store = store
         self._interrupted = interrupted
@@ -104,10 +109,16 @@ class JobQueue:
         # A master that has taken over counts the ids which nobody else knows from here.
         self._first_id = 0
         self.drained = False
+        # Two administrators change the flag in the same order on the disk and in memory.
+        self._changing_drained = threading.Lock()
         self.table = JobTable(store, now=now, livelock=livelock)
         self.publisher = Publisher(self.table)
         here = LocalQueue(store, self.table.had)
-        self.replicator = None if transport is None else Replicator(transport, here)
+        self.replicator = (
+            None
+            if transport is None
+            else Replicator(transport, here, majority=majority, witness=witness)
+        )
         self.committer = Committer(
             store,
             self.table.lock,
@@ -230,9 +241,12 @@ class JobQueue:
                     batch.when_durable(lambda err: self._begin(accepted, err))
                 batch.when_published(
                     lambda err: done(
-                        results
-                        if err is None
-                        else [entry if isinstance(entry, Exception) else err for entry in results],
+                        [
+                            entry
+                            if isinstance(entry, Exception)
+                            else err or _not_acknowledged(entry, batch.shortfall) or entry
+                            for entry in results
+                        ],
                         None,
                     )
                 )
@@ -497,9 +511,10 @@ class JobQueue:
 
         :raises errors.JobQueueError: the flag cannot be changed on this node's disk.
         """
-        self._store.set_drained(drained)
-        with self.table.lock:
-            self.drained = drained
+        with self._changing_drained:
+            self._store.set_drained(drained)
+            with self.table.lock:
+                self.drained = drained
         if self.replicator is not None:
             self.replicator.set_drained(drained)
 
@@ -629,6 +644,16 @@ class JobQueue:
         """End a subscription; False when it was notified already, or is being notified now."""
         with self.table.lock:
             return self.publisher.subscriptions.remove(subscription)
+
+
+def _not_acknowledged(job_id: int, shortfall: str) -> errors.JobQueueError | None:
+    """Return the error for the submitter of a job which too few candidates have; None otherwise."""
+    if not shortfall:
+        return None
+    return errors.JobQueueError(
+        f"{shortfall} have job {job_id}, so it is not acknowledged: it goes on as long as this node"
+        " is the master, and is lost if another node takes the role. 'gnt-job list' shows it."
+    )
 
 
 def _result_of(begin: Callable[[Done], None]) -> Any:

@@ -10,6 +10,12 @@ more than `wait_s` seconds *lags*. No commit waits for it until it has caught up
 on trying. When more than half of the candidates lag, the log gets a warning (Ganeti design 2.0,
 *Job execution*).
 
+Where the role of a lost master moves by itself (``auto_failover``), a job counts as acknowledged
+only when a majority of the candidates has it, as with the configuration: otherwise a master which
+is cut off would go on to accept jobs which its successor does not know. So a commit waits longer
+for a majority, :data:`MAJORITY_WAIT_S`, and reports when there is none. With two candidates and a
+witness, the witness is informed of the number of a job which the other candidate does not have.
+
 Before the first message to a candidate, and again when it comes back after a failure, both
 directories are compared (:mod:`.catch_up`), and the differences are sent first: neither a new
 candidate nor a daemon that has just started knows what is missing.
@@ -18,6 +24,7 @@ candidate nor a daemon that has just started knows what is missing.
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 import threading
 import time
@@ -28,11 +35,15 @@ from ganeti import errors, ht
 from ganeti.jobstore.files import SERIAL
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up
+from ganeti.jqueue.commit import Delivered
 
 _log = logging.getLogger(__name__)
 
 # Seconds for which a commit waits for a candidate.
 WAIT_S = 1.0
+# Seconds for which a commit waits for a majority of the candidates, where one is wanted.
+MAJORITY_WAIT_S = 5.0
+_OTHERS = 2
 # Seconds before a candidate that failed is tried again.
 RETRY_S = 2.0
 # Seconds for which a message is held back: a small job is over by then, and its end travels with
@@ -74,10 +85,22 @@ class Transport(Protocol):
         """Set the drain flag of the candidates; return the names of those that failed."""
 
 
+class QueueWitness(Protocol):
+    """Stands for the other candidate, where there is one or none."""
+
+    def needed(self) -> bool:
+        """Tell whether a commit which no other candidate has needs the witness."""
+
+    def record(self, last_job: int) -> str | None:
+        """Inform the witness of the number of a job; return why that failed, or None."""
+
+
 class Replicator:
     """Keeps the copies of the candidates up to date.
 
     :param here: the queue of this node.
+    :param majority: whether a commit needs a majority of the candidates.
+    :param witness: the witness of the cluster; it counts for one other candidate or none.
     :param wait_s: seconds after which a candidate lags.
     :param retry_s: seconds before a candidate that failed is tried again.
     :ivar here: the queue of this node.
@@ -88,9 +111,16 @@ class Replicator:
         transport: Transport,
         here: catch_up.LocalQueue,
         *,
+        majority: Callable[[], bool] = lambda: False,
+        witness: QueueWitness | None = None,
         wait_s: float = WAIT_S,
         retry_s: float = RETRY_S,
     ) -> None:
+        self._majority = majority
+        self._witness = witness
+        # The highest job id, and the highest one of which the witness was informed.
+        self._last_serial = 0
+        self._witnessed_serial = 0
         self._transport = transport
         self.here = here
         self._wait_s = wait_s
@@ -112,25 +142,28 @@ class Replicator:
         :param serial: the highest job id, which candidates count as knowing until they were asked.
         """
         with self.progress:
-            self._first_serial = serial
+            self._first_serial = self._last_serial = serial
             for uuid in self._transport.candidates():
                 self._add_peer(uuid)
             self._started = True
 
     def send(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool = False
-    ) -> Callable[[], bool]:
+    ) -> Callable[[], Delivered]:
         """Hand a commit to all candidates.
 
         :param files: content by file name.
         :param archived: ids of jobs which were archived.
         :param ended: all jobs in the commit have ended, so that nothing more will follow soon.
-        :returns: a function which waits until every candidate has the commit or lags; it returns
-            whether there are candidates and none of them has the commit.
+        :returns: a function which waits until every candidate has the commit or lags, and returns
+            where the commit is then.
         """
         with self.progress:
             self._number += 1
             number = self._number
+            if SERIAL in files:
+                self._last_serial = int(files[SERIAL])
+            serial = self._last_serial
             wanted = self._transport.candidates() if self._started else ()
             added = [uuid for uuid in wanted if uuid not in self._peers]
             for uuid in [uuid for uuid in self._peers if uuid not in wanted]:
@@ -141,8 +174,8 @@ class Replicator:
             for peer in self._peers.values():
                 peer.add(files, archived, number, ended=ended)
             if not self._peers:
-                return _nothing
-        return lambda: self._wait(number)
+                return functools.partial(self._alone, serial)
+        return lambda: self._wait(number, serial)
 
     def count_serials(self) -> None:
         """Find the highest job id which a majority of the candidates knows. Needs the lock."""
@@ -155,13 +188,14 @@ class Replicator:
             ),
             reverse=True,
         )
-        self.confirmed_serial = known[others - 1] if others else None
+        self.confirmed_serial = max(known[others - 1], self._witnessed_serial) if others else None
         self.progress.notify_all()
 
     def wait_confirmed(self, serial: int, timeout_s: float) -> bool:
         """Wait until a majority of the candidates knows a job id; False when the time is over.
 
-        Candidates count when they were asked.
+        Candidates count when they were asked, and the witness when the only other one does not
+        answer soon.
         """
 
         def confirmed() -> bool:
@@ -170,11 +204,19 @@ class Replicator:
             return len(known) >= others
 
         with self.progress:
+            witness = self._witness if len(self._peers) < _OTHERS else None
+            if witness is None or not witness.needed():
+                return self.progress.wait_for(confirmed, timeout_s)
+            if self.progress.wait_for(confirmed, self._wait_s):
+                return True
+        if not self._ask_witness(witness, serial):
+            return True
+        with self.progress:
             return self.progress.wait_for(confirmed, timeout_s)
 
     def set_drained(self, drained: bool) -> None:
         """Set the drain flag on the candidates; the log names those where that failed."""
-        failed = self._transport.set_drained(self._transport.candidates(), drained)
+        failed = _send_flag(self._transport, self.here, self._transport.candidates(), drained)
         if failed:
             _log.warning("drain flag of the job queue not changed on %s", ", ".join(failed))
 
@@ -219,8 +261,32 @@ class Replicator:
         self.count_serials()
         peer.thread.start()
 
-    def _wait(self, number: int) -> bool:
+    def _alone(self, serial: int) -> Delivered:
+        """Return where a commit is if there is no other candidate."""
+        if self._witness is None or not (self._majority() and self._witness.needed()):
+            return Delivered()
+        return Delivered(shortfall=self._ask_witness(self._witness, serial))
+
+    def _ask_witness(self, witness: QueueWitness, serial: int) -> str:
+        """Inform the witness; return the numbers for a message if that fails."""
         with self.progress:
+            if serial <= self._witnessed_serial:
+                return ""
+        failure = witness.record(serial)
+        if failure is not None:
+            return f"only this node, and not the witness ({failure}),"
+        with self.progress:
+            self._witnessed_serial = max(self._witnessed_serial, serial)
+            self.count_serials()
+        return ""
+
+    def _wait(self, number: int, serial: int) -> Delivered:
+        witness = None
+        with self.progress:
+            # Fewer than three candidates, this node among them, cannot elect another master.
+            wanted = len(self._peers) >= _OTHERS and self._majority()
+            if len(self._peers) < _OTHERS and self._witness is not None and self._majority():
+                witness = self._witness if self._witness.needed() else None
             self.progress.wait_for(
                 lambda: all(peer.lagging or peer.done >= number for peer in self._peers.values()),
                 self._wait_s,
@@ -232,6 +298,9 @@ class Replicator:
                     _log.info("job queue: candidate %s is slow, not waiting for it", peer.uuid)
                 if peer.lagging and not peer.joining:
                     lagging.append(peer.uuid)
+            shortfall = self._wait_for_majority(number) if wanted else ""
+            if any(peer.done >= number for peer in self._peers.values()):
+                witness = None
             many = len(lagging) * 2 > len(self._peers)
             # One which is just being compared will have it in a moment.
             alone = bool(self._peers) and not any(
@@ -246,12 +315,44 @@ class Replicator:
                 ", ".join(lagging),
             )
         self._warned = many
-        return alone
+        if witness is not None:
+            shortfall = self._ask_witness(witness, serial)
+        return Delivered(alone, shortfall)
+
+    def _wait_for_majority(self, number: int) -> str:
+        """Wait until a majority has a commit; return the numbers if it does not. Needs the lock."""
+        # The master itself is one of the majority.
+        needed = (len(self._peers) + 1) // 2
+
+        def have() -> int:
+            return sum(peer.done >= number for peer in self._peers.values())
+
+        def hopeless() -> bool:
+            coming = sum(peer.done < number and not peer.failing for peer in self._peers.values())
+            return have() + coming < needed
+
+        self.progress.wait_for(lambda: have() >= needed or hopeless(), MAJORITY_WAIT_S)
+        if have() >= needed:
+            return ""
+        return f"only {have() + 1} of {len(self._peers) + 1} master candidates"
 
 
-def _nothing() -> bool:
-    """There is no candidate to wait for."""
-    return False
+def _send_flag(
+    transport: Transport, here: catch_up.LocalQueue, node_uuids: Sequence[str], drained: bool
+) -> list[str]:
+    """Set the drain flag of candidates, and again when this node's flag changed meanwhile.
+
+    An administrator and a comparison may send different values at the same time. The one which
+    arrives last must not be the older one.
+
+    :returns: the names of the candidates where the last message failed.
+    :raises errors.GenericError: the message could not be sent, or the disk cannot be read.
+    """
+    while True:
+        failed = transport.set_drained(node_uuids, drained)
+        if here.drained() == drained:
+            return failed
+        drained = not drained
 
 
 class _Peer:
@@ -365,7 +466,7 @@ class _Peer:
             if plan.purge:
                 self._transport.purge(self.uuid)
             if plan.drained is not None:
-                self._transport.set_drained([self.uuid], plan.drained)
+                _send_flag(self._transport, self._here, [self.uuid], plan.drained)
         except errors.GenericError as err:
             with self._progress:
                 self._busy = False

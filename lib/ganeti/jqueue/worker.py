@@ -118,7 +118,7 @@ class WorkerPool:
                     if self._stopping:
                         self._changed.notify_all()
         except BaseException:
-            _log.critical("a worker died of a bug", exc_info=True)
+            _log.critical("a worker has ended by an internal error", exc_info=True)
             self._fatal()
             raise
 

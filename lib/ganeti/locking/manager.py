@@ -414,7 +414,8 @@ class LockManager:
             if request is not None:
                 touched.extend(
                     self._table.fail(
-                        request, errors.LockError(f"{owner} was found dead while waiting for locks")
+                        request,
+                        errors.LockError(f"the process of {owner} ended while it waited for locks"),
                     )
                 )
             touched.extend(self._table.release(owner, None, ALL))
@@ -450,7 +451,7 @@ class LockManager:
             _log.warning("cannot check whether the owner of %s is alive: %s", livelock, err)
             return False
         if dead:
-            _log.warning("the owner of %s has died, its locks are released", livelock)
+            _log.warning("the process of %s has ended, its locks are released", livelock)
         return dead
 
     # -- for the job queue --------------------------------------------------------------------

@@ -231,9 +231,11 @@ class SharedLock(Generic[TicketT]):
             ticket.priority = priority  # upgrades are ordered by age alone
 
     def remove(self) -> list[TicketT]:
-        """Close the lock for ever; return the tickets of its waiters."""
-        waiting = self.upgrades + self.queue
-        self.upgrades, self.queue = [], []
+        """Close the lock for ever; return the tickets of its waiters.
+
+        An owner which holds it exclusively removes it, so no other holder waits for another mode.
+        """
+        waiting, self.queue = self.queue, []
         self.removed = True
         return waiting
 

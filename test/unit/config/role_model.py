@@ -55,6 +55,29 @@ class Process(NamedTuple):
     history: History = ()
     have: frozenset[int] = frozenset()
     acked: bool = True
+    #: The newest generation of the document of a witness which it has seen.
+    newest: int = 0
+
+
+class Document(NamedTuple):
+    """What a witness keeps: no data, only how far others have got."""
+
+    promised: Epoch
+    label: Epoch
+    length: int
+    generation: int
+
+
+class Put(NamedTuple):
+    """A conditional write under way to the witness.
+
+    ``expected`` is the document which it replaces, as the ETag identifies the content.
+    """
+
+    number: int
+    epoch: Epoch
+    expected: Document | None
+    document: Document
 
 
 class Message(NamedTuple):
@@ -76,6 +99,10 @@ class State(NamedTuple):
     writes: int
     crashes: int
     acked_by: tuple[Epoch, ...] = ()
+    document: Document | None = None
+    puts: frozenset[Put] = frozenset()
+    kept: frozenset[Document] = frozenset()
+    restores: int = 0
 
 
 class Rules(NamedTuple):
@@ -88,6 +115,14 @@ class Rules(NamedTuple):
     count_all: bool = True
     # Left out: the daemon which a failover starts overrides the vote.
     vote_again: bool = True
+    # Left out: the server of the witness writes without the condition.
+    conditional: bool = True
+    # Left out: a candidate does not compare its copy with the document.
+    compare_document: bool = True
+    # Left out: the document may be replaced by an older one, or removed, at any time.
+    restore_when_known: bool = True
+    # Left out: after the answer of the witness a master does not look at its own node again.
+    look_again: bool = True
 
 
 ALL_RULES = Rules()
@@ -128,7 +163,10 @@ def initial(count: int, starts: int, writes: int, crashes: int) -> State:
 
 
 class Model:
-    """All steps that may be made from a state."""
+    """All steps that may be made from a state.
+
+    :param count: the nodes; a witness counts as one, and as the last one.
+    """
 
     def __init__(self, count: int, rules: Rules = ALL_RULES) -> None:
         self.count = count
@@ -141,7 +179,7 @@ class Model:
         return found
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
-        for number in range(self.count):
+        for number in range(len(state.processes)):
             process = state.processes[number]
             if process is None:
                 if state.starts:
@@ -165,8 +203,8 @@ class Model:
 
     def _start(self, state: State, number: int) -> Iterator[tuple[str, State]]:
         """Ask a majority; who answers beyond it only can object, so all ways to object are here."""
-        for asked in _majorities(self.count, number):
-            votes = tuple((other, self.standing(state.nodes[other])) for other in asked)
+        for asked in majorities(self.count, number):
+            votes = self.votes(state, number, asked)
             if not _judge(ballot(number, self.count), votes):
                 continue
             epoch = role.next_epoch(name(number), [one.epoch for _, one in votes])
@@ -175,12 +213,17 @@ class Model:
                 self._set(state, number, Process(epoch, ()))._replace(starts=state.starts - 1),
             )
 
+    def votes(
+        self, state: State, _number: int, asked: tuple[int, ...]
+    ) -> tuple[tuple[int, Standing], ...]:
+        """What those who are asked answer."""
+        return tuple((other, self.standing(state.nodes[other])) for other in asked)
+
     def _promise(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         promises = process.promises
         assert promises is not None
         done = {other for other, _ in promises}
-        for other in range(self.count):
-            node = state.nodes[other]
+        for other, node in enumerate(state.nodes):
             if other in done or process.epoch < node.promised:
                 continue
             promised = node._replace(promised=process.epoch)
@@ -251,7 +294,7 @@ class Model:
                     messages=state.messages
                     | {
                         Message(process.epoch, history, other)
-                        for other in range(self.count)
+                        for other in range(len(state.nodes))
                         if other != number
                     },
                 ),
@@ -321,6 +364,10 @@ class Model:
         processes[number] = process
         return state._replace(processes=tuple(processes))
 
+    def promised(self, state: State) -> list[Epoch]:
+        """The epochs which the voters have promised."""
+        return [node.promised for node in state.nodes]
+
     def check(self, state: State) -> None:
         """Nobody but one master can reach a majority; an epoch has one owner."""
         active = [one for one in state.processes if one is not None and one.promises is None]
@@ -331,14 +378,15 @@ class Model:
         obeyed = [
             one
             for one in active
-            if sum(node.promised <= one.epoch for node in state.nodes) >= role.majority(self.count)
+            if sum(known <= one.epoch for known in self.promised(state))
+            >= role.majority(self.count)
         ]
         if len(obeyed) > 1:
             raise Violation(f"two masters are obeyed: {obeyed}")
 
 
 @cache
-def _majorities(count: int, including: int) -> tuple[tuple[int, ...], ...]:
+def majorities(count: int, including: int) -> tuple[tuple[int, ...], ...]:
     from itertools import combinations
 
     others = [number for number in range(count) if number != including]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fakes.config import cluster_of
 from ganeti import errors
 from ganeti.config import Config, ssconf, upgrade, verify
 from ganeti.config.api import create_file, load
@@ -380,8 +381,11 @@ def test_a_good_cluster() -> None:
 def test_ssconf_is_what_the_original_wrote() -> None:
     recorded = json.loads((DATA / "config-3.0.2" / "ssconf.json").read_text())
     found = ssconf.values(load(str(RECORDED))[0])
-    # The REST daemon reads this one; it is ours.
-    assert set(found) - {"rapi_require_authentication"} == set(recorded)
+    # The REST daemon and the failover daemon read these; they are ours.
+    ours = {"auto_failover", "node_key_pins", "node_watchdog", "rapi_require_authentication"}
+    assert set(found) - ours == set(recorded)
+    assert found["node_key_pins"] == ""
+    assert found["auto_failover"] == "0\n"
     assert found["rapi_require_authentication"] == "False\n"
     for key, value in recorded.items():
         if key == "release_version":
@@ -393,6 +397,19 @@ def test_ssconf_is_what_the_original_wrote() -> None:
             assert lines - gone <= set(found[key].splitlines())
         else:
             assert found[key] == value, key
+
+
+def test_the_keys_of_nodes_in_ssconf(tmp_path: Path) -> None:
+    where = Paths(str(tmp_path))
+    Path(where.data_dir).mkdir(parents=True)
+    store = ssconf.SimpleStore(where)
+    assert store.node_key_pins() == {}, "a master of an older release writes no such file"
+    pins = {1: {"key_pins": ("A", "B")}, 3: {"key_pins": ("C",)}}
+    ssconf.write_local(ssconf.values(cluster_of(3, node_changes=pins)), where)
+    assert store.node_key_pins() == {
+        "node1.example.com": ("A", "B"),
+        "node3.example.com": ("C",),
+    }
 
 
 def test_ssconf_files(tmp_path: Path) -> None:

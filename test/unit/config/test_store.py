@@ -376,11 +376,13 @@ def test_a_thread_tries_until_all_have_it() -> None:
     assert _parse(nodes.received[-1].text) == config.snapshot()
 
 
-def _sleeping_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]) -> ConfigStore:
+def _sleeping_store(
+    nodes: Callable[[Distribution], Sequence[DistributionFailure]], data: ConfigData | None = None
+) -> ConfigStore:
     """A store whose thread for lagging nodes exists, but sleeps for long."""
     return ConfigStore(
         "config.data",
-        small_cluster(),
+        data or small_cluster(),
         distribute=nodes,
         write=_Disk().write,
         catch_up_s=(3600.0, 3600.0),
@@ -421,6 +423,60 @@ def test_a_lagging_node_is_asked_when_the_others_are_no_majority() -> None:
     commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert config.lagging() == {uuid_of("node2"): {CONFIG}}
+
+
+def test_a_candidate_which_was_left_out_does_not_count() -> None:
+    """With two of four candidates nothing is acknowledged, although only one failed just now."""
+    nodes = _Nodes()
+    config = Config(_sleeping_store(nodes, small_cluster(4)))
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    commit(config).allocate_port()
+    nodes.failures = [DistributionFailure(uuid_of("node3"), CONFIG, "disk full")]
+    with pytest.raises(errors.ConfigurationError, match="only 2 of 4 master candidates") as caught:
+        commit(config).allocate_port()
+    assert uuid_of("node2") not in nodes.received[-1].candidates
+    assert "node2.example.com: it did not answer before" in str(caught.value)
+
+
+def test_a_commit_which_needs_a_node_waits_for_the_older_message_to_it() -> None:
+    """The node could get the older state last."""
+    nodes = _Nodes()
+    order: list[str] = []
+    sending, let_go = threading.Event(), threading.Event()
+
+    def distribute(what: Distribution) -> Sequence[DistributionFailure]:
+        failures = nodes(what)
+        if not failures and not sending.is_set():
+            sending.set()
+            assert let_go.wait(120)
+            order.append("older")
+        else:
+            order.append("newer")
+        return failures
+
+    store = _sleeping_store(distribute)
+    config = Config(store)
+    nodes.failures = [
+        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
+    ]
+    with pytest.raises(errors.ConfigurationError, match="only 1 of 3"):
+        commit(config).allocate_port()
+    order.clear()
+    nodes.failures = []
+    catching_up = threading.Thread(target=store.catch_up)
+    catching_up.start()
+    assert sending.wait(120)
+    wait = store._under_way.wait
+
+    def waits() -> None:
+        let_go.set()
+        wait()
+
+    store._under_way.wait = waits  # type: ignore[method-assign]
+    commit(config).allocate_port()
+    let_go.set()
+    catching_up.join()
+    assert order == ["older", "newer"]
 
 
 class _HangingNodes(_Nodes):
@@ -474,6 +530,25 @@ def test_a_hanging_candidate_stops_no_change() -> None:
     nodes.let_go.set()
     _until(lambda: config.lagging() == {})
     assert _parse(nodes.texts[uuid_of("node2")]) == config.snapshot()
+
+
+def test_a_node_gets_nothing_while_an_older_message_to_it_is_under_way() -> None:
+    """Also when it was offline in the meantime, so that nothing is known of it any more."""
+    nodes = _HangingNodes("node2")
+    config = Config(_impatient_store(nodes))
+    node2 = uuid_of("node2")
+    commit(config).allocate_port()
+    for offline in (True, False):
+        with config.transaction() as change:
+            change.update_node(
+                updated(config.node(node2), offline=offline, master_candidate=not offline)
+            )
+    hung = [what for what in nodes.received if node2 in what.candidates]
+    assert len(hung) == 1
+    nodes.hanging.clear()
+    nodes.let_go.set()
+    _until(lambda: config.lagging() == {})
+    assert _parse(nodes.texts[node2]) == config.snapshot()
 
 
 def test_threads_which_send_end_when_they_have_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -755,3 +830,24 @@ def test_a_new_name_and_a_removal_reach_the_nodes() -> None:
     assert nodes.received[-1].ssconf == {"instance_list": "other.example.com\n"}
     commit(config).remove_instance(instance_of(2).uuid)
     assert nodes.received[-1].ssconf == {"instance_list": ""}
+
+
+def test_a_record_which_too_few_candidates_have_is_not_relied_upon() -> None:
+    """The change stays in the present state, so a repetition finds nothing to do."""
+    nodes = _Nodes()
+    store = ConfigStore("config.data", small_cluster(), distribute=nodes, write=_Disk().write)
+    config = Config(store)
+    config.require_committed()
+    others = [
+        node.uuid
+        for node in config.nodes()
+        if node.master_candidate and node.uuid != config.cluster().master_node
+    ]
+    nodes.failures = [DistributionFailure(uuid, CONFIG, "no answer") for uuid in others]
+    with pytest.raises(errors.ConfigurationError, match="candidates have it"):
+        commit(config).add_instance(instance_of(2), [], EC)
+    with pytest.raises(errors.ConfigurationError, match="candidates have the present"):
+        config.require_committed()
+    nodes.failures = []
+    store.catch_up()
+    config.require_committed()

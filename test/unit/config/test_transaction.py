@@ -68,12 +68,18 @@ def _refusals() -> list[tuple[Callable[[Transaction], object], str]]:
         ),
     )
     return [
-        (lambda c: c.add_instance(instance_of(1), [disk_of(1)], EC), "in use, for the instance"),
+        (
+            lambda c: c.add_instance(instance_of(1), [disk_of(1)], EC),
+            "in use by this kind of object: instance",
+        ),
         (
             lambda c: c.add_instance(instance_of(2, name="instance1.example.com"), [], EC),
             "instance instance1.example.com exists already",
         ),
-        (lambda c: c.add_instance(instance_of(2, uuid=N1), [], EC), "in use, for the node with"),
+        (
+            lambda c: c.add_instance(instance_of(2, uuid=N1), [], EC),
+            "in use by this kind of object: node",
+        ),
         (lambda c: c.add_instance(instance_of(2, uuid=""), [], EC), "has no uuid"),
         (lambda c: c.add_instance(instance_of(2, name=""), [], EC), "has no name"),
         (
@@ -89,7 +95,7 @@ def _refusals() -> list[tuple[Callable[[Transaction], object], str]]:
         (lambda c: c.set_instance_primary(I1, "x"), "node x is not in"),
         (lambda c: c.update_instance(instance_of(1, disks=())), "list of disks cannot be changed"),
         (lambda c: c.update_instance(instance_of(1, serial_no=7)), "was changed meanwhile"),
-        (lambda c: c.add_disk(I1, disk_of(1), 0), "already in use, for the disk"),
+        (lambda c: c.add_disk(I1, disk_of(1), 0), "in use by this kind of object: disk"),
         (lambda c: c.add_disk(I1, disk_of(1, 1), 5), "a disk cannot have index 5"),
         (lambda c: c.remove_disk(I1, "x"), "disk x is not one of its disks"),
         (lambda c: c.add_node(node_of(1), EC), "already"),

@@ -186,11 +186,25 @@ def test_back_and_forth_again() -> None:
     known = copy.deepcopy(here)
     for disk in known["disks"].values():
         disk |= {"outdated_node": disk["nodes"][0], "outdated_since": 1.5, "in_sync_at": 1.5}
+        disk["never_alone"] = disk["nodes"][0]
         disk |= {"unwiped_from": 128}
-    assert known["disks"]
+    for node in known["nodes"].values():
+        node["key_pins"] = ["A" * 43 + "="]
+    assert known["disks"] and known["nodes"]
+    known["cluster"]["auto_balance"] = {"moves_per_hour": 2, "min_gain": 0.1}
+    known["cluster"]["hvparams"]["xen-pvm"]["type"] = "pvh"
+    known["cluster"].setdefault("os_hvp", {})["an-os"] = {"xen-pvm": {"type": "pvh"}}
+    instance = next(iter(known["instances"].values()))
+    instance |= {"hypervisor": "xen-pvm", "hvparams": {"type": "pvh"}}
     back = upgrade.downgrade(known)
     assert back["version"] == 3_000_000
     assert back["cluster"]["hvparams"]["xen-pvm"]["xen_cmd"] == "xl"
+    assert "type" not in back["cluster"]["hvparams"]["xen-pvm"]
+    assert back["cluster"]["os_hvp"].pop("an-os") == {"xen-pvm": {}}
+    changed = back["instances"][instance["uuid"]]
+    assert changed["hvparams"] == {}
+    for key in ("hypervisor", "hvparams"):
+        changed[key] = here["instances"][instance["uuid"]][key]
     assert upgrade.upgrade(back) == here
     with pytest.raises(errors.ConfigVersionMismatch):
         upgrade.downgrade(back)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -50,6 +51,34 @@ def test_the_chain_goes_on_in_a_new_file_after_a_rotation(tmp_path: Path) -> Non
     assert problems(old, path) == []
     assert problems(path) == []
     assert problems(path, old) != []
+
+
+def test_a_writer_which_starts_after_a_rotation_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    for suffix in ("-20261101.gz", "-20261201", ""):
+        writer = chain(path, 2)
+        renamed = Path(f"{path}{suffix}")
+        path.rename(renamed)
+        if renamed.suffix == ".gz":
+            renamed.write_bytes(gzip.compress(renamed.read_bytes()))
+    assert writer.number == 6
+    (tmp_path / "audit.log.orig").write_text("not ours\n")
+    (tmp_path / "audit.log.7").write_text("")
+    whole = ["audit.log-20261101.gz", "audit.log-20261201", "audit.log"]
+    assert [Path(name).name for name in audit.files(str(path))] == whole
+    assert problems(*map(Path, audit.files(str(path)))) == []
+    # A damaged beginning does not hide a file.
+    (tmp_path / "audit.log.7").write_text("damaged\n")
+    assert [Path(name).name for name in audit.files(str(path))] == ["audit.log.7", *whole]
+    assert len(problems(*map(Path, audit.files(str(path))))) == 2
+
+
+def test_a_damaged_compressed_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log.1.gz"
+    path.write_bytes(gzip.compress(b'{"n": 1}\n' * 1000)[:-9])
+    with pytest.raises(OSError, match="damaged compressed file") as caught:
+        problems(path)
+    assert caught.value.filename == str(path)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,16 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     opened(tmp_path, lock_wait_s=0).close()
 
 
+@pytest.mark.parametrize("step", ["write file", "rename file", "flush directory"])
+def test_a_failed_start_keeps_nobody_out(tmp_path: Path, step: str) -> None:
+    """A node daemon whose disk failed once opens the copy again with the next message."""
+    disk = Disk()
+    disk.fail_names = {step}
+    with pytest.raises(errors.JobQueueError, match="cannot use the job queue"):
+        opened(tmp_path, lock_wait_s=0, fault=disk)
+    opened(tmp_path, lock_wait_s=0).close()
+
+
 @pytest.mark.parametrize("cut", [1, 5, 20, 60])
 def test_a_torn_tail_is_dropped(tmp_path: Path, cut: int) -> None:
     store = opened(tmp_path)
@@ -211,6 +221,17 @@ def test_a_journal_says_how_much_of_the_one_before_counts(tmp_path: Path) -> Non
     with open(tmp_path / "journal-1", "ab") as stream:
         stream.write(encode_record({"job-3": "never acknowledged"}, (), None))
     assert opened(tmp_path).job_ids() == [1, 2]
+
+
+def test_journal_10_is_replayed_after_journal_9(tmp_path: Path) -> None:
+    """By name it would come before it, and older content would replace newer."""
+    store = opened(tmp_path)
+    for number in range(1, 12):
+        store.commit({"job-1": f"content {number}"})
+        store.end_journal()
+    store.abandon()
+    assert {"journal-9", "journal-10", "journal-11"} <= set(journals(tmp_path))
+    assert opened(tmp_path).read_job(1) == "content 11"
 
 
 def test_a_file_that_cannot_be_written_stays_in_the_journal(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ class Here:
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
+        self.flag = False
+
+    def drained(self) -> bool:
+        return self.flag
 
     def read(self, name: str) -> str | None:
         return self.files.get(name)
@@ -138,11 +142,24 @@ def test_a_refused_message_comes_again_in_its_newest_form(lab: Lab) -> None:
     assert lab.candidate.copy() == {"job-1": "newer", "job-2": "two"}
 
 
+def test_an_older_drain_flag_never_arrives_last(lab: Lab) -> None:
+    """An administrator takes the flag away while a comparison sends it."""
+    lab.here.flag = True
+    lab.plans = [CatchUpPlan(False, {}, [], [], True)]
+    lab.candidate.gate.clear()
+    lab.replicator.start()
+    assert lab.candidate.arrived.acquire(timeout=PATIENCE_S)
+    lab.here.flag = False
+    lab.candidate.gate.set()
+    lab.candidate.wait_for(("drained", False))
+    assert lab.candidate.calls == [("drained", True), ("drained", False)]
+
+
 def test_a_refusal_is_not_an_acceptance(lab: Lab) -> None:
     lab.start()
     lab.candidate.refuses = ["update"] * 1000
     wait = lab.replicator.send({"job-1": "one"}, [])
-    assert wait() is True  # nobody has it
+    assert wait().alone  # nobody has it
     assert lab.replicator.lagging() == ["one"]
 
 
@@ -168,6 +185,7 @@ def test_who_comes_back_is_compared(lab: Lab) -> None:
 
 def test_a_new_candidate_gets_what_it_lacks_in_order(lab: Lab) -> None:
     lab.here.files.update({"job-1": "one", "job-2": "two", "version": "1\n"})
+    lab.here.flag = True
     lab.plans = [CatchUpPlan(True, {"version": "1\n"}, ["job-1", "job-2"], [2], True)]
     lab.start()
     lab.candidate.wait_for(("archive", [2]))
@@ -210,7 +228,7 @@ def test_a_commit_is_complete_with_its_last_message(
     monkeypatch.setattr(replication, "MESSAGE_BYTES", 100)
     lab.start()
     wait = lab.replicator.send({f"job-{number}": "x" * 60 for number in range(5)}, [])
-    assert wait() is False
+    assert not wait().alone
     assert len(lab.candidate.copy()) == 5
 
 
@@ -218,7 +236,7 @@ def test_a_slow_candidate_lags_and_is_waited_for_once(lab: Lab) -> None:
     lab.start()
     lab.candidate.gate.clear()
     wait = lab.replicator.send({"job-1": "one"}, [])
-    assert wait() is True
+    assert wait().alone
     assert lab.replicator.lagging() == ["one"]
     lab.candidate.gate.set()
     with lab.replicator.progress:
@@ -227,10 +245,106 @@ def test_a_slow_candidate_lags_and_is_waited_for_once(lab: Lab) -> None:
         )
 
 
+def test_a_majority_is_wanted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another node may become the master unasked, the number which lacks a commit is told."""
+    lab.candidate.uuids = ["one", "two", "three", "four"]
+    lab.replicator._majority = lambda: True
+    dead: set[str] = set()
+
+    def update(node_uuid: str, files: dict[str, str]) -> None:
+        if node_uuid in dead:
+            raise errors.NodeUnreachable(node_uuid, "update", "no connection")
+
+    monkeypatch.setattr(lab.candidate, "update", update)
+    lab.start()
+    assert lab.replicator.send({"job-1": "one"}, [])().shortfall == ""
+    dead |= {"one", "two"}
+    assert lab.replicator.send({"job-2": "two"}, [])().shortfall == ""
+    dead.add("three")
+    assert (
+        lab.replicator.send({"job-3": "three"}, [])().shortfall == "only 2 of 5 master candidates"
+    )
+    lab.replicator._majority = lambda: False
+    assert lab.replicator.send({"job-4": "four"}, [])().shortfall == ""
+
+
+def test_two_candidates_cannot_replace_the_master(lab: Lab) -> None:
+    """So with one other candidate no majority is wanted."""
+    lab.replicator._majority = lambda: True
+    lab.start()
+    lab.candidate.refuses = ["update"] * 1000
+    delivered = lab.replicator.send({"job-1": "one"}, [])()
+    assert delivered.alone
+    assert delivered.shortfall == ""
+
+
+class Witness:
+    """Stands for the other candidate; ``failure`` says why it does not."""
+
+    def __init__(self) -> None:
+        self.known: list[int] = []
+        self.failure: str | None = None
+        self.wanted = True
+
+    def needed(self) -> bool:
+        return self.wanted
+
+    def record(self, last_job: int) -> str | None:
+        if self.failure is None:
+            self.known.append(last_job)
+        return self.failure
+
+
+def test_a_witness_stands_for_the_other_candidate(lab: Lab) -> None:
+    """It is informed of the number of a job, once, and only when the candidate lacks the job."""
+    witness = Witness()
+    lab.replicator._majority = lambda: True
+    lab.replicator._witness = witness
+    lab.start()
+    assert lab.replicator.send({"serial": "7\n", "job-7": "a"}, [])().shortfall == ""
+    lab.candidate.wait_for(("update", {"serial": "7\n", "job-7": "a"}))
+    assert witness.known == []
+    lab.candidate.refuses = ["update", "inventory"] * 1000
+    assert lab.replicator.send({"serial": "8\n", "job-8": "b"}, [])().shortfall == ""
+    assert lab.replicator.send({"job-8": "c"}, [])().shortfall == ""
+    assert witness.known == [8]
+    assert lab.replicator.confirmed_serial == 8
+    witness.failure = "no answer"
+    shortfall = lab.replicator.send({"serial": "9\n", "job-9": "d"}, [])().shortfall
+    assert shortfall == "only this node, and not the witness (no answer),"
+    witness.wanted = False
+    assert lab.replicator.send({"serial": "10\n", "job-10": "e"}, [])().shortfall == ""
+
+
+def test_a_witness_knows_the_first_id_of_a_new_master(lab: Lab) -> None:
+    """So that nobody else gives that id to another job; without it, the candidate must know."""
+    witness = Witness()
+    lab.replicator._witness = witness
+    lab.candidate.refuses = ["update", "inventory"] * 1000
+    lab.start()
+    assert lab.replicator.wait_confirmed(10007, PATIENCE_S)
+    assert witness.known == [10007]
+    witness.failure = "no answer"
+    assert not lab.replicator.wait_confirmed(10008, 0.01)
+
+
+def test_a_single_candidate_needs_the_witness_until_it_knows(lab: Lab) -> None:
+    witness = Witness()
+    lab.replicator._majority = lambda: True
+    lab.replicator._witness = witness
+    lab.candidate.uuids = []
+    lab.start()
+    assert lab.replicator.send({"serial": "8\n", "job-8": "b"}, [])().shortfall == ""
+    assert witness.known == [8]
+    witness.wanted = False
+    witness.failure = "no answer"
+    assert lab.replicator.send({"serial": "9\n", "job-9": "b"}, [])().shortfall == ""
+
+
 def test_who_is_no_candidate_any_more_gets_nothing(lab: Lab) -> None:
     lab.start()
     lab.candidate.uuids = []
-    assert lab.replicator.send({"job-1": "one"}, [])() is False
+    assert not lab.replicator.send({"job-1": "one"}, [])().alone
     lab.candidate.uuids = ["one"]
     lab.replicator.send({"job-2": "two"}, [])
     lab.candidate.wait_for(("update", {"job-2": "two"}))
@@ -249,9 +363,27 @@ def test_a_stop_gives_candidates_the_rest(lab: Lab) -> None:
     lab.start()
     lab.candidate.gate.clear()
     lab.replicator.send({"job-1": "one"}, [])
+    assert lab.candidate.arrived.acquire(timeout=PATIENCE_S)
+    # The first message is under way; the second one is not sent yet.
+    lab.replicator.send({"job-2": "two"}, [])
     threading.Timer(0.1, lab.candidate.gate.set).start()
     lab.replicator.stop(PATIENCE_S)
-    assert lab.candidate.copy() == {"job-1": "one"}
+    assert lab.candidate.copy() == {"job-1": "one", "job-2": "two"}
+
+
+def test_a_candidate_which_needs_long_lags_until_it_has_everything(lab: Lab) -> None:
+    """Otherwise each commit would wait for it in vain again."""
+    lab.start()
+    peer = lab.replicator._peers["one"]
+    with lab.replicator.progress:
+        peer.lagging = True
+        peer._backlog.append("job-9")
+        peer._delivered(1, lab.replicator._wait_s)
+        with_rest = peer.lagging
+        peer._backlog.clear()
+        peer._delivered(2, lab.replicator._wait_s)
+        with_everything = peer.lagging
+    assert (with_rest, with_everything) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -294,5 +426,5 @@ def test_nobody_waits_for_a_candidate_which_refuses(
     peer = lab.replicator._peers["one"]
     peer._retry_s = peer._wait_s = 3600.0
     lab.candidate.refuses = ["update"]
-    assert lab.replicator.send({"job-1": "one"}, [])() is True
+    assert lab.replicator.send({"job-1": "one"}, [])().alone
     assert lab.replicator.lagging() == ["one"]

@@ -10,7 +10,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.commit import Batch, Committer
+from ganeti.jqueue.commit import Batch, Committer, Delivered
 from ganeti.opcodes.test import OpTestDelay
 
 PATIENCE_S = 60.0
@@ -85,13 +85,13 @@ class Lab:
 
     def _send(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool
-    ) -> Callable[[], bool]:
+    ) -> Callable[[], Delivered]:
         self.sent.append((dict(files), list(archived)))
 
-        def wait() -> bool:
+        def wait() -> Delivered:
             assert self.candidates_have_it.wait(PATIENCE_S)
             self.steps.append("candidates")
-            return self.nobody_has_it
+            return Delivered(self.nobody_has_it)
 
         return wait
 

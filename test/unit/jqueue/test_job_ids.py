@@ -12,6 +12,7 @@ from ganeti.constants import job as const
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import queue as job_queue
 from ganeti.jqueue.catch_up import LocalQueue
+from ganeti.jqueue.commit import Delivered
 from ganeti.jqueue.replication import Replicator
 from ganeti.opcodes.node import OpNodeSetParams
 
@@ -87,7 +88,7 @@ def test_without_other_candidates_everything_is_confirmed() -> None:
     replicator = Replicator(Copies(), Here())
     replicator.start(3)
     assert replicator.confirmed_serial is None and replicator.wait_confirmed(9, 0.0)
-    assert replicator.send({"serial": "9\n"}, ())() is False
+    assert replicator.send({"serial": "9\n"}, ())() == Delivered(alone=False, shortfall="")
     replicator.stop()
 
 

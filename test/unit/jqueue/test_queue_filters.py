@@ -10,7 +10,7 @@ import pytest
 
 from ganeti.objects import FilterRule
 
-from .test_queue import PATIENCE_S, Lab, op, until
+from .queue_lab import PATIENCE_S, Lab, op, until
 
 
 @pytest.fixture

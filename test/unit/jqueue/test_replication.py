@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ganeti import errors
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up, replication
+from ganeti.jqueue.catch_up import CatchUpPlan
 
 
 class _Clock:
@@ -124,3 +126,33 @@ def test_one_message_after_the_other(
     candidate.go_on()
     wait()
     assert clock.pauses == pytest.approx(expected)
+
+
+def test_a_copy_which_was_lost_gets_its_version_before_all_changes(
+    clock: _Clock, candidate: _Candidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node takes no changes to a copy of an unknown version."""
+    sent: list[str] = []
+
+    def update(_node_uuid: str, files: dict[str, str]) -> None:
+        sent.extend(files)
+        if len(sent) == 1:
+            raise errors.NodeUnreachable("candidate", "jobqueue_update", "no answer")
+
+    plans = iter([CatchUpPlan(False, {}, [], [], None)])
+    anew = CatchUpPlan(False, {"version": "0"}, [], [], None)
+    monkeypatch.setattr(candidate, "update", update)
+    monkeypatch.setattr(catch_up, "plan", lambda *_args: next(plans, anew))
+    # Each file gets a message of its own.
+    monkeypatch.setattr(replication, "MESSAGE_BYTES", 1)
+    made = replication.Replicator(candidate, None, retry_s=0.0)  # type: ignore[arg-type]
+    made.start()
+    with made.progress:
+        made.progress.wait_for(lambda: not made._peers["candidate"].joining)
+    try:
+        made.send({"job-1": "success"}, [], ended=True)
+        with made.progress:
+            assert made.progress.wait_for(lambda: len(sent) == 3, 60)
+    finally:
+        made.stop()
+    assert sent == ["job-1", "version", "job-1"]

@@ -20,7 +20,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.utils import net
 
-from .test_queue import PATIENCE_S, Lab, op, wait
+from .queue_lab import PATIENCE_S, Lab, op, wait
 
 
 @pytest.fixture

@@ -193,7 +193,9 @@ HABITS = (
     Habit(4, KEYS, 0.10, (20, 12, 4, 4, 20, 12, 8, 8, 6, 6, 1)),
 )
 
-OPERATIONS = int(os.environ.get("LOCK_OPERATIONS", "340000"))
+OPERATIONS = int(
+    os.environ.get("LOCK_OPERATIONS") or ("340000" if os.environ.get("GANETI_LONG") else "100000")
+)
 
 # Everything is looked at now and then, what waits after each step.
 _LOOK_EVERY = 12

@@ -550,7 +550,7 @@ def test_a_dead_waiter_loses_his_place(locks: LockManager) -> None:
     _until(lambda: locks.waiting(B) is not None)
     later = locks.begin(C, NODE, ["n1"], shared=True)
     locks.free(B)
-    with pytest.raises(errors.LockError, match="job 2 was found dead"):
+    with pytest.raises(errors.LockError, match="the process of job 2 ended"):
         thread.result()
     assert later.state is RequestState.GRANTED
 

@@ -1,13 +1,16 @@
-"""A third of a million operations with many owners who want the same; see :mod:`.pair`.
+"""100,000 operations with many owners who want the same; see :mod:`.pair`.
 
-``LOCK_OPERATIONS`` makes the walk longer. The walks are files of their own, so that they can run
-beside each other.
+``make check-long`` does 340,000, and ``LOCK_OPERATIONS`` makes the walk as long as it says. The
+walks are files of their own, so that they can run beside each other.
 """
 
 from __future__ import annotations
 
+import pytest
+
 from .pair import HABITS, walk
 
 
+@pytest.mark.larger
 def test_walk() -> None:
     walk(20130928, HABITS[1])
