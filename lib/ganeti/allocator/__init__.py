@@ -1,14 +1,16 @@
 """Asking an instance allocator to choose nodes for instances.
 
-An allocator is a program outside of Ganeti (manual page **ganeti-iallocator**). Its input describes
-the present state of the cluster and one request; its answer has nodes, or jobs that would move
-instances. This package writes the input and reads the answer:
+An allocator is ``hail``, which the master daemon has inside, or a program outside of Ganeti (manual
+page **ganeti-iallocator**). Its input describes the present state of the cluster and one request;
+its answer has nodes, or jobs that would move instances. This package makes the input and reads the
+answer:
 
 - :mod:`~ganeti.allocator.describe` describes the cluster;
 - :mod:`~ganeti.allocator.live` asks the nodes for their memory, processors, disk space and guests;
 - :mod:`~ganeti.allocator.requests` has a class for each mode, which writes the request and checks
   its result;
-- :mod:`~ganeti.allocator.answers` reads the part which all answers share;
+- :mod:`~ganeti.allocator.builtin` is the allocator ``hail``;
+- :mod:`~ganeti.allocator.answers` reads the part which all answers of programs share;
 - :func:`ask` does all of that.
 
 Logical units call this package. It takes no locks and changes nothing: the caller decides which
@@ -23,7 +25,8 @@ the allocator found no nodes.
 from __future__ import annotations
 
 from ganeti.allocator.answers import Answer
-from ganeti.allocator.ask import ask, prepare, run
+from ganeti.allocator.ask import ask, explain, prepare, run
+from ganeti.allocator.builtin import is_builtin
 from ganeti.allocator.describe import nic_dict
 from ganeti.allocator.requests import (
     Allocate,
@@ -53,7 +56,9 @@ __all__ = [
     "Relocate",
     "allocate_nic",
     "ask",
+    "explain",
     "instance_space_mib",
+    "is_builtin",
     "nic_dict",
     "prepare",
     "required_nodes",

@@ -1,12 +1,14 @@
-"""Running an allocator, from the description of the cluster to the checked result."""
+"""Asking an allocator, from the description of the cluster to the checked result."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti import errors
-from ganeti.allocator import answers, describe, live
+from ganeti.allocator import answers, builtin, describe, live
 from ganeti.wire import json
 from ganeti.wire.calls import IALLOCATOR_RUNNER
 
@@ -41,19 +43,53 @@ def prepare(rpc: RpcRunner, config: ConfigData, request: AllocationRequest[Any])
 
 
 def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationRequest[Any]) -> str:
-    """Run an allocator on the master node.
+    """Ask an allocator, and return its answer as text.
 
-    :returns: its output.
+    :returns: the output of the program, or the same text for the allocator of the master daemon.
     :raises AllocatorError: no allocator has this name, or it failed.
     """
-    text = json.dumps(prepare(rpc, config, request))
-    parameters = {**config.cluster.default_iallocator_params, **request.parameters()}
+    if builtin.is_builtin(allocator):
+        found = _ask_builtin(rpc, config, request)
+        return json.dumps(dataclasses.asdict(found)) + "\n"
+    return _run_program(rpc, config, allocator, request)
+
+
+def _parameters(config: ConfigData, request: AllocationRequest[Any]) -> dict[str, Any]:
+    return {**config.cluster.default_iallocator_params, **request.parameters()}
+
+
+def explain(
+    rpc: RpcRunner, config: ConfigData, request: AllocationRequest[Any]
+) -> list[dict[str, Any]]:
+    """Explain the choice of the allocator of the master daemon, see :func:`builtin.explain`.
+
+    :raises AllocatorError: the allocator cannot answer the request.
+    """
+    return builtin.explain(prepare(rpc, config, request), _parameters(config, request))
+
+
+def _ask_builtin(
+    rpc: RpcRunner,
+    config: ConfigData,
+    request: AllocationRequest[Any],
+    on_explanation: Callable[[str], None] | None = None,
+) -> answers.Answer:
+    description, parameters = prepare(rpc, config, request), _parameters(config, request)
+    if on_explanation is not None:
+        for one in builtin.explain(description, parameters):
+            on_explanation(builtin.explanation_text(one))
+    return builtin.answer(description, parameters)
+
+
+def _run_program(
+    rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationRequest[Any]
+) -> str:
     answer = rpc.call(
         IALLOCATOR_RUNNER,
         config.cluster.master_node,
         name=allocator,
-        request=text,
-        parameters=parameters,
+        request=json.dumps(prepare(rpc, config, request)),
+        parameters=_parameters(config, request),
     )
     failure = answer.failure
     if isinstance(failure, errors.NodeCallFailed):
@@ -65,15 +101,26 @@ def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationR
     return str(answer.data)
 
 
-def ask(rpc: RpcRunner, config: ConfigData, allocator: str, request: AllocationRequest[T]) -> T:
-    """Run an allocator and check its answer.
+def ask(
+    rpc: RpcRunner,
+    config: ConfigData,
+    allocator: str,
+    request: AllocationRequest[T],
+    on_explanation: Callable[[str], None] | None = None,
+) -> T:
+    """Ask an allocator and check its answer.
 
     :param config: a snapshot of the configuration; the answer is checked against it.
+    :param on_explanation: gets a table with the reasons for each node, before the answer; only the
+        allocator of the master daemon explains.
     :returns: the result of the request, see its class.
     :raises NoPlacement: the allocator found no nodes; has its reason.
     :raises AllocatorError: the allocator could not be run, or its answer is wrong.
     """
-    found = answers.parse(allocator, run(rpc, config, allocator, request))
+    if builtin.is_builtin(allocator):
+        found = _ask_builtin(rpc, config, request, on_explanation)
+    else:
+        found = answers.parse(allocator, _run_program(rpc, config, allocator, request))
     if not found.success:
         raise errors.NoPlacement(
             f"instance allocator {allocator} found no place: {found.info or 'it gives no reason'}"

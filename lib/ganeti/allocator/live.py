@@ -1,6 +1,6 @@
 """Collecting live data from the nodes: memory, processors, disk space and running guests.
 
-Two fan-outs ask all nodes which are online and may run instances. A node that does not answer is no
+One fan-out asks all nodes which are online and may run instances. A node that does not answer is no
 error: it is noted as unresponsive and described to the allocator as offline, so that one broken
 machine does not prevent new instances on the others.
 
@@ -23,7 +23,7 @@ from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO
 
 if TYPE_CHECKING:
     from ganeti.objects import ConfigData, Node
-    from ganeti.rpc import RpcRunner
+    from ganeti.rpc import Result, RpcRunner
 
 # Facts of a hypervisor in the answer of ``node_info``; all are whole numbers.
 _FACTS = ("memory_total", "memory_free", "memory_dom0", "cpu_total", "cpu_dom0")
@@ -129,7 +129,6 @@ def collect(
     hypervisor = hypervisor or cluster.primary_hypervisor
     nodes = [node for node in config.nodes.values() if node.vm_capable and not node.offline]
     nodes.sort(key=lambda node: natural_key(node.name))
-    uuids = [node.uuid for node in nodes]
     stored_on = storage_template(config, template)
     groups = units.volume_groups(cluster, config.disks.values())
     counted = {node.uuid: storage_units(config, node, stored_on) for node in nodes}
@@ -145,28 +144,21 @@ def collect(
                 if unit not in counted[node.uuid]
             ),
         ]
-    facts = rpc.call_many(
-        NODE_INFO,
-        uuids,
-        hv_specs=[[hypervisor, cluster.hvparams.get(hypervisor, {})]],
-        per_node={uuid: {"storage_units": asked[uuid]} for uuid in uuids},
-    )
-    guests = rpc.call_many(
-        ALL_INSTANCES_INFO,
-        uuids,
-        hypervisors=list(cluster.enabled_hypervisors),
-        hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors},
-    )
+    facts, guests = _ask(rpc, config, hypervisor, asked)
     memory, space = reserved_mib(config, stored_on)
     live: dict[str, LiveNode] = {}
     unresponsive: dict[str, str] = {}
     for node in nodes:
-        failure = facts[node.uuid].failure or guests[node.uuid].failure
+        running = guests.get(node.uuid)
+        failure = facts[node.uuid].failure or (running and running.failure)
         if failure is not None:
             unresponsive[node.name] = str(failure)
         else:
             found = live_node(
-                node.name, facts[node.uuid].data, guests[node.uuid].data, len(counted[node.uuid])
+                node.name,
+                facts[node.uuid].data,
+                running.data if running else {},
+                len(counted[node.uuid]),
             )
             storage = units.described(all_units[node.uuid], facts[node.uuid].data[1] or ())
             live[node.uuid] = replace(
@@ -176,6 +168,43 @@ def collect(
                 disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)),
             )
     return LiveData(live, unresponsive)
+
+
+def _ask(
+    rpc: RpcRunner, config: ConfigData, hypervisor: str, asked: Mapping[str, list[Any]]
+) -> tuple[dict[str, Result], dict[str, Result]]:
+    """Ask the nodes for their facts and their guests, all at the same time.
+
+    Only the guests of primary instances count, so other nodes are not asked for guests.
+
+    :param asked: UUID of a node -> its storage units.
+    :returns: UUID -> answer to ``node_info``, and to ``all_instances_info``.
+    """
+    cluster = config.cluster
+    # Nodes with the same units share one call; few clusters have more than two kinds of nodes.
+    alike: dict[str, tuple[list[Any], list[str]]] = {}
+    for uuid, wanted in asked.items():
+        alike.setdefault(repr(wanted), (wanted, []))[1].append(uuid)
+    specs = [[hypervisor, cluster.hvparams.get(hypervisor, {})]]
+    hypervisors = list(cluster.enabled_hypervisors)
+    occupied = {one.primary_node for one in config.instances.values() if not one.forthcoming}
+    *infos, guests = rpc.call_together(
+        [
+            *(
+                (NODE_INFO, uuids, {"hv_specs": specs, "storage_units": wanted})
+                for wanted, uuids in alike.values()
+            ),
+            (
+                ALL_INSTANCES_INFO,
+                [uuid for uuid in asked if uuid in occupied],
+                {
+                    "hypervisors": hypervisors,
+                    "hvparams": {name: cluster.hvparams.get(name, {}) for name in hypervisors},
+                },
+            ),
+        ]
+    )
+    return {uuid: answer for answers in infos for uuid, answer in answers.items()}, guests
 
 
 def _exclusive(config: ConfigData, node: Node) -> bool:

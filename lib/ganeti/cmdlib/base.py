@@ -131,6 +131,22 @@ class Queries(Protocol):
         """Answer ``QueryConfigValues``: the values of the named fields."""
 
 
+class WitnessCheck(Protocol):
+    """The witness of the cluster, as logical units use it."""
+
+    def look(self, *, touch: bool = False) -> str | None:
+        """Look at it, and with ``touch`` write it; return why it does not count, or nothing.
+
+        None if the cluster has none, or needs none.
+        """
+
+    def set_up(self, url: str) -> None:
+        """Check a server, and write the first document there.
+
+        :raises errors.GenericError: it cannot be the witness.
+        """
+
+
 class LeftWork(Protocol):
     """Keeps locks as long as nodes work for ended jobs (:mod:`ganeti.master.left_work`)."""
 
@@ -156,6 +172,7 @@ class MasterContext:
     :ivar live_seen: called after a query asked nodes about guests, with the view which holds the
         live data, and with the instances to which they belong.
     :ivar left_work: keeps the locks of instances on which nodes work for ended jobs.
+    :ivar witness: looks after the witness of two candidates.
     """
 
     config: Config
@@ -165,6 +182,7 @@ class MasterContext:
     queries: Queries | None = None
     live_seen: Callable[[View, Sequence[Instance]], None] | None = None
     left_work: LeftWork | None = None
+    witness: WitnessCheck | None = None
 
 
 def why(failure: Exception | None) -> str:

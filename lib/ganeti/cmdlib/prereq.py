@@ -8,7 +8,7 @@ which passed is noted for the output of a dry run.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from ganeti import errors
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
 from ganeti.constants.hv import STATE_RUNNING
+from ganeti.objects import cluster_rules
 from ganeti.platform import hosts, machine
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
@@ -259,14 +260,18 @@ def require_free_memory(
     needed_mib: int,
     hypervisor: str,
     hvparams: Mapping[str, Any],
+    facts: Mapping[str, Any] | None = None,
 ) -> int:
     """Check that the node has enough free memory.
 
     :param reason: the purpose of the memory, for errors.
+    :param facts: what the hypervisor has just reported; None asks the node.
     :returns: the free memory in MiB.
     """
     node_name = unit.config.node(node_uuid).name
-    free_mib = node_facts(unit, node_uuid, hypervisor, hvparams).get("memory_free")
+    if facts is None:
+        facts = node_facts(unit, node_uuid, hypervisor, hvparams)
+    free_mib = facts.get("memory_free")
     if not isinstance(free_mib, int):
         raise errors.OpPrereqError(
             f"node {node_name} did not report its free memory, it answered {free_mib!r}",
@@ -362,9 +367,24 @@ def require_os(
 
 
 def require_hvparams_usable(
-    unit: AnyUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
+    unit: AnyUnit,
+    node_uuids: Iterable[str],
+    hypervisor: str,
+    hvparams: Mapping[str, Any],
+    *,
+    uid_pool: Collection[Sequence[int]] | None = None,
 ) -> None:
-    """Check that all nodes which are online can use the (filled) hypervisor parameters."""
+    """Check that all nodes which are online can use the (filled) hypervisor parameters.
+
+    :param uid_pool: user ids for guests, which are not yet in the configuration; None for those of
+        the cluster.
+    """
+    try:
+        cluster_rules.require_pool(
+            hypervisor, hvparams, unit.config.cluster().uid_pool if uid_pool is None else uid_pool
+        )
+    except errors.HypervisorError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_STATE) from err
     answers = unit.rpc.call_many(
         HYPERVISOR_VALIDATE_PARAMS, list(node_uuids), hypervisor=hypervisor, hvparams=dict(hvparams)
     )

@@ -33,6 +33,7 @@ from ganeti.constants import query as query_c
 from ganeti.query.field import HOSTNAME, JOB_ID, STRICT, TIMESTAMP, Field, Mark, Resource
 from ganeti.query.view import prefixes
 from ganeti.utils import linear_re, suggest
+from ganeti.utils.digits import is_number
 
 if TYPE_CHECKING:
     import pyparsing
@@ -159,7 +160,7 @@ def _value(op: str, value: Any, field: Field) -> str | int:
             f"filter value for field {field.name} must be text or an integer, not {_shorten(value)}"
         )
     if field.compare == JOB_ID and isinstance(value, str):
-        if not (value.isascii() and value.isdigit()):
+        if not is_number(value):
             raise errors.ParameterError(f"{_shorten(value)} is no job id")
         return int(value)
     return value
@@ -483,7 +484,8 @@ def _grammar() -> pyparsing.ParserElement:
     import pyparsing as pp
 
     field = pp.Word(pp.alphas, pp.alphanums + "_/.").set_name("field name")
-    integer = pp.Regex(r"[+-]?\d+(?![\d.\w])").set_name("integer")
+    # No value of an object has more digits; Python refuses to read thousands of them.
+    integer = pp.Regex(r"[+-]?\d{1,40}(?![\d.\w])").set_name("integer")
     integer.set_parse_action(lambda tokens: int(tokens[0]))
     quoted = (pp.QuotedString('"', esc_char="\\") | pp.QuotedString("'", esc_char="\\")).set_name(
         "text in quotes"

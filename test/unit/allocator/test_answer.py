@@ -49,14 +49,14 @@ def new(name="new.example.com", template="diskless", **changes):
 
 def ask(rpc: FakeRpc, request: allocator.AllocationRequest, text: str) -> object:
     rpc.answers["iallocator_runner"] = text
-    return allocator.ask(rpc, rpc.config.snapshot(), "hail", request)
+    return allocator.ask(rpc, rpc.config.snapshot(), "chooser", request)
 
 
 def refused(rpc: FakeRpc, request: allocator.AllocationRequest, text: str) -> str:
     with pytest.raises(errors.AllocatorError) as caught:
         ask(rpc, request, text)
     assert not isinstance(caught.value, errors.NoPlacement)
-    assert "instance allocator hail" in str(caught.value)
+    assert "instance allocator chooser" in str(caught.value)
     return str(caught.value)
 
 
@@ -67,7 +67,7 @@ def refused(rpc: FakeRpc, request: allocator.AllocationRequest, text: str) -> st
     "name", ["allocate", "allocate-disks", "change-group", "multi-allocate", "node-evacuate"]
 )
 def test_recorded_answers_are_read(name):
-    found = answers.parse("hail", (DATA / f"3.0.2-{name}-answer.json").read_text())
+    found = answers.parse("chooser", (DATA / f"3.0.2-{name}-answer.json").read_text())
     assert found.success
     assert found.info.startswith("Request successful")
     assert isinstance(found.result, list)
@@ -77,7 +77,7 @@ def test_it_runs_on_the_master_with_the_clusters_parameters(rpc):
     ask(rpc, allocator.NodeEvacuate((), "all", ignore_soft_errors=True), answer([[], [], []]))
     ((node, args),) = rpc.of("iallocator_runner")
     assert node == "node1.example.com"
-    assert args["name"] == "hail"
+    assert args["name"] == "chooser"
     assert args["parameters"] == {"max-cpu": 5, "ignore-soft-errors": None}
     assert json.loads(args["request"])["request"]["type"] == "node-evacuate"
 
@@ -88,7 +88,7 @@ def test_the_old_name_of_the_result(rpc):
 
 
 def test_no_place_is_an_answer_of_its_own(rpc):
-    with pytest.raises(errors.NoPlacement, match="hail found no place: FailMem: 3"):
+    with pytest.raises(errors.NoPlacement, match="chooser found no place: FailMem: 3"):
         ask(rpc, new(), answer([], success=False, info="FailMem: 3"))
     with pytest.raises(errors.NoPlacement, match="gives no reason"):
         ask(rpc, new(), answer([], success=False, info=""))
@@ -114,7 +114,9 @@ def test_what_is_no_answer(rpc, text, fragment):
 
 
 def test_a_failing_allocator(rpc):
-    rpc.errors["iallocator_runner"] = "instance allocator hail exited with exit code 1: no memory"
+    rpc.errors["iallocator_runner"] = (
+        "instance allocator chooser exited with exit code 1: no memory"
+    )
     assert refused(rpc, new(), "").endswith("exit code 1: no memory")
     rpc.errors["iallocator_runner"] = errors.NodeUnreachable("node1", "iallocator_runner", "gone")
     assert "cannot be run" in refused(rpc, new(), "")

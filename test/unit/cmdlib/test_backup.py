@@ -109,10 +109,12 @@ def test_export():
     assert acting(master) == [
         "instance_shutdown",
         *["export_remove"] * 3,
+        *["x509_cert_create"] * 2,
         "import_start",
         "import_start",
         "export_start",
         "export_start",
+        *["x509_cert_remove"] * 2,
         "finalize_export",
         "blockdev_assemble",
         "blockdev_assemble",
@@ -131,7 +133,16 @@ def test_export():
         "script",
     )
     assert sent["options"].magic == first["options"].magic
-    assert (first["options"].compress, first["options"].key_name) == ("gzip", None)
+    assert first["options"].compress == "gzip"
+    # Each end has the key of its node, and accepts nothing but the certificate of the other one.
+    assert [(args["options"].key_name, args["options"].ca_pem) for args in (first, sent)] == [
+        (f"key-of-{NODE2}", f"certificate of {NODE1}"),
+        (f"key-of-{NODE1}", f"certificate of {NODE2}"),
+    ]
+    assert sorted(master.rpc.of("x509_cert_remove")) == [
+        (NODE1, {"name": f"key-of-{NODE1}"}),
+        (NODE2, {"name": f"key-of-{NODE2}"}),
+    ]
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
     assert [node for name, _phase, node in master.rpc.hooks() if name == "instance-export"] == [
         NODE1,
@@ -692,7 +703,14 @@ def test_remote_import(secret, certificate):
         source_x509_ca=signed.sign_certificate(secret, certificate, "5a17"),
         src_path=None,
     )
+    during = []
+    master.rpc.answers["instance_run_rename"] = lambda node, args: during.append(
+        master.config.instances()[0].importing_since
+    )
     master.run(op, job)
+    # While it is imported, it is marked, so that the watcher can remove what is left of it.
+    assert during[0] is not None
+    assert master.config.instances()[0].importing_since is None
     ((kind, entry),) = logged
     assert kind == "remote-import"
     host, port, magic = handshake.check_disk(secret, 0, entry["disks"][0])
@@ -739,7 +757,7 @@ def test_the_end_of_a_remote_import_is_not_known(secret, certificate, monkeypatc
         assert "did not arrive" in problem
         assert master.config.instances() == ()
         return
-    assert "nobody knows whether disk/0" in problem
+    assert "it is not known whether disk/0" in problem
     (instance,) = master.config.instances()
     assert instance.admin_state == "down"
     assert "blockdev_remove" not in acting(master)

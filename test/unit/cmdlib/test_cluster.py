@@ -10,10 +10,13 @@ from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of, uuid_o
 from fakes.master import Master
 from ganeti import errors
 from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.objects import WatchdogPromise
+from ganeti.objects.transfer import MasterSight, WatchdogSight
 from ganeti.opcodes.cluster import (
     OpClusterDestroy,
     OpClusterPostInit,
     OpClusterRedistConf,
+    OpClusterSetParams,
     OpClusterVerify,
     OpClusterVerifyConfig,
     OpClusterVerifyGroup,
@@ -325,6 +328,20 @@ def test_a_node_which_only_the_master_cannot_reach(master):
     assert any(said in line for line in master.job.log)
 
 
+@pytest.mark.parametrize("known", [(), (1, 3), (1, 2, 3)])
+def test_a_node_whose_key_is_not_known_is_a_warning(master, known):
+    """Its daemon is of an older version; directly after an upgrade no key is known yet."""
+    for number in known:
+        node = master.config.node_by_name(f"node{number}.example.com")
+        pins = (f"{number}" * 43 + "=",)
+        commit(master.config).update_node(dataclasses.replace(node, key_pins=pins))
+    assert master.run(group()) is True
+    lines = findings(master, "ECLUSTERCLIENTCERT")
+    assert len(lines) == (len(known) == 2)
+    for line in lines:
+        assert line.startswith("WARNING:") and f"the key of node {NODE2} is not known" in line
+
+
 def test_another_release_is_a_warning(master):
     node_answer(master, NODE2, version=[PROTOCOL_VERSION, "3.1.0~rc1"])
     assert master.run(group()) is True
@@ -338,6 +355,14 @@ def test_verbose_tells_what_was_looked_at(master):
     assert "  - NOTICE: ENODEVERSION: 6 check(s), none failed" in master.job.log
     master.run(group())
     assert not master.job.said("check(s)")
+
+
+def test_verbose_shows_the_role_of_each_node(master):
+    master.run(group(verbose=True))
+    for name, role in ((NODE1, "master"), (NODE2, "master candidate")):
+        assert f"  - NOTICE: node {name}: {role}" in master.job.log
+    master.run(group())
+    assert not master.job.said(f"node {NODE1}: master")
 
 
 def test_ignored_codes_are_warnings(master):
@@ -442,6 +467,20 @@ def test_a_violated_policy_is_a_warning(root):
     assert findings(master, "EINSTANCEPOLICY")[0].startswith("WARNING:")
 
 
+def test_exceeded_ratios_are_warnings(root):
+    big = instance_of("big", beparams={"vcpus": 4})
+    master = Master(cluster_of(1, (big,)))
+    master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+    assert master.run(group()) is True
+    assert findings(master, "ECLUSTERCFG") == []
+    # Four, and one of the node itself, on four processors.
+    master.config.cluster().ipolicy["vcpu-ratio"] = 1.0
+    assert master.run(group()) is True
+    (line,) = findings(master, "ECLUSTERCFG")
+    assert line.startswith("WARNING:")
+    assert "has 5 virtual CPUs, vcpu-ratio 1 permits 4 on 4 processors" in line
+
+
 def test_memory_for_the_failure_of_a_node(master, monkeypatch):
     monkeypatch.setattr(
         master.config,
@@ -488,6 +527,120 @@ def test_a_group_that_changed_while_waiting_is_refused(master):
     job.check_cancel = add_meanwhile
     with pytest.raises(errors.OpPrereqError, match="retry"):
         master.run(group(), job)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_verify_says_when_the_role_cannot_move_by_itself(count):
+    """There are too few candidates, or a daemon does not run."""
+    data = cluster_of(count)
+    cluster = dataclasses.replace(data.cluster, auto_failover=5)
+    master = Master(dataclasses.replace(data, cluster=cluster))
+    sight = MasterSight(master="node1", epoch="1 u", daemon="dead", watching=True)
+    asleep = dataclasses.replace(sight, watching=False)
+    master.rpc.answers["master_sight"] = lambda node, _args: (
+        asleep if node.startswith("node2.") else sight
+    )
+    master.run(OpClusterVerifyConfig())
+    assert master.job.said("cannot move by itself") is (count == 2)
+    assert master.job.said("ganeti-failoverd does not run on node node2")
+    assert not master.job.said("does not run on node node1")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_verify_says_which_watchdogs_are_not_armed(count):
+    """Node 1 keeps its promise, node 2 has lost it; with two candidates none would be armed."""
+    token = "12345678-1234-1234-1234-123456789012"
+    data = cluster_of(count, node_changes={2: {"watchdog": WatchdogPromise(token=token)}})
+    cluster = dataclasses.replace(data.cluster, node_watchdog=10)
+    master = Master(dataclasses.replace(data, cluster=cluster))
+    armed = WatchdogSight(state="armed", token=token, timeout_s=10, promised=token)
+    lost = WatchdogSight(state="none", text="there is no watchdog /dev/watchdog")
+    master.rpc.answers["watchdog_sight"] = lambda node, _args: (
+        lost if node.startswith("node2.") else armed
+    )
+    master.run(OpClusterVerifyConfig())
+    assert master.job.said("armed only with 3 master candidates") is (count == 2)
+    assert master.job.said(
+        "the watchdog of node node2.example.com is not armed: there is no watchdog"
+    )
+    assert master.job.said("watchdog of node node2.example.com restarts it, but the node has not")
+    assert not master.job.said("watchdog of node node1")
+
+
+class Witness:
+    """Looks as a test says."""
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.set_up_with = []
+
+    def look(self, *, touch=False):
+        assert touch
+        return self.problem
+
+    def set_up(self, url):
+        if self.problem:
+            raise errors.GenericError(self.problem)
+        self.set_up_with.append(url)
+
+
+@pytest.mark.parametrize(
+    ("count", "problem", "refused", "said"),
+    [
+        (2, "", False, ""),
+        (2, "no answer", False, "the witness does not count: no answer"),
+        (2, "", True, "node node2.example.com cannot read the witness"),
+        (3, None, True, "counts only while"),
+    ],
+)
+def test_verify_looks_at_the_witness(count, problem, refused, said):
+    """From the master, which writes it, and from the other candidate."""
+    data = cluster_of(count)
+    cluster = dataclasses.replace(data.cluster, witness="https://w/d")
+    master = Master(dataclasses.replace(data, cluster=cluster))
+    master.context.witness = Witness(problem)
+    master.rpc.answers["witness_read"] = "{}"
+    if refused:
+        master.rpc.errors["witness_read"] = "refused"
+    master.run(OpClusterVerifyConfig())
+    for text in ("the witness does not count", "cannot read the witness", "counts only while"):
+        assert master.job.said(text) is (text in said)
+    assert not said or master.job.said(said)
+    reads = [node for name, node, _ in master.rpc.calls if name == "witness_read"]
+    assert reads == ["node2.example.com"] * (count == 2)
+
+
+def test_a_witness_is_set_up_before_the_cluster_uses_it():
+    master = Master(cluster_of(2))
+    master.context.witness = Witness("cannot be a witness")
+    with pytest.raises(errors.OpExecError, match="a witness. The cluster was not changed"):
+        master.run(OpClusterSetParams(witness="https://w/d"))
+    assert master.config.cluster().witness is None
+    master.context.witness = Witness("")
+    master.run(OpClusterSetParams(witness="https://w/d"))
+    assert master.context.witness.set_up_with == ["https://w/d"]
+    assert master.config.cluster().witness == "https://w/d"
+    master.run(OpClusterSetParams(witness="none"))
+    assert master.config.cluster().witness is None
+    with pytest.raises(errors.OpPrereqError, match="--witness-auth"):
+        master.run(OpClusterSetParams(witness="https://user:secret@w/d"))
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_verify_says_when_instances_would_not_be_started_elsewhere(ready):
+    data = cluster_of(3)
+    cluster = dataclasses.replace(
+        data.cluster,
+        auto_instance_failover=15,
+        ndparams={"oob_program": "/sbin/oob" if ready else ""},
+        drbd_usermode_helper="/bin/true" if ready else "/sbin/drbdadm",
+    )
+    master = Master(dataclasses.replace(data, cluster=cluster))
+    master.run(OpClusterVerifyConfig())
+    for said in ("nodes without an out-of-band helper", "with the usermode helper /sbin/drbdadm"):
+        assert master.job.said(said) is not ready
+    master.run(OpClusterSetParams(auto_instance_failover=20))
+    assert master.job.said("nodes without an out-of-band helper") is not ready
 
 
 @pytest.mark.parametrize("required", [False, True])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
+
 from fakes.config import GROUP, cluster_of, disk_of, uuid_of
 from fakes.disks import NODE1, NODE2, cluster_with, drbd_of, plain_of
 from fakes.master import Master
@@ -88,6 +90,40 @@ def test_nodes_that_do_not_answer() -> None:
     )
     offline = Master(data)
     assert verify(offline) == ({}, [], {})
+
+
+def test_a_node_which_is_gone_is_asked_once() -> None:
+    """Its automatic failover waits for the locks of this job."""
+    master = cluster_with(drbd_of("web"), disk_of("db"))
+    volumes = {"xenvg/web-data": ["1024", False, True], "xenvg/web-meta": ["128", False, True]}
+    master.rpc.answers["lv_list"] = volumes
+    master.rpc.answers["drbd_needs_activation"] = []
+    master.rpc.answers["blockdev_getmirrorstatus_multi"] = lambda _node, args: [
+        (False, "unknown") for _ in args["disks"]
+    ]
+    master.rpc.errors["lv_list", NODE1] = errors.NodeUnreachable(NODE1, "lv_list", "no route")
+    unresponsive, inactive, missing = verify(master)
+    assert list(unresponsive) == [NODE1]
+    assert (inactive, missing) == ([], {})
+    assert [name for name, node, _args in master.rpc.calls if node == NODE1] == ["lv_list"]
+    assert [node for node, _args in master.rpc.of("blockdev_getmirrorstatus_multi")] == [NODE2]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "lvs is missing",
+        errors.NodeUnreachable(NODE1, "lv_list", "no answer within 900 s", machine_is_on=True),
+    ],
+)
+def test_a_node_whose_lvm_hangs_is_asked_for_the_rest(failure: str | Exception) -> None:
+    master = cluster_with(drbd_of("web"))
+    master.rpc.answers["lv_list"] = {}
+    master.rpc.answers["blockdev_getmirrorstatus_multi"] = [(False, "unknown")]
+    master.rpc.errors["lv_list", NODE1] = failure
+    master.rpc.answers["drbd_needs_activation"] = []
+    verify(master)
+    assert NODE1 in [node for node, _args in master.rpc.of("drbd_needs_activation")]
 
 
 # -- sizes -----------------------------------------------------------------------

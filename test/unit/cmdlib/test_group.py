@@ -344,7 +344,7 @@ def test_evacuating_a_group():
     )
     result = master.run(
         OpGroupEvacuate(
-            group_name="default", iallocator="hail", sequential=True, force_failover=True
+            group_name="default", iallocator="chooser", sequential=True, force_failover=True
         )
     )
     assert result == {"jobs": [[True, 100], [True, 101]]}
@@ -364,7 +364,7 @@ def test_evacuating_a_group():
 
 def test_a_group_without_instances():
     master = two_groups()
-    assert master.run(OpGroupEvacuate(group_name="rack2", iallocator="hail")) == {"jobs": []}
+    assert master.run(OpGroupEvacuate(group_name="rack2", iallocator="chooser")) == {"jobs": []}
     assert master.rpc.of("iallocator_runner") == []
 
 
@@ -372,7 +372,7 @@ def test_nothing_moves_when_one_cannot():
     master = roaming("web1")
     master.rpc.answers["iallocator_runner"] = answer(failed=[["web1.example.com", "too fat"]])
     text = master.refused(
-        OpGroupEvacuate(group_name="default", iallocator="hail"), errors.ECODE_NORES
+        OpGroupEvacuate(group_name="default", iallocator="chooser"), errors.ECODE_NORES
     )
     assert "web1.example.com (too fat)" in text
 
@@ -381,8 +381,8 @@ def test_nothing_moves_when_one_cannot():
     ("changes", "ecode", "fragment"),
     [
         ({}, errors.ECODE_STATE, "no instance allocator"),
-        ({"iallocator": "hail", "target_groups": ["default"]}, errors.ECODE_INVAL, "target"),
-        ({"iallocator": "hail", "target_groups": ["x"]}, errors.ECODE_NOENT, "'x'"),
+        ({"iallocator": "chooser", "target_groups": ["default"]}, errors.ECODE_INVAL, "target"),
+        ({"iallocator": "chooser", "target_groups": ["x"]}, errors.ECODE_NOENT, "'x'"),
     ],
 )
 def test_an_evacuation_is_refused(changes, ecode, fragment):
@@ -394,7 +394,7 @@ def test_there_is_no_other_group():
     disk = disk_of("web")
     data = cluster_of(2, (instance_of("web", disks=(disk.uuid,)),), (disk,))
     assert "no other node group" in Master(data).refused(
-        OpGroupEvacuate(group_name="default", iallocator="hail"), errors.ECODE_NORES
+        OpGroupEvacuate(group_name="default", iallocator="chooser"), errors.ECODE_NORES
     )
 
 
@@ -403,13 +403,15 @@ def test_changing_the_group_of_an_instance():
     master.rpc.answers["iallocator_runner"] = answer(
         [["web1.example.com", SECOND, ["node3.example.com"]]], [], [migrate("web1.example.com")]
     )
-    op = OpInstanceChangeGroup(instance_name="web1", iallocator="hail", target_groups=["rack2"])
+    op = OpInstanceChangeGroup(instance_name="web1", iallocator="chooser", target_groups=["rack2"])
     assert master.run(op) == {"jobs": [[True, 100]]}
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert env["GANETI_TARGET_GROUPS"] == SECOND
     assert env["GANETI_INSTANCE_NAME"] == "web1.example.com"
     assert "is in group default already" in master.refused(
-        OpInstanceChangeGroup(instance_name="web1", iallocator="hail", target_groups=["default"]),
+        OpInstanceChangeGroup(
+            instance_name="web1", iallocator="chooser", target_groups=["default"]
+        ),
         errors.ECODE_INVAL,
     )
 

@@ -8,6 +8,7 @@ The volumes and the kernel below the real driver of mirrored disks are made up
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shutil
 from collections.abc import Callable
@@ -42,6 +43,7 @@ LONG = bool(os.environ.get("GANETI_LONG"))
 LEFT_MIB = 12
 
 
+@functools.lru_cache(maxsize=8)
 def filled(word: bytes, size: int) -> bytes:
     return (word * (size // len(word) + 1))[:size]
 
@@ -217,7 +219,7 @@ def test_no_node_starts_a_guest_which_could_read_data_of_others(tmp_path: Path) 
     root = cluster.rpc.root("node1.example.com")
     with (
         paths.override(paths.Paths(str(root))),
-        pytest.raises(errors.BlockDeviceError, match="behind 4 MiB .*gnt-instance activate-disks"),
+        pytest.raises(errors.BlockDeviceError, match="first 4 MiB .*gnt-instance activate-disks"),
     ):
         lifecycle.attach_disks(filled_instance)
     with pytest.raises(errors.OpPrereqError, match="growth of disk 0 .* was not completed"):
@@ -254,7 +256,9 @@ def test_a_wipe_which_fails_leaves_the_mark(
         raise errors.BlockDeviceError("disk is broken")
 
     monkeypatch.setattr(disk_content, "_run", broken)
-    with pytest.raises(errors.OpExecError, match="data of others behind 4 MiB.*disk is broken"):
+    with pytest.raises(
+        errors.OpExecError, match="data of others after its first 4 MiB.*disk is broken"
+    ):
         start(cluster)
     assert disk_of(cluster).unwiped_from == OLD_MIB
     assert not cluster.rpc.running()

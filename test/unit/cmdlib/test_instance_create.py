@@ -236,7 +236,7 @@ def test_two_creations_of_one_name_at_once(master):
         ({"instance_name": "other.example.com"}, errors.ECODE_EXISTS, "already in the cluster"),
         ({"instance_name": "a..b"}, errors.ECODE_INVAL, "not a valid host name"),
         ({"pnode": None}, errors.ECODE_INVAL, "--node"),
-        ({"iallocator": "hail"}, errors.ECODE_INVAL, "not both"),
+        ({"iallocator": "chooser"}, errors.ECODE_INVAL, "not both"),
         ({"pnode": None, "iallocator": "."}, errors.ECODE_INVAL, "no default instance allocator"),
         ({"pnode": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
         ({"mode": "import"}, errors.ECODE_INVAL, "no node has an export"),

@@ -361,7 +361,7 @@ def test_dry_runs_say_what_would_be_done(op):
         ({}, errors.ECODE_EXISTS, "all disks"),
         ({"nodes": ["node3", "node2"]}, errors.ECODE_INVAL, "need 1 node"),
         ({"nodes": ["node3"], "disks": [0]}, errors.ECODE_INVAL, "not only some"),
-        ({"nodes": ["node3"], "iallocator": "hail"}, errors.ECODE_INVAL, "not both"),
+        ({"nodes": ["node3"], "iallocator": "chooser"}, errors.ECODE_INVAL, "not both"),
     ],
 )
 def test_making_again_is_refused(changes, ecode, fragment):

@@ -69,6 +69,26 @@ def test_hypervisor_parameters_are_checked_on_the_nodes():
     assert "no vhost here" in text
 
 
+def test_processors_of_a_running_container_change_at_once():
+    master = master_with(hypervisor="lxc", admin_state="up")
+    master.rpc.answers["instance_limit_processors"] = True
+    master.run(modify(beparams={"vcpus": 2}))
+    assert master.rpc.acting() == ["instance_limit_processors"]
+    assert master.job.said("processors of the running instance were changed")
+    # What does not differ is not sent.
+    master.run(modify(beparams={"always_failover": True}, hvparams={"num_ttys": 1}))
+    assert master.rpc.acting() == ["instance_limit_processors"]
+    master.run(modify(hvparams={"cpu_mask": "0"}))
+    assert master.rpc.acting() == ["instance_limit_processors"] * 2
+    master.rpc.errors["instance_limit_processors"] = "no such processor"
+    master.run(modify(hvparams={"cpu_mask": "1"}))
+    assert master.job.said("no such processor")
+    assert web(master).hvparams["cpu_mask"] == "1"
+    other = master_with(hypervisor="kvm", admin_state="up")
+    other.run(modify(beparams={"vcpus": 2}))
+    assert other.rpc.acting() == []
+
+
 def test_the_firmware_keeps_its_disk():
     master = master_with(hypervisor="kvm")
     uefi = {"hvparams": {"firmware": "uefi", "tpm_version": "2.0"}}
@@ -146,7 +166,7 @@ def test_the_operating_system_on_record():
         ),
         ({"nics": [["modify", 0, {"mode": "routed"}]]}, errors.ECODE_INVAL, "needs an IP"),
         ({"nics": [["add", -1, {"network": "nosuch"}]]}, errors.ECODE_NOENT, "nosuch"),
-        ({"nics": [["detach", 0, {}]]}, errors.ECODE_INVAL, "only added"),
+        ({"nics": [["detach", 0, {}]]}, errors.ECODE_INVAL, "only add, modify and remove"),
         ({"disk_template": "sharedfile"}, errors.ECODE_INVAL, "already"),
         ({"disk_template": "diskless"}, errors.ECODE_INVAL, "cannot be converted"),
         ({"disk_template": "plain"}, errors.ECODE_INVAL, "not enabled"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_hooks_know_both_nodes():
     ("op", "ecode", "fragment"),
     [
         (migrate(target_node=None), errors.ECODE_INVAL, "--target-node"),
-        (migrate(iallocator="hail"), errors.ECODE_INVAL, "allocator"),
+        (migrate(iallocator="chooser"), errors.ECODE_INVAL, "allocator"),
         (migrate(target_node="nosuch"), errors.ECODE_NOENT, "nosuch"),
         (migrate(target_node="node1"), errors.ECODE_STATE, "already on node"),
         (migrate(live=True, mode="live"), errors.ECODE_INVAL, "only one"),
@@ -226,6 +227,25 @@ def test_a_transfer_that_fails_leaves_the_guest_on_the_source(status):
     assert success == [False]
 
 
+def test_the_reason_of_both_nodes_for_a_failed_transfer_is_told():
+    master = master_with()
+    reasons = {"node1": "the connection ended", "node2": "no room for the disk"}
+    master.rpc.answers["instance_get_migration_status"] = lambda node, _args: MigrationStatus(
+        status="failed", error=reasons[node.split(".")[0]]
+    )
+    text = master.failed(migrate())
+    assert "failed: the connection ended. Node node2.example.com says: no room" in text
+
+
+def test_a_target_which_does_not_answer_hides_no_reason():
+    master = master_with()
+
+    call = "instance_get_migration_status"
+    master.rpc.answers[call] = MigrationStatus(status="failed", error="the connection ended")
+    master.rpc.errors[call, "node2.example.com"] = "its guest has ended"
+    assert "failed: the connection ended" in master.failed(migrate())
+
+
 def test_a_source_that_falls_silent_is_not_guessed_about():
     """Touching either side could lose the guest."""
     master = master_with()
@@ -313,6 +333,30 @@ def test_a_short_silence_is_forgiven():
 
     master.rpc._answer = heal
     master.run(migrate())
+    assert primary(master) == NODE2
+
+
+def test_many_short_silences_are_forgiven():
+    """Only questions without an answer which follow each other count."""
+    master = master_with()
+    call = "instance_get_migration_status"
+    asked = itertools.count()
+    answer = master.rpc._answer
+    per_silence = live.UNANSWERED_POLLS - 1
+
+    def flaky(request, node, args):
+        if request.name == call:
+            number = next(asked)
+            done = number > 3 * (per_silence + 1)
+            reports(master, node1="completed!" if done else "active!")
+            master.rpc.errors.pop(call, None)
+            if not done and number % (per_silence + 1):
+                master.rpc.errors[call] = unreachable(call, NODE1)
+        return answer(request, node, args)
+
+    master.rpc._answer = flaky
+    master.run(migrate())
+    assert next(asked) > 3 * per_silence
     assert primary(master) == NODE2
 
 
@@ -540,6 +584,10 @@ def test_with_postcopy_the_configuration_names_the_target_before_all_is_sent():
         ("finalize_migration_dst", "node2", True),
     ]
     assert known == [NODE1, NODE1, NODE2, NODE2]
+    # It is recorded once, although the source reports it twice.
+    assert [line for line in master.job.log if "is on node2" in line and "now" in line] == [
+        f"* it is on {NODE2} now, which waits for the rest of its memory"
+    ]
 
 
 @pytest.mark.parametrize("then", ["postcopy-paused!", "failed!"])

@@ -221,7 +221,7 @@ def test_replicas_that_cannot_be_disconnected():
 @pytest.mark.parametrize("op", [migrate, failover])
 def test_no_allocator_chooses_a_node_for_mirrored_disks(op):
     with pytest.raises(errors.OpPrereqError, match="An allocator is for shared disks only"):
-        master_with().run(op(iallocator="hail"))
+        master_with().run(op(iallocator="chooser"))
 
 
 def test_cleanup_leaves_one_writer():
@@ -279,7 +279,7 @@ def test_failover_while_the_primary_is_marked_offline():
     master.rpc.calls.clear()
     master.rpc.running.clear()
     master.rpc.answers["blockdev_find"] = ALONE
-    # Nobody can tell whether both replicas were connected until the end.
+    # It is not known whether both replicas were connected until the end.
     with pytest.raises(errors.OpExecError, match="cannot be compared.*--ignore-consistency"):
         master.run(failover())
     assert primary(master) == NODE2

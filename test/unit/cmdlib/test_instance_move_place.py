@@ -37,11 +37,11 @@ def answer(result, success=True):
 
 
 def migrate(**changes):
-    return OpInstanceMigrate(**{"instance_name": "web", "iallocator": "hail", **changes})
+    return OpInstanceMigrate(**{"instance_name": "web", "iallocator": "chooser", **changes})
 
 
 def failover(**changes):
-    return OpInstanceFailover(**{"instance_name": "web", "iallocator": "hail", **changes})
+    return OpInstanceFailover(**{"instance_name": "web", "iallocator": "chooser", **changes})
 
 
 def primary(master):
@@ -56,7 +56,7 @@ def test_the_allocator_chooses(op):
     assert master.rpc.where("web") == ["node3"]
     ((node, args),) = master.rpc.of("iallocator_runner")
     request = json.loads(args["request"])["request"]
-    assert (node, args["name"]) == (NODE1, "hail")
+    assert (node, args["name"]) == (NODE1, "chooser")
     assert request == {
         "type": "relocate",
         "name": "web.example.com",
@@ -64,7 +64,7 @@ def test_the_allocator_chooses(op):
         "required_nodes": 1,
         "relocate_from": [NODE1],
     }
-    assert master.job.said(f"via iallocator hail: {NODE3}")
+    assert master.job.said(f"via iallocator chooser: {NODE3}")
 
 
 @pytest.mark.parametrize("op", [migrate(iallocator=None), failover(iallocator=None)])

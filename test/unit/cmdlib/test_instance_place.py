@@ -10,6 +10,7 @@ import pytest
 from fakes.config import GROUP, cluster_of, commit, instance_of
 from fakes.master import FakeJob, Master
 from ganeti import errors
+from ganeti.htools import place
 from ganeti.locking import EXCLUSIVE, SHARED, Level, Owner
 from ganeti.opcodes.instance import OpInstanceCreate
 
@@ -25,7 +26,7 @@ def create(**changes):
         "disks": [{"size": 1024}],
         "nics": [{}],
         "os_type": "noop",
-        "iallocator": "hail",
+        "iallocator": "chooser",
         "start": True,
     }
     return OpInstanceCreate(**{**values, **changes})
@@ -75,7 +76,7 @@ def test_the_allocator_chooses(master):
     assert master.run(op) == ["node2.example.com"]
     assert pnode(master) == "uuid-node2"
     ((node, args),) = master.rpc.of("iallocator_runner")
-    assert (node, args["name"]) == ("node1.example.com", "hail")
+    assert (node, args["name"]) == ("node1.example.com", "chooser")
     request = told(master)
     assert request["type"] == "allocate"
     assert (request["memory"], request["vcpus"], request["tags"]) == (256, 2, ["x"])
@@ -84,7 +85,7 @@ def test_the_allocator_chooses(master):
     assert nic["mac"] == next(iter(master.config.instances()[-1].nics)).mac
     assert "restrict-to-nodes" not in request
     assert master.job.said(
-        " - INFO: Selected nodes for instance web.example.com via iallocator hail:"
+        " - INFO: Selected nodes for instance web.example.com via iallocator chooser:"
         " node2.example.com"
     )
 
@@ -133,8 +134,18 @@ def test_no_place(master):
 
 
 def test_an_allocator_that_fails(master):
-    master.rpc.errors["iallocator_runner"] = "instance allocator hail is in none of /a, /b"
+    master.rpc.errors["iallocator_runner"] = "instance allocator chooser is in none of /a, /b"
     assert "none of /a, /b" in master.refused(create(), errors.ECODE_ENVIRON)
+
+
+def test_a_refusal_says_what_to_do(master):
+    answer = json.dumps({"success": False, "info": "FailN1: 1", "result": []})
+    master.rpc.answers["iallocator_runner"] = answer
+    text = master.refused(create(), errors.ECODE_NORES)
+    assert text.endswith("FailN1: 1. Use --explain to see the reason for each node.")
+    single = Master(cluster_of(1))
+    single.rpc.answers["iallocator_runner"] = answer
+    assert "with '-n node1.example.com'" in single.refused(create(), errors.ECODE_NORES)
 
 
 def test_nonsense_is_refused(master):
@@ -383,3 +394,57 @@ def test_without_opportunism_the_second_waits_for_the_first(master):
     assert first.wait() == ["node1.example.com"]
     assert second.wait() == ["node1.example.com"]
     assert master.locks.owners() == []
+
+
+# -- explanations ----------------------------------------------------------------
+
+
+def test_the_choice_is_explained(master):
+    (chosen,) = master.run(
+        create(iallocator="hail", explain=True, disk_template="diskless", disks=[])
+    )
+    (text,) = [line for line in master.job.log if "nodes which were looked at" in line]
+    _title, _heading, *rows = text.splitlines()
+    assert {row.split()[0] for row in rows} == {f"node{n}.example.com" for n in (1, 2, 3)}
+    assert rows[0].split()[0] == chosen
+    assert "the best place: score" in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"iallocator": "chooser"}, "allocator chooser does not explain its choice; use hail"),
+        ({"iallocator": None, "pnode": "node1"}, "not for a named node"),
+    ],
+)
+def test_only_the_own_choice_can_be_explained(master, changes, fragment):
+    assert fragment in master.refused(create(explain=True, **changes), errors.ECODE_INVAL)
+
+
+def test_a_refusal_is_explained(master):
+    op = create(
+        iallocator="hail", explain=True, disk_template="diskless", disks=[],
+        beparams={"memory": 30000},
+    )  # fmt: skip
+    master.refused(op, errors.ECODE_NORES)
+    assert master.job.said("not enough memory")
+
+
+def test_the_plan_of_a_creation_comes_from_the_model(master, monkeypatch):
+    """A dry run shows the node which the model chooses, and the same node is used then."""
+    found = []
+    real = place.Places.find
+
+    def find(self, instance, required):
+        result = real(self, instance, required)
+        found.append(result.best.changed[0].name)
+        return result
+
+    monkeypatch.setattr(place.Places, "find", find)
+    op = create(iallocator="hail", disk_template="diskless", disks=[], dry_run=True)
+    master.run(op)
+    (planned,) = set(found)
+    assert any(planned in line for line in master.job.log)
+    assert master.rpc.of("instance_start") == []
+    (chosen,) = master.run(create(iallocator="hail", disk_template="diskless", disks=[]))
+    assert chosen == planned

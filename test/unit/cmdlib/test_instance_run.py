@@ -57,6 +57,34 @@ def test_starting_a_running_instance_is_no_error():
     assert master.rpc.acting() == []
 
 
+@pytest.mark.parametrize("state", ["down", "offline"])
+def test_a_start_by_the_watcher_obeys_a_later_shutdown(state):
+    master = master_with(admin_state=state)
+    master.run(OpInstanceStartup(instance_name="web", wanted_only=True))
+    assert master.job.said(f"is not started, because it is marked '{state}' now")
+    assert master.rpc.acting() == [] and master.config.writes == []
+    assert web(master).admin_state == state
+
+
+def test_a_start_by_the_watcher_starts_what_is_wanted():
+    master = master_with(admin_state="up")
+    master.run(OpInstanceStartup(instance_name="web", wanted_only=True))
+    assert master.rpc.where("web") == ["node1"]
+
+
+def test_only_what_is_left_of_an_import_is_removed_unasked():
+    master = master_with(importing_since=1.0)
+    op = OpInstanceRemove(instance_name="web", unfinished_import=True)
+    # Somebody starts and stops it: it is an ordinary instance from then on.
+    with master.config.transaction() as change:
+        change.mark_instance(uuid_of("web"), "up")
+        change.mark_instance(uuid_of("web"), "down")
+    assert "the instance was started" in master.refused(op, errors.ECODE_STATE)
+    master = master_with(importing_since=1.0)
+    master.run(op)
+    assert master.config.instances() == ()
+
+
 def test_overrides_reach_the_node_and_are_not_stored():
     master = master_with()
     op = OpInstanceStartup(instance_name="web", beparams={"memory": "512"}, startup_paused=True)

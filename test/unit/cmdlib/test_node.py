@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from ganeti.opcodes.node import OpNodeAdd, OpNodeRemove, OpNodeSetParams
 from ganeti.platform import hosts as platform_hosts
 from ganeti.platform import paths
 from ganeti.platform.base import Machine
+from ganeti.utils import x509
 
 NEW = "node9.example.com"
 
@@ -146,13 +148,77 @@ def test_a_node_is_added_as_candidate_with_its_certificate(hosts):
     assert node.uuid in master.locks.keys(Level.NODE_RES)
 
 
-def test_only_the_machine_which_joined_becomes_the_node(hosts):
-    """A machine which joins with a token reports its certificate; another may have its address."""
+@pytest.fixture
+def certificates(tmp_path):
+    """The certificate of the cluster in the files of the master, and two which it has signed."""
+    here = paths.Paths(str(tmp_path))
+    shared = x509.create_self_signed()
+    Path(here.data_dir).mkdir(parents=True)
+    Path(here.noded_cert_file).write_text(shared)
+    with paths.override(here):
+        yield shared, x509.create_signed(NEW, shared), x509.create_signed("x", shared)
+
+
+def test_only_the_machine_which_joined_becomes_the_node(hosts, certificates):
+    """The client knows the certificate of the machine; another may have its address."""
+    shared, own, other = certificates
     for full in (False, True):
-        master = Master(cluster_of(2, candidate_pool_size=2 if full else 10))
-        text = master.refused(add(certificate="OTHER"), errors.ECODE_ENVIRON)
-        assert f"its certificate is CC:{NEW}, not OTHER" in text and "192.0.2.9" in text
-    assert master.run(add(certificate=f"CC:{NEW}")) is None
+        for shown in (other, shared, ""):
+            master = Master(cluster_of(2, candidate_pool_size=2 if full else 10))
+            master.rpc.shown[NEW] = shown
+            text = master.refused(add(certificate=x509.digest(own)), errors.ECODE_ENVIRON)
+            assert f"not {x509.digest(own)}" in text and "192.0.2.9" in text
+            assert master.rpc.names() == ["version"], "nothing else is asked of that machine"
+    master.rpc.shown[NEW] = own
+    assert master.run(add(certificate=x509.digest(own))) is None
+
+
+def test_the_key_of_a_new_node_is_its_own_from_the_first_contact(hosts, certificates):
+    shared, own, other = certificates
+    master = Master(cluster_of(2))
+    master.rpc.shown[NEW] = own
+    master.run(add())
+    assert by_name(master, NEW).key_pins == (x509.key_pin(own),)
+    assert master.rpc.expected == {"192.0.2.9": (x509.key_pin(own),)}
+    # The same machine again, then another one: the command accepts its key, and says so.
+    master.run(add(readd=True))
+    assert not master.job.said("from now on")
+    master.rpc.shown[NEW] = other
+    master.run(add(readd=True))
+    assert by_name(master, NEW).key_pins == (x509.key_pin(other),)
+    assert master.job.said(f"had the key {x509.key_pin(own)}; from now on it has")
+    # A node daemon of an older version shows the key of the cluster, which is nobody's own.
+    master.rpc.shown[NEW] = shared
+    master.run(add(readd=True))
+    assert by_name(master, NEW).key_pins is None
+    assert master.rpc.expected["192.0.2.9"] is None
+
+
+def test_a_machine_with_the_key_of_another_node_is_refused(hosts, certificates):
+    """Addresses were exchanged, or a machine was copied."""
+    _, own, other = certificates
+    master = Master(cluster_of(2))
+    master.rpc.shown |= {NEW: own, "node3.example.com": own}
+    master.run(add())
+    text = master.refused(add(node_name="node3"), errors.ECODE_ENVIRON)
+    assert f"the machine at 192.0.2.3 has the key of node {NEW}" in text
+    assert master.rpc.names().count("version") == 2 and "node3" not in str(master.config.nodes())
+    master.rpc.shown["node3.example.com"] = other
+    master.run(add(node_name="node3"))
+    master.rpc.shown[NEW] = other
+    text = master.refused(add(readd=True), errors.ECODE_ENVIRON)
+    assert "has the key of node node3.example.com" in text
+
+
+def test_a_removed_node_leaves_only_if_it_is_the_node(hosts, certificates):
+    _, own, _ = certificates
+    master = Master(cluster_of(2))
+    master.rpc.shown[NEW] = own
+    master.run(add())
+    master.rpc.expected.clear()
+    master.run(OpNodeRemove(node_name=NEW))
+    assert master.rpc.expected == {"192.0.2.9": (x509.key_pin(own),)}
+    assert "node_leave_cluster" in master.rpc.names()
 
 
 def test_a_full_pool_gets_no_more_candidates(hosts):

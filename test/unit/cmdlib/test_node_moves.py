@@ -81,7 +81,7 @@ def test_migrating_all_instances_of_a_node():
     ("changes", "ecode", "fragment"),
     [
         ({}, errors.ECODE_INVAL, "--target-node"),
-        ({"iallocator": "hail", "target_node": "node3"}, errors.ECODE_INVAL, "not both"),
+        ({"iallocator": "chooser", "target_node": "node3"}, errors.ECODE_INVAL, "not both"),
         ({"target_node": "node2"}, errors.ECODE_INVAL, "its own instances"),
         ({"target_node": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
         ({"target_node": "node3", "live": True, "mode": "live"}, errors.ECODE_INVAL, "only one"),
@@ -93,13 +93,13 @@ def test_migrations_that_are_refused(changes, ecode, fragment):
 
 
 @pytest.mark.parametrize(
-    "choice", [{"iallocator": "hail"}, {"iallocator": "."}, {"iallocator": None}]
+    "choice", [{"iallocator": "chooser"}, {"iallocator": "."}, {"iallocator": None}]
 )
 def test_each_migration_asks_the_allocator(choice):
     """An instance with mirrored disks has its target already."""
     master = full_node("diskless", "drbd")
     commit(master.config).update_cluster(
-        dataclasses.replace(master.config.cluster(), default_iallocator="hail")
+        dataclasses.replace(master.config.cluster(), default_iallocator="chooser")
     )
     master.run(OpNodeMigrate(node_name="node2", **choice))
     found = [(op.instance_name, op.target_node, op.iallocator) for (op,) in master.job.submitted]
@@ -154,14 +154,14 @@ def test_nothing_to_evacuate():
         (["diskless"], {}, errors.ECODE_INVAL, "--new-secondary"),
         (
             ["diskless", "file"],
-            {"iallocator": "hail"},
+            {"iallocator": "chooser"},
             errors.ECODE_STATE,
             "disks of template file",
         ),
         (["drbd"], {"remote_node": "node1"}, errors.ECODE_STATE, "a replica of its disks already"),
         (
             ["diskless"],
-            {"iallocator": "hail", "remote_node": "node3"},
+            {"iallocator": "chooser", "remote_node": "node3"},
             errors.ECODE_INVAL,
             "not both",
         ),
@@ -236,7 +236,9 @@ MOVED = [["web0.example.com", "default", [NODE3]], ["web1.example.com", "default
 
 
 def evacuate(**changes):
-    return OpNodeEvacuate(**{"node_name": "node2", "mode": "all", "iallocator": "hail", **changes})
+    return OpNodeEvacuate(
+        **{"node_name": "node2", "mode": "all", "iallocator": "chooser", **changes}
+    )
 
 
 def test_the_allocator_says_which_jobs_empty_the_node():
@@ -306,7 +308,7 @@ def test_early_release_reaches_the_allocators_jobs():
         (
             evacuation(MOVED[:1]),
             errors.ECODE_ENVIRON,
-            "hail lacks instance web1.example.com",
+            "chooser lacks instance web1.example.com",
         ),
         (
             evacuation(MOVED, jobs=[[{"OP_ID": "OP_CLUSTER_DESTROY"}]]),

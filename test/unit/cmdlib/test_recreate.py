@@ -53,7 +53,7 @@ class Away:
                 for disk in self.disks
                 for node in disk.nodes
             ]
-        self._kept = {path: path.read_bytes() for path in self.paths}
+        self._kept = {path: mirror.Image.read(path) for path in self.paths}
         self.cluster.rpc.restart()
 
     def goes(self, paths: Sequence[Path] | None = None) -> None:
@@ -61,13 +61,13 @@ class Away:
             path.unlink()
 
     def returns(self) -> None:
-        for path, content in self._kept.items():
+        for path, image in self._kept.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            image.write(path)
 
     def is_untouched(self) -> bool:
         return all(
-            path.exists() and path.read_bytes() == content for path, content in self._kept.items()
+            path.exists() and mirror.Image.read(path) == image for path, image in self._kept.items()
         )
 
     def as_before(self) -> bool:

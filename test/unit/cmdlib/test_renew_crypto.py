@@ -2,7 +2,8 @@
 
 The nodes are real handlers on real files; between them stands a model of TLS that looks at the
 certificates as the daemons would: a call gets through only if the caller trusts what the node
-shows, the node trusts what the caller shows, and its digest is listed. After every call every
+shows, its key is the one that the configuration has for the node, the node trusts what the caller
+shows, and its digest is listed. After every call every
 candidate must be able to reach every node. The caller's view is as old as the last
 ``trust_changed()``, because libcurl keeps what it has read.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,14 @@ from ganeti.bootstrap import local
 from ganeti.bootstrap import renewal as preparing
 from ganeti.config import ssconf
 from ganeti.config.store import SSCONF, Distribution, DistributionFailure
+from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.http import auth
 from ganeti.objects import updated
 from ganeti.opcodes.cluster import OpClusterRenewCrypto
 from ganeti.platform import paths
 from ganeti.rpc import Result
-from ganeti.rpc.runner import trust_file
 from ganeti.utils import x509
-from ganeti.wire.calls import Call
+from ganeti.wire.calls import VERSION, Call
 
 LIST = "master_candidates_certs"
 
@@ -44,6 +45,7 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     "node_crypto_identity": renewal.crypto_identity,
     "node_crypto_activate": renewal.crypto_activate,
     "node_crypto_tokens": credentials.crypto_tokens,
+    "version": lambda: PROTOCOL_VERSION,
     "hooks_present": lambda wanted: [False] * len(wanted),
     "upload_file": files.upload_file,
     # The others do not matter here, and cost time.
@@ -68,6 +70,17 @@ def trusted_by(pem: str, trust: str) -> bool:
     return any(fits(pem, one) for one in x509.certificates(trust))
 
 
+@functools.cache
+def pin(pem: str) -> str:
+    return x509.key_pin(pem)
+
+
+def shown(here: paths.Paths) -> str:
+    """The certificate which the node daemon shows: its own, if the others would accept it."""
+    own = text(here.noded_client_cert_file)
+    return own if trusted_by(own, text(here.trust_file())) else text(here.noded_cert_file)
+
+
 def text(path: str) -> str:
     return Path(path).read_text(encoding="ascii")
 
@@ -75,7 +88,9 @@ def text(path: str) -> str:
 class Lab:
     """Nodes with files, a master, and somebody who pulls plugs."""
 
-    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, nodes: int = 3) -> None:
+    def __init__(
+        self, top: Path, monkeypatch: pytest.MonkeyPatch, nodes: int = 3, *, pin_all: bool = True
+    ) -> None:
         self.monkeypatch = monkeypatch
         shared = local.new_credentials()
         # Two candidates and a node that is none.
@@ -92,7 +107,17 @@ class Lab:
                 if node.master_candidate
             },
         )
-        self.master = Master(dataclasses.replace(data, cluster=cluster))
+        # The last node is of an older version, or its key was not asked for yet.
+        self.pinned = list(self.places)[: 3 if pin_all else 2]
+        nodes_with_keys = {
+            node.uuid: dataclasses.replace(
+                node, key_pins=(pin(text(self.places[node.name].noded_client_cert_file)),)
+            )
+            if node.name in self.pinned
+            else node
+            for node in data.nodes.values()
+        }
+        self.master = Master(dataclasses.replace(data, cluster=cluster, nodes=nodes_with_keys))
         self.here = self.places["node1.example.com"]
         for here in self.places.values():
             Path(here.lock_dir).mkdir(parents=True)
@@ -100,6 +125,7 @@ class Lab:
             ssconf.write_local({LIST: listed}, here)
         self.master.config.use_distribution(self.distribute)
         self.master.rpc._answer = self.answer  # type: ignore[method-assign]
+        self.master.rpc.show_keys = self.show_keys  # type: ignore[method-assign]
         self.master.rpc.trust_changed = self.trust_changed  # type: ignore[attr-defined]
         self.trust_changed()
         self.calls = 0
@@ -107,17 +133,20 @@ class Lab:
         self.log: list[str] = []
 
     def trust_changed(self) -> None:
-        self.my_trust = text(trust_file(self.here))
+        self.my_trust = text(self.here.trust_file())
         self.my_cert = text(self.here.noded_client_cert_file)
 
     # -- the model of TLS ----------------------------------------------------------
 
-    @staticmethod
-    def why_not(here: paths.Paths, cert: str, trust: str) -> str | None:
+    def why_not(self, name: str, cert: str, trust: str) -> str | None:
         """Why a caller with this certificate and trust does not reach a node, or None."""
-        if not trusted_by(text(here.noded_cert_file), trust):
+        here = self.places[name]
+        if not trusted_by(shown(here), trust):
             return "the caller does not trust the node"
-        if not trusted_by(cert, text(trust_file(here))):
+        expected = self.master.config.node_by_name(name).key_pins
+        if expected and pin(shown(here)) not in expected:
+            return "the node has another key than in the configuration"
+        if not trusted_by(cert, text(here.trust_file())):
             return "the node does not trust the caller"
         return auth.CandidatesOnly(here.ssconf_file("master_candidates_certs"), "none")(
             x509.digest(cert)
@@ -128,9 +157,9 @@ class Lab:
             if not node.master_candidate:
                 continue
             caller = self.places[node.name]
-            for name, here in self.places.items():
+            for name in self.places:
                 problem = self.why_not(
-                    here, text(caller.noded_client_cert_file), text(trust_file(caller))
+                    name, text(caller.noded_client_cert_file), text(caller.trust_file())
                 )
                 assert problem is None, f"{when}: {node.name} cannot call {name}: {problem}"
 
@@ -138,7 +167,7 @@ class Lab:
 
     def answer(self, call: Call, node_name: str, args: dict[str, Any]) -> Result:
         here = self.places[node_name]
-        problem = self.why_not(here, self.my_cert, self.my_trust)
+        problem = self.why_not(node_name, self.my_cert, self.my_trust)
         assert problem is None, f"{call.name} to {node_name}: {problem}"
         self.calls += 1
         what = self.interrupt.get(self.calls)
@@ -159,7 +188,12 @@ class Lab:
             raise Killed
         if what == "answer lost":
             return Result(node_name, failure=errors.NodeUnreachable(node_name, call.name, "lost"))
-        return Result(node_name, call.result.decode(call.result.encode(value)))
+        return Result(
+            node_name, call.result.decode(call.result.encode(value)), certificate=shown(here)
+        )
+
+    def show_keys(self, uuids: Iterable[str]) -> dict[str, Result]:
+        return self.master.rpc.call_many(VERSION, uuids)
 
     def distribute(self, wanted: Distribution) -> list[DistributionFailure]:
         from ganeti.wire.calls import WRITE_SSCONF_FILES
@@ -202,6 +236,7 @@ class Lab:
             assert listed.get(node.uuid) == (
                 x509.digest_file(here.noded_client_cert_file) if node.master_candidate else None
             )
+            assert node.key_pins == (pin(text(here.noded_client_cert_file)),)
         assert len(listed) == 2
         assert not Path(self.here.renewal_dir).exists()
 
@@ -211,7 +246,7 @@ def new_pem() -> str:
     return x509.create_self_signed()
 
 
-Make = Callable[[], Lab]
+Make = Callable[..., Lab]
 
 
 @pytest.fixture
@@ -219,7 +254,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     # Thousands of files: what matters is that they are there, not that they would survive.
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     count = iter(range(10_000))
-    return lambda: Lab(tmp_path / str(next(count)), monkeypatch)
+    return lambda **options: Lab(tmp_path / str(next(count)), monkeypatch, **options)
 
 
 def test_the_clusters_certificate(make: Make, new_pem: str) -> None:
@@ -231,6 +266,33 @@ def test_the_clusters_certificate(make: Make, new_pem: str) -> None:
     assert all(
         text(here.noded_client_cert_file) != before[name] for name, here in lab.places.items()
     )
+
+
+def test_the_key_of_every_node_is_known_afterwards(make: Make) -> None:
+    lab = make(pin_all=False)
+    assert lab.master.config.node_by_name("node3.example.com").key_pins is None
+    lab.run(node_certificates=True)
+    lab.check_end(text(lab.here.noded_cert_file))
+
+
+def test_a_node_with_another_key_is_named_before_anything_is_changed(
+    make: Make, new_pem: str
+) -> None:
+    lab = make()
+    server = text(lab.here.noded_cert_file)
+    lab.prepare(noded_cert_file=new_pem)
+    name = "node3.example.com"
+    real = lab.answer
+
+    def answer(call: Call, node_name: str, args: dict[str, Any]) -> Result:
+        if node_name == name:
+            return Result(name, failure=errors.NodeKeyMismatch(name, call.name, "another key"))
+        return real(call, node_name, args)
+
+    lab.master.rpc._answer = answer  # type: ignore[method-assign]
+    with pytest.raises(errors.OpPrereqError, match=f"gnt-node add --readd {name}"):
+        lab.run()
+    assert all(text(here.noded_cert_file) == server for here in lab.places.values())
 
 
 def test_what_is_logged(make: Make, new_pem: str) -> None:
@@ -431,4 +493,5 @@ def test_a_node_does_not_cut_itself_off(make: Make, new_pem: str) -> None:
             "trust": [x509.digest(new_pem)],
             "client": state["next"],
             "next": None,
+            "next_pin": None,
         }

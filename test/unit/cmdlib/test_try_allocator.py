@@ -65,15 +65,17 @@ def test_modes_about_instances_that_exist(master):
 
 def test_the_answer_comes_back_as_it_was_printed(master):
     master.rpc.answers["iallocator_runner"] = "no JSON at all\n"
-    assert master.run(trial("relocate", "out", iallocator="hail")) == "no JSON at all\n"
+    assert master.run(trial("relocate", "out", iallocator="chooser")) == "no JSON at all\n"
     ((_node, args),) = master.rpc.of("iallocator_runner")
-    assert args["name"] == "hail"
+    assert args["name"] == "chooser"
     assert json.loads(args["request"])["request"]["type"] == "relocate"
 
 
 def test_an_allocator_that_fails(master):
-    master.rpc.errors["iallocator_runner"] = "instance allocator hail exited with exit code 1: boo"
-    assert master.failed(trial("relocate", "out", iallocator="hail")).endswith("boo")
+    master.rpc.errors["iallocator_runner"] = (
+        "instance allocator chooser exited with exit code 1: boo"
+    )
+    assert master.failed(trial("relocate", "out", iallocator="chooser")).endswith("boo")
 
 
 @pytest.mark.parametrize(
@@ -102,3 +104,24 @@ def test_an_allocator_that_fails(master):
 )
 def test_requests_that_cannot_be_made(master, op, ecode, fragment):
     assert fragment in master.refused(op, ecode)
+
+
+def test_the_reasons_for_each_node(master):
+    op = trial("multi-allocate", "out", name="new", count=2, explain=True, iallocator="hail", **NEW)
+    found = json.loads(master.run(op))
+    assert [one["instance"] for one in found] == ["new-1", "new-2"]
+    assert {row["node"] for row in found[0]["nodes"]} == {f"node{n}.example.com" for n in (1, 2, 3)}
+    assert all(row["reason"] for row in found[0]["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"iallocator": "chooser"}, "does not explain its choice"),
+        ({"iallocator": "hail"}, "mode relocate cannot be explained"),
+    ],
+)
+def test_what_cannot_be_explained(master, changes, fragment):
+    assert fragment in master.refused(
+        trial("relocate", explain=True, **changes), errors.ECODE_INVAL
+    )

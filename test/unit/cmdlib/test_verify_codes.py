@@ -22,7 +22,7 @@ from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.verify import answers as shapes
 from ganeti.constants import disk as disk_c
 from ganeti.constants import verify as verify_const
-from ganeti.objects import BlockDevStatus, ConfigData, Disk, codec
+from ganeti.objects import BlockDevStatus, ConfigData, Disk, Maintenance, codec
 from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
 from ganeti.platform import paths
 from ganeti.utils import clock
@@ -637,3 +637,65 @@ def test_inactive_replicas_which_nobody_compared_are_a_notice(broken: Cluster) -
 
 def test_inactive_replicas_which_were_compared_are_good(broken: Cluster) -> None:
     assert stopped(broken, in_sync_at=1795377601.0) == []
+
+
+# -- maintenance -----------------------------------------------------------------
+
+
+def in_maintenance(c: Cluster, number: int, **record: Any) -> None:
+    """Mark a node, whose machine is switched off."""
+    mark = Maintenance(since=1795377601.0, **{"ready_at": 1795377700.0, **record})
+    c.node(number, maintenance=mark, drained=True, master_candidate=number == 1)
+    name = f"node{number}.example.com"
+    for call in ("node_verify", "blockdev_getmirrorstatus_multi"):
+        c.master.rpc.errors[call, name] = errors.NodeUnreachable(name, call, "no route")
+
+
+def notice(c: Cluster) -> str:
+    (found,) = [line for line in c.master.job.log if "is in maintenance since" in line]
+    return found
+
+
+def test_a_node_which_may_be_switched_off_is_no_error(broken: Cluster) -> None:
+    change_disk(broken, "web-disk0", outdated_node=uuid_of("node2"), outdated_since=1795377700.0)
+    in_maintenance(broken, 2)
+    broken.tell(NODE1, node_net_test={NODE2: "no route"})
+    mirrors_say(status(is_degraded=True, ldisk_status=disk_c.LDS_OKAY))(broken)
+    found = broken.findings()
+    assert [row[0] for row in found] == ["WARNING"]
+    assert "disk/0" in found[0][4] and f"node {NODE2} is in maintenance" in found[0][4]
+    assert "does not answer" in notice(broken)
+
+
+def test_what_was_stopped_for_a_maintenance_need_not_run(broken: Cluster) -> None:
+    in_maintenance(broken, 1, stopped=(uuid_of("flat"),))
+    broken.master.rpc.errors.clear()
+    broken.master.rpc.running.pop(("flat.example.com", NODE1))
+    assert broken.findings() == []
+    assert "stopped until its end: flat.example.com" in notice(broken)
+    broken.master.rpc.running.clear()
+    assert [row[1:4:2] for row in broken.findings()] == [["EINSTANCEDOWN", "web.example.com"]]
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"ready_at": None}, "the machine is still needed"),
+        ({"ready_at": None, "returning": True}, "its end has begun"),
+    ],
+)
+def test_a_node_which_is_still_needed_has_to_answer(
+    broken: Cluster, record: dict[str, Any], words: str
+) -> None:
+    in_maintenance(broken, 2, **record)
+    assert "ENODERPC" in {row[1] for row in broken.findings() if row[0] == "ERROR"}
+    assert words in notice(broken)
+
+
+def test_another_machine_at_the_address_of_a_node_in_maintenance_is_an_error(
+    broken: Cluster,
+) -> None:
+    in_maintenance(broken, 2)
+    mismatch = errors.NodeKeyMismatch(NODE2, "node_verify", "another key")
+    broken.master.rpc.errors["node_verify", NODE2] = mismatch
+    assert "ENODERPC" in {row[1] for row in broken.findings() if row[0] == "ERROR"}

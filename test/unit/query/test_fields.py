@@ -27,13 +27,22 @@ CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
 #: Fields which nobody else has, with the reason. There is no published field which is missing.
 OWN = {
     "instance": {
+        "importing_since": "imports from other clusters which have not ended",
         "hv/firmware": "KVM guests with UEFI",
         "hv/firmware_path": "the same",
         "hv/firmware_vars_path": "the same",
         "hv/migration_tls": "migrations which are encrypted",
         "hv/tpm_version": "KVM guests with a TPM",
+        "hv/type": "Xen guests of type PVH",
     },
-    "node": {"storage": "storage units for allocators (seed 002 *LUXI ... extension*)"},
+    "node": {
+        "auto_failover": "automatic failover of instances",
+        "auto_failover.record": "the same",
+        "watchdog": "whether the hardware watchdog restarts the node",
+        "maintenance": "maintenance of a node as one command",
+        "maintenance.record": "the same",
+        "storage": "storage units for allocators (seed 002 *LUXI ... extension*)",
+    },
 }
 #: Those of them which nodes are asked for.
 OWN_LIVE = {"node": {"storage"}}

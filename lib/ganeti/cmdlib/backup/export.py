@@ -369,7 +369,6 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         try:
             arrived = disk_copy.copy_disks(
                 self,
-                instance,
                 [
                     disk_copy.pair(
                         self,

@@ -9,10 +9,11 @@ steps, each of which must be completed on every online node before the next one 
 
 1. all nodes trust the old *and* the new server certificate;
 2. all nodes use the new server certificate;
-3. all nodes make a new client certificate, signed with it, beside the one in use;
-4. the configuration lists old and new digests of the candidates' client certificates;
-5. all nodes use the new client certificate;
-6. the configuration lists only the new digests;
+3. all nodes make a new key with a client certificate, signed with it, beside the one in use;
+4. the configuration lists old and new digests of the candidates' client certificates, and old and
+   new keys of all nodes;
+5. all nodes use the new client certificate, and show it when they are called;
+6. the configuration lists only the new digests and keys;
 7. all nodes trust only the new server certificate.
 
 After each step every node accepts the certificates of all others, so node calls, voting and
@@ -22,7 +23,7 @@ failover work after an interruption. A renewal of client certificates only has t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ from ganeti.opcodes.cluster import OpClusterRenewCrypto
 from ganeti.platform import paths
 from ganeti.platform import ssh_keys as utils_keys
 from ganeti.rpc import Result
+from ganeti.rpc.key_pins import pin_of
 from ganeti.utils import fs, x509
 from ganeti.wire.calls import (
     NODE_CRYPTO_ACTIVATE,
@@ -272,9 +274,6 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         self.feedback("* Making new client certificates")
         here = paths.current()
         following = f"{here.to_virtual(here.noded_client_cert_file)}.tmp"
-        states = self._everywhere(
-            nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
-        )
         made = self._everywhere(
             nodes,
             self.rpc.call_many(
@@ -283,6 +282,9 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
                 requests=[[SSL, "create", {"cert_file": following}]],
             ),
             "has no new certificate",
+        )
+        states = self._everywhere(
+            nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
         )
         new = {uuid: str(tokens[0][1]) for uuid, tokens in made.items()}
         old = {uuid: state["client"] for uuid, state in states.items()}
@@ -299,7 +301,14 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             # The certificate in use: after an interruption it may be one of the earlier renewal.
             both[uuid] = old[uuid] or new[uuid]
             both[uuid + CERT_RENEWAL_SUFFIX] = new[uuid]
-        self._list(both, nodes)
+        following_pins = {uuid: state.get("next_pin") for uuid, state in states.items()}
+
+        def old_and_new(node: Node) -> tuple[str, ...] | None:
+            # After an interruption a node may show the key of any earlier attempt.
+            pin = following_pins.get(node.uuid)
+            return (*node.key_pins, pin) if node.key_pins and pin else node.key_pins
+
+        self._list(both, nodes, old_and_new)
         self.feedback("* Switching the nodes to the new client certificates")
         # The master is the last, so that all nodes know its certificate after an interruption.
         master = self.config.cluster().master_node
@@ -322,15 +331,37 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             key: digest for key, digest in both.items() if not key.endswith(CERT_RENEWAL_SUFFIX)
         }
         final.update({uuid: new[uuid] for uuid in candidates})
-        self._list(final, nodes)
+        shown = self._shown_keys(nodes)
+        self._list(final, nodes, lambda node: shown.get(node.uuid, node.key_pins))
 
-    def _list(self, certs: dict[str, str], nodes: tuple[Node, ...]) -> None:
+    def _shown_keys(self, nodes: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
+        """Return the pins of the keys which nodes show, by UUID; without nodes that have none.
+
+        :raises errors.OpExecError: a node does not answer.
+        """
+        answers = self.rpc.show_keys(_uuids(nodes))
+        self._everywhere(nodes, answers, "does not show its new key")
+        found = {uuid: pin_of(answer.certificate) for uuid, answer in answers.items()}
+        return {uuid: (pin,) for uuid, pin in found.items() if pin is not None}
+
+    def _list(
+        self,
+        certs: dict[str, str],
+        nodes: tuple[Node, ...],
+        pins: Callable[[Node], tuple[str, ...] | None],
+    ) -> None:
         """Write the list of the candidates' certificates, and check that all nodes have it.
 
+        :param pins: returns the keys which a node may show.
         :raises errors.OpExecError: a node does not have it.
         """
         with self.config.transaction() as change:
             change.update_cluster(updated(self.config.cluster(), candidate_certs=certs))
+            present = change.data.nodes
+            for uuid in _uuids(nodes):
+                keys = pins(present[uuid])
+                if keys != present[uuid].key_pins:
+                    change.update_node(updated(present[uuid], key_pins=keys))
         lagging = self.config.lagging()
         late = [node.name for node in nodes if lagging.get(node.uuid)]
         if late:

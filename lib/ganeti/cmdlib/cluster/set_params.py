@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti import errors
+from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes, why
 from ganeti.cmdlib.hooks import ClusterHooks
@@ -29,7 +29,7 @@ from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, fill, hypervisors, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
-from ganeti.platform import machine, paths
+from ganeti.platform import machine, paths, watchdog_files
 from ganeti.utils import fs
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import (
@@ -147,7 +147,9 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
     def _check_allocator(self, change: params.ClusterChange) -> None:
         name = change.values.get("default_iallocator")
         searched = paths.current().iallocator_search_path
-        if name and fs.find_program(name, searched) is None:
+        if not name or allocator.is_builtin(name):
+            return
+        if fs.find_program(name, searched) is None:
             self._object(
                 f"instance allocator {name} is in none of the directories {comma_join(searched)} of"
                 " the master",
@@ -173,7 +175,9 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             ]
         for name, filled in asked:
             try:
-                prereq.require_hvparams_usable(self, self._capable(), name, filled)
+                prereq.require_hvparams_usable(
+                    self, self._capable(), name, filled, uid_pool=new.uid_pool
+                )
             except errors.OpPrereqError as err:
                 self._object(str(err), err.ecode or errors.ECODE_INVAL)
 
@@ -265,6 +269,8 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             found += _described(name, getattr(plan.old, name), value)
         if moves:
             found.append("bring the master address up; if that fails, undo everything")
+        if self.op.witness is not None and plan.change.cluster.witness is not None:
+            found.append("check the server of the witness, and write its first document")
         if self.op.candidate_pool_size is not None:
             data = self.config.snapshot()
             wanted = min(
@@ -287,6 +293,8 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
 
     def exec(self, plan: ClusterChangePlan) -> ResultWithJobs | None:
         values = plan.change.values
+        if self.op.witness is not None and plan.change.cluster.witness is not None:
+            self._set_up_witness(plan.change.cluster.witness)
         if {"master_netdev", "use_external_mip_script"} & set(values):
             move_address(
                 self, lambda: self._commit(plan), lambda: self._put_back(plan), force=self.op.force
@@ -306,10 +314,28 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             distribute_files(self)
         if {"enabled_user_shutdown", "enabled_hypervisors"} & set(values):
             self._ensure_shutdown_daemons()
+        if "auto_failover" in values:
+            self._ensure_failover_daemons()
+        if "node_watchdog" in values:
+            self._ensure_watchdog_daemons()
         if self.op.instance_communication_network:
             jobs = communication_jobs(self, self.op.instance_communication_network)
             return ResultWithJobs(jobs) if jobs else None
         return None
+
+    def _set_up_witness(self, url: str) -> None:
+        """Check the server of the witness, and let the other candidates use it.
+
+        :raises OpExecError: it cannot be the witness; the cluster was not changed.
+        """
+        service = self.ctx.master.witness
+        if service is None:
+            return
+        try:
+            service.set_up(url)
+        except errors.GenericError as err:
+            raise errors.OpExecError(f"{err}. The cluster was not changed.") from err
+        distribute_files(self)
 
     def _ensure_shutdown_daemons(self) -> None:
         """Start the daemons which notice shutdowns from inside a guest, or stop them."""
@@ -320,14 +346,30 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             if not daemon:
                 continue
             enabled = hypervisor.name in cluster.enabled_hypervisors
-            run = cluster.enabled_user_shutdown and enabled
-            answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon=daemon, run=run)
-            for answer in answers.values():
-                if answer.failure is not None:
-                    self.warn(
-                        f"node {answer.node_name}: {daemon} could not be"
-                        f" {'started' if run else 'stopped'}: {why(answer.failure)}"
-                    )
+            self._ensure(daemon, nodes, run=cluster.enabled_user_shutdown and enabled)
+
+    def _ensure_failover_daemons(self) -> None:
+        """Start the daemons which watch the master, or stop them."""
+        nodes = [node.uuid for node in self.config.online_nodes()]
+        self._ensure("ganeti-failoverd", nodes, run=self.config.cluster().auto_failover is not None)
+
+    def _ensure_watchdog_daemons(self) -> None:
+        """Start the daemons of the hardware watchdogs.
+
+        None is stopped: each releases its node together with the master, and stays idle.
+        """
+        if self.config.cluster().node_watchdog is not None:
+            nodes = [node.uuid for node in self.config.online_nodes()]
+            self._ensure(watchdog_files.DAEMON, nodes, run=True)
+
+    def _ensure(self, daemon: str, nodes: list[str], *, run: bool) -> None:
+        answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon=daemon, run=run)
+        for answer in answers.values():
+            if answer.failure is not None:
+                self.warn(
+                    f"node {answer.node_name}: {daemon} could not be"
+                    f" {'started' if run else 'stopped'}: {why(answer.failure)}"
+                )
 
     def _commit(self, plan: ClusterChangePlan) -> None:
         values = plan.change.values
@@ -338,6 +380,10 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 values = params.changed(
                     change.data, self.op, nic_modes=machine.current().nic_modes()
                 ).values
+            if values.get("auto_instance_failover") and not now.auto_instance_failover:
+                # While it was off, nobody kept these records true.
+                for disk in change.data.disks.values():
+                    change.forget_never_alone(disk.uuid)
             change.update_cluster(updated(now, **values))
 
     def _put_back(self, plan: ClusterChangePlan) -> None:

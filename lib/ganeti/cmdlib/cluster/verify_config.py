@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, WitnessCheck, executes, why
 from ganeti.cmdlib.ops.verify.findings import Findings
+from ganeti.config.verify import (
+    auto_failover_problem,
+    auto_instance_failover_problems,
+    watchdog_problems,
+)
+from ganeti.constants import node_watchdog as node_watchdog_c
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.jobstore.files import damaged_file
 from ganeti.objects import ConfigData, fill, hvparams
+from ganeti.objects.transfer import WatchdogSight
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
 from ganeti.platform import paths
 from ganeti.utils import clock, x509
+from ganeti.wire.calls import MASTER_SIGHT, WATCHDOG_SIGHT, WITNESS_READ
 
 
 @executes(OpClusterVerifyConfig)
@@ -36,6 +44,16 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
                 " --require-authentication. Use 'gnt-cluster modify"
                 " --rapi-require-authentication=yes' to demand one"
             )
+        if data.cluster.auto_failover is not None:
+            self._auto_failover(findings, data)
+        if data.cluster.witness is not None and self.ctx.master.witness is not None:
+            self._witness(findings, self.ctx.master.witness, data)
+        if data.cluster.auto_instance_failover is not None:
+            watchdogs = data.cluster.node_watchdog is not None
+            for problem in auto_instance_failover_problems(data, watchdogs=watchdogs):
+                findings.note(problem)
+        if data.cluster.node_watchdog is not None:
+            self._watchdogs(findings, data)
         findings.section("Checking hypervisor parameters")
         self._hypervisor_parameters(findings, data)
         findings.section("Checking for dangling nodes and instances")
@@ -48,6 +66,72 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
             findings.report("ENODERPC", node, text)
         findings.summary()
         return not findings.failed
+
+    def _witness(self, findings: Findings, service: WitnessCheck, data: ConfigData) -> None:
+        """Report a witness which does not answer, cannot be written, or has an old document."""
+        problem = service.look(touch=True)
+        if problem:
+            findings.report("ECLUSTERCFG", "", f"the witness does not count: {problem}")
+        elif problem is None:
+            findings.note(
+                "the cluster has a witness, which counts only while at most two master candidates"
+                " are online"
+            )
+        others = [
+            node.uuid
+            for node in data.nodes.values()
+            if node.master_candidate and not node.offline and node.uuid != data.cluster.master_node
+        ]
+        if problem is None or not others:
+            return
+        for answer in self.rpc.call_many(WITNESS_READ, others, url=data.cluster.witness).values():
+            if isinstance(answer.failure, errors.NodeCallFailed):
+                findings.report(
+                    "ECLUSTERCFG",
+                    "",
+                    f"node {answer.node_name} cannot read the witness, so it cannot take the role"
+                    f" of the master with it: {why(answer.failure)}",
+                )
+
+    def _auto_failover(self, findings: Findings, data: ConfigData) -> None:
+        """Say what would keep the role of a lost master from moving by itself."""
+        problem = auto_failover_problem(data, witness=bool(data.cluster.witness))
+        if problem is not None:
+            findings.note(problem)
+        candidates = [
+            node.uuid for node in data.nodes.values() if node.master_candidate and not node.offline
+        ]
+        for answer in self.rpc.call_many(MASTER_SIGHT, candidates).values():
+            if answer.failure is None and not answer.data.watching:
+                findings.note(
+                    f"ganeti-failoverd does not run on node {answer.node_name}, so that node does"
+                    " not take the role of a lost master. Use 'daemon-util start ganeti-failoverd'"
+                    " there"
+                )
+
+    def _watchdogs(self, findings: Findings, data: ConfigData) -> None:
+        """Say which nodes do not restart themselves, and compare records and promises."""
+        for problem in watchdog_problems(data):
+            findings.note(problem)
+        online = [node.uuid for node in data.nodes.values() if not node.offline]
+        for uuid, answer in self.rpc.call_many(WATCHDOG_SIGHT, online).items():
+            if answer.failure is not None:
+                continue
+            node = data.nodes[uuid]
+            sight: WatchdogSight = answer.data
+            if sight.state != node_watchdog_c.ARMED:
+                findings.note(
+                    f"the watchdog of node {node.name} is not armed"
+                    f"{f': {sight.text}' if sight.text else ''}"
+                )
+            recorded = "" if node.watchdog is None else node.watchdog.token
+            if recorded and recorded != sight.promised:
+                findings.report(
+                    "ECLUSTERCFG",
+                    "",
+                    f"the record says that the watchdog of node {node.name} restarts it, but the"
+                    " node has not promised that; the master daemon removes the record",
+                )
 
     def _lost_jobs(self, findings: Findings, data: ConfigData) -> None:
         """Report jobs whose files are damaged, now or when the master daemon started."""

@@ -2,11 +2,13 @@
 
 The unit collects the answers of the nodes (:class:`Gathered`), then a function for each subject
 checks them and reports problems to :class:`~ganeti.cmdlib.ops.verify.findings.Findings`. Offline
-nodes are not asked. Nothing is reported about them, except instances which should run there.
+nodes are not asked. Nothing is reported about them, except instances which should run there. A node
+in maintenance which may be switched off, and does not answer, is a notice, and no problem.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,18 @@ from ganeti.cmdlib import locks, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
 from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.node import roles
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.cmdlib.ops.verify import files, layout, os_definitions, programs, queue
+from ganeti.cmdlib.ops.policy import ratios
+from ganeti.cmdlib.ops.verify import (
+    files,
+    guest_users,
+    layout,
+    maintenance,
+    os_definitions,
+    programs,
+    queue,
+)
 from ganeti.cmdlib.ops.verify import storage as verify_storage
 from ganeti.cmdlib.ops.verify.answers import understood
 from ganeti.cmdlib.ops.verify.findings import Findings
@@ -28,8 +40,9 @@ from ganeti.constants.instance import ADMIN_UP
 from ganeti.constants.net import NIC_MODE_BRIDGED
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.constants.verify import CHECK_HVPARAM_ASSESSMENT, CHECK_NPLUSONE_MEM, WARNING
+from ganeti.htools.instance import memory_to_keep
 from ganeti.locking import Level
-from ganeti.objects import Instance, Node, NodeGroup
+from ganeti.objects import Instance, Node, NodeGroup, fill
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join
@@ -62,12 +75,16 @@ class Gathered:
     :ivar free_mib: free memory.
     :ivar asked_at: time before ``node_verify``, in seconds since 1970.
     :ivar answered_at: time after ``node_verify``.
+    :ivar mistaken: UUIDs of those of them at whose addresses another machine answers.
+    :ivar off: UUIDs of those of them which are in maintenance and may be switched off.
     """
 
     verify: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
     unresponsive: dict[str, str] = field(default_factory=dict)
+    mistaken: frozenset[str] = frozenset()
+    off: frozenset[str] = frozenset()
     free_mib: dict[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
     answered_at: float = 0.0
@@ -149,6 +166,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         online = [node for node in plan.nodes if not node.offline]
         findings.section(f"Asking {len(online)} node(s)")
         gathered = self._gather(plan, online)
+        online = [node for node in online if node.uuid not in gathered.off]
         findings.section("Comparing files")
         files.FileCheck(self, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
@@ -156,12 +174,17 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             self, findings, [node for node in online if node.uuid in gathered.verify]
         )
         findings.section("Checking nodes")
+        master = self.config.cluster().master_node
+        for node in plan.nodes:
+            # Ganeti design 2.0, *Interaction between flags*.
+            findings.detail(f"node {node.name}: {roles.role_of(node, master).label}")
         for uuid, problem in self.ssh_problems:
             if uuid not in gathered.unresponsive:
                 findings.report("ENODESSH", "", problem)
         for node in online:
             self._node(findings, node, gathered)
         self._reached_by_others(findings, gathered)
+        guest_users.check(findings, self.config.cluster(), plan.instances, online, gathered.verify)
         layout.exclusion_tags(self, findings, plan.nodes)
         storage = verify_storage.StorageCheck(
             self, findings, online, gathered.verify, gathered.unresponsive
@@ -185,6 +208,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             self._nplusone(findings, online, gathered)
         findings.section("Other notes")
         self._notes(findings, plan)
+        maintenance.notes(self, findings, plan.nodes, gathered.off)
         findings.summary()
         # Their hooks could not be run either; one error for each of these nodes is enough.
         assert self.hooks is not None
@@ -197,6 +221,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         cluster = self.config.cluster()
         checks: dict[str, Any] = {
             nv.CLIENT_CERT: None,
+            nv.DAEMON_USER: None,
             nv.FILELIST: files.listed(self),
             nv.HYPERVISOR: list(cluster.enabled_hypervisors),
             nv.NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
@@ -217,6 +242,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         bridges = self._bridges()
         if bridges:
             checks[nv.BRIDGES] = bridges
+        switches = self._switches(plan.group, nodes)
+        if switches:
+            checks[nv.OPENVSWITCH] = switches
         incapable = [node.name for node in nodes if not node.vm_capable]
         if incapable:
             checks[nv.NONVMNODES] = incapable
@@ -243,6 +271,16 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                     found.add(str(params["link"]))
         return sorted(found)
 
+    def _switches(self, group: NodeGroup, nodes: list[Node]) -> dict[str, list[str | None]]:
+        """Name of each node with the parameter ``ovs`` -> its switch and the interface of that."""
+        cluster = self.config.cluster()
+        filled = {node.name: fill.fill_nd(cluster, group, node) for node in nodes}
+        return {
+            name: [params["ovs_name"], params["ovs_link"] or None]
+            for name, params in filled.items()
+            if params["ovs"]
+        }
+
     def _gather(self, plan: VerifyPlan, online: list[Node]) -> Gathered:
         cluster = self.config.cluster()
         findings = self.findings
@@ -259,15 +297,26 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             all_hvparams=all_hvparams,
         )
         gathered.answered_at = clock.now()
+        gathered.off = frozenset(
+            uuid
+            for uuid, answer in answers.items()
+            if isinstance(answer.failure, errors.NodeUnreachable)
+            and self.config.node(uuid).may_be_off()
+        )
         gathered.verify = {
             uuid: understood(findings, answers[uuid].node_name, answer)
-            for uuid, answer in self._data(answers).items()
+            for uuid, answer in self._data(answers, gathered.off).items()
         }
         gathered.unresponsive = {
             uuid: answer.node_name
             for uuid, answer in answers.items()
-            if isinstance(answer.failure, errors.NodeUnreachable)
+            if isinstance(answer.failure, errors.NodeUnreachable | errors.NodeKeyMismatch)
         }
+        gathered.mistaken = frozenset(
+            uuid
+            for uuid, answer in answers.items()
+            if isinstance(answer.failure, errors.NodeKeyMismatch)
+        )
         capable = [node.uuid for node in online if node.vm_capable and node.uuid in gathered.verify]
         gathered.running = self._data(
             self.rpc.call_many(
@@ -286,8 +335,10 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 NODE_INFO, capable, storage_units=[], hv_specs=[[primary, all_hvparams[primary]]]
             )
         )
+        uses = ratios.present_uses(self.config.snapshot())
         for uuid, (_boot_id, _storage, hypervisors) in facts.items():
             free_mib = hypervisors[0].get("memory_free") if hypervisors else None
+            self._ratios(findings, self.config.node(uuid), uses, hypervisors)
             if isinstance(free_mib, int):
                 gathered.free_mib[uuid] = free_mib
             else:
@@ -295,11 +346,30 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 findings.report("ENODERPC", name, "did not report its free memory")
         return gathered
 
-    def _data(self, answers: dict[str, Result]) -> dict[str, Any]:
-        """Return the answers by UUID of the node; report failures."""
+    def _ratios(
+        self,
+        findings: Findings,
+        node: Node,
+        uses: Mapping[str, ratios.Use],
+        hypervisors: list[Any] | None,
+    ) -> None:
+        """Compare what the instances of a node use with the ratios of the policy."""
+        data = self.config.snapshot()
+        facts = hypervisors[0] if hypervisors else None
+        for problem in ratios.problems(data, node, uses.get(node.uuid, ratios.Use()), facts):
+            text = f"policy of group {data.nodegroups[node.group].name}: {problem}"
+            findings.report("ECLUSTERCFG", "", text.replace(" would have ", " has "), warning=True)
+
+    def _data(self, answers: dict[str, Result], expected: Collection[str] = ()) -> dict[str, Any]:
+        """Return the answers by UUID of the node; report failures.
+
+        :param expected: UUIDs of the nodes whose failure is no problem.
+        """
         found = {}
         for uuid, answer in answers.items():
             failure = answer.failure
+            if uuid in expected:
+                continue
             self.findings.check(
                 failure is not None,
                 "ENODERPC",
@@ -352,8 +422,22 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         missing = answer.get(nv.BRIDGES) or []
         text = f"does not have the bridges {', '.join(missing)}"
         findings.check(bool(missing), "ENODENET", node.name, text)
+        lacking = answer.get(nv.OPENVSWITCH)
+        text = f"{lacking}. Make the switch with 'gnt-node add --readd {node.name}', or by hand"
+        findings.check(bool(lacking), "ENODENET", node.name, text)
         programs.node(self, findings, node, answer)
         self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
+        findings.check(
+            not node.key_pins and any(one.key_pins for one in self.config.nodes()),
+            "ECLUSTERCLIENTCERT",
+            "",
+            f"the key of node {node.name} is not known, so another node could answer at its"
+            " address."
+            " Its node daemon shows the key of the cluster: it is of an older version, or its"
+            " certificate cannot be used, as its log says. After a repair the master learns the key"
+            " within minutes",
+            warning=True,
+        )
 
     @staticmethod
     def _time(findings: Findings, node: Node, answer: Any, gathered: Gathered) -> None:
@@ -436,7 +520,8 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         elif node.uuid in gathered.running:
             runs = prereq.is_running(gathered.running[node.uuid].get(instance.name, {}))
             text = f"should run, but does not run on its node {node.name}"
-            findings.check(wanted and not runs, "EINSTANCEDOWN", instance.name, text)
+            missing = wanted and not runs and not maintenance.is_stopped(instance, node)
+            findings.check(missing, "EINSTANCEDOWN", instance.name, text)
             text = f"is marked {instance.admin_state}, but runs on its node {node.name}"
             findings.check(runs and not wanted, "EINSTANCEDOWN", instance.name, text, warning=True)
         for uuid in gathered.places.get(instance.name, ()):
@@ -452,7 +537,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             node = self.config.node(instance.primary_node)
             if instance.forthcoming or node.offline or not node.vm_capable:
                 continue
-            if node.uuid not in gathered.running:
+            if node.uuid not in gathered.running and node.uuid not in gathered.off:
                 unknown.setdefault(node.name, []).append(instance.name)
         for name, instances in unknown.items():
             findings.note(
@@ -463,7 +548,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
     @staticmethod
     def _reached_by_others(findings: Findings, gathered: Gathered) -> None:
         """Name the nodes which reach a node that the master cannot reach."""
-        for name in gathered.unresponsive.values():
+        for uuid, name in gathered.unresponsive.items():
+            if uuid in gathered.mistaken or uuid in gathered.off:
+                continue
             tests = [answer.get(nv.NODENETTEST) for answer in gathered.verify.values()]
             reaching = sum(isinstance(test, dict) and name not in test for test in tests)
             if reaching:
@@ -484,7 +571,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
     def _nplusone(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
         """Check that each node has the memory to take over the instances of another failed node."""
         cluster = self.config.cluster()
-        needed: dict[tuple[str, str], int] = {}
+        moved: dict[str, list[tuple[str, int]]] = {}
         for instance in self.config.instances():
             if instance.forthcoming or instance.admin_state != ADMIN_UP:
                 continue
@@ -492,13 +579,13 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             if not beparams["auto_balance"]:
                 continue
             for secondary in self.config.secondary_nodes(instance):
-                pair = (secondary, instance.primary_node)
-                needed[pair] = needed.get(pair, 0) + beparams["minmem"]
+                pair = (instance.primary_node, beparams["minmem"])
+                moved.setdefault(secondary, []).append(pair)
         for node in online:
-            for (secondary, primary), needed_mib in needed.items():
-                if secondary != node.uuid or node.uuid not in gathered.free_mib:
-                    continue
-                free_mib = gathered.free_mib[node.uuid]
+            if node.uuid not in gathered.free_mib:
+                continue
+            free_mib = gathered.free_mib[node.uuid]
+            for primary, needed_mib in memory_to_keep(moved.get(node.uuid, ())).items():
                 text = (
                     "cannot take over the instances of node"
                     f" {self.config.node(primary).name}: {needed_mib} MiB needed, {free_mib} MiB"

@@ -16,12 +16,13 @@ from typing import Any
 
 from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.disks import replicas, self_repair
+from ganeti.cmdlib.ops.disks import replicas, self_repair, together
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance
+from ganeti.objects import Disk, Instance, Node
 from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.rpc import Result
+from ganeti.rpc.results import is_gone
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, DRBD_NEEDS_ACTIVATION, LV_LIST
 
 VerifyDisksResult = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
@@ -85,6 +86,9 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
     def exec(self, plan: list[Instance]) -> VerifyDisksResult:
         expected = self._expected(plan)
         unresponsive: dict[str, str] = {}
+        # Nodes which are gone, and why. Each is asked once, because its automatic failover waits
+        # for the locks of this job.
+        gone: dict[str, str] = {}
         inactive: set[str] = set()
         missing: dict[str, list[list[str]]] = {}
 
@@ -92,19 +96,20 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
             missing.setdefault(instance.name, []).append([node, device])
 
         answers = self.rpc.call_many(LV_LIST, expected.volumes, groups=[])
-        for node, uuid, answer in self._answered(answers, unresponsive):
+        for node, uuid, answer in self._answered(answers, unresponsive, gone):
             for volume, instance in expected.volumes[uuid].items():
                 known = answer.get(volume)
                 if known is None:
                     lacks(instance, node, volume)
                 elif known[1]:
                     inactive.add(instance.name)
+        mirrored = {uuid: pairs for uuid, pairs in expected.mirrored.items() if uuid not in gone}
         answers = self.rpc.call_many(
             DRBD_NEEDS_ACTIVATION,
-            expected.mirrored,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in expected.mirrored.items()},
+            mirrored,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in mirrored.items()},
         )
-        for _node, uuid, lost in self._answered(answers, unresponsive):
+        for _node, uuid, lost in self._answered(answers, unresponsive, gone):
             inactive.update(
                 instance.name for disk, instance in expected.mirrored[uuid] if disk.uuid in lost
             )
@@ -117,19 +122,27 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
                     for instance in plan
                     for disk in self.config.instance_disks(instance)
                 ],
+                gone,
             ),
         )
+        for instance in plan:
+            if instance.primary_node in gone:
+                continue
+            together.release(self, instance)
+            if not _is_left_out(self.config.node(instance.primary_node)):
+                together.protect(self, instance, self.config.instance_disks(instance))
+        others = {uuid: pairs for uuid, pairs in expected.others.items() if uuid not in gone}
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,
-            expected.others,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in expected.others.items()},
+            others,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in others.items()},
         )
-        for node, uuid, sizes in self._answered(answers, unresponsive):
+        for node, uuid, sizes in self._answered(answers, unresponsive, gone):
             for (disk, instance), size in zip(expected.others[uuid], sizes, strict=True):
                 if size is None:
                     lacks(instance, node, "/".join(str(part) for part in disk.logical_id[1:]))
         if self_repair.is_enabled(self, self.group):
-            self_repair.run(self, self.group)
+            self_repair.run(self, self.group, gone)
         if not self.op.is_strict:
             for name, reason in unresponsive.items():
                 self.warn(f"node {name} could not be asked and is ignored: {reason}")
@@ -154,22 +167,28 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
                         expected.volumes.setdefault(uuid, {})[volume] = instance
                     if disk.dev_type == disk_c.DRBD8:
                         expected.mirrored.setdefault(uuid, []).append((disk, instance))
-        # Nodes which are marked offline are not checked.
+        # Nodes which are marked offline, or in maintenance, are not checked.
         for table in (expected.volumes, expected.mirrored, expected.others):
-            for uuid in [uuid for uuid in table if nodes[uuid].offline]:
+            for uuid in [uuid for uuid in table if _is_left_out(nodes[uuid])]:
                 del table[uuid]
         return expected
 
     @staticmethod
     def _answered(
-        answers: dict[str, Result], unresponsive: dict[str, str]
+        answers: dict[str, Result], unresponsive: dict[str, str], gone: dict[str, str]
     ) -> Iterator[tuple[str, str, Any]]:
         """Yield name, UUID and answer of the nodes which answered; note the others."""
         for uuid, answer in answers.items():
             if answer.failure is not None:
                 unresponsive[answer.node_name] = why(answer.failure)
+                if is_gone(answer.failure):
+                    gone[uuid] = why(answer.failure)
             else:
                 yield answer.node_name, uuid, answer.data
+
+
+def _is_left_out(node: Node) -> bool:
+    return node.offline or node.is_left_alone()
 
 
 def _volumes(disk: Disk) -> list[str]:

@@ -96,6 +96,8 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
                 "opportunistic locking is possible only together with an instance allocator",
                 errors.ECODE_INVAL,
             )
+        if self.op.explain:
+            allocator.require_explainable(chosen)
         return chosen
 
     def _need_instance(self) -> None:
@@ -173,7 +175,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             self, self.template, [node.uuid for node in nodes], disk_specs, reserved=self.reserved
         )
         disk_work.require_spindles_allowed(self, [one.uuid for one in nodes], op.disks)
-        planning.check_policy(self, node, parameters, disk_specs, len(planned_nics))
+        facts = planning.check_policy(self, nodes, parameters, disk_specs, len(planned_nics))
         params.require_firmware_disks(
             self.hypervisor, parameters.hvparams_filled, [spec["name"] for spec in disk_specs]
         )
@@ -190,6 +192,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
                 parameters.beparams_filled["maxmem"],
                 self.hypervisor,
                 parameters.hvparams_filled,
+                facts,
             )
         return CreatePlan(
             node=node,

@@ -20,7 +20,7 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, convert, ownership, sizes, snapshots, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
-from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import COPYABLE
@@ -93,7 +93,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         location.require_not_elsewhere(self, instance, certain_to="move")
         snapshots.require_none(self, instance, "move")
         filled = self.config.filled(instance)
-        policy.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
+        facts = ratios.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
         prereq.require_instance_bridges(self, filled, target.uuid)
         up = instance.admin_state == prereq.ADMIN_UP
         if up:
@@ -104,6 +104,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 filled.beparams["minmem"],
                 instance.hypervisor,
                 filled.hvparams,
+                facts,
             )
         disks = sizes.real(self, instance, self.config.instance_disks(instance))
         capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(disks))
@@ -225,7 +226,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                     compress=self.op.compress,
                 )
             )
-        copied = disk_copy.copy_disks(self, instance, pairs)
+        copied = disk_copy.copy_disks(self, pairs)
         failed = [str(index) for index, ok in enumerate(copied) if not ok]
         if failed:
             raise errors.OpExecError(

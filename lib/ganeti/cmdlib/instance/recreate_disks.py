@@ -3,7 +3,7 @@
 This is for disks which are lost with their machine or its storage: the instance keeps its name, its
 parameters and the sizes of its disks, not their content. The disks may be made on other nodes.
 
-Only a disk which is surely absent is lost; when nobody can tell, the command refuses. A disk which
+Only a disk which is surely absent is lost; when it is not known, the command refuses. A disk which
 exists is kept. And because storage may come back nevertheless, a disk which is made again gets new
 names (:func:`ganeti.cmdlib.ops.disks.specs.renewed`): the old storage is never touched, and never
 taken for the new one. The log of the job has its names.
@@ -395,7 +395,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
 def _found(instance: Instance, answer: Result) -> Sequence[Any]:
     """The sizes which a node has found, None for a disk which is surely absent.
 
-    :raises errors.OpPrereqError: nobody can tell which disks are lost.
+    :raises errors.OpPrereqError: it is not known which disks are lost.
     """
     if answer.failure is not None:
         raise errors.OpPrereqError(

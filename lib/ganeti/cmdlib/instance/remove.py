@@ -43,6 +43,12 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
+        if self.op.unfinished_import and self.instance.importing_since is None:
+            raise errors.OpPrereqError(
+                f"the import of instance {self.instance.name} has ended, or the instance was"
+                " started. It is not removed.",
+                errors.ECODE_STATE,
+            )
         if self.instance.forthcoming:
             return self.instance
         if not self.op.ignore_failures:

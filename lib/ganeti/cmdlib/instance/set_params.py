@@ -3,7 +3,7 @@
 Everything is checked first, the changes of devices in the given order. Then the changes which need
 work on nodes are made (:mod:`ganeti.cmdlib.ops.disks.modify`,
 :mod:`ganeti.cmdlib.ops.disks.convert`); parameters and NICs go into the configuration in one change
-at the end. The devices of a running guest are changed at once where its hypervisor supports that,
+at the end. Devices and processors of a running guest are changed at once where its hypervisor can,
 everything else takes effect with its next start.
 """
 
@@ -37,9 +37,9 @@ from ganeti.constants.net import (
     HOTPLUG_ACTION_REMOVE,
 )
 from ganeti.locking import Level
-from ganeti.objects import Instance, Node, fill, hvparams
+from ganeti.objects import Cluster, Instance, Node, fill, hvparams, hypervisors
 from ganeti.opcodes.instance import OpInstanceSetParams
-from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY
+from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY, INSTANCE_LIMIT_PROCESSORS
 
 _HOT_ACTIONS = {
     MOD_ADD: HOTPLUG_ACTION_ADD,
@@ -419,6 +419,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
         self._record(plan)
         self._hotplug_nics(plan)
+        self._limit_processors(plan)
         communication.send_metadata(self, instance, self.config.instance(instance.uuid))
         return [list(row) for row in plan.results]
 
@@ -445,8 +446,35 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             if state != plan.instance.admin_state:
                 change.mark_instance(plan.instance.uuid, state)
 
+    def _limit_processors(self, plan: ModifyPlan) -> None:
+        """Let a change of the processors have its effect on the running guest."""
+        present = self.config.instance(plan.instance.uuid)
+        if not _changes_processors(self.config.cluster(), plan.instance, present):
+            return
+        node = self.config.node(present.primary_node)
+        if node.offline:
+            return
+        answer = self.rpc.call(INSTANCE_LIMIT_PROCESSORS, node.uuid, instance=present)
+        if answer.failure is not None:
+            self.warn(
+                f"the processors of the running instance {present.name} were not changed:"
+                f" {why(answer.failure)}",
+                hint="The change takes effect when it is started the next time.",
+            )
+        elif answer.data:
+            self.info("the processors of the running instance were changed")
+
     def _hotplug_nics(self, plan: ModifyPlan) -> None:
         if plan.nics is None or plan.plug is None or not plan.plug.running:
             return
         for step in plan.nics.steps:
             plan.plug.nic(_HOT_ACTIONS[step.action], step.nic, step.index)
+
+
+def _changes_processors(cluster: Cluster, before: Instance, after: Instance) -> bool:
+    """Whether a change of parameters has an effect on the processors of the running guest."""
+    if not hypervisors.of(after.hypervisor).can_limit_processors or before == after:
+        return False
+    vcpus = {fill.fill_be(cluster, one.beparams).get("vcpus") for one in (before, after)}
+    masks = {cluster.fill_hv(one).get("cpu_mask") for one in (before, after)}
+    return len(vcpus) > 1 or len(masks) > 1

@@ -24,6 +24,7 @@ class StartPlan:
     :ivar node_offline: its primary node is offline, so that it is only marked up.
     :ivar running: the instance runs already.
     :ivar ended: the guest has shut down by itself, and its hypervisor still has its state.
+    :ivar unwanted: somebody has shut it down since the job was submitted, and that counts.
     """
 
     instance: Instance
@@ -32,6 +33,7 @@ class StartPlan:
     ended: bool
     hvparams: dict[str, Any]
     beparams: dict[str, Any]
+    unwanted: bool = False
 
 
 @executes(OpInstanceStartup)
@@ -57,6 +59,12 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "start")
+        if self.op.wanted_only and instance.admin_state != prereq.ADMIN_UP:
+            self.info(
+                f"instance {instance.name} is not started, because it is marked"
+                f" {instance.admin_state!r} now"
+            )
+            return StartPlan(instance, False, False, False, {}, {}, unwanted=True)
         prereq.require_whole_disks(self, instance)
         snapshots.require_restored(self, instance, force=self.op.force)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
@@ -88,12 +96,16 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         return StartPlan(instance, False, running, ended, hvparams, beparams)
 
     def steps(self, plan: StartPlan) -> list[str]:
+        if plan.unwanted:
+            return []
         return dry_run_steps.startup(
             self, plan.instance, node_offline=plan.node_offline, running=plan.running
         )
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance
+        if plan.unwanted:
+            return
         # The wanted state first: if the master dies later, the watcher starts the instance.
         if not self.op.no_remember:
             with self.config.transaction() as change:

@@ -7,12 +7,12 @@ common files to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
@@ -24,8 +24,13 @@ from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.objects import Node, NodeGroup, fill, updated
 from ganeti.opcodes.node import OpNodeAdd
-from ganeti.utils import clock, net
-from ganeti.wire.calls import NODE_VERIFY_LIGHT, VERSION
+from ganeti.platform import paths, watchdog_files
+from ganeti.rpc.key_pins import pin_of
+from ganeti.utils import clock, net, x509
+from ganeti.wire.calls import NODE_CONFIGURE_OVS, NODE_ENSURE_DAEMON, NODE_VERIFY_LIGHT, VERSION
+
+# What becomes of the flags of a node which is added again: is it drained, because of a maintenance?
+_AGAIN = {False: "again, neither offline nor drained", True: "again, not offline, but drained"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +144,12 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         node = updated(
             old,
             offline=False,
-            drained=False,
+            # A node in maintenance gets no instances before the maintenance ends.
+            drained=old.maintenance is not None,
             master_candidate=False,
             powered=True,
+            auto_failover=None,
+            watchdog=None,
             master_capable=old.master_capable if op.master_capable is None else op.master_capable,
             vm_capable=old.vm_capable if op.vm_capable is None else op.vm_capable,
             ndparams={**old.ndparams, **checked_ndparams(op.ndparams or {})},
@@ -185,7 +193,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             disks of instances.
         """
         address = {node.name: node.primary_ip}
-        answer = self.rpc.call_addresses(VERSION, address)[node.name]
+        answer = self.rpc.first_contact(VERSION, address)[node.name]
         if isinstance(answer.failure, errors.NodeUnreachable):
             if self.op.dry_run and self.op.node_setup:
                 candidate = self._becomes_candidate(node)
@@ -202,6 +210,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
                 " the same version on both.",
                 errors.ECODE_ENVIRON,
             )
+        node = self._with_key(node, answer.certificate)
         if node.vm_capable:
             self._check_hypervisors(node, address)
             self._check_storage(node, address)
@@ -209,26 +218,48 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             guests.require_none_misplaced(self, node)
         becomes_candidate = self._becomes_candidate(node)
         digest = None
-        if becomes_candidate or self.op.certificate is not None:
-            digest = self._certificate(node)
         if becomes_candidate:
+            digest = candidates.certificate_digest(self, node)
             node = updated(node, master_candidate=True, serial_no=node.serial_no)
-        return AddPlan(node, readd, digest if becomes_candidate else None)
+        return AddPlan(node, readd, digest)
 
-    def _certificate(self, node: Node) -> str:
-        """The digest of the machine's client certificate.
+    def _with_key(self, node: Node, certificate: str) -> Node:
+        """Return the node with the key which its machine has shown; further calls expect it.
 
+        :param certificate: which the machine has shown, in PEM.
         :raises errors.OpPrereqError: another machine answers than the one which the client knows.
         """
-        found = candidates.certificate_digest(self, node)
+        found = x509.digest(certificate) if certificate else "not known"
         if self.op.certificate not in (None, found):
             raise errors.OpPrereqError(
                 f"another machine answers at {node.primary_ip} than the one which is to become node"
                 f" {node.name}: its certificate is {found}, not {self.op.certificate}. Find out"
-                f" which machine has the address {node.primary_ip}.",
+                f" which machine has the address {node.primary_ip}. When the node daemon has a"
+                " certificate of its own (option -C), use --no-node-setup.",
                 errors.ECODE_ENVIRON,
             )
-        return found
+        pin = pin_of(certificate)
+        pins = None if pin is None else (pin,)
+        others = [
+            other.name
+            for other in self.config.nodes()
+            if other.uuid != node.uuid and pin in (other.key_pins or ())
+        ]
+        if others:
+            raise errors.OpPrereqError(
+                f"the machine at {node.primary_ip} has the key of node {others[0]}, so it is not"
+                f" {node.name}. Find out which machine has the address {node.primary_ip}. When it"
+                f" is a copy of {others[0]}, stop its daemons, remove server.pem and client.pem"
+                f" from {paths.current().data_dir} there, and add it once more.",
+                errors.ECODE_ENVIRON,
+            )
+        if node.key_pins and pins != node.key_pins:
+            self.info(
+                f"node {node.name} had the key {' or '.join(node.key_pins)}; from now on it has"
+                f" {pin or 'no key of its own'}"
+            )
+        self.rpc.expect_keys({node.primary_ip: pins})
+        return replace(node, key_pins=pins)
 
     def _check_hypervisors(self, node: Node, address: dict[str, str]) -> None:
         cluster = self.config.cluster()
@@ -294,7 +325,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             )
         steps.append(
             f"add node {node.name} with address {node.primary_ip} "
-            + ("again, neither offline nor drained" if plan.readd else f"to node group {group}")
+            + (f"to node group {group}" if not plan.readd else _AGAIN[node.drained])
         )
         if node.master_candidate:
             steps.append(f"make node {node.name} a master candidate")
@@ -305,12 +336,38 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
             steps.append("update the SSH keys on all nodes")
         return steps
 
+    def _configure_switch(self, node: Node) -> None:
+        """Make the Open vSwitch which the parameters of the node name.
+
+        :raises errors.OpExecError: it cannot be made; the node is not added.
+        """
+        data = self.config.snapshot()
+        params = fill.fill_nd(data.cluster, data.nodegroups[node.group], node)
+        if not params["ovs"]:
+            return
+        self.info(f"making Open vSwitch {params['ovs_name']} on node {node.name}")
+        answer = self.rpc.call_addresses(
+            NODE_CONFIGURE_OVS,
+            {node.name: node.primary_ip},
+            ovs_name=params["ovs_name"],
+            ovs_link=params["ovs_link"] or None,
+        )[node.name]
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"node {node.name} is not added, because its switch could not be made:"
+                f" {why(answer.failure)}"
+            )
+
     def exec(self, plan: AddPlan) -> None:
         node = plan.node
         if plan.readd:
-            self.info(f"the flags offline and drained of node {node.name} are cleared")
+            if node.drained:
+                self.info(f"node {node.name} is in maintenance, and stays drained until it ends")
+            else:
+                self.info(f"the flags offline and drained of node {node.name} are cleared")
         if plan.digest is not None:
             self.info(f"node {node.name} will be a master candidate")
+        self._configure_switch(node)
         with self.config.transaction() as change:
             if plan.readd:
                 change.update_node(node)
@@ -325,3 +382,13 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
         to_all = self.config.cluster().modify_etc_hosts and not plan.readd
         distribute_files(self, None if to_all else [node.uuid])
         ssh_keys.distribute(self)
+        cluster = self.config.cluster()
+        for daemon, needed in (
+            ("ganeti-failoverd", cluster.auto_failover),
+            (watchdog_files.DAEMON, cluster.node_watchdog),
+        ):
+            if needed is None:
+                continue
+            answer = self.rpc.call(NODE_ENSURE_DAEMON, node.uuid, daemon=daemon, run=True)
+            if answer.failure is not None:
+                self.warn(f"node {node.name}: {daemon} was not started: {why(answer.failure)}")

@@ -10,7 +10,8 @@ from ganeti.cmdlib.ops.cluster.common_files import distribute_files
 from ganeti.cmdlib.ops.node import candidates
 from ganeti.objects import Node
 from ganeti.opcodes.node import OpNodeRemove
-from ganeti.wire.calls import NODE_LEAVE_CLUSTER
+from ganeti.platform import watchdog_files
+from ganeti.wire.calls import NODE_ENSURE_DAEMON, NODE_LEAVE_CLUSTER
 
 
 @executes(OpNodeRemove)
@@ -47,10 +48,27 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
             )
         return node
 
+    def _release(self, node: Node) -> None:
+        """Let the node disarm its hardware watchdog, while it can still ask for that.
+
+        :raises errors.OpExecError: it does not; nothing was changed.
+        """
+        if not node.restarts_itself() or node.offline:
+            return
+        answer = self.rpc.call(
+            NODE_ENSURE_DAEMON, node.uuid, daemon=watchdog_files.DAEMON, run=False
+        )
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"the watchdog of node {node.name} cannot be disarmed, so that the machine would"
+                f" restart: {why(answer.failure)}"
+            )
+
     def exec(self, plan: Node) -> None:
         # The hooks run on the node as long as it is in the configuration.
         if self.hooks is not None and not plan.offline:
             self.hooks.post_on([plan.uuid])
+        self._release(plan)
         candidates.fill_pool(self, without=[plan.uuid])
         with self.config.transaction() as change:
             change.remove_node(plan.uuid)
@@ -64,6 +82,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
                 hint="Remove the cluster's files from the machine before it is started again.",
             )
             return
+        self.rpc.expect_keys({plan.primary_ip: plan.key_pins})
         answer = self.rpc.call_addresses(
             NODE_LEAVE_CLUSTER,
             {plan.name: plan.primary_ip},

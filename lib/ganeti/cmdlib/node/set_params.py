@@ -100,6 +100,7 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
             pool_not_full=others < data.cluster.candidate_pool_size,
         )
         transition = roles.transition(node.name, present, role)
+        self._check_maintenance(node, role)
         self._check_capable(node)
         self._check_power(node, present, role)
         if self.op.secondary_ip is not None:
@@ -118,6 +119,18 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
                 " candidate_pool_size"
             )
         return self._plan(node, present, role, transition, misplaced)
+
+    def _check_maintenance(self, node: Node, role: Role) -> None:
+        mark = node.maintenance
+        if mark is None or mark.returning or role in (Role.DRAINED, Role.OFFLINE):
+            return
+        if role is roles.role_of(node, self.config.cluster().master_node):
+            return
+        raise errors.OpPrereqError(
+            f"node {node.name} is in maintenance and gets no instances before its end. Use"
+            f" 'gnt-node maintenance end {node.name}', which also brings back what has left it.",
+            errors.ECODE_STATE,
+        )
 
     def _check_capable(self, node: Node) -> None:
         if self.op.vm_capable is False and any(self.config.node_instances(node.uuid)):
@@ -240,6 +253,10 @@ class LUNodeSetParams(LogicalUnit[OpNodeSetParams, NodeChangePlan]):
     ) -> NodeChangePlan:
         op = self.op
         values: dict[str, Any] = {}
+        if node.auto_failover is not None and role is not Role.OFFLINE:
+            values["auto_failover"] = None
+        if node.watchdog is not None and present is Role.OFFLINE and role is not Role.OFFLINE:
+            values["watchdog"] = None
         changes: list[tuple[str, str]] = []
         for name in _PLAIN_FLAGS:
             value = getattr(op, name)

@@ -18,6 +18,9 @@ from ganeti.wire import json
 
 _IN = "in"
 
+#: The modes whose answer can be explained.
+_NEW = (allocator.Allocate.MODE, allocator.MultiAllocate.MODE)
+
 #: Parameters which a request about new instances needs.
 _NEEDED = ("memory", "vcpus", "os", "disk_template", "disks", "nics")
 
@@ -33,7 +36,7 @@ class AllocatorTestPlan:
 
 @executes(OpTestAllocator)
 class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
-    """Show the input of an allocator, or run it and show its output."""
+    """Show the input of an allocator, or run it and show its output or the reasons for it."""
 
     # Published: no other job may change the cluster meanwhile.
     REQ_BGL = True
@@ -41,15 +44,24 @@ class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
     def check_prereq(self) -> AllocatorTestPlan:
         op = self.op
         name = None
-        if op.direction != _IN:
+        if op.direction != _IN or op.explain:
             name = placement.choose_allocator(
                 self, op.iallocator, what="the request", node_option="none of the options",
                 node_given=False,
             )  # fmt: skip
+        if op.explain:
+            placement.require_explainable(name)
+            if op.mode not in _NEW:
+                raise errors.OpPrereqError(
+                    f"mode {op.mode} cannot be explained, only {' and '.join(_NEW)}",
+                    errors.ECODE_INVAL,
+                )
         return AllocatorTestPlan(self.config.snapshot(), self._request(), name)
 
     def exec(self, plan: AllocatorTestPlan) -> str:
         try:
+            if self.op.explain:
+                return json.dumps(allocator.explain(self.rpc, plan.config, plan.request))
             if plan.allocator is None:
                 return json.dumps(allocator.prepare(self.rpc, plan.config, plan.request))
             return allocator.run(self.rpc, plan.config, plan.allocator, plan.request)

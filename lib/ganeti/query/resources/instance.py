@@ -18,6 +18,7 @@ from ganeti.constants.query import (
     KIND_NUMBER,
     KIND_OTHER,
     KIND_TEXT,
+    KIND_TIMESTAMP,
     KIND_UNIT,
 )
 from ganeti.objects import Instance, hypervisors
@@ -477,6 +478,15 @@ _FIELDS = [
         KIND_BOOL,
         "Whether the disks are kept active",
         attribute("disks_active"),
+    ),
+    Field(
+        "importing_since",
+        "ImportingSince",
+        KIND_TIMESTAMP,
+        "When the import from another cluster began, while it has not ended",
+        lambda view, instance: (
+            UNAVAIL if instance.importing_since is None else instance.importing_since
+        ),
     ),
     Field(
         "disk_usage",

@@ -80,6 +80,69 @@ def _powered(view: View, node: Node) -> Any:
     return node.powered if view.filled_nd(node).get("oob_program") else UNAVAIL
 
 
+def _maintenance(view: View, node: Node) -> Any:
+    mark = node.maintenance
+    if mark is None:
+        return UNAVAIL
+    if mark.returning:
+        return node_c.MAINTENANCE_RETURNING
+    return node_c.MAINTENANCE_LEAVING if mark.ready_at is None else node_c.MAINTENANCE_READY
+
+
+def _maintenance_record(view: View, node: Node) -> Any:
+    mark = node.maintenance
+    if mark is None:
+        return UNAVAIL
+    known = view.config.instances
+
+    def names(uuids: tuple[str, ...]) -> list[str]:
+        return sorted(known[uuid].name for uuid in uuids if uuid in known)
+
+    return {
+        "since": mark.since,
+        "ready_at": mark.ready_at,
+        "drained": mark.drained,
+        "master_candidate": mark.master_candidate,
+        "primaries": names(mark.primaries),
+        "secondaries": names(mark.secondaries),
+        "stopped": names(mark.stopped),
+    }
+
+
+def _auto_failover(view: View, node: Node) -> Any:
+    report = node.auto_failover
+    if report is None:
+        return UNAVAIL
+    if not report.fenced:
+        return "not fenced"
+    return "partly" if report.left else "started"
+
+
+def _auto_failover_record(view: View, node: Node) -> Any:
+    report = node.auto_failover
+    if report is None:
+        return UNAVAIL
+    known = view.config.instances
+    return {
+        "at": report.at,
+        "fenced": report.fenced,
+        "reason": report.reason,
+        "started": sorted(known[uuid].name for uuid in report.started if uuid in known),
+        "left": {known[uuid].name: reason for uuid, reason in report.left.items() if uuid in known},
+    }
+
+
+def _watchdog(view: View, node: Node) -> Any:
+    promise = node.watchdog
+    if promise is None:
+        return UNAVAIL
+    if promise.left_at is not None:
+        return "left behind"
+    if promise.token:
+        return f"armed ({promise.timeout_s} s)"
+    return f"not armed: {promise.reason}"
+
+
 def _group(key: str) -> Callable[[View, Node], Any]:
     def get(view: View, node: Node) -> Any:
         group = view.config.nodegroups.get(node.group)
@@ -165,6 +228,45 @@ _FIELDS = [
     ),
     Field(
         "offline", "Offline", KIND_BOOL, "Whether the node is out of reach", attribute("offline")
+    ),
+    Field(
+        "maintenance",
+        "Maintenance",
+        KIND_TEXT,
+        "Maintenance: leaving (instances leave the node), ready (it may be switched off) or"
+        " returning (instances come back)",
+        _maintenance,
+    ),
+    Field(
+        "maintenance.record",
+        "MaintenanceRecord",
+        KIND_OTHER,
+        "What the end of the maintenance brings back: time of the start, former flags, and names of"
+        " instances",
+        _maintenance_record,
+    ),
+    Field(
+        "auto_failover",
+        "AutoFailover",
+        KIND_TEXT,
+        "What the automatic failover of instances did about the node: started (its instances start"
+        " elsewhere), partly (some were left), or not fenced",
+        _auto_failover,
+    ),
+    Field(
+        "auto_failover.record",
+        "AutoFailoverRecord",
+        KIND_OTHER,
+        "The same with time, reason, and names of instances",
+        _auto_failover_record,
+    ),
+    Field(
+        "watchdog",
+        "Watchdog",
+        KIND_TEXT,
+        "Whether the hardware watchdog of the node restarts it when it is cut off: armed, with the"
+        " timeout of the device; left behind; or not armed, with the reason",
+        _watchdog,
     ),
     Field("powered", "Powered", KIND_BOOL, "Whether the node is recorded as powered", _powered),
     Field(

@@ -64,11 +64,14 @@ HARMLESS = {
     "BLOCKDEV_FIND",
     "BLOCKDEV_GETDIMENSIONS",
     "BLOCKDEV_GETMIRRORSTATUS",
+    "CONSOLE_LOG_READ",
+    "GUESTS_USAGE",
     "BLOCKDEV_GETMIRRORSTATUS_MULTI",
     "BLOCKDEV_SNAPSHOT_LIST",
     "BRIDGES_EXIST",
     "DRBD_HELPER",
     "DRBD_NEEDS_ACTIVATION",
+    "DRBD_WAITING",
     "DRBD_WAIT_SYNC",
     "EXPORT_INFO",
     "EXPORT_LIST",
@@ -109,25 +112,37 @@ HARMLESS = {
     "FINALIZE_EXPORT",
     "IMPEXP_ABORT",
     "IMPEXP_CLEANUP",
+    # They choose when writes are confirmed; the master records before which replica misses them.
+    "DRBD_GO_ON_ALONE",
+    "DRBD_WAIT_FOR_PEER",
+    "DRBD_WRITE_ALONE",
     # They have to do with disks or guests, but not with their content.
     "BLOCKDEV_PAUSE_RESUME_SYNC",
     "BLOCKDEV_SETINFO",
     "FILE_STORAGE_DIR_CREATE",
     "INSTANCE_BALLOON_MEMORY",
+    "INSTANCE_LIMIT_PROCESSORS",
     "INSTANCE_METADATA_MODIFY",
     "STORAGE_MODIFY",
     # They have nothing to do with disks.
     "HOOKS_RUNNER",
+    "MASTER_SIGHT",
     "NODE_CHANGE_MASTER_NETMASK",
+    "NODE_CONFIGURE_OVS",
     "NODE_POWERCYCLE",
     "RESTRICTED_COMMAND",
     "RUN_OOB",
     "SET_WATCHER_PAUSE",
     "TEST_DELAY",
+    "WATCHDOG_RELEASE",
+    "WATCHDOG_SIGHT",
+    "WITNESS_READ",
     "UPLOAD_FILE",
     "UPLOAD_FILE_SINGLE",
     "X509_CERT_CREATE",
     "X509_CERT_REMOVE",
+    # It removes a log.
+    "CONSOLE_LOG_REMOVE",
 }
 
 #: Opcodes which reach a dangerous call, but are not tried in every state, and why.
@@ -141,7 +156,10 @@ SUBMIT = {
     "OP_GROUP_EVACUATE",
     "OP_INSTANCE_CHANGE_GROUP",
     "OP_INSTANCE_MULTI_ALLOC",
+    "OP_NODE_AUTO_FAILOVER",
     "OP_NODE_EVACUATE",
+    "OP_NODE_MAINTENANCE_END",
+    "OP_NODE_MAINTENANCE_START",
     "OP_NODE_MIGRATE",
 }
 

@@ -27,6 +27,8 @@ _SHAPES = {
     "rapi_users_file": (0o640, users.RAPI, users.MASTERD),
     "spice_cert_file": (0o440, users.NODED, users.MASTERD),
     "spice_cacert_file": (0o440, users.NODED, users.MASTERD),
+    "witness_auth_file": (0o440, users.MASTERD, users.MASTERD),
+    "witness_ca_file": (0o440, users.MASTERD, users.MASTERD),
 }
 
 

@@ -9,6 +9,7 @@ cluster.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import ParamSpec
 
@@ -22,10 +23,11 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
-from ganeti.cmdlib.ops.transfer.import_source import ImportUnknown
+from ganeti.cmdlib.ops.transfer.import_source import ImportUnknown, RemoteImport
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance
+from ganeti.objects import Disk, Instance, updated
+from ganeti.utils import clock
 
 P = ParamSpec("P")
 
@@ -91,6 +93,9 @@ class Creation:
         hint = f"Clean up with 'gnt-instance remove --ignore-failures {unit.name}'."
         with UndoStack(unit.warn, hint=hint) as undo:
             instance, disks = instance_and_disks(unit, plan)
+            if isinstance(unit.imported, RemoteImport):
+                # When this ends without an answer, the watcher removes what is left.
+                instance = dataclasses.replace(instance, importing_since=clock.now())
             for index, disk in enumerate(disks):
                 unit.feedback(f"* disk {index}, size {disk.size} MiB")
             unit.feedback(f"adding instance {unit.name} to the cluster configuration")
@@ -117,12 +122,22 @@ class Creation:
                     self._install(instance)
                 except ImportUnknown:
                     undo.commit()
+                    # It may be the only copy, so an administrator decides.
+                    self._forget_import(instance)
                     raise
             undo.commit()
+            self._forget_import(instance)
         # The instance is complete, and perhaps the only copy: nothing is taken back any more.
         if installs and not unit.op.start:
             self._deactivate(instance)
         return unit.config.instance(instance.uuid)
+
+    def _forget_import(self, instance: Instance) -> None:
+        config = self._unit.config
+        instance = config.instance(instance.uuid)
+        if instance.importing_since is not None:
+            with config.transaction() as change:
+                change.update_instance(updated(instance, importing_since=None))
 
     # -- disks -----------------------------------------------------------------
 

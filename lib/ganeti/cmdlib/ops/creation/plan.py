@@ -6,6 +6,7 @@ change nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from ganeti.cmdlib.ops.params import instance as params
 from ganeti.cmdlib.ops.params import os
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.policy import ratios
 from ganeti.constants.disk import FILE_BASED
 from ganeti.constants.instance import CREATE
 from ganeti.objects import Node, fill
@@ -133,18 +135,21 @@ def planned_nics(unit: NewInstanceUnit[CreatePlan]) -> list[nics.PlannedNic]:
 
 def check_policy(
     unit: NewInstanceUnit[CreatePlan],
-    node: Node,
+    nodes: Sequence[Node],
     parameters: NewInstanceParameters,
     disk_specs: list[specs.DiskSpec],
     nic_count: int,
-) -> None:
-    """Compare the instance with the policy of the node's group.
+) -> Mapping[str, Any]:
+    """Compare the instance with the policy of its nodes' group, and with their ratios.
 
+    :param nodes: its nodes, the primary node first.
+
+    :returns: what the hypervisor of the primary node reports.
     :raises errors.OpPrereqError: it violates the policy, and the user does not ignore that.
     """
     found = policy.violations(
         unit,
-        node,
+        nodes[0],
         beparams=parameters.beparams_filled,
         disk_sizes_mib=policy.counted_sizes(
             unit.hypervisor,
@@ -154,7 +159,14 @@ def check_policy(
         nic_count=nic_count,
         disk_template=unit.template,
     )
-    policy.refuse(unit, unit.name, node, found, ignore=unit.op.ignore_ipolicy)
+    ignore = unit.op.ignore_ipolicy
+    policy.refuse(unit, unit.name, nodes[0], found, ignore=ignore)
+    facts = prereq.node_facts(unit, nodes[0].uuid, unit.hypervisor, parameters.hvparams_filled)
+    for position, node in enumerate(nodes):
+        own = ratios.use_of(parameters.beparams_filled, unit.template, primary=position == 0)
+        reserved = None if unit.reserved is None else unit.reserved.uuid
+        ratios.require(unit, unit.name, node, own, ignore=ignore, facts=facts, without=reserved)
+    return facts
 
 
 def checked_installation(

@@ -310,7 +310,7 @@ def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> 
     """Check that the replicas on the primary node, which are used, have all confirmed writes.
 
     :returns: whether they have; False when a possible loss was accepted.
-    :raises errors.OpExecError: they have not, or nobody can tell.
+    :raises errors.OpExecError: they have not, or it is not known.
     """
     primary = unit.config.node(instance.primary_node)
     secondary = unit.config.node(unit.config.secondary_nodes(instance)[0])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import ownership, replicas, wipe
+from ganeti.cmdlib.ops.disks import ownership, replicas, together, wipe
 from ganeti.constants.disk import FILE, INT_MIRRORED, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
 from ganeti.objects import fill
 from ganeti.wire.calls import (
@@ -247,6 +247,8 @@ def assemble_disks(
     node = unit.config.node(node_uuid or instance.primary_node)
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     active = _assemble_all(unit, instance, node, chosen, ignore_secondaries, accept_loss)
+    if node.uuid == instance.primary_node:
+        together.protect(unit, instance, chosen)
     return [(node.name, f"disk/{index}", one.device) for index, one in active]
 
 
@@ -257,6 +259,7 @@ def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
     """
     node = unit.config.node(instance.primary_node)
     ((_index, active),) = _assemble_all(unit, instance, node, [disk], False, False)
+    together.protect(unit, instance, [disk])
     return active
 
 
@@ -462,6 +465,7 @@ def _lacks_only_its_peer(unit: AnyUnit, instance: Instance, disk: Disk, node_uui
 def _assemble(
     unit: AnyUnit, instance: Instance, disk: Disk, node_uuid: str, index: int, on_primary: bool
 ) -> Any:
+    together.forget(unit, [disk])
     return unit.rpc.call(
         BLOCKDEV_ASSEMBLE,
         node_uuid,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import replicas
+from ganeti.cmdlib.ops.disks import replicas, together
 from ganeti.cmdlib.ops.disks.devices import (
     assemble_disks,
     connect_replicas,
@@ -158,7 +158,7 @@ def compare_inactive(
 
     :param alone: the other node is known to be dead, so only the target is activated.
     :param ignore: as for :func:`require_good_replica`; likewise the result.
-    :raises errors.OpExecError: a replica is bad, or nobody can tell.
+    :raises errors.OpExecError: a replica is bad, or it is not known.
     """
     if alone:
         connect_replicas(unit, instance, node_uuid=target.uuid)
@@ -258,6 +258,7 @@ def make_single_primary(
     if disks:
         _close(unit, instance, disks, other)
         _reconnect(unit, instance, disks, dual_primary=False, sleep=sleep)
+        together.protect(unit, unit.config.instance(instance.uuid), disks)
 
 
 def _close(unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
@@ -276,6 +277,7 @@ def _reconnect(
 ) -> None:
     nodes = list(dict.fromkeys(uuid for disk in disks for uuid in disk.all_node_uuids()))
     which = (disks, instance)
+    together.unprotect(unit, unit.config.instance(instance.uuid), disks)
     answers = unit.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
     _require_all(instance, answers, "disconnected")
     answers = unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=dual_primary)

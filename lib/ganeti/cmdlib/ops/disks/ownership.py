@@ -32,7 +32,7 @@ def require_absent(unit: AnyUnit, instance: Instance, parts: Sequence[tuple[Disk
     """Check that nodes have no devices under the names of those which will be created.
 
     :param parts: each device with the UUID of its node.
-    :raises errors.OpExecError: a device is there, or nobody can tell.
+    :raises errors.OpExecError: a device is there, or it is not known.
     """
     by_node: dict[str, list[Disk]] = {}
     for device, node_uuid in parts:

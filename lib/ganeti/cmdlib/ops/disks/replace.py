@@ -21,9 +21,19 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import capacity, convert, mirror, ownership, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import (
+    capacity,
+    convert,
+    mirror,
+    ownership,
+    snapshots,
+    specs,
+    sync,
+    together,
+)
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.policy import ratios
 from ganeti.constants.disk import PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
@@ -92,8 +102,14 @@ def plan_new_secondary(
         nodes=[secondary.uuid],
         may_be_dead=True,
     )
+    filled = config.filled(instance)
     if node.group != primary.group:
-        policy.require_policy(unit, config.filled(instance), node, ignore=ignore_policy)
+        policy.require_policy(unit, filled, node, ignore=ignore_policy)
+    ratios.require(
+        unit, instance.name, node,
+        ratios.use_of(filled.beparams, filled.disk_template, primary=False),
+        ignore=ignore_policy or primary.offline, facts=None, without=instance.uuid,
+    )  # fmt: skip
     capacity.require_free_space(
         unit, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
     )
@@ -133,6 +149,7 @@ class Replacement:
         instance = plan.instance
         was_active = instance.disks_active
         numbers = ", ".join(str(index) for index, _disk in plan.disks)
+        together.unprotect(unit, instance, [disk for _index, disk in plan.disks])
         unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
         if not was_active:
             disk_work.assemble_disks(unit, instance)

@@ -36,6 +36,9 @@ NOT_COMPARED = "not compared"
 #: No node reported the state of an active disk.
 UNKNOWN = "unknown"
 
+# A node in maintenance has such a replica as long as it is switched off.
+_REPAIRED_AFTER_MAINTENANCE = (OUTDATED, NOT_CONNECTED, UNKNOWN)
+
 #: A sentence for replicas which may refuse to connect.
 _IF_NOT = " If they do not connect, see WHEN A MIRROR WAS INTERRUPTED in gnt-instance(8)."
 
@@ -95,11 +98,19 @@ class _Judge:
         }
 
     def report(self) -> ReplicaReport:
-        for one in (self._from_nodes, self._from_record, self._without_record):
+        for one in (self._from_nodes, self._from_record, self._without_record, self._unknown):
             found = one()
             if found is not None:
-                return found
-        return self._unknown()
+                return self._in_maintenance(found)
+        raise AssertionError("there is always a report")
+
+    def _in_maintenance(self, found: ReplicaReport) -> ReplicaReport:
+        """Say that nobody has to act, where a replica only waits for the end of a maintenance."""
+        names = [node.name for node in self._nodes if node.may_be_off()]
+        if not names or found.state not in _REPAIRED_AFTER_MAINTENANCE:
+            return found
+        text = f"{found.text}; node {comma_join(names)} is in maintenance, and its replica is"
+        return found._replace(text=f"{text} connected and synchronised afterwards", hint="")
 
     def _from_nodes(self) -> ReplicaReport | None:
         """What counts without, or in spite of, the record."""
@@ -133,7 +144,8 @@ class _Judge:
                 since=self._since(lacking),
             )
         if len(live) == len(self._nodes) and not any(one.is_degraded for one in live.values()):
-            return ReplicaReport(IN_SYNC, "both in sync")
+            alone = ", and none confirms a write alone" if self._disk.never_alone else ""
+            return ReplicaReport(IN_SYNC, f"both in sync{alone}")
         return None
 
     def _from_record(self) -> ReplicaReport | None:

@@ -1,20 +1,25 @@
 """What is known about the two replicas of a mirrored disk, and how it is recorded.
 
-A replica which missed writes does not know it. So the configuration remembers two facts about each
-DRBD disk (see :class:`ganeti.objects.disk.Disk`), which outlive nodes and masters:
+A replica which missed writes does not know it. So the configuration remembers three facts about
+each DRBD disk (see :class:`ganeti.objects.disk.Disk`), which outlive nodes and masters:
 
 * ``outdated_node``: the replica on this node is known to miss writes which the other one has, since
   ``outdated_since``. It is recorded *before* the other replica is used alone.
 * ``in_sync_at``: the disk is inactive, and when it was deactivated both replicas were compared and
   found equal. It is forgotten before the disk becomes writable again.
 
-Neither fact means: nobody knows. ``doc/design-data-safety.rst`` has the rules which follow.
+* ``never_alone``: the disk is writable on this node, both replicas were equal when that was
+  recorded, and DRBD confirms no write there without its peer until the master allows it. The master
+  does so only after it has recorded ``outdated_node``. So when the node is dead, the other replica
+  has all confirmed writes (:mod:`.together`).
+
+None of them means: nobody knows. ``doc/design-data-safety.rst`` has the rules which follow.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti.cmdlib.base import AnyUnit
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from ganeti.objects import BlockDevStatus, Disk, Instance, Node
 
 #: The protocol of DRBD which confirms a write after both nodes have it.
-_SYNCHRONOUS = "C"
+SYNCHRONOUS = "C"
 
 
 def mirrored(disks: Iterable[Disk]) -> list[Disk]:
@@ -95,6 +100,7 @@ def record_use(
     This is called before the writable replica is opened.
 
     :param outdated: disk, and UUID of the node whose replica is not written to.
+    :raises errors.ConfigurationError: a majority of the candidates does not have the record.
     """
     stored = unit.config.snapshot().disks
     used = [disk.uuid for disk in disks if disk.uuid in stored]
@@ -106,6 +112,9 @@ def record_use(
             change.forget_in_sync(uuid)
         for uuid, node in left:
             change.mark_outdated(uuid, node)
+    if left:
+        # The record may be that of an earlier attempt, which reached too few candidates.
+        unit.config.require_committed()
 
 
 def forget_outdated(unit: AnyUnit, disks: Sequence[Disk]) -> None:
@@ -152,18 +161,21 @@ class Observation:
     outdated: str | None
 
 
-def observe(unit: AnyUnit, pairs: Sequence[tuple[Disk, Instance]]) -> list[Observation]:
+def observe(
+    unit: AnyUnit, pairs: Sequence[tuple[Disk, Instance]], gone: Collection[str] = ()
+) -> list[Observation]:
     """Ask the nodes for the state of the replicas of mirrored disks.
 
     Nodes which do not answer, or are marked offline, are treated as if they reported nothing.
 
     :param pairs: disks, of one or several instances; disks of other types are left out.
+    :param gone: UUIDs of nodes which have not answered a moment before; they are not asked again.
     """
     asked: dict[str, list[tuple[Disk, Instance]]] = {}
     chosen = [(disk, instance) for disk, instance in pairs if disk.dev_type == DRBD8]
     for disk, instance in chosen:
         for uuid in disk.all_node_uuids():
-            if not unit.config.node(uuid).offline:
+            if uuid not in gone and not unit.config.node(uuid).offline:
                 asked.setdefault(uuid, []).append((disk, instance))
     if not asked:
         return []
@@ -235,7 +247,7 @@ def record_equal(unit: AnyUnit, instance: Instance, seen: Sequence[Observation])
         for one in seen
         if one.equal
         and one.disk.uuid in filled
-        and (filled[one.disk.uuid].params or {}).get("protocol", _SYNCHRONOUS) == _SYNCHRONOUS
+        and (filled[one.disk.uuid].params or {}).get("protocol", SYNCHRONOUS) == SYNCHRONOUS
     ]
     if equal:
         with unit.config.transaction() as change:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ganeti import errors
@@ -86,10 +87,13 @@ def is_enabled(unit: AnyUnit, group: NodeGroup) -> bool:
     return TAG in group.tags or TAG in unit.config.cluster().tags
 
 
-def run(unit: AnyUnit, group: NodeGroup) -> None:
+def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyType({})) -> None:
     """Check the volume groups of a node group, and submit a repair job if :func:`decide` says so.
 
     Incomplete volume groups are reported as warnings in the log of the job.
+
+    :param gone: UUID of a node which has not answered a moment before -> why; it is not asked
+        again.
     """
     data = unit.config.snapshot()
     names = volume_groups(data.cluster, data.disks.values())
@@ -98,12 +102,16 @@ def run(unit: AnyUnit, group: NodeGroup) -> None:
         for uuid in sorted(
             node.uuid
             for node in unit.config.nodes()
-            if node.group == group.uuid and node.vm_capable and not node.offline
+            if node.group == group.uuid
+            and node.vm_capable
+            and not node.offline
+            and not node.is_left_alone()
         )
     ]
     if not names or not nodes:
         return
-    lacks, unresponsive = _ask(unit, nodes, names)
+    lacks, unresponsive = _ask(unit, [node for node in nodes if node.uuid not in gone], names)
+    unresponsive |= {node.name: gone[node.uuid] for node in nodes if node.uuid in gone}
     path = paths.current().lvm_state_file
     with FileLock(paths.current().lvm_state_lock_file) as lock:
         lock.acquire()

@@ -394,7 +394,7 @@ def renewed(unit: AnyUnit, disk: Disk, index: int, nodes: tuple[str, ...]) -> Di
     :param nodes: UUIDs of its new nodes, the primary node first; empty when it stays on its nodes.
     """
     values: dict[str, Any] = {"outdated_node": None, "outdated_since": None, "in_sync_at": None}
-    values["unwiped_from"] = None
+    values |= {"never_alone": None, "unwiped_from": None}
     if disk.dev_type == DRBD8:
         data, meta = disk.children
         node_a, node_b, port, *minors = disk.logical_id[:5]

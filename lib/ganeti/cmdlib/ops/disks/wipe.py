@@ -114,8 +114,8 @@ def finish(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
         wipe(unit, instance, disk, instance.primary_node, offset_mib=unwiped_from)
     except errors.RpcError as err:
         raise errors.OpExecError(
-            f"{disk.iv_name} of instance {instance.name} may hold data of others behind"
-            f" {unwiped_from} MiB, from a growth which was not completed, and cannot be"
+            f"{disk.iv_name} of instance {instance.name} may hold data of others after"
+            f" its first {unwiped_from} MiB, from a growth which was not completed, and cannot be"
             f" wiped: {why(err)}"
         ) from err
     with unit.config.transaction() as change:
@@ -129,10 +129,10 @@ def require_finished(instance: Instance, index: int, disk: Disk) -> None:
     """
     if disk.unwiped_from is not None and disk.dev_type in KINDS:
         raise errors.OpPrereqError(
-            f"a growth of disk {index} of instance {instance.name} was not completed, so behind"
-            f" {disk.unwiped_from} MiB it may hold data of others. Repeat the growth, or activate"
-            f" the disks with 'gnt-instance activate-disks {instance.name}', which overwrites"
-            " these.",
+            f"a growth of disk {index} of instance {instance.name} was not completed, so"
+            f" everything after its first {disk.unwiped_from} MiB may be data of others. Repeat the"
+            f" growth, or activate the disks with 'gnt-instance activate-disks {instance.name}',"
+            " which overwrites that.",
             errors.ECODE_STATE,
         )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
-from ganeti.objects import Instance
+from ganeti.objects import Instance, hypervisors
+from ganeti.wire.calls import CONSOLE_LOG_REMOVE
 
 
 def remove_instance(
@@ -31,8 +32,30 @@ def remove_instance(
         except errors.OpExecError as err:
             _tolerate(unit, str(err), fresh, ignore=ignore_failures)
         _remove_disks(unit, fresh, ignore=ignore_failures)
+        _remove_console_log(unit, fresh)
     with unit.config.transaction() as change:
         change.remove_instance(fresh.uuid)
+
+
+def _remove_console_log(unit: AnyUnit, instance: Instance) -> None:
+    """Remove the log of the console from the nodes of the instance; a failure is a warning.
+
+    No other instance ever shows it, and ``ganeti-cleaner`` removes what is left on a node.
+    """
+    if not hypervisors.of(instance.hypervisor).keeps_console_log:
+        return
+    nodes = [
+        uuid for uuid in unit.config.instance_nodes(instance) if not unit.config.node(uuid).offline
+    ]
+    answers = unit.rpc.call_many(
+        CONSOLE_LOG_REMOVE, nodes, instance_name=instance.name, instance_uuid=instance.uuid
+    )
+    for answer in answers.values():
+        if answer.failure is not None:
+            unit.warn(
+                f"the console log of instance {instance.name} was not removed from node"
+                f" {answer.node_name}: {why(answer.failure)}"
+            )
 
 
 def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:

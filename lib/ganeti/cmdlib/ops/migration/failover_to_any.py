@@ -29,10 +29,19 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import capacity, convert, mirror, ownership, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import (
+    capacity,
+    convert,
+    mirror,
+    ownership,
+    snapshots,
+    specs,
+    sync,
+    together,
+)
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
-from ganeti.cmdlib.ops.policy.instance import require_policy
+from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
@@ -116,7 +125,7 @@ def plan(
         )
     location.require_failover(unit, instance, force=ignore_consistency)
     filled = config.filled(instance)
-    require_policy(unit, filled, target, ignore=ignore_policy)
+    facts = require_policy(unit, filled, target, ignore=ignore_policy)
     disks = mirror.mirrored_disks(unit, instance)
     capacity.require_free_space(unit, [target.uuid], capacity.volumes_mib(disks))
     if instance.admin_state == prereq.ADMIN_UP:
@@ -128,6 +137,7 @@ def plan(
             filled.beparams["minmem"],
             instance.hypervisor,
             filled.hvparams,
+            facts,
         )
     if source.offline and secondary.offline:
         raise errors.OpPrereqError(
@@ -176,6 +186,11 @@ def carry_out(
     """
     instance, source, target = chosen.instance, chosen.source, chosen.target
     was_active = instance.disks_active
+    mirrored = mirror.mirrored_disks(unit, instance)
+    if source.offline:
+        together.conclude(unit, [(disk, instance) for disk in mirrored], source.uuid)
+    else:
+        together.unprotect(unit, instance, mirrored)
     try:
         chosen = _checked_partner(unit, chosen, ignore_consistency)
         # Nothing is destroyed before the replica which stays is known to be good.
@@ -257,7 +272,7 @@ def _checked_partner(
     """Keep the secondary as the partner; or the primary when the secondary's replica is broken.
 
     :returns: the plan, whose partner has all writes which were ever confirmed.
-    :raises errors.OpExecError: neither has, or nobody can tell.
+    :raises errors.OpExecError: neither has, or it is not known.
     """
     instance = chosen.instance
     check = mirror.ensure_good_replica

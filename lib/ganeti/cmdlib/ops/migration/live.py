@@ -83,7 +83,8 @@ def migrate(
     mirror.require_good_replica(unit, instance, target, alone=False, ignore=False)
     mirror.require_own_storage(unit, instance, source)
     unit.feedback(
-        f"Moving instance {instance.name} from {source.name} to {target.name} while it runs"
+        f"Moving instance {instance.name} from {source.name} to {target.name}"
+        f" {'while it runs' if plan.live else 'while it is stopped'}"
     )
     if plan.balloon_mib is not None:
         unit.feedback(f"* shrinking the instance to {plan.balloon_mib} MiB")
@@ -181,7 +182,19 @@ class _Transfer:
         except NotSent as err:
             if self._handed_over:
                 raise CannotFollow(str(err)) from err
+            reason = self._reason_of_target()
+            if reason:
+                raise NotSent(f"{err}. Node {plan.target.name} says: {reason}") from err
             raise
+
+    def _reason_of_target(self) -> str:
+        """Why the target did not receive the guest, where it knows that; else an empty text."""
+        plan = self._plan
+        answer = self._unit.rpc.call(
+            INSTANCE_GET_MIGRATION_STATUS, plan.target.uuid, instance=plan.instance
+        )
+        status: MigrationStatus | None = None if answer.failure is not None else answer.data
+        return status.error or "" if status is not None else ""
 
     def _hand_over(self) -> None:
         """Record that the target has the guest, which waits there for the rest of its memory."""
@@ -274,7 +287,7 @@ def follow(
                 ) from failure
             # The request may be on its way still.
             status = None
-            problem = failure or errors.GenericError("it sends no guest")
+            problem = failure or errors.GenericError("its hypervisor reports no migration")
         if status is None:
             unanswered += 1
             pause_s = POLL_S
@@ -289,7 +302,7 @@ def follow(
             if status.status in FAILED:
                 raise NotSent(
                     f"the migration of instance {instance.name} from node {source.name}"
-                    f" {status.status}"
+                    f" {status.status}{f': {status.error}' if status.error else ''}"
                 )
             if status.status == POSTCOPY:
                 on_postcopy()

@@ -11,13 +11,13 @@ configuration names the node on which it runs, or will run.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.guest import location
-from ganeti.cmdlib.ops.policy.instance import require_policy
+from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.constants.disk import MIRRORED
 from ganeti.objects import hypervisors
 from ganeti.wire.calls import INSTANCE_MIGRATABLE
@@ -89,16 +89,16 @@ def plan_migration(
         )
     prereq.require_target(target)
     filled = config.filled(instance)
-    require_policy(unit, filled, target, ignore=ignore_policy)
-    running = False
+    running, facts = False, None
     if not failover:
-        failover, running = _may_migrate(
+        failover, running, facts = _may_migrate(
             unit, instance, source, target, allow_failover, ignore_versions
         )
     if failover:
         # The failover stops it on its primary node only, before it starts on the other one.
         info = location.require_failover(unit, instance, force=ignore_consistency)
         running = prereq.is_running(info)
+    facts = require_policy(unit, filled, target, ignore=ignore_policy, facts=facts)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
         prereq.require_instance_bridges(unit, filled, target.uuid)
@@ -109,10 +109,23 @@ def plan_migration(
             filled.beparams["minmem"],
             instance.hypervisor,
             filled.hvparams,
+            facts,
         )
         if not failover:
             balloon_mib = _needed_balloon(unit, instance, free_mib, allow_runtime_changes, target)
     return MigrationPlan(instance, source, target, failover, live, running, balloon_mib)
+
+
+class _Way(NamedTuple):
+    """How an instance gets to its target.
+
+    :ivar running: its guest runs now.
+    :ivar facts: what the hypervisor of the target has reported; None if it was not asked.
+    """
+
+    failover: bool
+    running: bool
+    facts: dict[str, Any] | None = None
 
 
 def _may_migrate(
@@ -122,28 +135,31 @@ def _may_migrate(
     target: Node,
     allow_failover: bool,
     ignore_versions: bool,
-) -> tuple[bool, bool]:
-    """Decide whether the guest can be sent while it runs: (failover instead, runs now)."""
+) -> _Way:
+    """Decide whether the guest can be sent while it runs."""
     if source.offline:
         problem = f"its node {source.name} is offline"
-        return _failover_instead(unit, instance, problem, allow_failover), False
+        return _Way(_failover_instead(unit, instance, problem, allow_failover), running=False)
     running = prereq.is_running(location.require_only_on_primary(unit, instance))
     if unit.config.filled(instance).beparams["always_failover"]:
         unit.info(
             f"instance {instance.name} is failed over, not migrated, because always_failover is set"
         )
-        return True, running
+        return _Way(failover=True, running=running)
     if not running:
-        return _failover_instead(unit, instance, "it does not run", allow_failover), False
+        return _Way(
+            _failover_instead(unit, instance, "it does not run", allow_failover), running=False
+        )
     if not hypervisors.of(instance.hypervisor).can_migrate:
         problem = f"hypervisor {instance.hypervisor} cannot migrate"
-        return _failover_instead(unit, instance, problem, allow_failover), True
+        return _Way(_failover_instead(unit, instance, problem, allow_failover), running=True)
     answer = unit.rpc.call(INSTANCE_MIGRATABLE, source.uuid, instance=instance)
     if isinstance(answer.failure, errors.NodeCallFailed):
-        return _failover_instead(unit, instance, answer.failure.message, allow_failover), True
+        problem = answer.failure.message
+        return _Way(_failover_instead(unit, instance, problem, allow_failover), running=True)
     answer.payload()
-    _compare_versions(unit, instance, source, target, ignore_versions)
-    return False, True
+    facts = _compare_versions(unit, instance, source, target, ignore_versions)
+    return _Way(failover=False, running=True, facts=facts)
 
 
 def _failover_instead(
@@ -161,8 +177,11 @@ def _failover_instead(
 
 def _compare_versions(
     unit: AnyUnit, instance: Instance, source: Node, target: Node, ignore: bool
-) -> None:
-    """Check that the target's hypervisor is not older: old ones seldom accept newer guests."""
+) -> dict[str, Any]:
+    """Check that the target's hypervisor is not older: old ones seldom accept newer guests.
+
+    :returns: what the hypervisor of the target has reported.
+    """
     facts = prereq.facts_of_nodes(
         unit,
         [source.uuid, target.uuid],
@@ -171,7 +190,7 @@ def _compare_versions(
     )
     old, new = (facts[node.uuid].get("hv_version") for node in (source, target))
     if not isinstance(old, list) or not isinstance(new, list) or old <= new:
-        return
+        return facts[target.uuid]
     text = (
         f"hypervisor {instance.hypervisor} is version {_dotted(old)} on node {source.name},"
         f" but only {_dotted(new)} on node {target.name}"
@@ -181,6 +200,7 @@ def _compare_versions(
             f"{text}. Use --ignore-hvversions to try nevertheless.", errors.ECODE_STATE
         )
     unit.warn(text)
+    return facts[target.uuid]
 
 
 def _dotted(version: list[int]) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.disks import mirror, replicas
+from ganeti.cmdlib.ops.disks import mirror, replicas, together
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
@@ -34,6 +34,8 @@ def fail_over(
     """
     instance, source, target = plan.instance, plan.source, plan.target
     disks = mirror.mirrored_disks(unit, instance)
+    if source.offline:
+        together.conclude(unit, [(disk, instance) for disk in disks], source.uuid)
     with UndoStack(unit.warn) as undo:
         if disks and not instance.disks_active:
             undo.add(f"active disks of {instance.name}", _deactivate_compared, unit, plan)
@@ -78,7 +80,7 @@ def _require_latest(unit: AnyUnit, plan: MigrationPlan, ignore_consistency: bool
     """Check that the replicas on the target have all confirmed writes, before anything is changed.
 
     :returns: whether they have; False when a possible loss was accepted.
-    :raises errors.OpExecError: they have not, or nobody can tell.
+    :raises errors.OpExecError: they have not, or it is not known.
     """
     alone = plan.source.offline
     check = (

@@ -86,7 +86,7 @@ def plan(
             current[index] = step.nic
         else:
             raise errors.OpPrereqError(
-                f"a {WHAT} cannot be {change.action}ed, only added, changed and removed",
+                f"there is no action {change.action!r} on a {WHAT}, only add, modify and remove",
                 errors.ECODE_INVAL,
             )
         steps.append(step)

@@ -19,7 +19,7 @@ from ganeti.cmdlib.base import AnyUnit, LogicalUnit, PlanT
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
-from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMigrate
+from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMaintenanceStart, OpNodeMigrate
 
 
 def evacuation_target(unit: AnyUnit, name: str | None, uuid: str | None) -> Node | None:
@@ -49,7 +49,9 @@ def check_target(node: Node, target: Node) -> None:
     prereq.require_target(target)
 
 
-EvacuationOpT = TypeVar("EvacuationOpT", bound=OpNodeEvacuate | OpNodeMigrate)
+EvacuationOpT = TypeVar(
+    "EvacuationOpT", bound=OpNodeEvacuate | OpNodeMaintenanceStart | OpNodeMigrate
+)
 
 
 class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):

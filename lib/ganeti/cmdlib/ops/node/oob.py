@@ -49,7 +49,7 @@ def ask(unit: AnyUnit, node: Node, program: str, command: str, timeout_s: int) -
 
 
 def is_powered(unit: AnyUnit, node: Node) -> bool | None:
-    """Whether a machine is switched on; None when nobody can tell, with a warning if the helper
+    """Whether a machine is switched on; None when it is not known, with a warning if the helper
     failed."""
     program = program_of(unit, node)
     if not program:

@@ -29,6 +29,11 @@ class Role(Enum):
     DRAINED = node_c.ROLE_DRAINED
     OFFLINE = node_c.ROLE_OFFLINE
 
+    @property
+    def label(self) -> str:
+        """The role in words: ``master candidate``."""
+        return "master candidate" if self is Role.CANDIDATE else self.name.lower()
+
 
 #: The flag of each role in configuration and requests, in the order in which changes are reported.
 FLAG_OF = {

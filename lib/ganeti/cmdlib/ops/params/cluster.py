@@ -82,6 +82,10 @@ class _Builder:
             if value is not None:
                 self.values[name] = value
         checks: dict[str, Callable[[Any], Any]] = {
+            "auto_instance_failover": cluster_rules.auto_instance_failover,
+            "node_watchdog": cluster_rules.node_watchdog,
+            "auto_failover": cluster_rules.auto_failover,
+            "witness": cluster_rules.witness,
             "mac_prefix": cluster_rules.mac_prefix,
             "master_netmask": lambda bits: cluster_rules.master_netmask(
                 bits, self.old.primary_ip_family
@@ -91,6 +95,7 @@ class _Builder:
             "compression_tools": cluster_rules.compression_tools,
             "reserved_lvs": cluster_rules.volume_patterns,
             "uid_pool": cluster_rules.uid_ranges,
+            "auto_balance": cluster_rules.auto_balance,
             "default_iallocator": lambda value: "" if value == "." else value,
         }
         for name, check in checks.items():
@@ -99,7 +104,10 @@ class _Builder:
                 self.values[name] = check(value)
         if op.master_netdev is not None:
             if not op.master_netdev:
-                raise errors.ParameterError("the network device of the master has no name")
+                raise errors.ParameterError(
+                    "the name of the network interface for the address of the cluster"
+                    " (master_netdev) is empty"
+                )
             self.values["master_netdev"] = op.master_netdev
         if op.add_uids is not None:
             self.values["uid_pool"] = cluster_rules.add_uids(self.now("uid_pool"), op.add_uids)
@@ -111,6 +119,18 @@ class _Builder:
             self.values["data_collectors"] = cluster_rules.data_collectors(
                 self.old.data_collectors, op.enabled_data_collectors, op.data_collector_interval
             )
+        if self.values.get("auto_failover"):
+            problem = verify.auto_failover_problem(self.data, witness=bool(self.now("witness")))
+            if problem is not None:
+                self.note(problem, warning=True)
+        if self.values.get("auto_instance_failover"):
+            for problem in verify.auto_instance_failover_problems(
+                self.data, watchdogs=bool(self.now("node_watchdog"))
+            ):
+                self.note(problem, warning=True)
+        if self.values.get("node_watchdog"):
+            for problem in verify.watchdog_problems(self.data):
+                self.note(problem, warning=True)
         if self.now("max_tracked_jobs") < self.now("max_running_jobs") and (
             op.max_running_jobs is not None or op.max_tracked_jobs is not None
         ):
@@ -195,6 +215,9 @@ class _Builder:
             hvparams.check_parameter_syntax(name, table[name])
         if table != self.old.hvparams:
             self.values["hvparams"] = table
+        if "hvparams" in self.values or "uid_pool" in self.values:
+            for name in enabled:
+                cluster_rules.require_pool(name, table[name], self.now("uid_pool"))
         if op.os_hvp is not None:
             self.values["os_hvp"] = self._os_hvp(op.os_hvp, table)
 

@@ -19,6 +19,7 @@ from ganeti.constants.disk import (
     MOD_REMOVE,
 )
 from ganeti.constants.net import VALUE_NONE
+from ganeti.utils.digits import is_number
 
 END = -1
 
@@ -57,7 +58,7 @@ def changes_of(given: Sequence[Sequence[Any]]) -> list[DeviceChange]:
             action, ident, params = item[0], END, item[1]
         else:
             action, ident, params = MOD_MODIFY, item[0], item[1]
-        if isinstance(ident, str) and ident.lstrip("-").isdigit():
+        if isinstance(ident, str) and is_number(ident.removeprefix("-")):
             ident = int(ident)
         found.append(DeviceChange(action, ident, dict(params)))
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import allocator, errors
-from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
+from ganeti.constants.instance import IALLOC_HAIL, IALLOCATOR_DEFAULT_SHORTCUT
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -48,6 +48,25 @@ def choose_allocator(
     return default
 
 
+def require_explainable(chosen: str | None) -> None:
+    """Check that the choice of an allocator can be explained.
+
+    :param chosen: the name of the allocator; None when the user named the nodes.
+    :raises errors.OpPrereqError: it is a program, or the nodes are named.
+    """
+    if chosen is None:
+        raise errors.OpPrereqError(
+            "a choice of nodes can only be explained when an allocator makes it, not for a named"
+            " node",
+            errors.ECODE_INVAL,
+        )
+    if not allocator.is_builtin(chosen):
+        raise errors.OpPrereqError(
+            f"instance allocator {chosen} does not explain its choice; use {IALLOC_HAIL}",
+            errors.ECODE_INVAL,
+        )
+
+
 def candidates(config: ConfigData, group_uuid: str | None = None) -> frozenset[str]:
     """UUIDs of the nodes which may get a new instance, as configured; of one group, if given."""
     return frozenset(
@@ -67,19 +86,27 @@ def ask_allocator(
     request: allocator.AllocationRequest[T],
     *,
     temporary: bool = False,
+    explain: bool = False,
+    hint: str = "",
 ) -> T:
     """Ask the allocator; for ``check_prereq``, because a failure means that nothing was changed.
 
     :param temporary: the allocator may choose only from nodes which are not locked at this moment,
         so that it may find a place later.
+    :param explain: add to the job log why each node was or was not chosen.
+    :param hint: what to do when it found no place, as whole sentences.
     :raises errors.OpPrereqError: it found no place (insufficient resources, temporarily or not),
         cannot be asked, or answered nonsense (environment).
     """
     try:
-        return allocator.ask(unit.rpc, config, name, request)
+        return allocator.ask(
+            unit.rpc, config, name, request,
+            (lambda text: unit.info(f"nodes which were looked at:\n{text}")) if explain else None,
+        )  # fmt: skip
     except errors.NoPlacement as err:
         raise errors.OpPrereqError(
-            str(err), errors.ECODE_TEMP_NORES if temporary else errors.ECODE_NORES
+            f"{err}. {hint}" if hint else str(err),
+            errors.ECODE_TEMP_NORES if temporary else errors.ECODE_NORES,
         ) from err
     except errors.AllocatorError as err:
         raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err

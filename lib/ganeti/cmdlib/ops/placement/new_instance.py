@@ -131,6 +131,15 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             )
         return fresh
 
+    def _no_place_hint(self) -> str:
+        hint = "" if self.op.explain else "Use --explain to see the reason for each node."
+        nodes = [node for node in self.config.nodes() if node.vm_capable]
+        if len(nodes) == 1:
+            # An allocator may refuse what nothing can take over, and then refuses everything.
+            name = nodes[0].name
+            hint += f" The cluster has no other node for instances; name this one with '-n {name}'."
+        return hint.strip()
+
     def place(
         self,
         beparams_filled: Mapping[str, Any],
@@ -161,7 +170,13 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         )
         name = self.allocator or ""
         chosen = placement.ask_allocator(
-            self, name, config, request, temporary=op.opportunistic_locking
+            self,
+            name,
+            config,
+            request,
+            temporary=op.opportunistic_locking,
+            explain=bool(op.explain),
+            hint=self._no_place_hint(),
         )
         nodes = [config.nodes[uuid] for uuid in chosen]
         self.release_locks(Level.NODE_RES, self.owned(Level.NODE_RES) - set(chosen))

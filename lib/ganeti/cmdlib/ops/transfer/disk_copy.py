@@ -3,7 +3,8 @@
 A disk is sent by an *export* process on one node and received by an *import* process on another
 (node calls in :mod:`ganeti.wire.calls.backup`). Each of them is one *end* of the transfer. Inside a
 cluster this module starts both ends: the import first, and the export as soon as the import
-listens. Between two clusters each cluster has one end.
+listens. Both nodes get a key for the operation, by which the ends know each other
+(:mod:`.keys`). Between two clusters each cluster has one end.
 
 The nodes are polled for the state of their ends, with one call for all ends of a node. When
 :func:`run` returns, with or without an error, its ends have been stopped and removed.
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.transfer.keys import LOCAL_VALIDITY_S, TransferKey, keys_of
 from ganeti.constants import net as net_c
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.utils.text import format_unit
@@ -127,13 +129,30 @@ def uses_ipv6(unit: AnyUnit) -> bool:
     return unit.config.cluster().primary_ip_family == net_c.IP6_FAMILY
 
 
-def copy_disks(
-    unit: AnyUnit, instance: Instance, pairs: Sequence[tuple[TransferEnd, TransferEnd]]
-) -> list[bool]:
-    """Copy disks inside the cluster; failures are warnings.
+def copy_disks(unit: AnyUnit, pairs: Sequence[tuple[TransferEnd, TransferEnd]]) -> list[bool]:
+    """Copy disks inside the cluster; failures of a transfer are warnings.
 
     :returns: for each pair whether the disk was copied completely.
+    :raises errors.OpExecError: a node cannot make a key; nothing was copied.
     """
+    ends = [end for both in pairs for end in both]
+    with keys_of(unit, [end.node for end in ends], LOCAL_VALIDITY_S) as keys:
+        for receiver, sender in pairs:
+            _introduce(receiver, sender, keys)
+        return _copy(unit, pairs)
+
+
+def _introduce(receiver: TransferEnd, sender: TransferEnd, keys: Mapping[str, TransferKey]) -> None:
+    """Give both ends the key of their node and the certificate of the other end."""
+    for end, other in ((receiver, sender), (sender, receiver)):
+        end.options = replace(
+            end.options,
+            key_name=keys[end.node.uuid].name,
+            ca_pem=keys[other.node.uuid].certificate,
+        )
+
+
+def _copy(unit: AnyUnit, pairs: Sequence[tuple[TransferEnd, TransferEnd]]) -> list[bool]:
     for receiver, sender in pairs:
         unit.feedback(f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
 

@@ -15,6 +15,7 @@ from ganeti import errors, ht
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
 from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
+from ganeti.cmdlib.ops.transfer.keys import keys_of
 from ganeti.constants.disk import DISKLESS
 from ganeti.constants.instance import CREATE, IMPORT
 from ganeti.constants.net import VALUE_AUTO
@@ -105,7 +106,7 @@ class LocalImport:
             )
             if dump is not None
         ]
-        arrived = disk_copy.copy_disks(unit, instance, pairs)
+        arrived = disk_copy.copy_disks(unit, pairs)
         _require_all(
             instance,
             [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
@@ -343,10 +344,8 @@ class RemoteImport:
         """Start the imports, publish their addresses in the job log, and wait until all end."""
         secret = handshake.domain_secret()
         primary = unit.config.node(instance.primary_node)
-        name, certificate = unit.rpc.call(
-            calls.X509_CERT_CREATE, primary.uuid, validity_s=handshake.CERT_VALIDITY_S
-        ).payload()
-        try:
+        with keys_of(unit, [primary], handshake.CERT_VALIDITY_S) as keys:
+            key = keys[primary.uuid]
             ends = [
                 disk_copy.TransferEnd(
                     disk_copy.IMPORT,
@@ -355,7 +354,7 @@ class RemoteImport:
                     f"disk/{index}",
                     (calls.SCRIPT, (disk, instance, index)),
                     ImportExportOptions(
-                        key_name=name,
+                        key_name=key.name,
                         ca_pem=self.ca_pem,
                         compress=compress,
                         magic=disk_copy.new_magic(),
@@ -370,19 +369,15 @@ class RemoteImport:
             def listening(end: disk_copy.TransferEnd) -> list[disk_copy.TransferEnd]:
                 waiting.discard(end)
                 if not waiting:
-                    _announce(unit, secret, primary, certificate, ends)
+                    _announce(unit, secret, primary, key.certificate, ends)
                 return []
 
             disk_copy.run(unit, ends, on_listening=listening)
-        finally:
-            answer = unit.rpc.call(calls.X509_CERT_REMOVE, primary.uuid, name=name)
-            if answer.failure is not None:
-                unit.warn(f"key {name} stays on node {primary.name}: {why(answer.failure)}")
         failed = [end for end in ends if not end.ok]
         if failed and all(end.unknown for end in failed):
             # One end which is known to have failed would have kept the source from its removal.
             raise ImportUnknown(
-                f"nobody knows whether {', '.join(end.label for end in failed)} of instance"
+                f"it is not known whether {', '.join(end.label for end in failed)} of instance"
                 f" {instance.name} arrived. The new instance stays, stopped, because the other"
                 f" cluster may have removed {self.old_name} after it had sent everything. If it is"
                 " still there, remove the new one with 'gnt-instance remove'. Otherwise the new one"

@@ -50,6 +50,11 @@ class Findings:
         """Write a notice, which is no problem."""
         self._feedback(f"  - NOTICE: {text}")
 
+    def detail(self, text: str) -> None:
+        """Write a notice if the user asked for verbose output."""
+        if self._verbose:
+            self.note(text)
+
     def report(self, code: str, name: str, text: str, *, warning: bool = False) -> None:
         """Report a problem.
 
@@ -86,8 +91,6 @@ class Findings:
 
     def summary(self) -> None:
         """Write the number of checks for each code, if the user asked for verbose output."""
-        if not self._verbose:
-            return
         for code, (made, failed) in sorted(self._counts.items()):
             result = f"{failed} failed" if failed else "none failed"
-            self.note(f"{code}: {made} check(s), {result}")
+            self.detail(f"{code}: {made} check(s), {result}")

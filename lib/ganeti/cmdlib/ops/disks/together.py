@@ -1,0 +1,232 @@
+"""Mirrored disks which confirm no write alone, so that the death of their primary node loses none.
+
+When the link between two replicas breaks, DRBD normally goes on with the writable one, and nobody
+can tell later whether it did before its node died. Here its requests wait instead: DRBD suspends
+them (``fencing resource-and-stonith``), and the neutral usermode helper lets it wait until the peer
+returns, or until the master says that it goes on (:mod:`ganeti.master.waiting_disks`). The master
+says so only after it has recorded that the replica of the peer misses writes
+(``Disk.outdated_node``). While a disk has the record ``Disk.never_alone``, each confirmed write is
+on both nodes.
+
+The record is removed before anything is done by which the device might write alone: before it is
+activated, connected or given storage again. It is made again when the replicas are equal.
+
+Source: ``doc/design-instance-failover.rst``, *A primary which stops*; drbd.conf(5), *fencing*.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.ops.disks import replicas
+from ganeti.constants.disk import LDS_OKAY
+from ganeti.constants.instance_failover import ALONE_TAG
+from ganeti.utils import retry
+from ganeti.wire.calls import (
+    BLOCKDEV_GETMIRRORSTATUS_MULTI,
+    DRBD_WAIT_FOR_PEER,
+    DRBD_WRITE_ALONE,
+)
+
+if TYPE_CHECKING:
+    from ganeti.objects import BlockDevStatus, Disk, Instance
+
+_log = logging.getLogger(__name__)
+
+#: DRBD notices after up to 10.5 s that its peer has lost its power.
+_NOTICE_S = 20.0
+
+
+def protect(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+    """Let writable mirrored disks confirm no write alone from now on, and record that.
+
+    This is done where instances are failed over automatically, except with the tag
+    :data:`ganeti.constants.instance_failover.ALONE_TAG`. Only disks whose replicas are equal now
+    get the record. A failure is only logged: then an administrator decides after the death of the
+    node, as without this.
+
+    :param disks: of this instance, active on its primary node.
+    """
+    if not is_wanted(unit, instance):
+        return
+    stored = unit.config.snapshot().disks
+    chosen = [
+        disk
+        for disk in replicas.mirrored(disks)
+        if disk.uuid in stored
+        and stored[disk.uuid].never_alone is None
+        and stored[disk.uuid].outdated_node is None
+    ]
+    if chosen:
+        synchronous = _synchronous(unit, instance)
+        chosen = [disk for disk in chosen if disk.uuid in synchronous]
+    if not chosen:
+        return
+    primary = instance.primary_node
+    answer = unit.rpc.call(DRBD_WAIT_FOR_PEER, primary, disks=(chosen, instance))
+    if answer.failure is not None:
+        _log.warning("disks of instance %s may write alone: %s", instance.name, answer.failure)
+        return
+    with unit.config.transaction() as change:
+        for uuid in answer.data:
+            # When the master has let it go on alone meanwhile, it has another serial number.
+            change.mark_never_alone(uuid, primary, stored[uuid].serial_no)
+
+
+def is_wanted(unit: AnyUnit, instance: Instance) -> bool:
+    """Tell whether the mirrored disks of an instance are to confirm no write alone.
+
+    It would have no use where the primary node cannot be fenced.
+    """
+    data = unit.config.snapshot()
+    node = data.nodes[instance.primary_node]
+    group = data.nodegroups[node.group]
+    return (
+        bool(data.cluster.auto_instance_failover)
+        and (bool(data.cluster.fill_nd(node, group)["oob_program"]) or node.restarts_itself())
+        and not any(ALONE_TAG in one.tags for one in (data.cluster, group, instance))
+    )
+
+
+def _synchronous(unit: AnyUnit, instance: Instance) -> set[str]:
+    """UUIDs of the disks which confirm a write after both nodes have it."""
+    return {
+        disk.uuid
+        for disk in unit.config.filled(instance).disks_info
+        if (disk.params or {}).get("protocol", replicas.SYNCHRONOUS) == replicas.SYNCHRONOUS
+    }
+
+
+def forget(unit: AnyUnit, disks: Iterable[Disk]) -> None:
+    """Remove the record, before something is done by which the disks might write alone."""
+    chosen = replicas.mirrored(disks)
+    known = _protected(unit, chosen)
+    if known:
+        with unit.config.transaction() as change:
+            for disk in known:
+                change.forget_never_alone(disk.uuid)
+    elif chosen and unit.config.cluster().auto_instance_failover:
+        # An earlier attempt may have removed it on this node only.
+        unit.config.require_committed()
+
+
+def unprotect(unit: AnyUnit, instance: Instance, disks: Iterable[Disk]) -> None:
+    """Let disks write alone again, before their replicas are separated on purpose.
+
+    A failure is only logged: the master lets a disk go on which waits nevertheless.
+    """
+    known = _protected(unit, disks)
+    if known:
+        forget(unit, known)
+        _write_alone(unit, instance, known)
+
+
+def release(unit: AnyUnit, instance: Instance) -> None:
+    """Let the disks of an instance write alone again, if they are protected and need not be."""
+    known = _protected(unit, unit.config.instance_disks(instance))
+    if not known or is_wanted(unit, instance):
+        return
+    if unit.config.cluster().auto_instance_failover:
+        unprotect(unit, instance, known)
+    elif _write_alone(unit, instance, known):
+        # Until then the master looks after disks which wait. It relies on no record meanwhile, and
+        # what switches the parameter on removes all of them.
+        forget(unit, known)
+
+
+def _protected(unit: AnyUnit, disks: Iterable[Disk]) -> list[Disk]:
+    stored = unit.config.snapshot().disks
+    return [
+        disk for disk in disks if disk.uuid in stored and stored[disk.uuid].never_alone is not None
+    ]
+
+
+def _write_alone(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> bool:
+    answer = unit.rpc.call(DRBD_WRITE_ALONE, instance.primary_node, disks=(disks, instance))
+    if answer.failure is not None:
+        _log.warning("disks of instance %s may wait as before: %s", instance.name, answer.failure)
+    return answer.failure is None
+
+
+def conclude(
+    unit: AnyUnit,
+    pairs: Iterable[tuple[Disk, Instance]],
+    source_uuid: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Record that the replicas on a dead node are outdated, where the others have all writes.
+
+    :func:`complete_without` describes the parameters.
+    """
+    found = complete_without(unit, pairs, source_uuid, sleep)
+    if found:
+        with unit.config.transaction() as change:
+            for uuid in found:
+                change.conclude_outdated(uuid, source_uuid)
+
+
+def complete_without(
+    unit: AnyUnit,
+    pairs: Iterable[tuple[Disk, Instance]],
+    source_uuid: str,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[str]:
+    """UUIDs of the disks whose other replica has all writes which a dead node confirmed.
+
+    That is so for a disk with the record ``never_alone``, if the other replica was active all the
+    time: one which lost its storage or was activated again since then may have missed writes which
+    the connected primary confirmed. Disks of which nothing is known stay as they are.
+
+    The node is off, or marked offline, so that the master lets it go on no more.
+
+    :param pairs: disks with their instances.
+    :param source_uuid: the dead node, on which the disks were writable.
+    """
+    if not unit.config.cluster().auto_instance_failover:
+        return []
+    stored = unit.config.snapshot().disks
+    asked: dict[str, list[tuple[Disk, Instance]]] = {}
+    for disk, instance in pairs:
+        if disk.uuid in stored and stored[disk.uuid].never_alone == source_uuid:
+            asked.setdefault(replicas.other_node(disk, source_uuid), []).append((disk, instance))
+    if not asked:
+        return []
+
+    def noticed() -> dict[str, BlockDevStatus]:
+        states = _states(unit, asked)
+        if any(not state.is_degraded for state in states.values()):
+            raise retry.Again("a replica still seems to be connected to the dead node")
+        return states
+
+    try:
+        states = retry.until(noticed, timeout_s=_NOTICE_S, sleep=sleep)
+    except errors.RetryTimeout as err:
+        _log.warning("%s", err)
+        states = {uuid: one for uuid, one in _states(unit, asked).items() if one.is_degraded}
+    return [
+        uuid
+        for uuid, state in states.items()
+        if state.ldisk_status == LDS_OKAY and state.sync_percent is None
+    ]
+
+
+def _states(
+    unit: AnyUnit, asked: dict[str, list[tuple[Disk, Instance]]]
+) -> dict[str, BlockDevStatus]:
+    answers = unit.rpc.call_many(
+        BLOCKDEV_GETMIRRORSTATUS_MULTI,
+        asked,
+        per_node={uuid: {"disks": disks} for uuid, disks in asked.items()},
+    )
+    return {
+        disk.uuid: state
+        for uuid, answer in answers.items()
+        if answer.failure is None
+        for (disk, _instance), (known, state) in zip(asked[uuid], answer.data, strict=True)
+        if known
+    }
