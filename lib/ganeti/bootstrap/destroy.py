@@ -16,6 +16,7 @@ def finalize_destroy() -> None:
     :raises OSError: a file cannot be removed.
     """
     here = paths.current()
+    local.daemon_util("stop", local.FAILOVERD)
     # The master is stopped first, because it could write the configuration again.
     local.daemon_util("stop-master")
     local.daemon_util("stop", local.CONFD)

@@ -8,6 +8,7 @@ nothing to choose, that is a finding, and nothing is changed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors, hypervisor
 from ganeti.bootstrap.requirements import SMALLEST_VG_MIB, Findings, is_installed
 from ganeti.constants import disk, net
+from ganeti.hypervisor.net.addresses import parse_addresses
 from ganeti.objects import hvparams, hypervisors
 from ganeti.platform import machine, paths
 from ganeti.utils import process
-from ganeti.wire import json
 
 if TYPE_CHECKING:
     from ganeti.bootstrap.init import InitParams
@@ -84,7 +85,10 @@ def _hypervisor(given: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return a hypervisor which runs guests on this machine; None when there is none."""
     for name in hypervisor.known():
         own = {**hvparams.defaults(name), **given.get(name, {})}
-        if hypervisors.of(name).runs_guests and hypervisor.of(name).missing_program(own) is None:
+        descriptor = hypervisors.of(name)
+        if not (descriptor.runs_guests and descriptor.may_be_chosen):
+            continue
+        if hypervisor.of(name).missing_program(own) is None:
             return name
     return None
 
@@ -108,17 +112,23 @@ def _volume_group() -> str | None:
         return None
     argv = ["vgs", "--noheadings", "--nosuffix", "--units", "m", "-o", "vg_name,vg_size"]
     try:
-        lines = process.run(argv, timeout_s=_TIMEOUT_S, log=False).stdout.splitlines()
+        sizes = parse_groups(process.run(argv, timeout_s=_TIMEOUT_S, log=False).stdout)
     except errors.CommandError:
         return None
-    sizes = {}
-    for words in map(str.split, lines):
-        if len(words) == 2:
-            sizes[words[0]] = float(words[1])
     large = [name for name, size_mib in sizes.items() if size_mib >= SMALLEST_VG_MIB]
     if disk.DEFAULT_VG in large:
         return disk.DEFAULT_VG
     return large[0] if len(large) == 1 else None
+
+
+def parse_groups(text: str) -> dict[str, float]:
+    """Read the output of ``vgs -o vg_name,vg_size``: name -> MiB; other lines are ignored."""
+    sizes = {}
+    for words in map(str.split, text.splitlines()):
+        if len(words) == 2:
+            with contextlib.suppress(ValueError):
+                sizes[words[0]] = float(words[1])
+    return sizes
 
 
 def _interface_of(address: str) -> str | None:
@@ -129,14 +139,10 @@ def _interface_of(address: str) -> str | None:
         done = process.run(
             ["ip", "-json", "address", "show"], timeout_s=_TIMEOUT_S, check=False, log=False
         )
-        devices = json.loads(done.stdout) if not done.failed else []
+        found = [] if done.failed else parse_addresses(done.stdout)
     except (errors.CommandError, errors.ParseError):
         return None
-    for device in devices:
-        for one in device.get("addr_info", ()):
-            if one.get("local") == address:
-                return str(device["ifname"])
-    return None
+    return next((one.interface for one in found if one.address == address), None)
 
 
 def _bridge(given: Mapping[str, Any], netdev: str | None) -> str | None:

@@ -37,7 +37,9 @@ from ganeti.bootstrap import local, newer_copies
 from ganeti.config import Config
 from ganeti.config.history import Author
 from ganeti.config.members import Members, read_members
+from ganeti.config.quorum import Record
 from ganeti.config.role import (
+    WITNESS,
     NewerCopies,
     Outcome,
     Standing,
@@ -51,12 +53,20 @@ from ganeti.config.role import (
 )
 from ganeti.config.store import write_config_file
 from ganeti.constants import ssconf as ssconf_const
-from ganeti.objects import Node, updated
+from ganeti.objects import ConfigData, Node, updated
 from ganeti.platform import machine, master_epoch, paths
-from ganeti.rpc import AddressRunner, RpcRunner, open_client
+from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.master_ip import take_down_at
-from ganeti.rpc.voting import RoleNotWonError, Votes, Voting, Won, failover_ballot
+from ganeti.rpc.voting import (
+    RoleNotWonError,
+    Votes,
+    Voting,
+    Won,
+    failover_ballot,
+    witness_of,
+)
+from ganeti.rpc.witness import Witness, WitnessError
 from ganeti.utils import fs
 from ganeti.wire.calls import (
     JOBQUEUE_SET_DRAIN_FLAG,
@@ -90,6 +100,7 @@ class Survey(NamedTuple):
     #: The present master, as most nodes know it; this node itself, if only its daemon has ended.
     old: Node
     ignore_offline: bool
+    hasty: bool = False
 
     @property
     def fetches(self) -> NewerCopies:
@@ -120,10 +131,11 @@ def _refusal(err: RoleNotWonError) -> errors.OpPrereqError:
     )
 
 
-def survey(*, ignore_offline: bool = True) -> Survey:
+def survey(*, ignore_offline: bool = True, hasty: bool = False) -> Survey:
     """Ask the nodes for their votes, without changing anything.
 
     :param ignore_offline: do not count nodes which are marked offline, neither for nor against.
+    :param hasty: see :class:`ganeti.rpc.voting.Voting`.
     :raises OpPrereqError: this node is not a master candidate, or its master daemon runs already.
     :raises ConfigurationError: the configuration of this node cannot be used.
     """
@@ -145,15 +157,20 @@ def survey(*, ignore_offline: bool = True) -> Survey:
         )
     members = read_members(here.cluster_conf_file)
     _require_own_place(me, members)
-    runner = AddressRunner(open_client(here))
-    voting = Voting(
-        runner, me, members, failover_ballot(me, members, ignore_offline=ignore_offline)
-    )
+    runner = _runner(members)
+    ballot = failover_ballot(me, members, ignore_offline=ignore_offline)
+    voting = Voting(runner, me, members, ballot, hasty=hasty, witness=witness_of(members, ballot))
     votes = voting.ask()
     old = _present_master(here, members, votes)
-    return Survey(
-        me, members, voting, votes, judge(voting.ballot, votes.answers), old, ignore_offline
-    )
+    verdict = judge(voting.ballot, votes.answers)
+    return Survey(me, members, voting, votes, verdict, old, ignore_offline, hasty)
+
+
+def _runner(members: Members) -> AddressRunner:
+    """Return a runner which believes the nodes only if they show their own keys."""
+    runner = AddressRunner(open_client())
+    runner.expect_keys(key_pins.expected(members.nodes.values()))
+    return runner
 
 
 def _require_candidate(own: Node, here: paths.Paths) -> None:
@@ -188,19 +205,25 @@ def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
 
 
 def failover(
-    *, no_voting: bool = False, ignore_offline: bool = True, say: Say = _log.info
+    *,
+    no_voting: bool = False,
+    ignore_offline: bool = True,
+    unattended: bool = False,
+    say: Say = _log.info,
 ) -> list[str]:
     """Make this node the master.
 
     :param no_voting: take the role even if the vote is lost. Newer data of other nodes is lost.
     :param ignore_offline: do not count nodes which are marked offline.
+    :param unattended: no administrator asks for this: do not wait long for nodes which are not
+        needed, and let a drained queue stay drained.
     :param say: gets a message before each step.
     :returns: warnings about failures which did not prevent the move of the role.
     :raises OpPrereqError: this node may not become the master; the old one still runs, or was
         started again.
     :raises OpExecError: the role was not completely moved; the text says what is left.
     """
-    found = survey(ignore_offline=ignore_offline)
+    found = survey(ignore_offline=ignore_offline, hasty=unattended)
     if not (no_voting or found.can_move):
         raise found.refuse()
     _require_free_space()
@@ -210,7 +233,7 @@ def failover(
         if not no_voting:
             found, won = _take_role(found, no_voting, say)
             _hand_over(won, ignore_offline)
-        _start(found, AddressRunner(open_client()), no_voting, say)
+        _start(found, _runner(found.members), no_voting, say)
         return warnings
     with local.Rollback() as undo:
         stopped = _stop_old(found, undo, warnings, say)
@@ -225,7 +248,8 @@ def failover(
             )
     if not no_voting:
         _hand_over(won, ignore_offline)
-    _undrain(found, runner, warnings, say)
+    if not unattended:
+        _undrain(found, runner, warnings, say)
     _start(found, runner, no_voting, say)
     return warnings
 
@@ -253,7 +277,7 @@ def _require_free_space() -> None:
 
 def _stop_old(found: Survey, undo: local.Rollback, warnings: list[str], say: Say) -> bool:
     """Stop the old master, if its node answers; returns whether the node answers."""
-    old, runner = found.old, AddressRunner(open_client())
+    old, runner = found.old, _runner(found.members)
     target = {old.name: old.primary_ip}
     if old.name.lower() not in found.votes.answers:
         # To wait for a node that hangs would prolong the time without a master.
@@ -319,7 +343,7 @@ def _fetch_and_claim(found: Survey, say: Say) -> tuple[Survey, Won]:
         verdict = judge_promises(found.voting.ballot, promised.answers)
     if not verdict.won:
         raise RoleNotWonError(verdict, promised.failures, found.votes.broken | promised.broken)
-    runner = AddressRunner(open_client())
+    runner = _runner(found.members)
     runner.use_epoch(epoch)
     addresses = {name: node.primary_ip for name, node in found.members.nodes.items()}
     sources = newest_of(found.me, promised.answers)
@@ -350,14 +374,22 @@ def _fetch_and_claim(found: Survey, say: Say) -> tuple[Survey, Won]:
     members = read_members(paths.current().cluster_conf_file)
     ballot = failover_ballot(found.me, members, ignore_offline=found.ignore_offline)
     found = found._replace(
-        members=members, voting=Voting(AddressRunner(open_client()), found.me, members, ballot)
+        members=members,
+        voting=Voting(
+            _runner(members),
+            found.me,
+            members,
+            ballot,
+            hasty=found.hasty,
+            witness=witness_of(members, ballot),
+        ),
     )
     return found, found.voting.claim(promised._replace(answers=_known(promised, members)))
 
 
 def _known(votes: Votes, members: Members) -> dict[str, Standing]:
     """The answers of the nodes which are in the configuration that was fetched, too."""
-    return {name: one for name, one in votes.answers.items() if name in members.nodes}
+    return {name: one for name, one in votes.answers.items() if name in {*members.nodes, WITNESS}}
 
 
 def _require_own_place(me: str, members: Members) -> None:
@@ -393,7 +425,10 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
     )
     runner = RpcRunner(config.snapshot, open_client(here))
     runner.use_epoch(won.epoch)
+    runner.expect_keys(key_pins.expected(found.members.nodes.values()))
     config.use_distribution(ConfigDistributor(runner))
+    if found.voting.witness is not None:
+        config.use_witness(_record(found.voting.witness, found.me, won.epoch))
     unresponsive = [node for name, node in found.members.nodes.items() if name not in won.promises]
     # Do not wait for nodes that hang; the new master sends them the configuration later.
     config.expect_lagging(
@@ -415,6 +450,21 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
             " candidate."
         ) from err
     return config, runner
+
+
+def _record(witness: Witness, me: str, epoch: master_epoch.Epoch) -> Record:
+    """Return a function which informs the witness of a configuration of this node."""
+
+    def record(data: ConfigData) -> str | None:
+        try:
+            witness.record(epoch, me, config_serial=data.serial_no)
+            # An older document may have been restored while this node obeys another master.
+            master_epoch.require(epoch)
+        except (WitnessError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
+            return str(err)
+        return None
+
+    return record
 
 
 def _hand_over(won: Won, ignored_offline: bool) -> None:

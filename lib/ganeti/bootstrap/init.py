@@ -7,11 +7,13 @@ empty queue; start the daemons. When a step fails, the steps before it are undon
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ganeti import errors, ht
+from ganeti.backend.node import openvswitch
 from ganeti.bootstrap import detection, local, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants import cluster as const
@@ -24,11 +26,14 @@ from ganeti.objects import (
     cluster_rules,
     codec,
     hvparams,
+    hypervisors,
     ipolicy,
 )
 from ganeti.platform import hosts, machine, paths, ssh_keys
+from ganeti.rpc import AddressRunner, key_pins, open_client
 from ganeti.utils import clock, fs, text
 from ganeti.wire import json
+from ganeti.wire.calls import VERSION
 
 T = TypeVar("T")
 
@@ -94,10 +99,13 @@ class Initialized(NamedTuple):
 
     :ivar chosen: what was chosen because no option said it, such as ``the hypervisor kvm``.
     :ivar lacking: what instances need and this machine does not have.
+    :ivar as_root: for each enabled hypervisor whose guests run as root: the option of
+        ``gnt-cluster modify`` which changes that.
     """
 
     chosen: list[str]
     lacking: list[str]
+    as_root: Sequence[str] = ()
 
 
 def init_cluster(params: InitParams) -> Initialized:
@@ -127,17 +135,59 @@ def init_cluster(params: InitParams) -> Initialized:
         if choice.makes_file_storage:
             new = detection.make_file_storage(here)
             undo.add("the directory of file storage", partial(detection.remove_file_storage, new))
+        if data.cluster.ndparams["ovs"]:
+            _configure_switch(data.cluster.ndparams)
         master = data.cluster.master_node
         digest = local.write_credentials(here, local.new_credentials(), me.name)
         cluster = dataclasses.replace(data.cluster, candidate_certs={master: digest})
         data = dataclasses.replace(data, cluster=cluster)
         local.make_queue(here)
         ssconf.write_local(ssconf.values(data), here)
-        fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640)
-        for daemon in (local.NODED, local.MASTER, local.CONFD, local.RAPI):
+
+        def start(daemon: str) -> None:
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
-    return Initialized(choice.words, findings.notes)
+
+        start(local.NODED)
+        first = dataclasses.replace(data.nodes[master], key_pins=_shown_key(me))
+        data = dataclasses.replace(data, nodes={master: first})
+        ssconf.write_local(ssconf.values(data), here)  # with the key of this node
+        fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640)
+        for daemon in (local.MASTER, local.CONFD, local.RAPI):
+            start(daemon)
+    return Initialized(choice.words, findings.notes, _guests_as_root(data.cluster))
+
+
+def _configure_switch(params: Mapping[str, Any]) -> None:
+    """Make the Open vSwitch of this node. It stays when the cluster cannot be made.
+
+    :raises OpPrereqError: it cannot be made.
+    """
+    try:
+        openvswitch.configure(params["ovs_name"], params["ovs_link"] or None)
+    except errors.ConfigurationError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
+
+
+def _guests_as_root(cluster: Cluster) -> list[str]:
+    """For each enabled hypervisor whose guests run as root, the option which changes that."""
+    found = []
+    for name in cluster.enabled_hypervisors if os.geteuid() == 0 else ():
+        descriptor = hypervisors.of(name)
+        choice = descriptor.user_parameter
+        if choice is not None and descriptor.keeps_daemon_user(cluster.hvparams[name]):
+            found.append(f"-H {name}:{choice.name}={choice.pool}")
+    return found
+
+
+def _shown_key(me: hosts.Hostname) -> tuple[str, ...] | None:
+    """The key which the node daemon of this machine shows; None when it does not answer.
+
+    The master daemon learns it later, then.
+    """
+    answer = AddressRunner(open_client()).first_contact(VERSION, {me.name: me.ip})[me.name]
+    pin = key_pins.pin_of(answer.certificate)
+    return None if pin is None else (pin,)
 
 
 def build_config(
@@ -328,6 +378,7 @@ def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:
         filled[name] = {**hvparams.defaults(name), **own}
         if name in enabled:
             hvparams.check_parameter_syntax(name, filled[name])
+            cluster_rules.require_pool(name, filled[name], params.uid_pool)
     return filled
 
 
@@ -373,13 +424,13 @@ def _host_key() -> str:
 def _default_iallocator(wanted: str | None) -> str:
     """The default allocator of the cluster.
 
-    :param wanted: the given one, or the empty string for none; None for the first usual one which
-        is installed.
+    :param wanted: the given one, or the empty string for none; None for ``hail``, which every
+        master daemon has inside.
     """
-    searched = paths.current().iallocator_search_path
     if wanted is None:
-        usual = (instance.IALLOC_HAIL, instance.IALLOC_MOST_MEMORY)
-        return next((name for name in usual if fs.find_program(name, searched)), "")
-    if wanted and fs.find_program(wanted, searched) is None:
+        return instance.IALLOC_HAIL
+    searched = paths.current().iallocator_search_path
+    found = wanted == instance.IALLOC_HAIL or fs.find_program(wanted, searched) is not None
+    if wanted and not found:
         raise _wrong(f"instance allocator {wanted} is in none of {', '.join(searched)}")
     return wanted

@@ -236,7 +236,9 @@ class JoinOffer:
             alarm.cancel()
             with self._lock:
                 if self._unproved.pop(tls, None) is None:
-                    raise JoinError("its connection made way for another one")
+                    raise JoinError(
+                        "too many machines were connected, so its connection was closed"
+                    )
             machine = JoiningMachine(tls, channel)
             if not self._spend(machine):
                 machine.refuse("the token has expired or was used already")

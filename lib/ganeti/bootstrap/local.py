@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import job, ssconf
-from ganeti.platform import paths, ssh_keys
+from ganeti.platform import paths, ssh_keys, watchdog_files
 from ganeti.utils import daemonize, fs, process, x509
 
 # The start of a daemon includes reading the configuration; this limit is for daemons that hang.
@@ -26,6 +26,7 @@ MASTER = "ganeti-masterd"
 NODED = "ganeti-noded"
 CONFD = "ganeti-confd"
 RAPI = "ganeti-rapi"
+FAILOVERD = "ganeti-failoverd"
 
 
 class Rollback:
@@ -222,7 +223,7 @@ def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None)
     """
     if running_daemon(here, MASTER) is not None:
         raise errors.OpPrereqError("the master daemon runs on this machine", errors.ECODE_STATE)
-    for daemon in (CONFD, NODED):
+    for daemon in (watchdog_files.DAEMON, FAILOVERD, CONFD, NODED):
         daemon_util("stop", daemon, env=env)
     remove_state(here)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.bootstrap import local, remote, renewal
@@ -19,25 +20,40 @@ from ganeti.constants import rpc as rpc_const
 from ganeti.platform import hosts, machine, paths
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner, open_client
+from ganeti.utils import x509
 from ganeti.wire.calls import VERSION
 
 
-def ask_version(host: hosts.Hostname) -> Result:
+class Preparation(NamedTuple):
+    """A machine which is prepared.
+
+    :ivar keep: a function after whose call nothing is undone any more.
+    :ivar certificate: the digest of the certificate which the machine got; None if it had one.
+    """
+
+    keep: Callable[[], object]
+    certificate: str | None
+
+
+def ask_version(host: hosts.Hostname, pins: Sequence[str] = ()) -> Result:
     """Ask the node daemon of a machine for its protocol version.
 
     Both ends show their certificates, so an answer proves that the machine has our credentials.
+
+    :param pins: the keys which the machine may show; none for every key of the cluster.
     """
     runner = AddressRunner(open_client())
+    runner.expect_keys({host.ip: pins})
     return runner.call_addresses(VERSION, {host.name: host.ip})[host.name]
 
 
-def _is_prepared(host: hosts.Hostname) -> errors.RpcError | None:
+def _is_prepared(host: hosts.Hostname, pins: Sequence[str]) -> errors.RpcError | None:
     """Check whether a machine has our credentials and its node daemon runs.
 
     :returns: None if it is so, else the error of the call.
     :raises OpPrereqError: the machine has another release.
     """
-    answer = ask_version(host)
+    answer = ask_version(host, pins)
     if answer.failure is not None:
         return answer.failure
     if answer.data != rpc_const.PROTOCOL_VERSION:
@@ -50,7 +66,11 @@ def _is_prepared(host: hosts.Hostname) -> errors.RpcError | None:
 
 
 def setup_node(
-    host: hosts.Hostname, access: remote.SshAccess | None = None, *, force_join: bool = False
+    host: hosts.Hostname,
+    access: remote.SshAccess | None = None,
+    *,
+    force_join: bool = False,
+    pins: Sequence[str] = (),
 ) -> None:
     """Give a machine the credentials of the cluster and start its node daemon.
 
@@ -59,43 +79,52 @@ def setup_node(
     :param host: full name and address of the machine.
     :param access: parameters of SSH to a real machine; None forbids SSH.
     :param force_join: take the machine out of another cluster, without informing that cluster.
+    :param pins: the keys of the node in the configuration, if it is there already. A machine with
+        another key is prepared anew.
     :raises OpPrereqError: the machine cannot be reached, or belongs to another cluster; nothing was
         changed.
     :raises OpExecError: the daemon does not start; the credentials were removed again.
     """
     with local.Rollback() as undo:
-        _set_up(host, undo, access, force_join)
+        _set_up(host, undo, access, force_join, pins)
 
 
 @contextlib.contextmanager
 def node_setup(
-    host: hosts.Hostname, access: remote.SshAccess | None = None, *, force_join: bool = False
-) -> Iterator[Callable[[], object]]:
+    host: hosts.Hostname,
+    access: remote.SshAccess | None = None,
+    *,
+    force_join: bool = False,
+    pins: Sequence[str] = (),
+) -> Iterator[Preparation]:
     """Prepare a machine as :func:`setup_node` does, and undo it if the block fails.
 
-    The block runs the job which adds the node. It gets a function after whose call nothing is
-    undone any more.
+    The block runs the job which adds the node.
     """
     with local.Rollback() as undo:
-        _set_up(host, undo, access, force_join)
-        yield undo.keep
+        certificate = _set_up(host, undo, access, force_join, pins)
+        yield Preparation(undo.keep, certificate)
 
 
 def _set_up(
-    host: hosts.Hostname, undo: local.Rollback, access: remote.SshAccess | None, force_join: bool
-) -> None:
+    host: hosts.Hostname,
+    undo: local.Rollback,
+    access: remote.SshAccess | None,
+    force_join: bool,
+    pins: Sequence[str],
+) -> str | None:
+    """Prepare a machine; return the digest of its certificate if this way tells it."""
     renewal.require_none_pending(paths.current())
     root = machine.current().neighbour_dir(host.name)
     if root is None:
-        failure = _is_prepared(host)
+        failure = _is_prepared(host, pins)
         if failure is None:
-            return
+            return None
         if access is None:
             raise errors.OpPrereqError(
                 f"{failure}. Node {host.name} may not be prepared over SSH.", errors.ECODE_ENVIRON
             )
-        remote.set_up(host, access, undo, force_join=force_join)
-        return
+        return remote.set_up(host, access, undo, force_join=force_join)
     if not os.path.isdir(root):
         raise errors.OpPrereqError(
             f"this virtual cluster has no node {host.name}. Make one with"
@@ -124,3 +153,4 @@ def _set_up(
                 f"{daemon} of {host.name}", partial(local.daemon_util, "stop", daemon, env=env)
             )
             local.daemon_util("start", daemon, env=env)
+    return x509.digest_file(there.noded_client_cert_file)

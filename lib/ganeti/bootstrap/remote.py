@@ -18,11 +18,13 @@ from ganeti import errors
 from ganeti.bootstrap import local
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.platform import hosts, paths
-from ganeti.utils import fs, process, ssh
+from ganeti.utils import fs, process, ssh, x509
 from ganeti.wire import json
 
 _SETUP_S = 600.0
 _SCAN_S = 60.0
+#: The line which the program prints: this word and the digest of the new certificate.
+PRINTED = "certificate"
 # The keys of the message to the program; the first four are published names.
 CLUSTER_NAME = "cluster_name"
 CERTIFICATE = "node_daemon_certificate"
@@ -163,11 +165,13 @@ def _run(
 
 def set_up(
     host: hosts.Hostname, access: SshAccess, undo: local.Rollback, *, force_join: bool = False
-) -> None:
+) -> str | None:
     """Give a machine the credentials of the cluster and start its daemons, over SSH.
 
     :param undo: gets the step which takes the preparation back.
     :param force_join: take the machine out of another cluster, without informing that cluster.
+    :returns: the digest of the certificate which the machine has made for itself; None if its
+        release does not say it.
     :raises OpPrereqError: the host key was not accepted; nothing was changed.
     :raises OpExecError: the machine cannot be reached, or its preparation failed and was undone.
     """
@@ -176,12 +180,22 @@ def set_up(
     access.say(f"Preparing {host.name} over SSH")
     try:
         options = ("--force-join",) if force_join else ()
-        _run(host, access, here, keys, *options, stdin=credentials_message(host, here))
+        said = _run(host, access, here, keys, *options, stdin=credentials_message(host, here))
     except errors.CommandError as err:
         raise errors.OpExecError(
             f"cannot prepare {host.name} over SSH: {err.output.strip() or err}"
         ) from err
     undo.add(f"the preparation of {host.name}", lambda: _run(host, access, here, keys, "--undo"))
+    return printed_certificate(said)
+
+
+def printed_certificate(output: str) -> str | None:
+    """Return the digest of a certificate in the output of the program; None if it has none."""
+    for line in output.splitlines():
+        word, _, digest = line.strip().partition(" ")
+        if word == PRINTED and x509.is_digest(digest):
+            return digest
+    return None
 
 
 def default_port(name: str) -> int:

@@ -253,7 +253,7 @@ def _check_directories(
 def _check_lvm(cluster: Cluster, findings: Findings) -> None:
     name = cluster.volume_group_name or ""
     templates = sorted(disk.LVM_BASED & set(cluster.enabled_disk_templates))
-    why = f"disk template {' and '.join(templates)}"
+    why = f"disk template{'s' if len(templates) > 1 else ''} {' and '.join(templates)}"
     others = (
         "or choose disk templates without LVM, such as"
         f" --enabled-disk-templates={disk.FILE},{disk.DISKLESS}."

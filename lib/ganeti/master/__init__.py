@@ -1,5 +1,5 @@
 """The services of the master daemon: LUXI, queries, events, history, and the fence.
 
 The configuration, the locks and the job queue have packages of their own;
-:mod:`ganeti.server.masterd` starts all of them.
+:mod:`ganeti.server.mastering` starts all of them.
 """

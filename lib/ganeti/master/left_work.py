@@ -219,7 +219,9 @@ class WorkKeeper:
         for uuid, answer in self._rpc.call_many(NODE_WORK, list(nodes), revoke=[]).items():
             if answer.failure is None:
                 found[uuid] = answer.data
-            elif isinstance(answer.failure, errors.NodeRefused):
+            elif isinstance(answer.failure, errors.NodeRefused) and not isinstance(
+                answer.failure, errors.NodeKeyMismatch
+            ):
                 # A node of a version which keeps no records.
                 found[uuid] = []
         return found

@@ -10,6 +10,8 @@ Some methods are extensions of ours (``ganeti.luxi.protocol.EXTENSIONS``):
 ======================== =======================================================================
 ``CheckGuests``          ask all nodes for the state of the guests; changes become events
 ``ExplainJob``           why a job waits (:mod:`ganeti.jqueue.explain`)
+``ReadConsoleLog``       what an instance wrote to its console (:mod:`ganeti.master.queries.guests`)
+``QueryGuestsUsage``     processor time, memory and traffic of guests (the same module)
 ``QueryConfigHistory``   the newest commits of the configuration (:mod:`ganeti.master.history`)
 ``QueryConfigChanges``   the differences between two states of the configuration
 ``QueryConfigAt``        the whole configuration at an earlier time
@@ -34,7 +36,7 @@ from ganeti.luxi import protocol as wire
 from ganeti.master import history
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
-from ganeti.master.queries import cluster, service
+from ganeti.master.queries import cluster, guests, service
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.query import job_rules
@@ -173,6 +175,12 @@ class LuxiService:
                 (("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),),
                 slow=True,
             ),
+            "ReadConsoleLog": _Method(
+                self._read_console_log,
+                (("instance", ht.NonEmptyString), ("lines", _COUNT), ("position", ht.Str)),
+                slow=True,
+            ),
+            "QueryGuestsUsage": _Method(self._guests_usage, slow=True),
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
             "QueryConfigHistory": _Method(
@@ -331,6 +339,14 @@ class LuxiService:
         if found is None:
             raise errors.JobLost(f"job {job} does not exist")
         request.answer(found)
+
+    def _read_console_log(
+        self, request: LuxiRequest, instance: str, lines: int, position: str
+    ) -> None:
+        request.answer(guests.read_console_log(self._context, instance, lines, position))
+
+    def _guests_usage(self, request: LuxiRequest) -> None:
+        request.answer(guests.usage(self._context))
 
     # -- queries ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The steps of a master daemon before it serves: take the locks of the node, and the master's role.
 
 Two master daemons on one directory are kept apart by the lock on the job queue; two nodes by a vote
-and a new epoch (:mod:`ganeti.rpc.voting`). The main function (:mod:`ganeti.server.masterd`) calls
+and a new epoch (:mod:`ganeti.rpc.voting`). The main function (:mod:`ganeti.server.mastering`) calls
 these functions in this order and turns their errors into exit codes.
 """
 
@@ -18,7 +18,14 @@ from ganeti.locking import Level
 from ganeti.objects import ConfigData
 from ganeti.platform import machine, master_epoch
 from ganeti.rpc import AddressRunner
-from ganeti.rpc.voting import RoleNotWonError, Voting, Won, failover_ballot, start_ballot
+from ganeti.rpc.voting import (
+    RoleNotWonError,
+    Voting,
+    Won,
+    failover_ballot,
+    start_ballot,
+    witness_of,
+)
 from ganeti.utils import filelock, fs
 
 # Longer than it takes another process to look whether the file is locked.
@@ -66,7 +73,8 @@ def take_role(runner: AddressRunner, members: Members, *, override: bool = False
         which this one has not.
     """
     me = machine.current().hostname()
-    voting = Voting(runner, me, members, start_ballot(me, members))
+    ballot = start_ballot(me, members)
+    voting = Voting(runner, me, members, ballot, witness=witness_of(members, ballot))
     if override:
         won = voting.claim(voting.ask(), override=True)
     else:
@@ -96,7 +104,8 @@ def _after_failover(runner: AddressRunner, me: str, members: Members) -> Won | N
     if not known.moved_to(members.nodes[me].uuid):
         return None
     ballot = failover_ballot(me, members, ignore_offline=known.ignored_offline)
-    voting = Voting(runner, me, members, ballot)
+    # The old master is probably lost, and waiting for it would prolong the time without a master.
+    voting = Voting(runner, me, members, ballot, hasty=True, witness=witness_of(members, ballot))
     votes, verdict = voting.ask_patiently()
     if max(votes.known) > known.epoch:
         return None

@@ -18,6 +18,11 @@ from ganeti.utils import process
 ADDRESS = "192.0.2.7"
 
 
+def _address(text: str) -> dict[str, str]:
+    """An address as ``ip -json address show`` prints it."""
+    return {"family": "inet", "local": text, "scope": "global"}
+
+
 class Box:
     """A machine of its own whose programs answer as told."""
 
@@ -25,10 +30,11 @@ class Box:
         self.programs = {"ip", "vgs", "drbdsetup"}
         self.groups = "  xenvg 102400.00\n"
         self.addresses = [
-            {"ifname": "lo", "addr_info": [{"local": "127.0.0.1"}]},
-            {"ifname": "ens3", "addr_info": [{"local": "192.0.2.6"}, {"local": ADDRESS}]},
+            {"ifname": "lo", "addr_info": [_address("127.0.0.1")]},
+            {"ifname": "ens3", "addr_info": [_address("192.0.2.6"), _address(ADDRESS)]},
         ]
         self.qemu: str | None = None
+        self.lxc: str | None = "lxc-start"
         self.net = directory
         for name in ("lo", "ens3"):
             (directory / name).mkdir(parents=True)
@@ -60,7 +66,12 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     monkeypatch.setattr(detection, "_NET_DIR", str(made.net))
     monkeypatch.setattr(detection, "is_installed", lambda name: name in made.programs)
     monkeypatch.setattr(process, "run", made.run)
+    for name in hypervisor.known():
+        if name not in ("fake", "kvm", "lxc"):
+            monkeypatch.setattr(type(hypervisor.of(name)), "missing_program", lambda *_: "it")
+    monkeypatch.setattr(type(hypervisor.of("chroot")), "missing_program", lambda *_: None)
     monkeypatch.setattr(type(hypervisor.of("kvm")), "missing_program", lambda *_: made.qemu)
+    monkeypatch.setattr(type(hypervisor.of("lxc")), "missing_program", lambda *_: made.lxc)
     return made
 
 
@@ -100,6 +111,11 @@ def test_no_hypervisor_is_an_error_and_not_a_guess(box: Box) -> None:
     ((text, _code),) = box.findings.missing
     assert "there is no hypervisor. Install the package qemu-system-x86" in text
     assert "fake" in text
+
+
+def test_containers_without_qemu_and_never_directories(box: Box) -> None:
+    box.qemu, box.lxc = "QEMU at /usr/bin/kvm", None
+    assert box.choose().params.enabled_hypervisors == ("lxc",)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +173,7 @@ def test_the_bridge(box: Box, bridges: list[str], given: dict[str, str], link: s
 
 def test_the_bridge_which_has_the_address_of_this_machine(box: Box) -> None:
     box.bridge("br0", "br1")
-    box.addresses.append({"ifname": "br1", "addr_info": [{"local": ADDRESS}]})
+    box.addresses.append({"ifname": "br1", "addr_info": [_address(ADDRESS)]})
     box.addresses[1]["addr_info"] = []
     params = box.choose().params
     assert (params.master_netdev, params.nicparams) == ("br1", {"link": "br1"})

@@ -26,10 +26,16 @@ from ganeti.objects import MasterVote, codec
 from ganeti.platform import master_epoch, paths
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
+from ganeti.utils import x509
 
 OLD, ME, THIRD = NODES = [f"node{number}.example.com" for number in (1, 2, 3)]
 VOTE, CLAIM = "master_vote", "master_claim"
 STOP, START = "node_stop_master", "node_start_master_daemons"
+
+
+def pin_of(name: str) -> str:
+    """The key of a node, as the configuration has it."""
+    return f"{name.replace('.', '/'):A<43}="
 
 
 class Nodes:
@@ -45,6 +51,8 @@ class Nodes:
         self.no_voting: bool | None = None
         self.started_under: Epoch | None = None
         self.drained: object = None
+        #: The key which the machine at the address of each node shows.
+        self.keys = {name: pin_of(name) for name in NODES}
         #: Nodes which do not take the new configuration.
         self.deaf: set[str] = set()
 
@@ -93,11 +101,21 @@ class Runner:
     def __init__(self, nodes: Nodes, *args: object) -> None:
         self.nodes = nodes
         self.epoch: Epoch | None = None
+        self.expected: dict[str, tuple[str, ...]] = {}
 
     def call_addresses(self, call, addresses, **args):
         if call.name == START:
             self.nodes.started_under = self.epoch
-        return self.nodes.call_addresses(call, addresses, **args)
+        wrong = {
+            name: Result(name, failure=errors.NodeKeyMismatch(name, call.name, "another key"))
+            for name, address in addresses.items()
+            if self.nodes.keys[name] not in self.expected.get(address, ())
+        }
+        right = {name: address for name, address in addresses.items() if name not in wrong}
+        return {**wrong, **self.nodes.call_addresses(call, right, **args)}
+
+    def expect_keys(self, pins) -> None:
+        self.expected = dict(pins)
 
     def use_epoch(self, epoch: Epoch) -> None:
         self.epoch = epoch
@@ -150,7 +168,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> Itera
 
 
 def write(here: paths.Paths, data) -> None:
-    data = dataclasses.replace(data, serial_no=7)
+    nodes = {
+        uuid: dataclasses.replace(node, key_pins=(pin_of(node.name),))
+        for uuid, node in data.nodes.items()
+    }
+    data = dataclasses.replace(data, serial_no=7, nodes=nodes)
     Path(here.cluster_conf_file).write_text(json.dumps(codec.to_dict(data)))
 
 
@@ -241,6 +263,32 @@ def test_a_dead_master_is_not_waited_for(here: paths.Paths, nodes: Nodes) -> Non
     warnings, _ = run()
     assert [step for step in nodes.steps() if step[0] == STOP] == []
     assert "was not stopped. It will end by itself" in warnings[0]
+    assert master_now(here) == uuid_of("node2")
+
+
+def test_another_machine_at_the_address_of_a_node_has_no_vote(
+    here: paths.Paths, nodes: Nodes
+) -> None:
+    nodes.keys[THIRD] = pin_of("other")
+    run()
+    assert nodes.promised[THIRD] == Epoch(4, uuid_of("node1")), "it was never asked for a promise"
+    assert master_now(here) == uuid_of("node2")
+
+
+def test_such_machines_are_no_majority(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.silent(OLD)
+    nodes.keys[THIRD] = pin_of("other")
+    with pytest.raises(errors.OpPrereqError, match="another key"):
+        run()
+    assert master_now(here) == uuid_of("node1")
+    assert nodes.steps() == []
+
+
+def test_this_node_may_have_the_key_in_its_own_files(here: paths.Paths, nodes: Nodes) -> None:
+    local.write_credentials(here, local.new_credentials(), ME)
+    own = x509.key_pin(x509.read_pem(here.noded_client_cert_file))
+    nodes.keys[ME] = own
+    run()
     assert master_now(here) == uuid_of("node2")
 
 

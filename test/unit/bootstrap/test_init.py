@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ganeti import bootstrap, errors
+from ganeti import bootstrap, errors, hypervisor
+from ganeti.backend.node import openvswitch
 from ganeti.bootstrap import init, local, node, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
@@ -105,18 +106,31 @@ def test_init(vc: Path, daemons: Daemons) -> None:
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
 
 
+def test_the_ssconf_files_have_the_key_of_the_node(
+    vc: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is known only when the node daemon runs, and verify compares the files at once."""
+    monkeypatch.setattr(init, "_shown_key", lambda me: ("ab" * 32,))
+    bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+    here = paths.current()
+    data = codec.from_dict(ConfigData, json.loads(Path(here.cluster_conf_file).read_text()))
+    (first,) = data.nodes.values()
+    assert first.key_pins == ("ab" * 32,)
+    for name, value in ssconf.values(data).items():
+        assert Path(here.ssconf_file(name)).read_text() == value, name
+
+
 @pytest.mark.parametrize(
     ("installed", "wanted", "default"),
     [
-        ("hail most-memory other", None, "hail"),
-        ("most-memory other", None, "most-memory"),
-        ("other", None, ""),
-        ("hail most-memory", "", ""),
+        ("other", None, "hail"),
+        ("", "hail", "hail"),
+        ("other", "", ""),
         ("hail other", "other", "other"),
     ],
 )
 @pytest.mark.usefixtures("daemons", "vc")
-def test_an_allocator_which_is_installed_is_the_default(
+def test_the_default_allocator_is_the_one_of_the_master_daemon(
     installed: str, wanted: str | None, default: str
 ) -> None:
     directory = Path(paths.current().iallocator_search_path[0])
@@ -139,6 +153,29 @@ def test_failed_start_is_undone(vc: Path, daemons: Daemons, which: str) -> None:
     assert ("stop", "ganeti-noded") in daemons.calls
     daemons.fails = ""
     bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_switch_of_the_first_node(
+    fails: bool, vc: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def configure(name: str, link: str | None) -> None:
+        made.append((name, link))
+        if fails:
+            raise errors.ConfigurationError("it cannot be made")
+
+    monkeypatch.setattr(openvswitch, "configure", configure)
+    before = _files(vc)
+    params = bootstrap.InitParams(**GOOD, ndparams={"ovs": "yes", "ovs_link": "eth1"})
+    if not fails:
+        bootstrap.init_cluster(params)
+    else:
+        with pytest.raises(errors.OpPrereqError, match="it cannot be made"):
+            bootstrap.init_cluster(params)
+        assert _files(vc) == before and daemons.calls == []
+    assert made == [("switch1", "eth1")]
 
 
 @pytest.mark.usefixtures("vc")
@@ -252,7 +289,10 @@ def test_what_instances_need_does_not_prevent_a_cluster() -> None:
 
 
 @pytest.mark.usefixtures("vc")
-def test_a_hypervisor_without_a_driver_is_refused() -> None:
+def test_a_hypervisor_without_a_driver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Taken out and put back, it would be the last one, and the order counts.
+    left = {name: where for name, where in hypervisor._DRIVERS.items() if name != "xen-pvm"}
+    monkeypatch.setattr(hypervisor, "_DRIVERS", left)
     params = bootstrap.InitParams(**{**GOOD, "enabled_hypervisors": ["xen-pvm"]})
     with pytest.raises(errors.OpPrereqError, match="xen-pvm is not supported.*hypervisors=kvm"):
         bootstrap.init_cluster(params)
@@ -336,7 +376,7 @@ def test_a_real_machine_is_prepared_by_hand(
     monkeypatch: pytest.MonkeyPatch, daemons: Daemons, answer: Result, refusal: str
 ) -> None:
     host = hosts.Hostname("a", "192.0.2.1")
-    monkeypatch.setattr(node, "ask_version", lambda asked: answer)
+    monkeypatch.setattr(node, "ask_version", lambda asked, pins: answer)
     if not refusal:
         bootstrap.setup_node(host)
     else:
@@ -387,8 +427,9 @@ def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
         raise RuntimeError("the job failed")
     assert _files(vc) == before
     assert daemons.calls[-1] == ("stop", "ganeti-noded")
-    with pytest.raises(RuntimeError), bootstrap.node_setup(host) as keep:
-        keep()
+    with pytest.raises(RuntimeError), bootstrap.node_setup(host) as prepared:
+        assert prepared.certificate == x509.digest_file(there.noded_client_cert_file)
+        prepared.keep()
         raise RuntimeError("no longer waiting; the job goes on")
     mine, theirs = paths.current(), there
     assert Path(mine.noded_cert_file).read_text() == Path(theirs.noded_cert_file).read_text()

@@ -118,6 +118,16 @@ def test_a_proof_sent_back_proves_nothing() -> None:
     assert "does not know the secret" in str(master)
 
 
+def test_a_proof_of_another_connection_is_not_accepted() -> None:
+    """Who has listened to a connection cannot show its proofs again."""
+    session = protocol.Session(b"s" * 32, CERT, NODE, ("n1", "n2"))
+    for nonces in (("n1", "other"), ("other", "n2"), ("n2", "n1")):
+        another = session._replace(nonces=nonces)
+        for who in (protocol.MACHINE, protocol.MASTER):
+            assert another.proof(who) != session.proof(who)
+            assert another.key(who) != session.key(who)
+
+
 def test_another_certificate_is_noticed_before_anything_is_sent() -> None:
     machine, master = talk(
         lambda channel: protocol.greet(channel, TOKEN, OTHER, "n1"),
@@ -674,7 +684,7 @@ def test_tokens_are_made_on_the_master(lab: Lab, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_stranger_who_sends_a_line_without_end(ends: bool) -> None:
+def test_a_peer_which_sends_a_line_without_end(ends: bool) -> None:
     class Endless:
         asked = 0
 

@@ -24,7 +24,7 @@ from ganeti.bootstrap import local, remote
 from ganeti.config import ssconf
 from ganeti.platform import hosts, paths
 from ganeti.tools import node_daemon_setup
-from ganeti.utils import filelock, net, process, ssh
+from ganeti.utils import filelock, net, process, ssh, x509
 from ganeti.wire import json
 
 NODE = "node2.example.com"
@@ -135,7 +135,9 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
         return True
 
     with pytest.raises(RuntimeError, match="the job failed"), local.Rollback() as undo:
-        remote.set_up(server.host, server.access(confirm), undo)
+        made = remote.set_up(server.host, server.access(confirm), undo)
+        # So the master knows which machine it has to be, before it asks it anything.
+        assert made == x509.digest_file(server.machine.noded_client_cert_file)
         assert server.running() == [local.NODED, local.CONFD]
         assert local.read_credentials(server.machine) == local.read_credentials(master)
         assert ssconf.SimpleStore(server.machine).cluster_name() == "cluster.example.com"
@@ -261,6 +263,26 @@ def test_a_daemon_that_does_not_start(
     with pytest.raises(errors.OpExecError, match="port 1811 is taken"):
         node_daemon_setup.set_up(told, there)
     assert local.cluster_traces(there) == []
+
+
+def test_what_the_program_prints(
+    master: paths.Paths,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(local, "daemon_util", lambda *words, **_: None)
+    monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(remote.credentials_message(HOST, master)))
+    there = paths.Paths(str(tmp_path / NODE))
+    with paths.override(there):
+        assert node_daemon_setup.main([]) == 0
+    printed = capsys.readouterr().out
+    assert remote.printed_certificate(printed) == x509.digest_file(there.noded_client_cert_file)
+    # A banner of the SSH server is no harm; an older release prints nothing.
+    assert remote.printed_certificate(f"Welcome\r\n{printed}") is not None
+    assert remote.printed_certificate("") is None
+    assert remote.printed_certificate("certificate of the machine") is None
 
 
 def test_the_port_that_the_cluster_knows(master: paths.Paths) -> None:

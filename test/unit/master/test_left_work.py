@@ -54,10 +54,12 @@ class Lab:
         # The tests ask, not a thread.
         self.keeper.stop()
 
-    def silence(self, node: str, silent: bool = True) -> None:
+    def silence(self, node: str, silent: bool = True, *, by_other: bool = False) -> None:
+        """Let a node not answer, or let another machine have its address."""
         key = ("node_work", node)
         if silent:
-            self.rpc.errors[key] = errors.NodeUnreachable(node, "node_work", "no route to host")
+            failure = errors.NodeKeyMismatch if by_other else errors.NodeUnreachable
+            self.rpc.errors[key] = failure(node, "node_work", "no route to host")
         else:
             del self.rpc.errors[key]
 
@@ -193,9 +195,10 @@ def test_a_transfer_is_ended(lab: Lab) -> None:
     assert not lab.is_free(WEB), "it has not ended yet"
 
 
-def test_a_node_does_not_answer(lab: Lab) -> None:
+@pytest.mark.parametrize("by_other", [False, True])
+def test_a_node_does_not_answer(lab: Lab, by_other: bool) -> None:
     """What an interrupted job names there stays locked, and nothing else."""
-    lab.silence(NODE1)
+    lab.silence(NODE1, by_other=by_other)
     lab.keeper.survey([job(instance_name="web"), job(13, instance_name="db", priority=0)])
     assert not lab.is_free(WEB)
     assert lab.is_free(DB), "it is on another node"

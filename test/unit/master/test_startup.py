@@ -71,6 +71,11 @@ class Nodes:
             master_epoch.claim(self.known)
         return {name: self._answer(name, call) for name in addresses}
 
+    def call_until(self, call: Call, addresses: Any, until: Any, **args: Any) -> dict[str, Result]:
+        found = self.call_addresses(call, addresses, **args)
+        until(found)
+        return found
+
     def _answer(self, name: str, call: Call) -> Result:
         if name not in self.names:
             return Result(name, failure=errors.NodeUnreachable(name, call.name, "no route"))

@@ -62,7 +62,8 @@ def query(
 
     :param what: kind of object, one of ``constants.query.RESOURCES``.
     :param fields: names of fields; an unknown one gives cells of status unknown.
-    :param qfilter: the JSON form of a filter; None for everything.
+    :param qfilter: the JSON form of a filter; None for everything. A filter which only chooses
+        names may also have UUIDs in their place.
     :returns: ``{"fields": definitions, "data": rows of [status, value]}``.
     :raises errors.OpPrereqError: no such kind of object, or the filter only chooses names, and one
         of them is unknown (unknown_entity).
@@ -70,6 +71,7 @@ def query(
     """
     resource = resources.lookup(what)
     _check_names(fields)
+    qfilter = _with_names(context, resource, qfilter)
     view = _view(context, resource, fields, qfilter)
     if resource.name in _NAMED:
         names = query_filter.requested_names(qfilter, resource.name_field)
@@ -100,7 +102,7 @@ def query_values(
 ) -> list[list[Any]]:
     """Answer the older queries: plain values, None where there is none.
 
-    :param names: names of the wanted objects; none means all.
+    :param names: names or UUIDs of the wanted objects; none means all.
     :raises errors.OpPrereqError: no such kind of object (wrong_input), an unknown field
         (wrong_input), an unknown name, or the first part of several names (unknown_entity).
         Commands which change objects find them with these queries.
@@ -112,7 +114,8 @@ def query_values(
         raise errors.OpPrereqError(
             f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL
         )
-    qfilter = query_filter.names_filter(names or (), resource.name_field)
+    names = _names_of(context, resource, names or ())
+    qfilter = query_filter.names_filter(names, resource.name_field)
     view = _view(context, resource, fields, qfilter)
     items, columns = engine.select(resource, view, fields, qfilter, LiveData(context))
     if names:
@@ -135,6 +138,40 @@ def check_guests(context: MasterContext) -> None:
     instances = resources.lookup(query_c.INSTANCE).items(view)
     if instances:
         LiveData(context).collect(view, frozenset((instance_fields.LIVE,)), instances)
+
+
+def _with_names(context: MasterContext, resource: Resource, qfilter: Any) -> Any:
+    """Return a filter with names where it chooses objects by their UUIDs instead.
+
+    Alone, or joined with conditions from other options of a command.
+    """
+    if isinstance(qfilter, (list, tuple)) and qfilter and qfilter[0] == query_filter.OP_AND:
+        parts = (_choice_with_names(context, resource, part) for part in qfilter[1:])
+        return [query_filter.OP_AND, *parts]
+    return _choice_with_names(context, resource, qfilter)
+
+
+def _choice_with_names(context: MasterContext, resource: Resource, qfilter: Any) -> Any:
+    names = query_filter.requested_names(qfilter, resource.name_field)
+    if names is None:
+        return qfilter
+    found = _names_of(context, resource, names)
+    return qfilter if found == names else query_filter.names_filter(found, resource.name_field)
+
+
+def _names_of(
+    context: MasterContext, resource: Resource, names: Sequence[str | int]
+) -> list[str | int]:
+    """Return names of objects; where a UUID is given, the name of the object which has it.
+
+    Every request which names nodes, instances, node groups or networks comes here or to
+    :meth:`ganeti.config.view.Questions.expand_node` and its like, so that both are accepted by all
+    commands.
+    """
+    if resource.name not in _NAMED or not resource.table:
+        return list(names)
+    table = getattr(context.config.snapshot(), resource.table)
+    return [table[name].name if name in table else name for name in names]
 
 
 def _refuse_unknown(
