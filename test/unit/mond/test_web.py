@@ -1,0 +1,326 @@
+"""The pages of the monitoring daemon, and the metrics for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics import parser
+
+from ganeti import errors
+from ganeti.http import messages
+from ganeti.http.event_server import Accepted, Incoming
+from ganeti.http.messages import Refused, Response
+from ganeti.mond import configuration, node_state, openmetrics, registry
+from ganeti.mond.collectors import cpu_load, diskstats, drbd, logical_volumes
+from ganeti.mond.openmetrics import GAUGE, Family
+from ganeti.mond.registry import Registry
+from ganeti.mond.web import MonitoringApplication
+from ganeti.server import mond
+
+DATA = Path(__file__).resolve().parents[2] / "data/mond"
+DISKS = "8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n7 0 loop0" + " 0" * 11
+STAT = "cpu  {0} 0 0 0 0 0 0 0 0 0\ncpu0 {0} 0 0 0 0 0 0 0 0 0\n"
+
+
+class Questions:
+    """What confd answers."""
+
+    def drbd_minors(self) -> dict[int, str]:
+        return {0: 'odd"\\name'}
+
+    def instances(self) -> list[dict[str, Any]]:
+        return []
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def collected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The collectors which read something, in this order; they read recorded states."""
+    found: list[str] = []
+
+    def reader(name: str, parse: Callable[[], Any]) -> Callable[[Any], Any]:
+        def collect(_questions: Any) -> Any:
+            found.append(name)
+            return parse()
+
+        return collect
+
+    def read(name: str) -> str:
+        return (DATA / name).read_text(encoding="utf-8")
+
+    for module, collect in (
+        (diskstats, lambda: diskstats.parse(DISKS)),
+        (drbd, lambda: drbd.parse(read("proc_drbd84_sync.txt"), Questions().drbd_minors())),
+        (logical_volumes, lambda: logical_volumes.parse(read("lvs_lv.txt"), {})),
+    ):
+        one = module.COLLECTOR
+        again = dataclasses.replace(one, collect=reader(one.name, collect))
+        monkeypatch.setattr(module, "COLLECTOR", again)
+    return found
+
+
+@pytest.fixture
+def known(clock: Clock, collected: list[str]) -> Registry:
+    load = cpu_load.LoadOverTime(
+        lambda: STAT.format(int(clock.now * 50)), monotonic=clock, ticks_per_s=100
+    )
+    made = Registry(Questions(), load, hypervisors=lambda: ["kvm"], monotonic=clock)
+    made.tick()
+    clock.now = 10.0
+    made.tick()
+    return made
+
+
+def get(
+    known: Registry, path: str, *, method: str = "GET", peer: str = "192.0.2.1", **options: Any
+) -> Response:
+    head = messages.parse_head(f"{method} {path} HTTP/1.1\r\nHost: x".encode())
+
+    async def ask() -> Response:
+        accepted = await MonitoringApplication(known, **options).begin(Incoming(head, peer))
+        assert isinstance(accepted, Accepted)
+        return await accepted.answer(b"")
+
+    return asyncio.run(ask())
+
+
+def data(response: Response) -> Any:
+    assert isinstance(response.body, bytes)
+    return json.loads(response.body)
+
+
+def test_published_pages(known: Registry) -> None:
+    assert data(get(known, "/")) == [1]
+    assert data(get(known, "/1/")) is None
+    assert data(get(known, "/1/list/collectors")) == [
+        ["cpu-avg-load", "default", 0],
+        ["diskstats", "storage", 0],
+        ["drbd", "storage", 1],
+        ["lv", "storage", 0],
+    ]
+    one = data(get(known, "/1/report/default/cpu-avg-load"))
+    assert one["data"] == {"cpu_number": 1, "cpus": [0.5], "cpu_total": 0.5}
+    assert (one["category"], one["version"], one["format_version"]) == (None, "B", 1)
+    assert [report["name"] for report in data(get(known, "/1/report/all"))] == [
+        "cpu-avg-load", "diskstats", "drbd", "lv",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/2/",
+        "/1/report",
+        "/1/report/storage",
+        "/1/report/default/drbd",
+        "/1/report/storage/x",
+        "/x",
+    ],
+)
+def test_other_paths(known: Registry, path: str) -> None:
+    with pytest.raises(Refused) as caught:
+        get(known, path)
+    assert caught.value.status == 404
+
+
+def test_other_methods(known: Registry) -> None:
+    with pytest.raises(Refused) as caught:
+        get(known, "/1/", method="POST")
+    assert caught.value.status == 405 and ("Allow", "GET") in caught.value.headers
+
+
+def test_only_allowed_addresses(known: Registry) -> None:
+    allowed = mond.allowed([mond._network("192.0.2.0/24"), mond._network("2001:db8::1")])
+    assert data(get(known, "/", allowed=allowed)) == [1]
+    for peer in ("::ffff:192.0.2.9", "2001:db8::1"):
+        assert data(get(known, "/", allowed=allowed, peer=peer)) == [1]
+    for peer in ("198.51.100.1", "2001:db8::2", "somewhere"):
+        with pytest.raises(Refused) as caught:
+            get(known, "/", allowed=allowed, peer=peer)
+        assert caught.value.status == 403
+
+
+def test_many_readers_cost_as_much_as_one(
+    known: Registry, clock: Clock, collected: list[str]
+) -> None:
+    for _ in range(5):
+        get(known, "/1/report/all")
+        get(known, "/metrics")
+    assert collected == ["diskstats", "drbd", "lv"]
+    clock.now += 5.0
+    get(known, "/1/report/all")
+    assert collected == ["diskstats", "drbd", "lv"] * 2
+
+
+def test_a_collector_which_is_not_active(known: Registry) -> None:
+    known.configure(configuration.parse_intervals({"drbd": {"active": False}}))
+    assert "drbd" not in [row[0] for row in data(get(known, "/1/list/collectors"))]
+    with pytest.raises(Refused):
+        get(known, "/1/report/storage/drbd")
+
+
+def test_intervals() -> None:
+    found = configuration.parse_intervals(
+        {"lv": {"active": True, "interval": 60_000_000}, "drbd": {"interval": 1}, "diskstats": 7}
+    )
+    assert (found["lv"], found["drbd"], found["diskstats"]) == (60.0, 1.0, 5.0)
+
+
+@pytest.mark.parametrize("interval", ["x", None, True, -1, 10**400, float("nan"), float("inf")])
+def test_an_interval_which_is_no_sensible_number_is_the_default(interval: Any) -> None:
+    assert configuration.parse_intervals({"lv": {"interval": interval}})["lv"] == 5.0
+
+
+def test_one_collector_never_stops_the_others(
+    known: Registry, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    def fail(_questions: Any) -> Any:
+        raise ZeroDivisionError
+
+    broken = [
+        dataclasses.replace(one, collect=fail) if one.name == "lv" else one
+        for one in known.active()
+    ]
+    monkeypatch.setattr(known, "_all", tuple(broken))
+    names = [report["name"] for report in data(get(known, "/1/report/all"))]
+    assert names == ["cpu-avg-load", "diskstats", "drbd"]
+    with pytest.raises(Refused, match="has no data"):
+        get(known, "/1/report/storage/lv")
+    assert "ganeti_node_drbd_status" in text_of(get(known, "/metrics"))
+
+
+def test_a_reading_that_fails_does_not_end_the_readings(
+    known: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(known._load, "take", fail)
+    known.tick()
+    assert known.tick_s() > 0
+
+
+def text_of(response: Response) -> str:
+    assert isinstance(response.body, bytes)
+    return response.body.decode()
+
+
+def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Parse metrics as Prometheus does; checks their form, too."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in parser.text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics(known: Registry) -> None:
+    answer = get(known, "/metrics")
+    assert ("Content-Type", openmetrics.CONTENT_TYPE) in answer.headers
+    found = metrics(text_of(answer))
+    assert found["ganeti_node_cpu_load_ratio", (("cpu", "0"),)] == 0.5
+    assert found["ganeti_node_disk_read_bytes_total", (("device", "sda"),)] == 3 * 512
+    assert ("ganeti_node_disk_read_bytes_total", (("device", "loop0"),)) not in found
+    assert found["ganeti_node_drbd_status", ()] == 4
+    owner = (("instance", 'odd"\\name'), ("minor", "0"))
+    assert found["ganeti_node_drbd_connected", owner] == 0
+    assert found["ganeti_node_drbd_out_of_sync_bytes", owner] == 1048320 * 1024
+    syncing = (("instance", ""), ("minor", "5"))
+    assert found["ganeti_node_drbd_synchronised_ratio", syncing] == pytest.approx(0.685)
+    assert found["ganeti_node_logical_volumes", (("group", "xenvg"),)] == 2
+    assert found["ganeti_node_logical_volumes_bytes", (("group", "xenvg"),)] == 1207959552
+
+
+def test_names_and_numbers() -> None:
+    family = Family("ganeti_x", GAUGE, 'says "yes"\nor \\ no')
+    family.add(float("inf"), a='"\n')
+    family.add(float("nan"), a="n")
+    family.add(None, a="missing")
+    found = metrics(openmetrics.render([family, Family("ganeti_empty", GAUGE, "no samples")]))
+    assert found["ganeti_x", (("a", '"\n'),)] == float("inf")
+    assert len(found) == 2
+
+
+class Master:
+    """A client of a master daemon."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+
+    def __call__(self) -> Master:
+        return self
+
+    def __enter__(self) -> Master:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def query(self, what: str, fields: list[str], qfilter: Any = None) -> dict[str, Any]:
+        if self.error is not None:
+            raise self.error
+        self.asked.append(what)
+        rows = {
+            "job": ["running", "queued", "running"],
+            "instance": ["up", "down"],
+            "node": ["M", "C", "O"],
+        }[what]
+        return {"data": [[[0, value]] for value in rows]}
+
+
+def test_the_master_says_how_the_cluster_is(clock: Clock) -> None:
+    master = Master()
+    state = node_state.ClusterState(connect=master, is_master=lambda: True, monotonic=clock)
+    found = metrics(openmetrics.render(state.families()))
+    assert found["ganeti_node_is_master", ()] == 1
+    assert found["ganeti_cluster_jobs", (("status", "running"),)] == 2
+    assert found["ganeti_cluster_jobs", (("status", "waiting"),)] == 0
+    assert found["ganeti_cluster_instances", (("admin_state", "up"),)] == 1
+    assert found["ganeti_cluster_nodes", (("role", "offline"),)] == 1
+    state.families()
+    assert len(master.asked) == 3
+    clock.now += node_state.KEEP_S
+    state.families()
+    assert len(master.asked) == 6
+
+
+def test_a_master_which_does_not_answer(clock: Clock) -> None:
+    master = Master()
+    master.error = errors.NoMasterError("no daemon")
+    state = node_state.ClusterState(connect=master, is_master=lambda: True, monotonic=clock)
+    assert metrics(openmetrics.render(state.families())) == {
+        ("ganeti_node_is_master", ()): 1.0,
+        ("ganeti_cluster_master_answers", ()): 0.0,
+    }
+
+
+def test_other_nodes_ask_nobody(clock: Clock) -> None:
+    master = Master()
+    state = node_state.ClusterState(connect=master, is_master=lambda: False, monotonic=clock)
+    assert metrics(openmetrics.render(state.families())) == {("ganeti_node_is_master", ()): 0.0}
+    assert not master.asked
+
+
+def test_every_published_collector_is_known_or_named_as_missing() -> None:
+    from ganeti.constants.cluster import DATA_COLLECTORS
+
+    known = {one.name for one in registry.collectors(cpu_load.LoadOverTime(lambda: STAT.format(1)))}
+    assert set(DATA_COLLECTORS) - known == {"inst-status-xen", "xen-cpu-avg-load"}
