@@ -336,7 +336,8 @@ class Shell(cmd.Cmd):
         return True
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="cfgshell", description="Show or change the configuration of a cluster."
     )
@@ -361,7 +362,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         raw = config_files.read_raw(options.path)
         version = upgrade.version_of(raw)

@@ -34,7 +34,8 @@ _STORAGE_DIRS = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     here = paths.current()
     parser = argparse.ArgumentParser(
         prog="cfgupgrade", description="Upgrade the configuration of a cluster."
@@ -198,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     :returns: the exit code: 1 after an error or for contradictions, 13 if the user did not confirm.
     """
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     log.setup("cfgupgrade", debug=options.debug, stderr=bool(options.debug))
     try:
         return _Run(options).execute()

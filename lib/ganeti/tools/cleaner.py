@@ -1,9 +1,9 @@
 """The program ``ganeti-cleaner``: removes files which nobody needs any more.
 
 A timer starts it once a day on every node, with ``node`` and with ``master``. ``node`` removes old
-keys and certificates of transfers, and old logs of commands. ``master`` removes jobs which were
-archived long ago; a node which is not the master keeps its copies one day longer, so that a copy
-never lacks a job which the master still has.
+keys and certificates of transfers, and old logs of commands and consoles. ``master`` removes jobs
+which were archived long ago; a node which is not the master keeps its copies one day longer, so
+that a copy never lacks a job which the master still has.
 
 Source: ganeti-cleaner(8).
 """
@@ -17,8 +17,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ganeti import errors
+from ganeti import errors, hypervisor
 from ganeti.config.ssconf import SimpleStore
+from ganeti.hypervisor import console_log
 from ganeti.jobstore import files
 from ganeti.platform import machine, paths
 from ganeti.utils import clock, fs, log, x509
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     here = paths.current()
     try:
         log.setup(NAME, logfile=here.log_file(NAME), debug=options.debug, stderr=True)
@@ -55,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog=NAME,
         description="Remove old archived jobs, keys and certificates of transfers, and logs of"
@@ -89,7 +91,12 @@ def clean(part: str, *, dry_run: bool, now: float | None = None) -> int:
     if part == "node":
         found = [
             *_old_keys(here.crypto_keys_dir, present),
-            *_old_files(_logs(here), present - KEEP_DAYS * _DAY_S),
+            *_old_files([*_logs(here), *_console_logs()], present - KEEP_DAYS * _DAY_S),
+            *(
+                link
+                for directory in console_log.link_directories()
+                for link in _dangling_links(directory)
+            ),
         ]
     else:
         days = KEEP_DAYS if _is_master() else KEEP_DAYS + 1
@@ -119,6 +126,22 @@ def _logs(here: paths.Paths) -> Iterator[str]:
     for directory in (here.log_os_dir, here.log_extstorage_dir):
         for name in _list(directory):
             yield f"{directory}/{name}"
+
+
+def _console_logs() -> list[str]:
+    """The logs of consoles which belong to no guest that runs here."""
+    running = [
+        guest for name in hypervisor.known() for guest in hypervisor.of(name).list_instances()
+    ]
+    return console_log.unused(running)
+
+
+def _dangling_links(directory: str) -> Iterator[str]:
+    """Links to logs of consoles which were removed."""
+    for name in _list(directory):
+        path = f"{directory}/{name}"
+        if os.path.islink(path) and not os.path.exists(path):
+            yield path
 
 
 def _archived_jobs(here: paths.Paths) -> Iterator[str]:

@@ -33,7 +33,8 @@ _QUERIES: tuple[tuple[str, int, Any], ...] = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="confd-client", description="Test and measure a configuration query daemon."
     )
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         return run(options)
     except errors.GenericError as err:

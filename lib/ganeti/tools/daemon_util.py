@@ -8,6 +8,9 @@ the daemons belong to that user, as in a virtual cluster.
 exit code. ``stop`` returns when the daemon has ended. Both succeed if there is nothing to do.
 Whether a daemon runs follows from the lock on its pid file, never from the number in it.
 
+Where systemd has booted the machine and the units are installed, it starts and stops the daemons
+(:mod:`ganeti.tools.daemon_units`).
+
 Extra arguments of a daemon come from ``/etc/default/ganeti``, one line for each daemon:
 ``NODED_ARGS="-d"``.
 """
@@ -23,8 +26,8 @@ from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.constants import ssconf
-from ganeti.platform import machine, paths, users
-from ganeti.tools import ensure_dirs
+from ganeti.platform import machine, paths, users, watchdog_files
+from ganeti.tools import daemon_units, ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, process, retry
 
 # The order of starting; stopping uses the reverse order.
@@ -36,8 +39,11 @@ START_ORDER = (
     "ganeti-mond",
     "ganeti-masterd",
     "ganeti-rapi",
+    "ganeti-failoverd",
+    "ganeti-watchdogd",
 )
-MASTER_DAEMONS = ("ganeti-masterd", "ganeti-rapi")
+_MASTER = "ganeti-masterd"
+MASTER_DAEMONS = (_MASTER, "ganeti-rapi")
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -70,12 +76,25 @@ def installed() -> list[str]:
 
 
 def wanted(daemon: str) -> bool:
-    """Check whether this cluster needs a daemon; only some clusters need ganeti-kvmd.
+    """Check whether this cluster needs a daemon.
 
-    The node daemon starts ganeti-metad together with the first guest that can use it.
+    Only some clusters need ganeti-kvmd, or ganeti-failoverd, which is stopped before the daemons of
+    the master, so that their end is no reason for a failover. Before it ganeti-watchdogd is
+    stopped, because it needs the master for that.
+
+    The node daemon starts ganeti-metad together with the first guest that can use it. A daemon
+    whose unit is masked is not wanted either.
     """
-    if daemon == "ganeti-metad":
+    if daemon == "ganeti-metad" or daemon_units.masked(daemon):
         return False
+    if daemon == "ganeti-mond":
+        return machine.current().runs_monitoring
+    if daemon == "ganeti-failoverd":
+        return _ssconf(ssconf.AUTO_FAILOVER).strip() not in ("", "0")
+    if daemon == watchdog_files.DAEMON:
+        # A promise which is stored is kept until the master has released the node.
+        used = _ssconf(ssconf.NODE_WATCHDOG).strip() not in ("", "0")
+        return used or os.path.exists(paths.current().watchdog_promise_file)
     from ganeti.objects import hypervisors  # costs milliseconds; most calls need no list of daemons
 
     served = {name for name, one in hypervisors.ALL.items() if one.shutdown_daemon == daemon}
@@ -104,15 +123,14 @@ def parse_defaults(text: str) -> dict[str, list[str]]:
     variables = {f"{name.removeprefix('ganeti-').upper()}_ARGS": name for name in START_ORDER}
     for line in text.splitlines():
         try:
-            words = shlex.split(line, comments=True)
+            for word in shlex.split(line, comments=True):
+                variable, sign, value = word.partition("=")
+                if sign and variable in variables:
+                    found[variables[variable]] = shlex.split(value)
         except ValueError as err:
             raise errors.ConfigurationError(
                 f"cannot read {paths.current().defaults_file}: {err} in '{line}'"
             ) from err
-        for word in words:
-            variable, sign, value = word.partition("=")
-            if sign and variable in variables:
-                found[variables[variable]] = shlex.split(value)
     return found
 
 
@@ -139,8 +157,11 @@ def start(daemon: str, args: Sequence[str] = ()) -> int:
     if is_running(daemon):
         return EXIT_SUCCESS
     if machine.current().may_change_owners:
+        users.require_accounts(users.current())
         # A daemon that drops privileges needs the right owners and modes of its files.
         ensure_dirs.ensure(paths.current(), users.current())
+    if daemon_units.managed(daemon):
+        return daemon_units.start(daemon, args)
     argv = [sys.executable, program, *_default_args(daemon), *args]
     # Not process.run: the daemon continues after this program, and its messages go to the terminal.
     # A pipe would be inherited by the daemon, and a reader of the pipe would wait for its end.
@@ -164,8 +185,24 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
     :param stop_s: seconds after which the daemon is killed.
     """
     executable(daemon)
-    pid_file = paths.current().pid_file(daemon)
+    here = paths.current()
+    pid_file = here.pid_file(daemon)
+    if daemon == _MASTER and os.path.isdir(here.run_dir):
+        # Also if it does not run: then an automatic failover does not start it again.
+        uid, gid = users.same_owner(here.data_dir)
+        fs.write_file(here.master_stopped_file, "", mode=0o644, uid=uid, gid=gid, sync=False)
+    if daemon_units.managed(daemon):
+        pid = daemonize.read_pid(pid_file)
+        daemon_units.stop(daemon, wait=pid is None or not process.is_paused(pid))
+    # A daemon which was started without its unit, too.
     for number, limit_s in ((signal.SIGTERM, stop_s), (signal.SIGKILL, _KILL_S)):
+        if daemon == watchdog_files.DAEMON and number == signal.SIGKILL:
+            print(
+                f"{daemon}: no master has released this node from its promise; without the daemon"
+                " the hardware watchdog would restart the machine",
+                file=sys.stderr,
+            )
+            break
         pid = daemonize.read_pid(pid_file)
         if pid is None:
             return EXIT_SUCCESS
@@ -200,12 +237,16 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
 
 
 def check_config() -> int:
-    """Check whether this node belongs to a cluster; returns 0 if it does, otherwise 5."""
+    """Check whether this node belongs to a cluster; returns 0 if it does, otherwise 5.
+
+    :raises ConfigurationError: users or groups under which its daemons should run do not exist.
+    """
     here = paths.current()
     for path in (here.noded_cert_file, here.ssconf_file("master_node")):
         if not os.path.exists(path):
             print(f"not a cluster node: {path} is missing", file=sys.stderr)
             return EXIT_NOTCLUSTER
+    users.require_accounts(users.current())
     return EXIT_SUCCESS
 
 
@@ -225,9 +266,17 @@ def rotate_logs(daemon: str) -> int:
 
 
 def _start_many(daemons: Sequence[str]) -> int:
+    """Start daemons; those which need the master daemon only if that runs."""
     worst = EXIT_SUCCESS
+    master = EXIT_SUCCESS
     for daemon in daemons:
+        if daemon in MASTER_DAEMONS and master != EXIT_SUCCESS:
+            if check_exitcode(master) != EXIT_SUCCESS:
+                print(f"{daemon} is not started, because {_MASTER} does not run", file=sys.stderr)
+            continue
         code = start(daemon)
+        if daemon == _MASTER:
+            master = code
         if check_exitcode(code) != EXIT_SUCCESS:
             worst = code
     return worst
@@ -248,6 +297,24 @@ def _reload_ssh_keys() -> int:
 def _say(text: str) -> int:
     print(text)
     return EXIT_SUCCESS
+
+
+def _check_needed(daemon: str) -> int:
+    """Check whether a daemon should run on this node; the units of some daemons ask that.
+
+    :returns: 0; 11 for a daemon of the master on another node; 5 without a cluster; otherwise 1.
+    """
+    executable(daemon)
+    if daemon not in MASTER_DAEMONS:
+        return EXIT_SUCCESS if wanted(daemon) else EXIT_FAILURE
+    master = _ssconf(ssconf.MASTER_NODE).strip().lower()
+    if not master:
+        return EXIT_NOTCLUSTER
+    return EXIT_SUCCESS if master == machine.current().hostname() else EXIT_NOTMASTER
+
+
+def _use_systemctl() -> int:
+    return EXIT_SUCCESS if any(map(daemon_units.managed, installed())) else EXIT_FAILURE
 
 
 def _is_daemon_name(name: str) -> int:
@@ -299,8 +366,9 @@ _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "reload-ssh-keys": (0, 0, "", _reload_ssh_keys),
     "check-config": (0, 0, "", check_config),
     "check-exitcode": (1, 1, "<n>", _exit_code_argument),
-    # These sub-commands never use units of an init system.
-    "use-systemctl": (0, 0, "", lambda: EXIT_FAILURE),
+    # Exit code 0: the other sub-commands start and stop units of systemd.
+    "use-systemctl": (0, 0, "", _use_systemctl),
+    "check-needed": (1, 1, "<daemon>", _check_needed),
 }
 
 

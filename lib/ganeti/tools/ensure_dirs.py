@@ -49,7 +49,10 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     """
     yield _dir(here.data_dir, 0o755, MASTERD, MASTERD)
     yield Entry(here.cluster_domain_secret, 0o640, MASTERD, MASTERD)
+    yield Entry(here.witness_auth_file, 0o440, MASTERD, MASTERD)
+    yield Entry(here.witness_ca_file, 0o440, MASTERD, MASTERD)
     yield Entry(here.cluster_conf_file, 0o640, MASTERD, CONFD)
+    yield from _own_files(here.cluster_conf_history_dir)
     yield Entry(here.hmac_key, 0o440, CONFD, MASTERD)
     yield Entry(here.known_hosts_file, 0o644, MASTERD, MASTERD)
     yield Entry(here.rapi_cert_file, 0o440, RAPI, MASTERD)
@@ -68,6 +71,10 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield Entry(here.queue_serial_file, 0o640, MASTERD, DAEMONS)
     yield Entry(here.queue_version_file, 0o640, MASTERD, DAEMONS)
     yield _dir(here.queue_archive_dir, 0o750, MASTERD, DAEMONS)
+    if os.path.isdir(here.queue_dir):
+        for name in fs.list_visible(here.queue_dir):
+            if name.startswith("journal-"):
+                yield Entry(f"{here.queue_dir}/{name}", 0o640, MASTERD, DAEMONS)
     if full:
         yield from _jobs(here.queue_dir)
     # The node daemon or the master daemon would make these; they need the right owner before.
@@ -96,10 +103,13 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
         ("ganeti-confd", CONFD),
         ("ganeti-noded", NODED),
         ("ganeti-kvmd", NODED),
+        ("ganeti-failoverd", NODED),
+        ("ganeti-watchdogd", NODED),
         ("ganeti-rapi", RAPI),
         ("ganeti-mond", MOND),
     ):
         yield Entry(here.log_file(daemon), 0o600, role, MASTERD)
+    yield Entry(here.mond_access_log_file, 0o600, MOND, MASTERD)
     yield Entry(here.log_file("ganeti-metad"), 0o600, METAD, METAD)
     yield Entry(here.metad_access_log_file, 0o600, METAD, METAD)
     yield Entry(here.log_jobs_file, 0o600, MASTERD, MASTERD)
@@ -107,8 +117,16 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     # All users who may run commands write to it.
     yield Entry(here.log_commands_file, 0o660, MASTERD, DAEMONS)
     yield Entry(here.rapi_access_log_file, 0o600, RAPI, MASTERD)
-    for path in (here.log_os_dir, here.log_xen_dir, here.log_kvm_dir):
+    for path in (here.log_os_dir, here.log_xen_dir, here.log_kvm_dir, here.log_lxc_dir):
         yield _dir(path, 0o750, NODED, DAEMONS)
+
+
+def _own_files(directory: str) -> Iterator[Entry]:
+    """A directory of the master daemon and its files, which no other daemon reads."""
+    if os.path.isdir(directory):
+        yield _dir(directory, 0o700, MASTERD, MASTERD)
+        for name in fs.list_visible(directory):
+            yield Entry(f"{directory}/{name}", 0o600, MASTERD, MASTERD)
 
 
 def _jobs(queue_dir: str) -> Iterator[Entry]:
@@ -169,7 +187,8 @@ def ensure(here: paths.Paths, who: Users, *, full: bool = False) -> list[str]:
     return [entry.path for entry in table(here, full=full) if apply(entry, who)]
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="ensure-dirs", description="Set modes and owners of the files of this node."
     )
@@ -185,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         changed = ensure(paths.current(), users.current(), full=options.full_run)
     except (errors.GenericError, OSError) as err:

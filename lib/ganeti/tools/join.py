@@ -21,7 +21,8 @@ EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="ganeti-join",
         description="Make this machine a node of the cluster whose master printed the token.",
@@ -54,7 +55,7 @@ def read_token(path: str | None) -> join_protocol.Token:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         token = read_token(options.token_file)
         here = paths.current()

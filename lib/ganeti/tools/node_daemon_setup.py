@@ -2,8 +2,9 @@
 
 ``gnt-node add`` runs it over SSH. The input is a JSON object with the name of the cluster, its
 credentials, and the ssconf values; nothing of it is ever on a command line. The program refuses a
-machine of another cluster. When a step fails, everything is as before. ``--undo`` stops the daemons
-and removes the credentials; it is for a machine which the master did not add. ``--force-join``
+machine of another cluster. When a step fails, everything is as before; otherwise it prints the
+digest of the certificate which the machine has made for itself. ``--undo`` stops the daemons and
+removes the credentials; it is for a machine which the master did not add. ``--force-join``
 removes the machine from another cluster first, without informing that cluster.
 """
 
@@ -100,9 +101,10 @@ def check_machine(
     return False
 
 
-def set_up(credentials: dict[str, object], here: paths.Paths) -> None:
+def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     """Write the credentials and ssconf values, and start the daemons.
 
+    :returns: the digest of the new client certificate.
     :raises OpExecError: a daemon does not start; all files were removed again.
     """
     shared = local.Credentials(
@@ -116,7 +118,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> None:
     with local.Rollback() as undo:
         if not local.cluster_traces(here):
             undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
-        local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
+        digest = local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
         ssconf.write_local(facts, here)
         for daemon in _DAEMONS if credentials[remote.START] else ():
             # A running daemon may still use other certificates.
@@ -124,6 +126,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> None:
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
         undo.keep()
+    return digest
 
 
 def take_back(here: paths.Paths) -> None:
@@ -134,7 +137,8 @@ def take_back(here: paths.Paths) -> None:
     local.leave_other_cluster(here)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="node-daemon-setup",
         description="Make this machine a node, with credentials from standard input.",
@@ -155,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     here = paths.current()
     try:
         if options.undo:
@@ -166,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if foreign and not options.dry_run:
             local.leave_other_cluster(here)
         if not options.dry_run:
-            set_up(credentials, here)
+            print(f"{remote.PRINTED} {set_up(credentials, here)}")
     except (errors.GenericError, OSError) as err:
         print(f"node-daemon-setup: {err}", file=sys.stderr)
         return EXIT_FAILURE

@@ -34,7 +34,7 @@ _MODE: Final = 0o640
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    parser = _parser()
+    parser = make_parser()
     options = parser.parse_args(argv)
     try:
         return _run(parser, options)
@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="rapi-passwd",
         allow_abbrev=False,

@@ -289,7 +289,8 @@ def _yes_no(value: str) -> bool:
     return found
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="sanitize-config",
         description="Print a configuration without secrets, names and addresses.",
@@ -331,7 +332,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     try:
         config = upgrade.upgrade(config_files.read_raw(options.CONFIG_DATA_PATH))
         # A file which is not a configuration could contain secrets at any place.

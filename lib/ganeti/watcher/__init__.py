@@ -13,6 +13,7 @@ should be up, and activates disks (:mod:`ganeti.watcher.group`).
 :mod:`~.watcher.cluster`    the duties on the master
 :mod:`~.watcher.group`      the duties for one node group: observe, decide, act
 :mod:`~.watcher.decisions`  what to do with each instance; pure functions
+:mod:`~.watcher.balance`    moves which balance the cluster, where that is switched on
 :mod:`~.watcher.memory`     what a run remembers for the next one
 :mod:`~.watcher.restarting` submits jobs, a limited number at the same time
 =========================== ========================================================================

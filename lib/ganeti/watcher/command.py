@@ -2,7 +2,8 @@
 
 Exit codes: 0 when everything that is missing was tried; 1 when a part of the work could not be
 done, for example because the master daemon does not answer; 2 for wrong options. A run which finds
-another one at work, a paused cluster, or a machine that is no node, ends with 0.
+another one at work, a paused cluster, or a machine that is no node, ends with 0. So does one which
+fails because the role of the master moved, or the cluster was destroyed, while it worked.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.backend.node.info import watcher_pause
@@ -31,7 +32,8 @@ _EXIT_SUCCESS = 0
 _EXIT_FAILURE = 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog=NAME,
         description="Look at the state of this node and, on the master, of the cluster, and do what"
@@ -94,7 +96,7 @@ def _time(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = make_parser().parse_args(argv)
     here = paths.current()
     try:
         log.setup(
@@ -112,6 +114,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         lock_file, work = here.watcher_group_lock_file(options.node_group), _group_part
     else:
         lock_file, work = here.watcher_lock_file, _node_part
+    was_master = _is_master()
+    code = _run(options, lock_file, work)
+    if code != _EXIT_SUCCESS:
+        change = _change_since(was_master)
+        if change:
+            _say(options, change)
+            return _EXIT_SUCCESS
+    return code
+
+
+def _is_master() -> bool | None:
+    """Whether this node is the master; None when its files do not say who is."""
+    try:
+        return cluster.is_master()
+    except errors.ConfigurationError:
+        return None
+
+
+def _change_since(was_master: bool | None) -> str:
+    """Why a run could not end well although nothing is wrong; empty when there is no such reason.
+
+    :param was_master: what :func:`_is_master` returned when the run began.
+    """
+    is_master = _is_master()
+    if was_master is not None and is_master is None:
+        return "this machine is no node of a cluster any more; nothing is left to do"
+    if was_master and not is_master:
+        return "the role of the master moved to another node, whose watcher goes on"
+    return ""
+
+
+def _run(
+    options: argparse.Namespace, lock_file: str, work: Callable[[argparse.Namespace], int]
+) -> int:
+    """Do the work, unless another run does it; returns the exit code."""
     try:
         with FileLock(lock_file) as lock:
             lock.acquire(timeout_s=0)
@@ -166,6 +203,7 @@ def _master_part(options: argparse.Namespace) -> int:
     with client:
         if not options.dry_run:
             cluster.archive_jobs(client, options.job_age)
+        _balance(client, options)
     children = cluster.start_groups(_group_options(options))
     if not options.wait_children:
         return _EXIT_SUCCESS
@@ -173,6 +211,17 @@ def _master_part(options: argparse.Namespace) -> int:
     if not options.dry_run:
         cluster.merge_status()
     return max(codes, default=_EXIT_SUCCESS)
+
+
+def _balance(client: luxi.Client, options: argparse.Namespace) -> None:
+    """Balance the cluster, if that is switched on; a failure must not delay the node groups."""
+    # Other nodes and other runs do not need the placement programs.
+    from ganeti.watcher import balance
+
+    try:
+        balance.run(client, paths.current().watcher_balance_file, dry_run=options.dry_run)
+    except (errors.GenericError, OSError) as err:
+        _log.error("the cluster is not balanced: %s", err)
 
 
 def _group_options(options: argparse.Namespace) -> list[str]:

@@ -9,29 +9,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti.constants import instance as instance_c
+from ganeti.objects.start_order import start_order
 from ganeti.watcher.memory import Memory
 
+#: Seconds after which an import from another cluster that has not ended is given up.
+IMPORT_S = 24 * 3600
 #: So many restarts of one instance are tried; then an administrator has to act.
 MAX_RESTARTS = 5
 #: Seconds after the last restart of an instance when its restarts are forgotten.
 FORGET_S = 8 * 3600
 #: Seconds between the first and the second restart; they double with each further restart.
 BACK_OFF_S = 300
-#: An instance with the tag ``ganeti:watcher:order:N`` restarts before those with a larger N.
-ORDER_TAG = "ganeti:watcher:order:"
-#: The order of an instance without that tag.
-DEFAULT_ORDER = 1000
 
 
 class ObservedNode(NamedTuple):
     """A node, as the master and the node itself describe it.
 
     :ivar boot_id: changes with each start of the machine; None when the node did not answer.
+    :ivar maintenance: it is in maintenance, and left alone.
     """
 
     name: str
     offline: bool
     boot_id: str | None
+    maintenance: bool = False
 
 
 class ObservedInstance(NamedTuple):
@@ -40,6 +41,9 @@ class ObservedInstance(NamedTuple):
     :ivar status: one of ``constants.instance.STATUS_*``.
     :ivar nodes: names of its nodes, the primary node first.
     :ivar disks_active: whether it has disks which should be active.
+    :ivar maintenance: names of those of its nodes which are in maintenance, and left alone.
+    :ivar importing_since: when its import from another cluster began, in seconds since 1970; None
+        when it has ended, or there was none.
     """
 
     name: str
@@ -47,6 +51,8 @@ class ObservedInstance(NamedTuple):
     nodes: tuple[str, ...]
     disks_active: bool
     tags: tuple[str, ...] = ()
+    maintenance: tuple[str, ...] = ()
+    importing_since: float | None = None
 
 
 class Decision(NamedTuple):
@@ -74,7 +80,7 @@ def restarts(
     """
     return [
         Decision(one.name, *_restart(one, memory, busy.get(one.name), now))
-        for one in sorted(instances, key=lambda one: (order(one.tags), one.name))
+        for one in sorted(instances, key=lambda one: (start_order(one.tags), one.name))
         if one.status in _COMPLAINTS or one.status == instance_c.STATUS_ERRORDOWN
     ]
 
@@ -92,6 +98,8 @@ _COMPLAINTS = {
 def _restart(
     one: ObservedInstance, memory: Memory, job_id: int | None, now: float
 ) -> tuple[bool, str]:
+    if one.nodes and one.nodes[0] in one.maintenance:
+        return False, f"its primary node {one.nodes[0]} is in maintenance"
     if one.status in _COMPLAINTS:
         return False, _COMPLAINTS[one.status]
     if job_id is not None:
@@ -111,14 +119,39 @@ def _restart(
     return True, f"it should run, but is down (restart {count + 1} of at most {MAX_RESTARTS})"
 
 
-def order(tags: Iterable[str]) -> int:
-    """Return the place of an instance among those which restart; smaller ones come first.
+def unfinished_imports(
+    instances: Iterable[ObservedInstance], busy: Mapping[str, int], now: float
+) -> list[Decision]:
+    """Decide which instances are removed because their import from another cluster never ended.
 
-    A tag without a number is ignored; of several tags the smallest number counts.
+    :param busy: as for :func:`restarts`.
+    :param now: seconds since 1970.
+
+    Source: Ganeti design 2.2, instance moves between clusters.
     """
-    given = [tag.removeprefix(ORDER_TAG) for tag in tags if tag.startswith(ORDER_TAG)]
-    numbers = [int(number) for number in given if number.isascii() and number.isdecimal()]
-    return min(numbers, default=DEFAULT_ORDER)
+    found = []
+    for one in instances:
+        if one.importing_since is None:
+            continue
+        left_s = one.importing_since + IMPORT_S - now
+        if one.name in busy:
+            found.append(Decision(one.name, False, f"job {busy[one.name]} imports it"))
+        elif one.status != instance_c.STATUS_ADMINDOWN:
+            found.append(Decision(one.name, False, f"its import has not ended ({one.status})"))
+        elif left_s > 0:
+            found.append(
+                Decision(
+                    one.name,
+                    False,
+                    "its import has not ended, and no job works on it; it is removed in"
+                    f" {left_s:.0f} seconds, unless it is started before",
+                )
+            )
+        else:
+            found.append(
+                Decision(one.name, True, f"its import has not ended in {IMPORT_S // 3600} hours")
+            )
+    return found
 
 
 def rebooted(nodes: Iterable[ObservedNode], memory: Memory) -> dict[str, str]:
@@ -131,6 +164,7 @@ def rebooted(nodes: Iterable[ObservedNode], memory: Memory) -> dict[str, str]:
         for node in nodes
         if node.boot_id is not None
         and not node.offline
+        and not node.maintenance
         and memory.boot_ids.get(node.name) != node.boot_id
     }
 
@@ -157,6 +191,8 @@ def activations(
             continue  # a start activates the disks, and whether it is started is decided above
         if one.name in busy:
             found.append(Decision(one.name, False, f"job {busy[one.name]} is at work on it"))
+        elif one.maintenance:
+            found.append(Decision(one.name, False, _in_maintenance(one)))
         else:
             found.append(Decision(one.name, True, f"node {', '.join(affected)} has started again"))
     return found
@@ -183,8 +219,14 @@ def inactive(
             continue  # removed meanwhile, or left for the restarts
         if name in busy:
             found.append(Decision(name, False, f"job {busy[name]} is at work on it"))
+        elif one.maintenance:
+            found.append(Decision(name, False, _in_maintenance(one)))
         elif one.status in (instance_c.STATUS_NODEDOWN, instance_c.STATUS_NODEOFFLINE):
             found.append(Decision(name, False, "its primary node does not answer or is offline"))
         else:
             found.append(Decision(name, True, "some of its disks are not active"))
     return found
+
+
+def _in_maintenance(one: ObservedInstance) -> str:
+    return f"its disks wait for node {', '.join(one.maintenance)}, which is in maintenance"

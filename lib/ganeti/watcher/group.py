@@ -3,15 +3,17 @@
 In this order:
 
 1. ask for the nodes and instances, and write the status file;
-2. start the instances which should run but are down, within limits
+2. remove the instances whose import from another cluster has never ended;
+3. start the instances which should run but are down, within limits
    (:mod:`ganeti.watcher.decisions`);
-3. activate the disks of the instances on machines which have started again;
-4. let the master verify the disks, which records interrupted mirrors and starts the self-repair of
+4. activate the disks of the instances on machines which have started again;
+5. let the master verify the disks, which records interrupted mirrors and starts the self-repair of
    LVM, and activate the disks which are not active.
 
-A restart is noted in the memory before its job is submitted, so that a run which is killed loses no
-count. When the memory cannot be written, nothing is restarted: without the count an instance which
-always crashes would be restarted for ever.
+Restarts are noted in the memory before their jobs are submitted, with one flush for all those which
+are submitted together, so that a run which is killed loses no count. When the memory cannot be
+written, nothing is restarted: without the count an instance which always crashes would be restarted
+for ever.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors
 from ganeti.constants import job as job_c
+from ganeti.constants import node as node_c
 from ganeti.constants import query as query_c
 from ganeti.opcodes.group import OpGroupVerifyDisks
-from ganeti.opcodes.instance import OpInstanceActivateDisks, OpInstanceStartup
+from ganeti.opcodes.instance import OpInstanceActivateDisks, OpInstanceRemove, OpInstanceStartup
 from ganeti.platform import paths
 from ganeti.utils import clock, fs
 from ganeti.watcher import decisions, memory, restarting
@@ -37,8 +39,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NODE_FIELDS = ("name", "offline", "bootid")
-_INSTANCE_FIELDS = ("name", "status", "pnode", "snodes", "disks_active", "disk.count", "tags")
+_NODE_FIELDS = ("name", "offline", "bootid", "maintenance")
+_INSTANCE_FIELDS = (
+    "name",
+    "status",
+    "pnode",
+    "snodes",
+    "disks_active",
+    "disk.count",
+    "tags",
+    "importing_since",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +119,11 @@ class GroupRun:
                 decisions.FORGET_S,
             )
             memory.store(self._file, self._memory)
+        self._act(
+            decisions.unfinished_imports(seen.instances, seen.busy, self._now()),
+            "remove it",
+            _removal,
+        )
         started = self._restart(seen)
         activated = self._after_reboots(seen, started)
         if self._options.verify_disks:
@@ -119,21 +135,23 @@ class GroupRun:
 
         before: dict[str, tuple[int, float]] = {}
 
-        def note(instance: str) -> None:
-            nonlocal before
-            before = dict(self._memory.restarts)
-            self._memory.note_restart(instance, self._now())
+        def note(instances: Sequence[str]) -> None:
+            before.update(self._memory.restarts)
+            for instance in instances:
+                self._memory.note_restart(instance, self._now())
             memory.store(self._file, self._memory)
 
-        try:
-            self._act(
-                plan, "start it", lambda one: OpInstanceStartup(instance_name=one), before=note
-            )
-        except errors.JobQueueError:
-            # The queue has refused the last job, so this was no restart.
-            self._memory.restarts = before
+        def forget(instances: Sequence[str]) -> None:
+            # Nobody has taken their jobs, so these were no restarts.
+            if not instances:
+                return
+            for instance in instances:
+                self._memory.restarts.pop(instance, None)
+                if instance in before:
+                    self._memory.restarts[instance] = before[instance]
             memory.store(self._file, self._memory)
-            raise
+
+        self._act(plan, "start it", _start, before=note, refused=forget)
         return [one.instance for one in plan if one.act]
 
     def _after_reboots(self, seen: Observation, started: Iterable[str]) -> list[str]:
@@ -187,7 +205,8 @@ class GroupRun:
         plan: Sequence[Decision],
         what: str,
         make: Callable[[str], OpCode],
-        before: Callable[[str], None] = lambda instance: None,
+        before: Callable[[Sequence[str]], None] = lambda instances: None,
+        refused: Callable[[Sequence[str]], None] = lambda instances: None,
     ) -> list[str]:
         """Carry out the decisions to act, and report the others; returns who succeeded."""
         work = []
@@ -201,7 +220,16 @@ class GroupRun:
             work.append((one.instance, opcode))
         if self._options.dry_run:
             return []
-        return restarting.run(self._client, work, before=before)
+        return restarting.run(self._client, work, before=before, refused=refused)
+
+
+def _start(instance: str) -> OpCode:
+    # A user may shut the instance down while the job waits; that counts.
+    return OpInstanceStartup(instance_name=instance, wanted_only=True)
+
+
+def _removal(instance: str) -> OpCode:
+    return OpInstanceRemove(instance_name=instance, unfinished_import=True)
 
 
 def _activation(instance: str) -> OpCode:
@@ -221,11 +249,17 @@ def observe(client: Client, group: str) -> Observation:
     :param group: UUID of the node group.
     """
     nodes = [
-        ObservedNode(name, bool(offline), boot_id if isinstance(boot_id, str) else None)
-        for name, offline, boot_id in _rows(
+        ObservedNode(
+            name,
+            bool(offline),
+            boot_id if isinstance(boot_id, str) else None,
+            state in (node_c.MAINTENANCE_LEAVING, node_c.MAINTENANCE_READY),
+        )
+        for name, offline, boot_id, state in _rows(
             client, query_c.NODE, _NODE_FIELDS, ["=", "group.uuid", group]
         )
     ]
+    left_alone = {node.name for node in nodes if node.maintenance}
     instances = [
         ObservedInstance(
             name,
@@ -233,8 +267,10 @@ def observe(client: Client, group: str) -> Observation:
             (primary, *(secondaries or ())),
             bool(disks_active and disks),
             tuple(tags or ()),
+            tuple(node for node in (primary, *(secondaries or ())) if node in left_alone),
+            since,
         )
-        for name, status, primary, secondaries, disks_active, disks, tags in _rows(
+        for name, status, primary, secondaries, disks_active, disks, tags, since in _rows(
             client, query_c.INSTANCE, _INSTANCE_FIELDS, ["=", "pnode.group.uuid", group]
         )
     ]

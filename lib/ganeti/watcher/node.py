@@ -15,7 +15,7 @@ from ganeti.constants import hooks as hooks_c
 from ganeti.constants import ssconf as ssconf_c
 from ganeti.platform import machine, paths
 from ganeti.storage.drbd import leftover
-from ganeti.tools import daemon_util
+from ganeti.tools import daemon_units, daemon_util
 
 _log = logging.getLogger(__name__)
 
@@ -46,10 +46,18 @@ def run_hooks(*, dry_run: bool) -> None:
 
 
 def start_daemons(*, dry_run: bool) -> None:
-    """Start the daemons of this node which should run, except those of the master."""
+    """Start the daemons of this node which should run, except those of the master.
+
+    One which systemd is starting is not waited for. Soon after the start of the machine that may
+    take long, and instances wait for the other duties.
+    """
     for daemon in daemon_util.installed():
-        if daemon not in daemon_util.MASTER_DAEMONS and daemon_util.wanted(daemon):
-            start_daemon(daemon, dry_run=dry_run)
+        if daemon in daemon_util.MASTER_DAEMONS or not daemon_util.wanted(daemon):
+            continue
+        if not daemon_util.is_running(daemon) and daemon_units.is_starting(daemon):
+            _log.info("systemd is starting %s", daemon)
+            continue
+        start_daemon(daemon, dry_run=dry_run)
 
 
 def start_daemon(daemon: str, *, dry_run: bool) -> bool:

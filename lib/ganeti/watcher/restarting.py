@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ganeti import errors
 from ganeti.constants import job as job_c
 from ganeti.utils import clock
 
@@ -37,7 +38,8 @@ def run(
     client: Client,
     work: Sequence[tuple[str, OpCode]],
     *,
-    before: Callable[[str], None] = lambda instance: None,
+    before: Callable[[Sequence[str]], None] = lambda instances: None,
+    refused: Callable[[Sequence[str]], None] = lambda instances: None,
     max_jobs: int = MAX_JOBS,
     max_wait_s: float = MAX_WAIT_S,
     monotonic: Callable[[], float] = time.monotonic,
@@ -45,7 +47,10 @@ def run(
     """Submit a job for each instance, in order, and wait until they have ended.
 
     :param work: pairs of the name of an instance, and the opcode of its job.
-    :param before: called with the name of each instance before its job is submitted.
+    :param before: called with the names of some instances before their jobs are submitted; once
+        for all jobs which are submitted without waiting in between.
+    :param refused: called with those of these names whose jobs were certainly not taken, before the
+        error is raised.
     :returns: names of the instances whose job has succeeded.
     :raises errors.JobQueueDrainError: the queue takes no jobs.
     :raises errors.LuxiError: the master does not answer any more.
@@ -58,10 +63,18 @@ def run(
         if monotonic() >= deadline:
             _give_up(left, running)
             break
-        while left and len(running) < max_jobs:
-            instance, opcode = left.pop(0)
-            before(instance)
-            job_id = client.submit_job([opcode])
+        count = max_jobs - len(running)
+        batch, left = left[:count], left[count:]
+        if batch:
+            before([instance for instance, _opcode in batch])
+        for number, (instance, opcode) in enumerate(batch):
+            try:
+                job_id = client.submit_job([opcode])
+            except errors.GenericError as err:
+                # Without an answer, the master may have taken this job, but no later one.
+                first = number if isinstance(err, errors.JobQueueError) else number + 1
+                refused([name for name, _opcode in batch[first:]])
+                raise
             running[job_id] = instance
             _log.info("instance %s: submitted job %d", instance, job_id)
         _wait_for_one(client, next(iter(running)), deadline - monotonic())

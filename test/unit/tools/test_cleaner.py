@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti.hypervisor.kvm.driver import KvmHypervisor
 from ganeti.platform import paths
 from ganeti.tools import cleaner
 from ganeti.utils import x509
@@ -135,3 +136,18 @@ def test_wrong_options(words: list[str], capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as ended:
         cleaner.main(words)
     assert ended.value.code == 2
+
+
+def test_logs_of_consoles(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = f"{here.log_kvm_dir}/console"
+    kept = old(f"{directory}/a.log", 20)
+    running = old(f"{directory}/b.log", 40)
+    gone = [old(f"{directory}/c.log", 22), old(f"{directory}/c.log.1", 30)]
+    for name, target in (("web1", "b"), ("db1", "c"), ("old", "missing")):
+        os.symlink(f"console/{target}.log", f"{here.log_kvm_dir}/{name}.console.log")
+    monkeypatch.setattr(KvmHypervisor, "list_instances", lambda self: ["web1"])
+    assert cleaner.clean("node", dry_run=False, now=NOW) == 0
+    assert kept.exists() and running.exists()
+    assert not any(one.exists() for one in gone)
+    links = sorted(name for name in os.listdir(here.log_kvm_dir) if name.endswith(".console.log"))
+    assert "old.console.log" not in links and "web1.console.log" in links

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.platform import paths
+from ganeti.platform import machine, paths, users
 from ganeti.tools import daemon_util
 from ganeti.utils import daemonize, process
 
@@ -126,3 +126,43 @@ def test_defaults_file() -> None:
 
 def test_library_is_found_by_the_daemon() -> None:
     assert os.path.dirname(paths.package_dir()) in sys.path
+
+
+@pytest.mark.parametrize(
+    ("master", "started", "code", "words"),
+    [
+        (0, ["ganeti-masterd", "ganeti-rapi"], 0, ""),
+        (11, ["ganeti-masterd"], 0, ""),
+        (1, ["ganeti-masterd"], 1, "ganeti-rapi is not started, because ganeti-masterd does not"),
+    ],
+)
+def test_the_rest_daemon_needs_the_master_daemon(
+    master: int,
+    started: list[str],
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[str] = []
+
+    def start(daemon: str) -> int:
+        asked.append(daemon)
+        return master if daemon == "ganeti-masterd" else 0
+
+    monkeypatch.setattr(daemon_util, "start", start)
+    monkeypatch.setattr(daemon_util, "installed", lambda: ["ganeti-masterd", "ganeti-rapi"])
+    assert _run("start-master") == code
+    assert asked == started
+    assert words in capsys.readouterr().err
+
+
+def test_missing_accounts_are_named_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = users.parse('NODED_ARGS="--user=nosuch"')
+    monkeypatch.setattr(users, "current", lambda: settings)
+    monkeypatch.setattr(type(machine.current()), "may_change_owners", True)
+    assert _run("start", "ganeti-noded") == 1
+    assert "user nosuch does not exist" in capsys.readouterr().err
+    assert not Path(paths.current().run_dir).exists()

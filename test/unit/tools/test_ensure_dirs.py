@@ -110,6 +110,23 @@ def test_job_files_only_in_a_full_run(here: paths.Paths) -> None:
     )
 
 
+def test_what_the_master_daemon_cannot_start_without(here: paths.Paths) -> None:
+    # After a change of its user it must be able to read its journal and its history.
+    who = users.parse("")
+    ensure_dirs.ensure(here, who)
+    journal = Path(here.queue_dir) / "journal-6"
+    commits = Path(here.cluster_conf_history_dir) / "commits-000000000002"
+    commits.parent.mkdir()
+    for path, mode in ((commits.parent, 0o755), (journal, 0o600), (commits, 0o644)):
+        path.touch()
+        path.chmod(mode)
+    assert sorted(ensure_dirs.ensure(here, who)) == sorted(
+        map(str, (journal, commits.parent, commits))
+    )
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (journal, commits.parent, commits)]
+    assert modes == [0o640, 0o700, 0o600]
+
+
 def test_no_link_is_followed(here: paths.Paths, tmp_path: Path) -> None:
     victim = tmp_path / "shadow"
     victim.touch()

@@ -61,9 +61,17 @@ def master(here: paths.Paths) -> Iterator[FakeMaster]:
         yield fake
 
 
-def add_node(master: FakeMaster, name: str = "node1", boot_id: str | None = "b1") -> None:
+def add_node(
+    master: FakeMaster,
+    name: str = "node1",
+    boot_id: str | None = "b1",
+    maintenance: str | None = None,
+) -> None:
     """Add a node; without a boot ID it does not answer."""
-    master.rows["node"].append({"name": name, "offline": False, "bootid": boot_id})
+    row = {"name": name, "offline": False, "bootid": boot_id, "maintenance": maintenance}
+    master.rows["node"].append(row)
+    if maintenance is None:
+        master.statuses[name, "maintenance"] = 3
     if boot_id is None:
         master.statuses[name, "bootid"] = 2
 
@@ -76,3 +84,4 @@ def add_instance(
     master.rows["instance"].append(
         {**row, "disks_active": True, "disk.count": 1, "tags": [], **more}
     )
+    master.rows["instance"][-1].setdefault("importing_since", None)

@@ -76,8 +76,29 @@ def test_the_master_daemon_does_not_answer(
     assert "the master daemon does not answer" in Path(here.log_watcher_file).read_text("ascii")
 
 
+@pytest.mark.parametrize("change", ["no node", "another master"])
+def test_what_ends_in_the_middle_is_no_failure(
+    parts: Parts, here: paths.Paths, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    def leave() -> None:
+        if change == "no node":
+            Path(here.noded_cert_file).unlink()
+            Path(here.ssconf_file("master_node")).unlink()
+        else:
+            Path(here.ssconf_file("master_node")).write_text("node2.example.com\n", "ascii")
+
+    monkeypatch.setattr(command.luxi, "Client", lambda: _Broken(leave))
+    assert command.main([]) == 0
+    expected = {"no node": "no node of a cluster any more", "another master": "role of the master"}
+    assert expected[change] in Path(here.log_watcher_file).read_text("ascii")
+
+
 class _Broken:
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self._before = before
+
     def query_config_values(self, _: list[str]) -> None:
+        self._before()
         raise errors.NoMasterError("nobody listens")
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ganeti.constants import instance as instance_c
+from ganeti.objects import start_order
 from ganeti.watcher import decisions
 from ganeti.watcher.decisions import ObservedInstance, ObservedNode
 from ganeti.watcher.memory import Memory
@@ -81,7 +82,7 @@ def test_a_clock_which_was_set_back_does_not_keep_an_instance_down_for_years() -
 
 
 def test_the_order_of_the_tags_then_of_the_names() -> None:
-    order = decisions.ORDER_TAG
+    order = start_order.ORDER_TAG
     assert decide(
         instance("web"),
         instance("last", instance_c.STATUS_ERRORDOWN, f"{order}2000"),
@@ -93,7 +94,7 @@ def test_the_order_of_the_tags_then_of_the_names() -> None:
 
 @pytest.mark.parametrize("tag", ["", "-5", "x", "1.5", "²", "٣"])
 def test_a_tag_without_a_number_is_ignored(tag: str) -> None:
-    assert decisions.order([f"{decisions.ORDER_TAG}{tag}"]) == decisions.DEFAULT_ORDER
+    assert start_order.start_order([f"{start_order.ORDER_TAG}{tag}"]) == start_order.DEFAULT_ORDER
 
 
 def test_rebooted_nodes() -> None:
@@ -139,3 +140,45 @@ def test_inactive_disks() -> None:
         ("offline", False),
         ("one", True),
     ]
+
+
+def test_a_node_in_maintenance_is_left_alone() -> None:
+    held = instance()._replace(maintenance=("node1",))
+    (found,) = decisions.restarts([held], Memory(), {}, NOW)
+    assert not found.act
+    assert "node1 is in maintenance" in found.why
+    # It runs on another node, so that it is started there, but its disks wait.
+    elsewhere = instance()._replace(maintenance=("node2",))
+    assert decide(elsewhere) == ["web1"]
+    running = elsewhere._replace(status=instance_c.STATUS_RUNNING)
+    for plan in (
+        decisions.activations([running], ["node1"], {}, []),
+        decisions.inactive(["web1"], [running], {}, []),
+    ):
+        assert [(one.act, "maintenance" in one.why) for one in plan] == [(False, True)]
+
+
+def test_a_start_of_a_machine_in_maintenance_is_seen_after_it() -> None:
+    memory = Memory()
+    node = ObservedNode("node1", False, "a", maintenance=True)
+    assert decisions.rebooted([node], memory) == {}
+    assert decisions.rebooted([node._replace(maintenance=False)], memory) == {"node1": "a"}
+
+
+@pytest.mark.parametrize(
+    ("since", "status", "busy", "acts"),
+    [
+        (NOW - 1, "ADMIN_down", {}, False),
+        (NOW - decisions.IMPORT_S, "ADMIN_down", {}, True),
+        (NOW - decisions.IMPORT_S, "ADMIN_down", {"web1": 17}, False),
+        (NOW - decisions.IMPORT_S, "running", {}, False),
+        # The clock was set back.
+        (NOW + 10**8, "ADMIN_down", {}, False),
+    ],
+)
+def test_an_import_which_never_ended_is_removed_after_a_day(
+    since: float, status: str, busy: dict[str, int], acts: bool
+) -> None:
+    half = instance(status=status)._replace(importing_since=since)
+    (found,) = decisions.unfinished_imports([half, instance("other")], busy, NOW)
+    assert (found.instance, found.act) == ("web1", acts)

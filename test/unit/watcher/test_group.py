@@ -293,3 +293,131 @@ def test_an_instance_which_always_crashes_is_left_in_the_end(
     for minutes in range(0, 240, 5):
         run(client, now=NOW + minutes * 60, verify_disks=False)
     assert len(master.jobs) == decisions.MAX_RESTARTS
+
+
+def test_a_batch_of_restarts_takes_one_flush(
+    master: FakeMaster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(restarting.MAX_JOBS):
+        add_instance(master, f"web{number}")
+    flushes: list[int] = []
+    plain = memory.store
+
+    def store(path: str, what: memory.Memory) -> None:
+        flushes.append(len(what.restarts))
+        plain(path, what)
+
+    monkeypatch.setattr(memory, "store", store)
+    run(client, verify_disks=False)
+    # One at the beginning, one for the whole batch.
+    assert flushes == [0, restarting.MAX_JOBS]
+
+
+def test_a_start_leaves_the_last_word_to_the_user(master: FakeMaster, client: Client) -> None:
+    add_instance(master)
+    run(client, verify_disks=False)
+    (job,) = master.jobs.values()
+    assert job.ops[0]["wanted_only"] is True
+
+
+def test_a_master_which_ends_in_a_batch_costs_one_count(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    for name in ("a", "b", "c"):
+        add_instance(master, name)
+    plain = master._do_SubmitJob
+
+    def submit(ops: list[dict[str, Any]]) -> int:
+        if ops[0]["instance_name"] == "b":
+            master.errors["SubmitJob"] = ConnectionError()
+            raise errors.JobQueueError("the queue is closed")
+        return plain(ops)
+
+    master.answers["SubmitJob"] = submit
+    with pytest.raises(errors.GenericError):
+        run(client, verify_disks=False)
+    assert memory.load(here.watcher_state_file(GROUP)).restarts == {"a": (1, NOW)}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_it_may_be_killed_at_each_step(
+    master: FakeMaster, client: Client, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next runs start what is down; no restart is forgotten, and none takes place twice."""
+    add_node(master, "node1", "b1")
+    for name in ("a", "b"):
+        add_instance(master, name)
+    state = here.watcher_state_file(GROUP)
+    steps = [(memory, "store"), (memory, "load"), (type(client), "submit_job")]
+    steps += [(type(client), name) for name in ("query", "query_jobs", "wait_for_job_change_once")]
+    left = 0
+
+    def counting(plain: Any, *, after: bool) -> Any:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0 and not after:
+                raise Killed
+            result = plain(*args, **kwargs)
+            if left == 0:
+                raise Killed
+            return result
+
+        return step
+
+    for after in (False, True):
+        kill_at = 0
+        while True:
+            kill_at += 1
+            master.jobs.clear()
+            Path(state).unlink(missing_ok=True)
+            with monkeypatch.context() as patch:
+                for owner, name in steps:
+                    patch.setattr(owner, name, counting(getattr(owner, name), after=after))
+                left = kill_at
+                try:
+                    run(client, verify_disks=False)
+                    break
+                except Killed:
+                    pass
+            before = [one for one in done(master) if one[0] == "OP_INSTANCE_STARTUP"]
+            noted = memory.load(state).restarts
+            assert {name for _, name in before} <= set(noted), "a restart was forgotten"
+            run(client, now=NOW + 1, verify_disks=False)
+            at_once = [one for one in done(master) if one[0] == "OP_INSTANCE_STARTUP"]
+            assert len(at_once) == len(set(at_once)), "an instance was started twice"
+            run(client, now=NOW + 1000, verify_disks=False)
+            assert {name for op, name in done(master) if op == "OP_INSTANCE_STARTUP"} == {"a", "b"}
+        assert kill_at > 6
+
+
+@pytest.mark.parametrize("jump_s", [10 * 365 * 86400.0, -10 * 365 * 86400.0])
+def test_the_clock_jumps_and_comes_back(
+    jump_s: float, master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    """Neither are there more restarts than allowed, nor does an instance wait for years."""
+    add_instance(master, "web1")
+
+    def count() -> int:
+        return len([one for one in done(master) if one[0] == "OP_INSTANCE_STARTUP"])
+
+    run(client, verify_disks=False)
+    run(client, now=NOW + jump_s, verify_disks=False)
+    run(client, now=NOW + 10, verify_disks=False)
+    assert count() <= 2
+    before = count()
+    run(client, now=NOW + 2000, verify_disks=False)
+    assert count() == before + 1
+
+
+def test_what_is_left_of_an_import_is_removed(master: FakeMaster, client: Client) -> None:
+    add_instance(master, "web1", "ADMIN_down", importing_since=NOW - decisions.IMPORT_S)
+    run(client, verify_disks=False)
+    (job,) = master.jobs.values()
+    (op,) = job.ops
+    assert (op["OP_ID"], op["instance_name"]) == ("OP_INSTANCE_REMOVE", "web1")
+    # Whether nobody has started it is looked at again under its lock.
+    assert op["unfinished_import"] is True

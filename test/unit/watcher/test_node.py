@@ -15,7 +15,7 @@ from ganeti.confd.client import Answer
 from ganeti.constants import confd as confd_c
 from ganeti.platform import paths
 from ganeti.storage.drbd import leftover
-from ganeti.tools import daemon_util
+from ganeti.tools import daemon_units, daemon_util
 from ganeti.watcher import node
 
 
@@ -138,6 +138,18 @@ def test_daemons_which_do_not_run_are_started_except_those_of_the_master(
     assert started == ["ganeti-noded", "ganeti-confd"]
     assert "ganeti-noded cannot be started (exit code 1); see" in caplog.text
     assert "ganeti-confd cannot be started: not installed" in caplog.text
+
+
+def test_a_daemon_which_systemd_is_starting_is_not_waited_for(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = daemons(monkeypatch, {"ganeti-noded"}, lambda name: 0)
+    monkeypatch.setattr(daemon_units, "is_starting", lambda name: name == "ganeti-confd")
+    node.start_daemons(dry_run=False)
+    assert "ganeti-confd" not in started
+    monkeypatch.setattr(daemon_units, "is_starting", lambda name: False)
+    node.start_daemons(dry_run=False)
+    assert "ganeti-confd" in started
 
 
 def test_a_dry_run_starts_no_daemon(
