@@ -6,8 +6,6 @@ Source: manual page **ganeti-iallocator**.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 from ganeti.htools import cluster as model
 from ganeti.htools import evacuate, place
@@ -16,9 +14,14 @@ from ganeti.htools.instance import NO_NODE
 from ganeti.htools.loading import request as req
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.place import Options
+from ganeti.utils.records import record, replace
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Answer:
     """An answer in its published form, and the cluster after what it proposes."""
 
@@ -36,6 +39,7 @@ def prepare(request: req.Request) -> list[str]:
     """Make the cluster of a request, and its new instances, ready.
 
     :returns: what is inconsistent in the cluster.
+    :raises ParseError: a value is not possible.
     """
     warnings = model.prepare(request.cluster)
     for one in request.new:
@@ -122,7 +126,9 @@ def _allocate_secondary(
     request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
 ) -> Answer:
     instance = cluster.find_instance(request.names[0])
-    assert instance is not None
+    if instance is None:
+        # The cluster may be another one than that of the request (``hail -t``).
+        return _failed(f"Unknown instance '{request.names[0]}'", cluster)
     group = cluster.nodes[instance.primary].group
     result = place.with_secondary(cluster, instance, cluster.nodes_of(group), options)
     if result.best is None:
@@ -140,7 +146,9 @@ def _relocate(
     request: req.Request, cluster: Cluster, options: Options, explain: Callable[[str], None]
 ) -> Answer:
     instance = cluster.find_instance(request.names[0])
-    assert instance is not None
+    if instance is None:
+        # The cluster may be another one than that of the request (``hail -t``).
+        return _failed(f"Unknown instance '{request.names[0]}'", cluster)
     nodes = [cluster.find_node(name) for name in request.nodes]
     try:
         after, node = evacuate.relocate(

@@ -5,7 +5,7 @@ Then the moves are tried on the model, the best estimate first, until no other e
 better. So a wrong estimate would cost time, or miss a move, but never make a move that is not
 legal; :mod:`ganeti.htools.balance` has the same search without arrays, and tests compare the two.
 
-Only this module uses numpy, which is imported when a search is large enough to need it.
+Only this module imports numpy, when a search is large enough to need it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 from ganeti.htools import score
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.node import Node, sharing
+from ganeti.htools.node import Node
+from ganeti.htools.space import sharing
 
 Array = Any
 
@@ -56,10 +57,7 @@ _ROLES: dict[Kind, dict[str, str]] = {
 def usable(nodes: Sequence[Node]) -> bool:
     """Whether the estimates know everything that counts in a cluster."""
     return not any(
-        node.exclusive_storage
-        or node.location_tags
-        or node.location_score
-        or (not node.offline and not (node.total_memory and node.total_cpus))
+        node.exclusive_storage or (not node.offline and not (node.total_memory and node.total_cpus))
         for node in nodes
     )
 
@@ -107,6 +105,8 @@ class Estimates:
                 self._peers[node.index, peer] = amount
         self._tags: dict[tuple[str, ...], tuple[Array, Array]] = {}
         self._units = _units(nodes)
+        some = any(node.location_tags or node.location_score for node in nodes)
+        self._locations = _Locations(nodes) if some else None
 
     def estimate(self, instances: Sequence[Instance], kind: Kind) -> Array:
         """Estimate the score after a kind of move of some instances to each node.
@@ -130,6 +130,10 @@ class Estimates:
         self._add_reserved(result, facts, kind, roles)
         self._add_counts(result, facts, kind)
         self._add_tags(result, instances, facts, roles)
+        for name in ("location_score", "location_exclusion_score"):
+            result += _WEIGHT[name] * self._totals[_COMPONENTS[name]]
+        if self._locations is not None:
+            self._locations.add(result, instances, kind)
         self._exclude(result, facts, kind, roles)
         return result
 
@@ -400,6 +404,78 @@ def _net(changes: str, amounts: dict[str, Array | None]) -> Array | None:
     return net
 
 
+class _Locations:
+    """What moves change in the components which count location tags."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._names = names = sorted({tag for node in nodes for tag in node.location_tags})
+        self._online = np.array([float(not node.offline) for node in nodes])
+        #: Node, location tag -> whether the node has it.
+        has = [[float(name in node.location_tags) for name in names] for node in nodes]
+        self._has = np.array(has).reshape(len(nodes), len(names))
+        self._common = self._has @ self._has.T
+        #: Location and exclusion tag -> how many instances have them, on online nodes.
+        self._counts: dict[tuple[str, str], int] = {}
+        for node in nodes:
+            for pair, count in node.location_pairs.items() if not node.offline else ():
+                self._counts[pair] = self._counts.get(pair, 0) + count
+        self._known: dict[tuple[str, ...], tuple[Array, Array]] = {}
+
+    def add(self, result: Array, instances: Sequence[Instance], kind: Kind) -> None:
+        """Add to estimates what a kind of move of some instances changes.
+
+        :param result: see :meth:`Estimates.estimate`; distinct pairs are not subtracted yet.
+        """
+        result -= _WEIGHT["location_exclusion_score"] * len(self._counts)
+        everywhere = np.arange(len(self._online))
+        for row, one in enumerate(instances):
+            if one.forthcoming:
+                continue
+            p, s = one.primary, one.secondary
+            first, second = {
+                Kind.FAILOVER: (np.array([s]), p),
+                Kind.REPLACE_SECONDARY: (np.array([p]), everywhere),
+                Kind.REPLACE_AND_FAILOVER: (everywhere, p),
+                Kind.REPLACE_PRIMARY: (everywhere, s),
+                Kind.FAILOVER_AND_REPLACE: (np.array([s]), everywhere),
+                Kind.FAILOVER_TO_ANY: (everywhere, s),
+            }[kind]
+            after = self._lacking(one)[first]
+            if one.secondary != NO_NODE:
+                after = after + self._common[first, second]
+            change = self._online[first] * after - self._online[p] * one.location_score
+            result[row] += _WEIGHT["location_score"] * change
+            if one.exclusion_tags:
+                weight = _WEIGHT["location_exclusion_score"]
+                result[row] += weight * self._pairs(one.exclusion_tags, p)[first]
+
+    def _lacking(self, instance: Instance) -> Array:
+        """How many of the desired locations of an instance each node lacks."""
+        desired = instance.desired_locations
+        if not desired:
+            return np.zeros(len(self._online))
+        wanted = np.array([float(name in desired) for name in self._names])
+        found: Array = len(desired) - self._has @ wanted
+        return found
+
+    def _pairs(self, tags: tuple[str, ...], primary: int) -> Array:
+        """How many more pairs of tags occur again when a node gets an instance of another one.
+
+        :param tags: exclusion tags of the instance.
+        """
+        known = self._known.get(tags)
+        if known is None:
+            counts = np.array([[self._counts.get((name, tag), 0) for name in self._names]
+                               for tag in tags]).reshape(len(tags), len(self._names))  # fmt: skip
+            known = self._known[tags] = (
+                (counts >= 2).sum(axis=0).astype(float), (counts >= 1).sum(axis=0).astype(float)
+            )  # fmt: skip
+        removed, added = known
+        has = self._has * self._online[:, None]
+        found: Array = has @ ((1.0 - has[primary]) * added) - (1.0 - has) @ (has[primary] * removed)
+        return found
+
+
 class _Facts:
     """The amounts of instances as arrays."""
 
@@ -455,3 +531,6 @@ def smallest(estimates: Sequence[tuple[Sequence[Instance], Kind, Array]], count:
     if len(flat) <= count:
         return float("inf")
     return float(np.partition(flat, count)[count])
+
+
+__all__ = ["Array", "Estimates", "np", "ordered", "smallest", "usable"]

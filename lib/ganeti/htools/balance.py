@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
-from typing import NamedTuple
 
 from ganeti.htools import moves, score
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail, Node
+from ganeti.utils.records import NamedTuple, field, record
 
 #: Moves to try above which arrays are faster, the time to import numpy included.
-ARRAYS_PAY = 4000
+ARRAYS_PAY = 500
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Options:
     """What a search may do.
 
@@ -69,7 +68,7 @@ class Step(NamedTuple):
         return frozenset(one for one in (*self.before, *self.after) if one != NO_NODE)
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class State:
     """A cluster during a search; its lists change from step to step."""
 
@@ -281,6 +280,19 @@ _PAIRS = next(i for i, one in enumerate(score.COMPONENTS) if one.kind == "pairs"
 _WEIGHTS = [one.weight for one in score.COMPONENTS]
 
 
+class Column(NamedTuple):
+    """One value of each row: a component of the score, or the free share of a storage unit.
+
+    :ivar weight: its weight in the score.
+    :ivar kind: see :class:`ganeti.htools.score.Component`.
+    :ivar members: the numbers of the nodes for which it counts, in ascending order.
+    """
+
+    weight: float
+    kind: str
+    members: Sequence[int]
+
+
 class Values:
     """The component values of all nodes, and their sums.
 
@@ -288,24 +300,38 @@ class Values:
     The exact score adds all nodes in their order again, like :func:`ganeti.htools.score.score`.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], *, sums: bool = True) -> None:
+        """Compute the values.
+
+        :param sums: make the sums, too; without them only the rows may be used.
+        """
         self._nodes = list(nodes)
         self._online = [i for i, node in enumerate(nodes) if not node.offline]
         self.units = score.has_units(nodes[i] for i in self._online)
+        #: The desired storage units whose free shares are at the end of each row.
+        self.wanted = score.wanted_units(nodes[i] for i in self._online) if self.units else []
         self.rows = [self.row(node) for node in nodes]
-        self._sum_up()
+        if sums:
+            self.sum_up()
+        else:
+            self._unit_deviation = self._deviation_of_units()
 
     def row(self, node: Node) -> list[float]:
-        """The values of a node in all components; those that do not count for it are zero."""
-        row = []
-        for component in score.COMPONENTS:
-            counts = (component.kind == "offline") == node.offline
-            row.append(float(component.value(node)) if counts else 0.0)
+        """The values of a node in all components, and the free share of each storage unit.
+
+        Those that do not count for the node are zero.
+        """
+        row = score.node_values(node)
         if self.units:
             row[score.FREE_DISK] = 0.0
+            storage = {} if node.offline else node.storage or {}
+            for wanted in self.wanted:
+                unit = storage.get(wanted)
+                row.append(0.0 if unit is None else score.unit_share(unit))
         return row
 
-    def _sum_up(self) -> None:
+    def sum_up(self) -> None:
+        """Make the sums."""
         count = len(score.COMPONENTS)
         # The sums are taken around a middle value, because the variance is a small difference.
         online = [self.rows[i] for i in self._online]
@@ -318,17 +344,22 @@ class Values:
             math.fsum((row[c] - self._shift[c]) ** 2 for row in online) for c in range(count)
         ]
         self._totals = [math.fsum(row[c] for row in self.rows) for c in range(count)]
-        self._unit_deviation = (
-            score.unit_deviation(self._nodes[i] for i in self._online) if self.units else 0.0
-        )
-        self._has_pairs = any(node.location_pairs for node in self._nodes)
+        self._unit_deviation = self._deviation_of_units()
+        self.has_pairs = any(node.location_pairs for node in self._nodes)
 
-    def update(self, changed: Iterable[Node]) -> None:
-        """Take over changed nodes."""
-        for node in changed:
+    def _deviation_of_units(self) -> float:
+        return score.unit_deviation(self._nodes[i] for i in self._online) if self.units else 0.0
+
+    def update(self, changed: Sequence[Node]) -> None:
+        """Take over changed nodes, and make the sums again."""
+        self.take_over(changed, [self.row(node) for node in changed])
+        self.sum_up()
+
+    def take_over(self, changed: Iterable[Node], rows: Iterable[list[float]]) -> None:
+        """Take over changed nodes and their values, without the sums."""
+        for node, row in zip(changed, rows, strict=True):
             self._nodes[node.index] = node
-            self.rows[node.index] = self.row(node)
-        self._sum_up()
+            self.rows[node.index] = row
 
     def estimate(self, changed: Sequence[Node], rows: Sequence[list[float]]) -> float:
         """Estimate the score after a change, to about :data:`TOLERANCE`."""
@@ -360,8 +391,8 @@ class Values:
                 value += new[c] - old_rows[node.index][c]
             result += _WEIGHTS[c] * value
         if self.units:
-            result += _WEIGHTS[score.FREE_DISK] * self._units_after(changed)
-        if self._has_pairs:
+            result += _WEIGHTS[score.FREE_DISK] * self.units_after(changed)
+        if self.has_pairs:
             result += _WEIGHTS[_PAIRS] * self._pairs_after(changed, rows)
         return result
 
@@ -371,7 +402,7 @@ class Values:
             nodes[node.index] = node
         return nodes
 
-    def _units_after(self, changed: Sequence[Node]) -> float:
+    def units_after(self, changed: Sequence[Node]) -> float:
         if all(node.storage is self._nodes[node.index].storage for node in changed):
             return self._unit_deviation
         nodes = self._after(changed)
@@ -386,6 +417,64 @@ class Values:
         distinct = {pair for i in self._online for pair in nodes[i].location_pairs}
         return count - len(distinct)
 
+    def columns(self) -> list[Column]:
+        """What counts for each value of a row."""
+        everyone = list(range(len(self._nodes)))
+        found = [
+            Column(one.weight, one.kind, self._online if one.kind == "deviation" else everyone)
+            for one in score.COMPONENTS
+        ]
+        for wanted in self.wanted:
+            having = [i for i in self._online if wanted in (self._nodes[i].storage or {})]
+            weight = _WEIGHTS[score.FREE_DISK] / len(self.wanted)
+            found.append(Column(weight, "deviation", having))
+        return found
+
+    def allocation_sums(self) -> list[tuple[Column, float, float]]:
+        """For each column the sum over its nodes, and their squared number times the variance.
+
+        Unlike the sums for estimates, these are made like the original makes them for allocations:
+        equally good places of a symmetrical cluster then have equal scores, and the last one wins.
+        """
+        found = []
+        for c, column in enumerate(self.columns()):
+            sums = squares = 0.0
+            for index in column.members:
+                value = self.rows[index][c]
+                sums += value
+                squares += value * value
+            found.append((column, sums, len(column.members) * squares - sums * sums))
+        return found
+
+    def allocation(
+        self,
+        sums: Sequence[tuple[Column, float, float]],
+        changed: Sequence[Node],
+        rows: Sequence[list[float]],
+    ) -> float:
+        """The score after an allocation on online nodes.
+
+        :param sums: see :meth:`allocation_sums`.
+        """
+        result = 0.0
+        old_rows = [self.rows[node.index] for node in changed]
+        for c, (column, total, variance) in enumerate(sums):
+            number = len(column.members)
+            for old, new in zip(old_rows, rows, strict=True):
+                difference = new[c] - old[c]
+                squares = new[c] * new[c] - old[c] * old[c]
+                variance += (number * squares - 2 * total * difference) - difference * difference
+                total += difference
+            if column.kind == "deviation":
+                value = math.sqrt(variance if variance == variance and variance > 0 else 0.0)
+                value = value / number if variance == variance else math.nan
+            elif column.kind == "pairs":
+                value = self._pairs_after(changed, rows) if self.has_pairs else 0.0
+            else:
+                value = total
+            result += column.weight * value
+        return result
+
     def exact(self, changed: Sequence[Node], rows: Sequence[list[float]]) -> float:
         """Compute the score after a change, to the last bit."""
         new_rows = {node.index: row for node, row in zip(changed, rows, strict=True)}
@@ -395,11 +484,11 @@ class Values:
         for c, component in enumerate(score.COMPONENTS):
             if component.kind == "deviation":
                 if c == score.FREE_DISK and self.units:
-                    value = self._units_after(changed)
+                    value = self.units_after(changed)
                 else:
                     value = score.deviation([row[c] for row in online])
             elif component.kind == "pairs":
-                value = self._pairs_after(changed, rows) if self._has_pairs else 0.0
+                value = self._pairs_after(changed, rows) if self.has_pairs else 0.0
             else:
                 value = 0.0
                 for row in everyone:

@@ -6,21 +6,23 @@ Loaders (:mod:`ganeti.htools.loading`) make a :class:`Cluster` from one of the p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.htools import tags as htags
 from ganeti.htools.instance import NO_LOAD, NO_NODE, Instance, Load
 from ganeti.htools.node import Node
 from ganeti.htools.policy import DEFAULT, Policy
+from ganeti.utils.records import field, record, replace
+
+ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
 
 #: Unaccounted memory and disk space (MiB) above which a node is reported.
 _MEMORY_WARNING = 512
 _DISK_WARNING = 1024
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Group:
     """A node group."""
 
@@ -33,7 +35,7 @@ class Group:
     policy: Policy = DEFAULT
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Cluster:
     """A cluster; the number of a group, node or instance is its position in the list.
 
@@ -77,7 +79,13 @@ class Cluster:
 
         Instances with a node in another group are left out.
         """
-        chosen = [node for node in self.nodes if node.group == group]
+        return self.part([node for node in self.nodes if node.group == group])
+
+    def part(self, chosen: Sequence[Node]) -> Cluster:
+        """The part of the cluster on some nodes, with numbers of its own.
+
+        Instances with another node are left out.
+        """
         number = {node.index: position for position, node in enumerate(chosen)}
         kept = [one for one in self.instances if all(index in number for index in one.nodes)]
         order = {one.index: position for position, one in enumerate(kept)}
@@ -98,7 +106,7 @@ class Cluster:
         return Cluster(self.groups, nodes, instances, self.tags, self.policy)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Options:
     """What the user asked to change while a cluster is loaded.
 
@@ -118,12 +126,101 @@ class Options:
     max_cpu: float | None = None
 
 
+def one_group(cluster: Cluster, name: str) -> Cluster:
+    """The part of a cluster in one node group, which has the policy of the group.
+
+    :param name: name or UUID of the group.
+    :raises ParseError: there is no such group.
+    """
+    group = cluster.find_group(name)
+    if group is None:
+        known = ", ".join(one.name for one in cluster.groups)
+        raise errors.ParseError(f"unknown node group '{name}'; there are {known}")
+    return replace(cluster.only(group.index), policy=group.policy)
+
+
+#: Every number of a cluster is between this and its negative; more is an error of the source.
+LIMIT = 10**15
+
+_NODE_NUMBERS = (
+    "total_memory", "own_memory", "free_memory", "total_disk", "free_disk", "total_cpus",
+    "own_cpus", "cpu_speed", "total_spindles", "free_spindles",
+)  # fmt: skip
+_INSTANCE_NUMBERS = ("memory", "disk", "vcpus", "spindle_use")
+_SPEC_NUMBERS = ("memory", "cpus", "disk_size", "disk_count", "nics", "spindle_use")
+
+
+def _require_number(owner: str, name: str, value: object) -> None:
+    if (type(value) is not int and type(value) is not float) or not -LIMIT < value < LIMIT:
+        what = name.replace("_", " ")
+        raise errors.ParseError(f"{owner}: the {what} {value!r:.40} is not a possible number")
+
+
+def _require_texts(owner: str, values: Iterable[object]) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise errors.ParseError(f"{owner}: {value!r:.40} is not a text")
+
+
+def check(cluster: Cluster) -> None:
+    """Check the types and limits of what was loaded; the programs calculate with all of it.
+
+    :raises ParseError: a value is not possible; the message names the object.
+    """
+    _require_texts("the tags of the cluster", cluster.tags)
+    policies = [("the policy of the cluster", cluster.policy)]
+    for group in cluster.groups:
+        _require_texts("a node group", (group.name, group.uuid, *group.tags, *group.networks))
+        if group.alloc_policy not in ALLOC_POLICIES:
+            raise errors.ParseError(
+                f"node group {group.name}: unknown allocation policy {group.alloc_policy!r:.40}"
+            )
+        policies.append((f"the policy of group {group.name}", group.policy))
+    for owner, policy in policies:
+        _require_number(owner, "vcpu-ratio", policy.vcpu_ratio)
+        _require_number(owner, "spindle-ratio", policy.spindle_ratio)
+        for spec in (
+            policy.standard,
+            *(end for one in policy.ranges for end in (one.smallest, one.largest)),
+        ):
+            for name in _SPEC_NUMBERS:
+                _require_number(owner, name, getattr(spec, name))
+    for node in cluster.nodes:
+        _require_texts("a node", (node.name,))
+        owner = f"node {node.name}"
+        _require_texts(owner, node.tags)
+        for name in _NODE_NUMBERS:
+            _require_number(owner, name, getattr(node, name))
+        if node.cpu_speed <= 0:
+            raise errors.ParseError(f"{owner}: the speed of its processors has to be above 0")
+        for unit in (node.storage or {}).values():
+            _require_number(owner, "size of a storage unit", unit.total)
+            _require_number(owner, "free space of a storage unit", unit.free)
+    for one in cluster.instances:
+        check_instance(one)
+
+
+def check_instance(instance: Instance) -> None:
+    """Check the types and limits of an instance, see :func:`check`."""
+    _require_texts("an instance", (instance.name,))
+    owner = f"instance {instance.name}"
+    _require_texts(owner, instance.tags)
+    for name in _INSTANCE_NUMBERS:
+        _require_number(owner, name, getattr(instance, name))
+    for disk in instance.disks:
+        _require_number(owner, "size of a disk", disk.size)
+        if disk.spindles is not None:
+            _require_number(owner, "spindles of a disk", disk.spindles)
+
+
 def prepare(cluster: Cluster, options: Options | None = None) -> list[str]:
     """Derive everything from what was loaded; changes the cluster.
 
     :returns: nodes with unaccounted memory or disk space, as messages.
-    :raises ParseError: an option names an instance or a node which does not exist.
+    :raises ParseError: a value is not possible, or an option names an instance or a node which does
+        not exist.
     """
+    check(cluster)
     options = options or Options()
     nodes, instances = cluster.nodes, cluster.instances
     for number, group in enumerate(cluster.groups):
@@ -170,7 +267,11 @@ def prepare(cluster: Cluster, options: Options | None = None) -> list[str]:
 
 
 def prepare_new(cluster: Cluster, instance: Instance) -> None:
-    """Make a new instance ready for a prepared cluster."""
+    """Make a new instance ready for a prepared cluster.
+
+    :raises ParseError: a value of it is not possible.
+    """
+    check_instance(instance)
     htags.apply_to_instance(instance, cluster.tags)
 
 

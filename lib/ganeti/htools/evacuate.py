@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from ganeti import errors
 from ganeti.htools import moves, place, score
@@ -15,6 +14,7 @@ from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail, Node
+from ganeti.utils.records import field, record
 
 
 class Mode(enum.Enum):
@@ -29,7 +29,7 @@ class CannotMoveError(errors.GenericError):
     """An instance cannot be moved."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Solution:
     """The result for several instances.
 
@@ -68,7 +68,8 @@ def _best(
             failures += f" Node {nodes[target].name} failed: {done.value};"
             continue
         value = _group_score(nodes, members, done)
-        if found is None or value < found[0]:
+        # Of equal nodes the last one is taken.
+        if found is None or value <= found[0]:
             found = (value, move, done)
     if found is None:
         raise CannotMoveError(f"Can't find any good node: {failures}")
@@ -90,7 +91,7 @@ def one(
     :raises CannotMoveError: it cannot be moved, with the reason.
     """
     after = cluster.copy()
-    if instance.shared_storage:
+    if instance.starts_anywhere:
         if mode is Mode.SECONDARY:
             raise CannotMoveError(
                 f"Instances with disk template '{instance.template}' can't execute change secondary"
@@ -120,7 +121,7 @@ def _both(
 ) -> tuple[Cluster, list[Move]]:
     """Move both disks of a mirrored instance."""
     best: tuple[float, Cluster, list[Move]] | None = None
-    failure = ""
+    failure = "no nodes available"
     group = cluster.nodes[targets[0]].group if targets else -1
     members = [node.index for node in cluster.nodes if node.group == group]
     for first in targets:
@@ -256,15 +257,13 @@ def _best_group(
     best: tuple[tuple[int, float], Group] | None = None
     log: list[str] = []
     for group in possible:
-        if group.alloc_policy == place.UNALLOCABLE:
-            continue
         try:
             found = place.in_group(cluster, group, instance, required, options)
         except place.NoNodesError as err:
-            log.append(f"Group {group.name} ({group.alloc_policy}): {err}")
+            log.append(f"Group {group.name}: error {err}")
             continue
-        if found.best is None:
-            log.append(place.describe(group, found, cluster.nodes))
+        log.append(place.describe(group, found, cluster.nodes))
+        if found.best is None or group.alloc_policy == place.UNALLOCABLE:
             continue
         value = found.best.value
         rank = (place.preference(group), value if isinstance(value, float) else 0.0)
@@ -284,7 +283,7 @@ def relocate(
     :returns: the changed cluster and the new node.
     :raises CannotMoveError: there is none.
     """
-    if not instance.mirrored and not instance.shared_storage:
+    if not instance.mirrored and not instance.starts_anywhere:
         raise CannotMoveError("Can't relocate non-mirrored instances")
     mode = Mode.SECONDARY if instance.mirrored else Mode.PRIMARY
     group = cluster.nodes[instance.primary].group

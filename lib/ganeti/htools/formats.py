@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
 
 from ganeti.htools.policy import Policy, Spec
 
@@ -31,8 +30,24 @@ def fixed(value: float, digits: int) -> str:
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    quantum = Decimal(1).scaleb(-digits)
-    return format(Decimal(repr(float(value))).quantize(quantum), "f")
+    sign, written, exponent = _decimal(value)
+    shift = digits + exponent
+    if shift >= 0:
+        written *= 10**shift
+    else:
+        written, rest = divmod(written, 10**-shift)
+        # A number in the middle becomes even.
+        written += 2 * rest + written % 2 > 10**-shift
+    text = str(written).rjust(digits + 1, "0")
+    return f"{sign}{text[:-digits]}.{text[-digits:]}" if digits else sign + text
+
+
+def _decimal(value: float) -> tuple[str, int, int]:
+    """The shortest decimal form of a number: its sign, its digits, and the power of ten."""
+    text = repr(float(value))
+    mantissa, _, power = text.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    return "-" * text.startswith("-"), int(whole + fraction), int(power or 0) - len(fraction)
 
 
 def number(value: float) -> str:
@@ -43,13 +58,11 @@ def number(value: float) -> str:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     if _SMALL <= abs(value) < _LARGE:
         return repr(float(value))
-    sign, digits, exponent = Decimal(repr(float(value))).as_tuple()
-    while len(digits) > 1 and digits[-1] == 0:
-        digits = digits[:-1]
-        exponent = int(exponent) + 1
-    power = int(exponent) + len(digits) - 1
-    rest = "".join(str(digit) for digit in digits[1:]) or "0"
-    return f"{'-' if sign else ''}{digits[0]}.{rest}e{power}"
+    sign, written, exponent = _decimal(value)
+    digits = str(written)
+    power = exponent + len(digits) - 1
+    digits = digits.rstrip("0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}e{power}"
 
 
 def exponential(value: float) -> str:

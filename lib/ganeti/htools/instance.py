@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from ganeti.constants import disk as disk_c
+from ganeti.utils.records import NamedTuple
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    K = TypeVar("K")
 
 RUNNING = "running"
 
@@ -28,7 +35,7 @@ _USES_MEMORY = frozenset(
 
 #: Its disks are logical volumes: they occupy the disk space and the spindles of its nodes. Space of
 #: other disks counts only where storage units are known.
-_LOCAL_STORAGE = frozenset((disk_c.DRBD8, disk_c.PLAIN))
+LOCAL_STORAGE = frozenset((disk_c.DRBD8, disk_c.PLAIN))
 
 #: Its disks lie in storage units of its nodes.
 _IN_UNITS = frozenset((disk_c.DRBD8, disk_c.PLAIN, disk_c.FILE))
@@ -43,6 +50,18 @@ SHARED_STORAGE = frozenset(
 
 #: The number of a node which does not exist.
 NO_NODE = -1
+
+
+def memory_to_keep(instances: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """The memory which a node keeps free for the loss of each other node.
+
+    :param instances: for each secondary instance of the node its primary node, and MiB of memory.
+    :returns: primary node -> MiB of memory.
+    """
+    found: dict[K, int] = {}
+    for primary, memory in instances:
+        found[primary] = found.get(primary, 0) + memory
+    return found
 
 
 class Load(NamedTuple):
@@ -165,7 +184,7 @@ class Instance:
         self.uses_memory = not self.forthcoming and self.status in _USES_MEMORY
         self.mirrored = self.template == disk_c.DRBD8
         self.shared_storage = self.template in SHARED_STORAGE
-        self.local_storage = self.template in _LOCAL_STORAGE
+        self.local_storage = self.template in LOCAL_STORAGE
         self.uses_cpu = self.status != "ADMIN_offline"
         #: Memory which its secondary node keeps free for it.
         self.secondary_memory = (
@@ -222,6 +241,11 @@ class Instance:
     def running(self) -> bool:
         """Whether the guest runs, so that moving it is a migration."""
         return self.status in (RUNNING, "ERROR_up")
+
+    @property
+    def starts_anywhere(self) -> bool:
+        """Whether every node of its group can start it without copying disks."""
+        return self.shared_storage or self.template == disk_c.DISKLESS
 
     @property
     def takes_units(self) -> bool:

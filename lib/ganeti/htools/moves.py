@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ganeti.htools import tags as htags
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.node import Fail, Node
+from ganeti.utils.records import NamedTuple
 
 
 class Kind(enum.IntEnum):
@@ -129,7 +129,7 @@ def apply(
     second.remove_secondary(instance)
     if move.kind == Kind.FAILOVER:
         fail = second.add_primary(new, force=force_primary) or first.add_secondary(
-            new, new.primary, force=force_primary
+            new, new.primary, force=force_primary, unchecked=old_primary.offline
         )
         return fail or Done((first, second), new)
     third = target.copy()

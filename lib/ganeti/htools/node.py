@@ -13,15 +13,18 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
 
-from ganeti.htools.instance import NO_LOAD, UNIT_LOAD, Instance
+from ganeti.htools.instance import NO_LOAD, UNIT_LOAD, Instance, memory_to_keep
+from ganeti.htools.policy import most_spindles, most_vcpus
+from ganeti.htools.space import StorageUnit, units_after, units_fit
 
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
+    from typing import TypeVar
+
     from ganeti.htools.policy import Policy
 
-
-K = TypeVar("K")
+    K = TypeVar("K")
 
 
 class Fail(enum.Enum):
@@ -45,33 +48,6 @@ def divide(numerator: float, denominator: float) -> float:
     if not numerator or math.isnan(numerator):
         return math.nan
     return math.copysign(math.inf, numerator)
-
-
-class StorageUnit:
-    """A storage unit of a node: where disks of one kind lie (:doc:`htools`, *Storage units*).
-
-    :ivar total: its size in MiB.
-    :ivar free: free space in MiB.
-    """
-
-    __slots__ = ("arguments", "free", "total")
-
-    def __init__(self, total: int, free: int, arguments: tuple[str, ...] = ()) -> None:
-        self.total = total
-        self.free = free
-        self.arguments = arguments
-
-
-#: Kinds of units which take the space of one volume group.
-_LVM_KINDS = ("drbd8", "lvm-vg")
-
-
-def sharing(wanted: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """The units whose free space a disk takes: all of its volume group, or its own."""
-    if wanted is None:
-        return ()
-    kind, key = wanted
-    return tuple((one, key) for one in _LVM_KINDS) if kind in _LVM_KINDS else (wanted,)
 
 
 class Node:
@@ -239,8 +215,8 @@ class Node:
     def set_policy(self, policy: Policy) -> None:
         """Apply the limits of the policy of its group."""
         self.policy = policy
-        self.max_vcpus = math.floor(policy.vcpu_ratio * self.total_cpus)
-        self.max_spindles = policy.spindle_ratio * self.total_spindles
+        self.max_vcpus = most_vcpus(policy.vcpu_ratio, self.total_cpus)
+        self.max_spindles = most_spindles(policy.spindle_ratio, self.total_spindles)
 
     def set_min_disk(self, ratio: float) -> None:
         """Set the share of its disk space which should stay free."""
@@ -249,7 +225,7 @@ class Node:
 
     def set_max_vcpus(self, ratio: float) -> None:
         """Set how many virtual CPUs may be placed for each real one."""
-        self.max_vcpus = math.floor(ratio * self.total_cpus)
+        self.max_vcpus = most_vcpus(ratio, self.total_cpus)
 
     # -- what exists when the cluster is loaded -------------------------------------------------
 
@@ -296,10 +272,9 @@ class Node:
 
     def build_peers(self, instances: Iterable[Instance]) -> None:
         """Compute the memory to keep free from its secondary instances."""
-        peers: dict[int, int] = {}
-        for instance in instances:
-            peers[instance.primary] = peers.get(instance.primary, 0) + instance.secondary_memory
-        self.peers = peers
+        self.peers = peers = memory_to_keep(
+            (one.primary, one.secondary_memory) for one in instances
+        )
         self.reserved_memory = max(peers.values(), default=0)
         # What the node itself reports as free is believed until something moves.
         self.failing = self.free_memory <= self.reserved_memory
@@ -363,7 +338,7 @@ class Node:
         if self.exclusive_storage:
             self.free_spindles += instance.spindles or 0
         if self.storage is not None:
-            self._use_units(instance, -1)
+            self.storage = units_after(self.storage, instance, -1)
         self.load = self.load.minus(instance.load)
         self.update_failing()
 
@@ -386,7 +361,7 @@ class Node:
         if self.exclusive_storage:
             self.free_spindles += instance.spindles or 0
         if self.storage is not None:
-            self._use_units(instance, -1)
+            self.storage = units_after(self.storage, instance, -1)
         self.load = self.load._replace(disk=self.load.disk - instance.load.disk)
         if instance.secondary_memory:
             peers = dict(self.peers)
@@ -411,13 +386,6 @@ class Node:
         use = self._spindle_use(instance)
         spindles_forth = self.instance_spindles_forth + use
         free_spindles_forth = self._spindles_after(instance, self.free_spindles_forth)
-        # What is reserved may not be taken, neither by a real instance nor by another reservation.
-        fail = self._refuses(
-            instance, force, max(free_memory_forth, force), free_disk_forth, free_spindles_forth,
-            spindles_forth, False, vcpus_forth,
-        )  # fmt: skip
-        if fail is not None:
-            return fail
         if not instance.forthcoming:
             free_disk = self.free_disk - instance.disk if local else self.free_disk
             vcpus = self.vcpus + instance.vcpus if instance.uses_cpu else self.vcpus
@@ -431,6 +399,15 @@ class Node:
             )
             if fail is not None:
                 return fail
+        # What is reserved may not be taken, neither by a real instance nor by another reservation.
+        # When both limits are broken, the reason is that of the real one.
+        fail = self._refuses(
+            instance, force, max(free_memory_forth, force), free_disk_forth, free_spindles_forth,
+            spindles_forth, False, vcpus_forth,
+        )  # fmt: skip
+        if fail is not None:
+            return fail
+        if not instance.forthcoming:
             self.instance_memory += memory
             self.free_disk = free_disk
             self.free_spindles = free_spindles
@@ -440,7 +417,7 @@ class Node:
             self.primaries = (instance.index, *self.primaries)
             self.load = self.load.plus(instance.load)
             if self.storage is not None:
-                self._use_units(instance, 1)
+                self.storage = units_after(self.storage, instance, 1)
         self._count_tags(instance, 1)
         self.primaries_forth = (instance.index, *self.primaries_forth)
         self.free_memory_forth = free_memory_forth
@@ -463,7 +440,7 @@ class Node:
     ) -> Fail | None:
         if memory <= 0:
             return Fail.MEMORY
-        if self.storage is not None and not self.units_fit(instance):
+        if self.storage is not None and not units_fit(self.storage, instance):
             return Fail.DISK
         if instance.local_storage:
             fail = self._disk_refuses(instance, force, disk, free_spindles, spindles)
@@ -485,7 +462,7 @@ class Node:
         self, instance: Instance, force: bool, disk: int, free_spindles: int, spindles: float
     ) -> Fail | None:
         if self.storage is not None:
-            if not self.units_fit(instance):
+            if not units_fit(self.storage, instance):
                 return Fail.DISK
         elif disk <= 0 or (disk < self.min_disk and not force):
             return Fail.DISK
@@ -498,38 +475,35 @@ class Node:
 
     def _spindles_after(self, instance: Instance, free: int) -> int:
         if not self.exclusive_storage:
-            return free
+            # Spindles which instances share are not counted; the published files then have none.
+            return 0
         return -1 if instance.spindles is None else free - instance.spindles
 
     def add_secondary(
-        self, instance: Instance, primary: int, *, force: bool = False
+        self, instance: Instance, primary: int, *, force: bool = False, unchecked: bool = False
     ) -> Fail | None:
         """Add a secondary instance.
 
         :param primary: the number of its primary node.
         :param force: ignore soft errors.
+        :param unchecked: add it in any case: its disks are on the node, which is offline, so that
+            its free space is not known.
         :returns: why it cannot be added, and then the node is not changed; None when it was.
         """
         if not instance.mirrored:
             return Fail.DISK
+        force = force or unchecked
         use = self._spindle_use(instance)
         spindles_forth = self.instance_spindles_forth + use
         free_disk_forth = self.free_disk_forth - instance.disk
         free_spindles_forth = self._spindles_after(instance, self.free_spindles_forth)
-        fail = self._disk_refuses(
-            instance, force, free_disk_forth, free_spindles_forth, spindles_forth
-        )
-        if fail is not None:
-            return fail
         needed = instance.secondary_memory
-        if needed and not force and needed >= self.free_memory_forth:
-            return Fail.MEMORY
         if not instance.forthcoming:
             spindles = self.instance_spindles + use
             free_disk = self.free_disk - instance.disk
             free_spindles = self._spindles_after(instance, self.free_spindles)
             fail = self._disk_refuses(instance, force, free_disk, free_spindles, spindles)
-            if fail is not None:
+            if fail is not None and not unchecked:
                 return fail
             unallocated = self.unallocated_memory
             if needed >= unallocated and not force:
@@ -539,6 +513,14 @@ class Node:
             failing = unallocated <= reserved
             if failing and not self.failing and not force:
                 return Fail.MEMORY
+        fail = self._disk_refuses(
+            instance, force, free_disk_forth, free_spindles_forth, spindles_forth
+        )
+        if fail is not None and not unchecked:
+            return fail
+        if needed and not force and needed >= self.free_memory_forth:
+            return Fail.MEMORY
+        if not instance.forthcoming:
             self.free_disk = free_disk
             self.free_spindles = free_spindles
             self.instance_spindles = spindles
@@ -548,40 +530,12 @@ class Node:
             self.secondaries = (instance.index, *self.secondaries)
             self.load = self.load._replace(disk=self.load.disk + instance.load.disk)
             if self.storage is not None:
-                self._use_units(instance, 1)
+                self.storage = units_after(self.storage, instance, 1)
         self.secondaries_forth = (instance.index, *self.secondaries_forth)
         self.free_disk_forth = free_disk_forth
         self.instance_spindles_forth = spindles_forth
         self.free_spindles_forth = free_spindles_forth
         return None
-
-    # -- storage units ----------------------------------------------------------------------------
-
-    def units_fit(self, instance: Instance) -> bool:
-        """Whether every disk of an instance fits its storage unit, one after the other."""
-        if self.storage is None or not instance.takes_units:
-            return True
-        needed: dict[tuple[str, str] | None, int] = {}
-        for disk in instance.disks:
-            needed[disk.unit] = needed.get(disk.unit, 0) + disk.size
-        for wanted, size in needed.items():
-            unit = None if wanted is None else self.storage.get(wanted)
-            if unit is None or unit.free < size:
-                return False
-        return True
-
-    def _use_units(self, instance: Instance, sign: int) -> None:
-        if not instance.takes_units:
-            return
-        storage = dict(self.storage or {})
-        for disk in instance.disks:
-            for wanted in sharing(disk.unit):
-                unit = storage.get(wanted)
-                if unit is not None:
-                    storage[wanted] = StorageUnit(
-                        unit.total, unit.free - sign * disk.size, unit.arguments
-                    )
-        self.storage = storage
 
     def rejects_migration_from(self, source: Node) -> bool:
         """Whether its tags forbid migrations from another node."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from ganeti import errors
-from ganeti.htools import moves, redundancy
+from ganeti.htools import moves, pair_scores, redundancy
 from ganeti.htools.balance import Values
 from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.formats import fixed
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.limits import violates
+from ganeti.htools.margins import Margins
 from ganeti.htools.node import Fail, Node
 from ganeti.htools.policy import Range
+from ganeti.utils.records import NamedTuple, field, record
 
 UNALLOCABLE = "unallocable"
 
@@ -26,7 +28,7 @@ class NoNodesError(errors.GenericError):
     """There are no nodes to choose from."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Options:
     """How nodes are chosen.
 
@@ -54,7 +56,7 @@ class Choice(NamedTuple):
     value: float | tuple[tuple[int, ...], int]
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Result:
     """What came out of trying all places.
 
@@ -71,6 +73,18 @@ class Result:
         for fail in self.failures:
             counts[fail] = counts.get(fail, 0) + 1
         return counts
+
+
+class Attempt(NamedTuple):
+    """One place which was tried.
+
+    :ivar second: number of the secondary node, or ``NO_NODE``.
+    :ivar value: as in :class:`Choice`, estimated to about nine digits; or why it is not possible.
+    """
+
+    first: int
+    second: int
+    value: Fail | float | tuple[tuple[int, ...], int]
 
 
 # -- dedicated nodes ------------------------------------------------------------------------------
@@ -118,11 +132,17 @@ class Places:
         *,
         allowed: Collection[int] | None = None,
         dedicated: bool = False,
+        record: list[Attempt] | None = None,
     ) -> None:
+        """Prepare.
+
+        :param record: gets every place which is tried.
+        """
+        self._record = record
         self._cluster = cluster
         self._options = options
         self._dedicated = dedicated
-        self._values = Values(cluster.nodes)
+        self._second_roles: dict[int, pair_scores.Role | Fail] = {}
         self._allowed = [
             node
             for node in cluster.nodes
@@ -131,8 +151,24 @@ class Places:
             and (options.restrict_to is None or node.name in options.restrict_to)
         ]
 
+    @cached_property
+    def _values(self) -> Values:
+        return Values(self._cluster.nodes)
+
+    @cached_property
+    def _scores(self) -> pair_scores.Scores:
+        return pair_scores.Scores(self._cluster.nodes)
+
+    @cached_property
+    def _margins(self) -> Margins | None:
+        """Answers whether the cluster survives the loss of any node; None when nobody asks."""
+        if not self._options.capacity_checks or self._dedicated:
+            return None
+        cluster = self._cluster
+        return Margins(cluster.nodes, cluster.instances, self._options.redundant_groups)
+
     def find(self, instance: Instance, required: int) -> Result:
-        """Try all places.
+        """Try all places; for one instance only, because what was computed for it is kept.
 
         :param required: 1, or 2 for a secondary node, too.
         :raises NoNodesError: there are not enough nodes.
@@ -141,18 +177,107 @@ class Places:
         if not allowed or len(allowed) < required:
             raise NoNodesError("Not enough online nodes" if required > 1 else "No online nodes")
         result = Result()
-        for first in allowed:
-            if required == 1:
-                self._try(result, instance, first, NO_NODE)
-                continue
-            group = self._cluster.nodes[first].group
-            for second in allowed:
-                if second != first and self._cluster.nodes[second].group == group:
+        if self._dedicated or not pair_scores.usable(self._cluster.nodes):
+            for first in allowed:
+                for second in self._seconds(first) if required > 1 else (NO_NODE,):
                     self._try(result, instance, first, second)
+            return result
+        return self._find_by_estimate(result, instance, required)
+
+    def _seconds(self, first: int) -> list[int]:
+        """The possible secondary nodes beside a primary node."""
+        group = self._cluster.nodes[first].group
+        return [node.index for node in self._allowed if node.index != first and node.group == group]
+
+    def _find_by_estimate(self, result: Result, instance: Instance, required: int) -> Result:
+        """Estimate the scores of all places, and compute that of the best ones."""
+        force, margins = self._options.ignore_soft_errors, self._margins
+        estimates: list[tuple[float, int, int, pair_scores.Role]] = []
+        for node in self._allowed:
+            first = node.index
+            primary = self._scores.primary(instance, first, force=force)
+            seconds = self._seconds(first) if required > 1 else [NO_NODE]
+            if isinstance(primary, Fail):
+                result.failures += [primary] * len(seconds)
+                self._note((first, second, primary) for second in seconds)
+                continue
+            if required == 1:
+                if margins is not None and not margins.holds(primary.instance, primary.node):
+                    result.failures.append(Fail.N1)
+                    self._note([(first, NO_NODE, Fail.N1)])
+                else:
+                    estimates.append((self._scores.alone(primary), first, NO_NODE, primary))
+                continue
+            for second, found in self._pairs(instance, primary, seconds):
+                if isinstance(found, Fail):
+                    result.failures.append(found)
+                    self._note([(first, second, found)])
+                else:
+                    estimates.append((found, first, second, primary))
+        self._note((one[1], one[2], one[0]) for one in estimates)
+        result.successes = len(estimates)
+        self._choose(result, instance, estimates)
         return result
+
+    def _note(
+        self, tried: Iterable[tuple[int, int, Fail | float | tuple[tuple[int, ...], int]]]
+    ) -> None:
+        if self._record is not None:
+            self._record += [Attempt(*one) for one in tried]
+
+    def _pairs(
+        self, instance: Instance, primary: pair_scores.Role, seconds: Sequence[int]
+    ) -> Iterator[tuple[int, float | Fail]]:
+        """Estimate the scores of a primary node with each secondary node."""
+        force, margins = self._options.ignore_soft_errors, self._margins
+        roles = []
+        for second in seconds:
+            if second not in self._second_roles:
+                self._second_roles[second] = self._scores.secondary(instance, second, force=force)
+            roles.append(self._second_roles[second])
+        values = iter(
+            self._scores.pairs(
+                primary, [one for one in roles if not isinstance(one, Fail)], force=force
+            )
+        )
+        for second, role in zip(seconds, roles, strict=True):
+            if isinstance(role, Fail):
+                yield second, role
+                continue
+            value = next(values)
+            if (
+                margins is not None
+                and not isinstance(value, Fail)
+                and not margins.holds(primary.instance, primary.node, role.node)
+            ):
+                value = Fail.N1
+            yield second, value
+
+    def _choose(
+        self,
+        result: Result,
+        instance: Instance,
+        estimates: Sequence[tuple[float, int, int, pair_scores.Role]],
+    ) -> None:
+        """Take the best of the estimated places; of equal places the last one."""
+        values = [one[0] for one in estimates if not math.isnan(one[0])]
+        limit = math.inf
+        if values and len(values) == len(estimates):
+            best = min(values)
+            limit = best + pair_scores.slack(best)
+        for estimate, first, second, primary in estimates:
+            if estimate > limit:
+                continue
+            found = self._changed(instance, first, second)
+            assert not isinstance(found, Fail)
+            new, changed = found
+            value = self._scores.exact(primary, changed)
+            if result.best is None or value <= result.best.value:  # type: ignore[operator]
+                result.best = Choice(new, changed, value)
 
     def _try(self, result: Result, instance: Instance, first: int, second: int) -> None:
         found = self._place(instance, first, second)
+        self._note([(first, second, found if isinstance(found, Fail) else found.value)])
         if isinstance(found, Fail):
             result.failures.append(found)
             return
@@ -186,9 +311,11 @@ class Places:
         if result.best is None or choice.value <= result.best.value:  # type: ignore[operator]
             result.best = choice
 
-    def _place(self, instance: Instance, first: int, second: int) -> Choice | Fail:
-        nodes, options = self._cluster.nodes, self._options
-        force = options.ignore_soft_errors
+    def _changed(
+        self, instance: Instance, first: int, second: int
+    ) -> tuple[Instance, tuple[Node, ...]] | Fail:
+        """Place an instance on copies of its nodes."""
+        nodes, force = self._cluster.nodes, self._options.ignore_soft_errors
         primary = nodes[first].copy()
         policy = primary.policy
         fail = policy and violates(instance, policy, exclusive=primary.exclusive_storage)
@@ -198,23 +325,21 @@ class Places:
         fail = primary.add_primary(new, force=force)
         if fail is not None:
             return fail
-        changed: tuple[Node, ...] = (primary,)
-        if second != NO_NODE:
-            secondary = nodes[second].copy()
-            fail = secondary.add_secondary(new, first, force=force)
-            if fail is not None:
-                return fail
-            changed = (primary, secondary)
-        if options.capacity_checks and not self._dedicated:
-            after = list(nodes)
-            for node in changed:
-                after[node.index] = node
-            if not redundancy.is_redundant(
-                after, [*self._cluster.instances, new], options.redundant_groups
-            ):
-                return Fail.N1
+        if second == NO_NODE:
+            return new, (primary,)
+        secondary = nodes[second].copy()
+        fail = secondary.add_secondary(new, first, force=force)
+        return fail or (new, (primary, secondary))
+
+    def _place(self, instance: Instance, first: int, second: int) -> Choice | Fail:
+        found = self._changed(instance, first, second)
+        if isinstance(found, Fail):
+            return found
+        new, changed = found
+        if self._margins is not None and not self._margins.holds(new, *changed):
+            return Fail.N1
         if self._dedicated:
-            lost = lost_allocations([nodes[one.index] for one in changed], changed)
+            lost = lost_allocations([self._cluster.nodes[one.index] for one in changed], changed)
             return Choice(new, changed, (lost, sum(node.free_disk for node in changed)))
         return Choice(new, changed, self._score(changed))
 
@@ -251,7 +376,7 @@ def with_secondary(
 # -- choosing a group -----------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Placement:
     """The answer to a request for one instance.
 
@@ -277,13 +402,16 @@ def in_any_group(
 
     :param allowed: numbers of the groups to look at; None for all which take instances.
     """
-    groups = [
-        group
-        for group in cluster.groups
-        if (allowed is None and group.alloc_policy != UNALLOCABLE)
-        or (allowed is not None and group.index in allowed)
+    groups = [group for group in cluster.groups if allowed is None or group.index in allowed]
+    # For the log, groups which take no instances are tried, too.
+    members = [
+        node
+        for node in cluster.nodes
+        if any(
+            node.group == one.index and (allowed is not None or one.alloc_policy != UNALLOCABLE)
+            for one in groups
+        )
     ]
-    members = [node for node in cluster.nodes if any(node.group == one.index for one in groups)]
     dedicated = is_dedicated(members)
     if dedicated and explain is not None:
         explain("Allocation on a dedicated cluster; using lost-allocations metrics.")
@@ -303,10 +431,12 @@ def in_any_group(
     for group in usable:
         try:
             found = in_group(cluster, group, instance, required, options, dedicated=dedicated)
-        except NoNodesError:
+        except NoNodesError as err:
+            if cluster.nodes_of(group.index):
+                log.append(f"Group {group.name}: error {err}")
             continue
         log.append(describe(group, found, cluster.nodes))
-        if found.best is None:
+        if found.best is None or (allowed is None and group.alloc_policy == UNALLOCABLE):
             continue
         rank = (_PREFERENCE[group.alloc_policy], found.best.value)
         if best is None or rank < best[0]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
 from ganeti.constants import disk as disk_c
+from ganeti.utils.records import record
 
 #: Disk templates in the order in which a policy without a list of its own allows them.
 ALL_TEMPLATES = (
@@ -20,7 +21,7 @@ ALL_TEMPLATES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Spec:
     """A size of instances, or one end of a range of sizes; memory and disk size are in MiB."""
 
@@ -32,7 +33,7 @@ class Spec:
     spindle_use: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Range:
     """The smallest and the largest permitted size."""
 
@@ -40,7 +41,7 @@ class Range:
     largest: Spec
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Policy:
     """The instance policy of a group or of the cluster."""
 
@@ -49,6 +50,16 @@ class Policy:
     templates: tuple[str, ...]
     vcpu_ratio: float
     spindle_ratio: float
+
+
+def most_vcpus(ratio: float, processors: float) -> int:
+    """The virtual CPUs which ``vcpu-ratio`` permits on a node, its own included."""
+    return math.floor(ratio * processors)
+
+
+def most_spindles(ratio: float, spindles: int) -> float:
+    """The use of spindles which ``spindle-ratio`` permits on a node."""
+    return ratio * spindles
 
 
 DEFAULT = Policy(

@@ -8,64 +8,85 @@ made in a fixed order, node by node, so that equal clusters have equal scores to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from ganeti.htools.node import Node, divide
+from ganeti.htools.space import StorageUnit
+from ganeti.utils.records import NamedTuple
 
 
 class Component(NamedTuple):
-    """One component of the score."""
+    """One component of the score.
+
+    :ivar kind: ``deviation`` or ``sum`` over online nodes, ``offline`` for the sum over offline
+        nodes, or ``pairs`` for the map of location and exclusion tags.
+    """
 
     name: str
     weight: float
-    #: ``deviation`` or ``sum`` over online nodes, ``offline`` for the sum over offline nodes, or
-    #: ``pairs`` for the map of location and exclusion tags.
     kind: str
-    value: Callable[[Node], float]
-
-
-def _instances(node: Node) -> int:
-    return len(node.primaries) + len(node.secondaries)
-
-
-def _failing(node: Node) -> int:
-    return _instances(node) if node.failing else 0
-
-
-def _pairs(node: Node) -> int:
-    return sum(node.location_pairs.values())
 
 
 COMPONENTS: tuple[Component, ...] = (
-    Component("free_mem_cv", 0.5, "deviation", lambda n: n.memory_ratio),
-    Component("free_disk_cv", 0.5, "deviation", lambda n: n.disk_ratio),
-    Component("n1_cnt", 1, "sum", _failing),
-    Component("reserved_mem_cv", 1, "deviation", lambda n: n.reserved_ratio),
-    Component("offline_all_cnt", 4, "offline", _instances),
-    Component("offline_pri_cnt", 16, "offline", lambda n: len(n.primaries)),
-    Component("vcpu_ratio_cv", 0.5, "deviation", lambda n: n.vcpu_ratio / n.cpu_speed),
-    Component("cpu_load_cv", 1, "deviation", lambda n: divide(n.load.cpu, n.pool.cpu)),
-    Component("mem_load_cv", 1, "deviation", lambda n: divide(n.load.memory, n.pool.memory)),
-    Component("disk_load_cv", 1, "deviation", lambda n: divide(n.load.disk, n.pool.disk)),
-    Component("net_load_cv", 1, "deviation", lambda n: divide(n.load.net, n.pool.net)),
-    Component("pri_tags_score", 2, "sum", lambda n: n.conflicting_tags),
-    Component(
-        "spindles_cv", 0.5, "deviation", lambda n: divide(n.instance_spindles, n.max_spindles)
-    ),
-    Component("free_mem_cv_forth", 0.5, "deviation", lambda n: n.memory_ratio_forth),
-    Component("free_disk_cv_forth", 0.5, "deviation", lambda n: n.disk_ratio_forth),
-    Component("vcpu_ratio_cv_forth", 0.5, "deviation", lambda n: n.vcpu_ratio_forth / n.cpu_speed),
-    Component(
-        "spindles_cv_forth",
-        0.5,
-        "deviation",
-        lambda n: divide(n.instance_spindles_forth, n.max_spindles),
-    ),
-    Component("location_score", 1, "sum", lambda n: n.location_score),
-    Component("location_exclusion_score", 1, "pairs", _pairs),
-    Component("reserved_mem_rtotal", 0.25, "sum", lambda n: n.reserved_ratio),
+    Component("free_mem_cv", 0.5, "deviation"),
+    Component("free_disk_cv", 0.5, "deviation"),
+    Component("n1_cnt", 1, "sum"),
+    Component("reserved_mem_cv", 1, "deviation"),
+    Component("offline_all_cnt", 4, "offline"),
+    Component("offline_pri_cnt", 16, "offline"),
+    Component("vcpu_ratio_cv", 0.5, "deviation"),
+    Component("cpu_load_cv", 1, "deviation"),
+    Component("mem_load_cv", 1, "deviation"),
+    Component("disk_load_cv", 1, "deviation"),
+    Component("net_load_cv", 1, "deviation"),
+    Component("pri_tags_score", 2, "sum"),
+    Component("spindles_cv", 0.5, "deviation"),
+    Component("free_mem_cv_forth", 0.5, "deviation"),
+    Component("free_disk_cv_forth", 0.5, "deviation"),
+    Component("vcpu_ratio_cv_forth", 0.5, "deviation"),
+    Component("spindles_cv_forth", 0.5, "deviation"),
+    Component("location_score", 1, "sum"),
+    Component("location_exclusion_score", 1, "pairs"),
+    Component("reserved_mem_rtotal", 0.25, "sum"),
 )
+
+
+def node_values(node: Node) -> list[float]:
+    """The values of a node in all components, in their order.
+
+    Components over online nodes are zero for an offline node, and the other way round.
+    """
+    primaries = len(node.primaries)
+    instances = primaries + len(node.secondaries)
+    if node.offline:
+        values = [0.0] * len(COMPONENTS)
+        values[4], values[5] = float(instances), float(primaries)
+        return values
+    load, pool, speed, spindles = node.load, node.pool, node.cpu_speed, node.max_spindles
+    reserved = node.reserved_ratio
+    return [
+        node.memory_ratio,
+        node.disk_ratio,
+        float(instances if node.failing else 0),
+        reserved,
+        0.0,
+        0.0,
+        node.vcpu_ratio / speed,
+        divide(load.cpu, pool.cpu),
+        divide(load.memory, pool.memory),
+        divide(load.disk, pool.disk),
+        divide(load.net, pool.net),
+        float(node.conflicting_tags),
+        divide(node.instance_spindles, spindles),
+        node.memory_ratio_forth,
+        node.disk_ratio_forth,
+        node.vcpu_ratio_forth / speed,
+        divide(node.instance_spindles_forth, spindles),
+        float(node.location_score),
+        float(sum(node.location_pairs.values())),
+        reserved,
+    ]
+
 
 #: Position of the component whose value depends on storage units, see :func:`unit_deviation`.
 FREE_DISK = 1
@@ -86,6 +107,16 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(squares / count)
 
 
+def unit_share(unit: StorageUnit) -> float:
+    """The free share of a storage unit."""
+    return unit.free / unit.total if unit.total else 1.0
+
+
+def wanted_units(nodes: Iterable[Node]) -> list[tuple[str, str]]:
+    """The desired storage units which some of these nodes have."""
+    return list(dict.fromkeys(wanted for node in nodes for wanted in node.storage or ()))
+
+
 def unit_deviation(nodes: Iterable[Node]) -> float:
     """The mean over all desired storage units of the deviation of their free shares.
 
@@ -95,7 +126,7 @@ def unit_deviation(nodes: Iterable[Node]) -> float:
     shares: dict[tuple[str, str], list[float]] = {}
     for node in nodes:
         for wanted, unit in (node.storage or {}).items():
-            shares.setdefault(wanted, []).append(unit.free / unit.total if unit.total else 1.0)
+            shares.setdefault(wanted, []).append(unit_share(unit))
     if not shares:
         return 0.0
     return sum(deviation(values) for values in shares.values()) / len(shares)
@@ -117,21 +148,22 @@ def details(nodes: Sequence[Node]) -> list[float]:
     offline = [node for node in nodes if node.offline]
     if not online:
         return [0.0] * len(COMPONENTS)
+    rows = [node_values(node) for node in online]
+    off_rows = [node_values(node) for node in offline]
     found: list[float] = []
-    for component in COMPONENTS:
-        value = component.value
+    for c, component in enumerate(COMPONENTS):
         if component.kind == "deviation":
-            if component.name == "free_disk_cv" and has_units(online):
+            if c == FREE_DISK and has_units(online):
                 found.append(unit_deviation(online))
             else:
-                found.append(deviation([value(node) for node in online]))
+                found.append(deviation([row[c] for row in rows]))
         elif component.kind == "pairs":
             distinct = {pair for node in online for pair in node.location_pairs}
-            found.append(float(sum(value(node) for node in online) - len(distinct)))
+            found.append(sum(row[c] for row in rows) - len(distinct))
         else:
             total = 0.0
-            for node in offline if component.kind == "offline" else online:
-                total += value(node)
+            for row in off_rows if component.kind == "offline" else rows:
+                total += row[c]
             found.append(total)
     return found
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ganeti.htools import score
 from ganeti.htools.formats import fixed, number, table
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.node import Node
+from ganeti.utils.records import NamedTuple
 
 _GIB = 1024
 

@@ -11,14 +11,17 @@ Source: *HTools support for multiple storage units per node*.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.htools.instance import Disk, Instance
-from ganeti.htools.node import StorageUnit
+from ganeti.htools.space import StorageUnit
+from ganeti.utils.digits import is_number
 
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from ganeti.htools.cluster import Cluster
 
 Wanted = tuple[str, str]
@@ -49,7 +52,7 @@ def parse(owner: str, text: str) -> dict[Wanted, StorageUnit] | None:
     found: dict[Wanted, StorageUnit] = {}
     for part in text.split(";"):
         fields = part.split(",")
-        if len(fields) < _FIELDS_MIN or not (fields[0].isdecimal() and fields[1].isdecimal()):
+        if len(fields) < _FIELDS_MIN or not (is_number(fields[0]) and is_number(fields[1])):
             raise errors.ParseError(
                 f"{owner}: invalid storage unit '{part}'; expected free,total,type,key"
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +15,10 @@ from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import Disk, Instance
 from ganeti.htools.loading import text
 from ganeti.htools.moves import Kind, Move
-from ganeti.htools.node import Fail, StorageUnit
+from ganeti.htools.node import Fail
+from ganeti.htools.space import StorageUnit
 
-from .conftest import Run
+from .conftest import DATA, Run
 
 NODES = """\
 default|u1|preferred||
@@ -184,3 +187,188 @@ def test_hbal_moves_within_units(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("hbal", "-t", str(path))
     assert code == 0
     assert "n3" not in out
+
+
+# -- the allocator ---------------------------------------------------------------------------------
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    """A request whose nodes have 10 GB for mirrored disks and 10 GB for plain ones."""
+    found: dict[str, Any] = json.loads((DATA / "hail-alloc-drbd.json").read_text())
+    for node in found["nodes"].values():
+        node["total_disk"], node["free_disk"] = 20000, 20000
+        node["storage"] = [
+            {"sunit": ["drbd8", "mirrored", []], "free": 10000, "total": 10000},
+            {"sunit": ["lvm-vg", "plain", [False]], "free": 10000, "total": 10000},
+        ]
+    found["instances"] = {}
+    found["request"].update(changes)
+    return found
+
+
+def answered(run: Run, tmp_path: Path, description: dict[str, Any]) -> dict[str, Any]:
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(description))
+    code, out, _ = run("hail", str(path))
+    assert code == 0
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("template", "required", "sizes", "fits"),
+    [
+        ("drbd", 2, [9000], True),
+        # The example of the design: 15 GB of one kind do not fit 10 GB of each kind.
+        ("drbd", 2, [15000], False),
+        ("plain", 1, [15000], False),
+        ("plain", 1, [9000], True),
+        # All disks of an instance must find space, not each of them alone.
+        ("plain", 1, [6000, 6000], False),
+        ("plain", 1, [5000, 5000], True),
+        # The nodes have no directory for files.
+        ("file", 1, [100], False),
+    ],
+)
+def test_hail_places_disks_in_units(
+    run: Run, tmp_path: Path, template: str, required: int, sizes: list[int], fits: bool
+) -> None:
+    disks = [{"size": size, "mode": "rw", "spindles": 1} for size in sizes]
+    described = request(
+        disk_template=template, required_nodes=required, disks=disks, disk_space_total=sum(sizes)
+    )
+    for group in described["nodegroups"].values():
+        group["ipolicy"]["disk-templates"] = ["drbd", "plain", "file"]
+    answer = answered(run, tmp_path, described)
+    assert answer["success"] is fits
+    if not fits:
+        assert "FailDisk" in answer["info"]
+
+
+def test_hail_ignores_totals_where_units_are_given(run: Run, tmp_path: Path) -> None:
+    """What was illegal becomes legal when the total is less than the sum of the units."""
+    described = request(disks=[{"size": 9000, "mode": "rw", "spindles": 1}], disk_space_total=9000)
+    for node in described["nodes"].values():
+        node["free_disk"] = 0
+    assert answered(run, tmp_path, described)["success"]
+    for node in described["nodes"].values():
+        del node["storage"]
+    assert not answered(run, tmp_path, described)["success"]
+
+
+def test_hail_needs_every_node_to_have_the_unit(run: Run, tmp_path: Path) -> None:
+    described = request(disks=[{"size": 9000, "mode": "rw", "spindles": 1}], disk_space_total=9000)
+    names = sorted(described["nodes"])
+    for name in names[2:]:
+        del described["nodes"][name]["storage"][0]
+    assert sorted(answered(run, tmp_path, described)["result"]) == names[:2]
+
+
+# -- moves -----------------------------------------------------------------------------------------
+
+
+def in_volume_groups(load: Callable[..., Cluster], third: str) -> Cluster:
+    """A mirrored instance with a disk in each of two volume groups."""
+    both = "4000,8000,drbd,xenvg;4000,8000,drbd,ssd"
+    made = cluster(load, both, both, third)
+    instance = made.instances[0]
+    instance.disks = (Disk(1000, unit=("drbd8", "xenvg")), Disk(1000, unit=("drbd8", "ssd")))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("third", "fits"),
+    [
+        ("1000,8000,drbd,xenvg;1000,8000,drbd,ssd", True),
+        ("5000,8000,drbd,xenvg;900,8000,drbd,ssd", False),
+        ("5000,8000,drbd,xenvg", False),
+    ],
+)
+def test_each_disk_needs_the_unit_which_it_has(
+    load: Callable[..., Cluster], third: str, fits: bool
+) -> None:
+    made = in_volume_groups(load, third)
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.REPLACE_SECONDARY, 2))
+    assert isinstance(done, moves.Done) == fits
+    if isinstance(done, Fail):
+        assert done is Fail.DISK
+
+
+def test_a_moved_disk_keeps_its_desired_unit(load: Callable[..., Cluster]) -> None:
+    made = in_volume_groups(load, "1500,8000,drbd,xenvg;3000,8000,drbd,ssd")
+    wanted = [disk.unit for disk in made.instances[0].disks]
+    done = moves.apply(made.nodes, made.instances[0], Move(Kind.FAILOVER_AND_REPLACE, 2))
+    assert isinstance(done, moves.Done)
+    assert [disk.unit for disk in done.instance.disks] == wanted
+    target = next(node for node in done.nodes if node.index == 2)
+    assert target.storage is not None
+    assert target.storage[("drbd8", "xenvg")].free == 500
+    assert target.storage[("drbd8", "ssd")].free == 2000
+
+
+def test_exclusive_storage_needs_space_in_the_unit_and_spindles(
+    load: Callable[..., Cluster],
+) -> None:
+    unit = "4000,8000,lvm-vg,xenvg,true"
+    source = NODES.format(first=unit, second=unit, third=unit).replace(
+        "|u1|1||N|0|1|1.0", "|u1|4||Y|2|1|1.0"
+    )
+    made = load(source.replace("|n1|n2|drbd||1|-|N", "|n1||plain||1|1|N"))
+    assert made.nodes[1].exclusive_storage
+
+    def tried(size: int, spindles: int) -> Fail | None:
+        new = Instance(
+            "new", memory=128, disk=size, vcpus=1, template="plain", primary=1,
+            disks=(Disk(size, spindles, unit=("lvm-vg", "xenvg")),),
+        )  # fmt: skip
+        return made.nodes[1].copy().add_primary(new)
+
+    assert tried(3000, 2) is None
+    assert tried(5000, 1) is Fail.DISK
+    assert tried(3000, 3) is Fail.SPINDLES
+
+
+# -- the metric ------------------------------------------------------------------------------------
+
+
+def test_the_weight_of_the_metric_is_that_of_free_disk_space(load: Callable[..., Cluster]) -> None:
+    made = cluster(load, "2000,8000,drbd,xenvg", "6000,8000,drbd,xenvg", "4000,8000,drbd,xenvg")
+    without = cluster(load, "", "", "")
+    names = [one.name for one in score.COMPONENTS]
+    assert score.COMPONENTS[score.FREE_DISK].weight == 0.5
+    assert names[score.FREE_DISK] == "free_disk_cv"
+    units_value = score.details(made.nodes)[score.FREE_DISK]
+    old_value = score.details(without.nodes)[score.FREE_DISK]
+    difference = score.score(made.nodes) - score.score(without.nodes)
+    assert difference == pytest.approx(0.5 * (units_value - old_value), abs=1e-12)
+
+
+def test_scarce_units_count_more_than_large_ones(load: Callable[..., Cluster]) -> None:
+    """The same 900 MiB are a larger share of a small unit; nodes without it do not count."""
+    small = "100,1000,file,/srv", "1000,1000,file,/srv"
+    large = "99100,100000,file,/srv", "100000,100000,file,/srv"
+
+    def metric(first: str, second: str) -> float:
+        made = cluster(load, first, second, "8000,8000,drbd,xenvg")
+        return score.details(made.nodes)[score.FREE_DISK]
+
+    assert metric(*small) == pytest.approx(score.deviation([0.1, 1.0]) / 2)
+    assert metric(*small) > 50 * metric(*large)
+
+
+def test_units_of_some_nodes_only_are_not_enough_for_the_metric(
+    load: Callable[..., Cluster],
+) -> None:
+    made = cluster(load, "2000,8000,drbd,xenvg", "6000,8000,drbd,xenvg", "")
+    old = cluster(load, "", "", "")
+    assert score.details(made.nodes)[score.FREE_DISK] == score.details(old.nodes)[score.FREE_DISK]
+
+
+def test_the_example_of_the_design_is_read() -> None:
+    column = "2000,4000,drbd,xenvg;5000,10000,file,/path/to/storage1"
+    found = units.parse("n1", column)
+    assert found is not None
+    assert {wanted: (unit.free, unit.total) for wanted, unit in found.items()} == {
+        ("drbd8", "xenvg"): (2000, 4000),
+        ("file", "/path/to/storage1"): (5000, 10000),
+    }

@@ -8,18 +8,18 @@ from ganeti.client.htools.options import Values
 from ganeti.htools import answer, place
 from ganeti.htools import cluster as model
 from ganeti.htools.loading import request as req
+from ganeti.utils.records import replace
 from ganeti.wire import json
 
 OPTIONS = (
     "print-nodes", "save", "text-data", "simulate", "verbose", "ignore-dynu",
     "ignore-soft-errors", "no-capacity-checks", "restrict-allocation-to", "mond", "mond-xen",
-    "static-kvm-node-memory",
+    "static-kvm-node-memory", "explain", "output",
 )  # fmt: skip
 
 
 def execute(values: Values) -> int:
     """Answer one request."""
-    loading.refuse_monitoring(values)
     if len(values.arguments) != 1:
         raise prog.Failure("This program needs an input file.")
     request = req.parse(loading.read_file(values.arguments[0]))
@@ -29,6 +29,8 @@ def execute(values: Values) -> int:
         cluster = loading.load(values)
         for one in request.new:
             model.prepare_new(cluster, one.instance)
+    else:
+        loading.apply_monitoring(values, cluster)
     if values.verbose > 1:
         # Allocators start often, and seldom say so much.
         from ganeti.client.htools import show
@@ -41,6 +43,10 @@ def execute(values: Values) -> int:
         capacity_checks=not values.no_capacity_checks,
         restrict_to=values.restrict_to,
     )
+    if values.explain:
+        if cluster is not request.cluster:
+            request = replace(request, cluster=cluster, closed={})
+        return _explain(values, request, options)
     if values.save is not None:
         prog.save(f"{values.save}.pre-ialloc", cluster, "before iallocator run")
     remarks: list[str] = []
@@ -56,9 +62,23 @@ def execute(values: Values) -> int:
     return 0
 
 
+def _explain(values: Values, request: req.Request, options: place.Options) -> int:
+    """Print why nodes were or were not chosen, instead of the answer."""
+    from ganeti.htools import explain
+
+    if not request.new:
+        raise prog.Failure(
+            f"--explain is about new instances, and a request of type {request.kind} has none."
+            f" Use a request of type {req.ALLOCATE} or {req.MULTI_ALLOCATE}."
+        )
+    found = explain.explain_all(request, options)
+    prog.out(json.dumps(found) if values.output else explain.text(found))
+    return 0
+
+
 PROGRAM = prog.Program("hail", OPTIONS, execute, " REQUEST-FILE", "file")
 
 
 def run() -> int:
     """Run the program."""
-    return prog.main(PROGRAM)
+    return prog.run_and_end(PROGRAM)

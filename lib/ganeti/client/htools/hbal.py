@@ -23,7 +23,7 @@ OPTIONS = (
     "max-cpu", "min-disk", "min-gain", "min-gain-limit", "no-disk-moves", "select-instances",
     "no-instance-moves", "ignore-soft-errors", "dynu-file", "ignore-dynu", "mond", "mond-data",
     "exit-on-missing-mond-data", "mond-xen", "exclusion-tags", "exclude-instances", "save",
-    "priority", "output",
+    "priority", "what-if", "output",
 )  # fmt: skip
 
 _SCRIPT = """\
@@ -61,7 +61,6 @@ def search_options(values: Values) -> balance.Options:
 
 def execute(values: Values) -> int:
     """Balance one group."""
-    loading.refuse_monitoring(values)
     whole = loading.load(values)
     if values.output == "json":
         return _as_json(values, whole)
@@ -115,7 +114,8 @@ def _as_json(values: Values, whole: Cluster) -> int:
     initial = state.score
     found = balance.run(state, search_options(values), max_steps=values.max_length, offset=offset)
     steps = list(found)
-    prog.out(json.dumps(reports.solution(cluster, initial, state.score, steps)))
+    solution = reports.solution(cluster, initial, state.score, steps)
+    prog.out(json.dumps({**reports.what_if(values.changes), **solution}))
     return 0
 
 
@@ -238,9 +238,17 @@ def command_lines(sets: Sequence[Sequence[Step]], cluster: Cluster) -> list[str]
 
 def print_commands(file: str, sets: Sequence[Sequence[Step]], cluster: Cluster) -> None:
     """Print the commands of a solution, or write them to a file."""
-    lines = command_lines(sets, cluster)
+    title = "Commands to run to reach the above solution:"
+    print_lines(file, command_lines(sets, cluster), title)
+
+
+def print_lines(file: str, lines: Sequence[str], title: str) -> None:
+    """Print commands below a title, or write them to a file.
+
+    :param file: empty for standard output.
+    """
     if not file:
-        prog.out("\nCommands to run to reach the above solution:")
+        prog.out(f"\n{title}")
         for line in lines:
             if line != "  check":
                 prog.out(f"  {line}")

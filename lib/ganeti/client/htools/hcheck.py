@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ganeti.client.htools import loading
+from ganeti.client.htools import loading, reports
 from ganeti.client.htools import program as prog
 from ganeti.client.htools.hbal import search_options
 from ganeti.client.htools.options import Values
@@ -20,7 +20,7 @@ OPTIONS = (
     "exclusion-tags", "ialloc-src", "no-instance-moves", "luxi", "machine-readable", "max-cpu",
     "max-length", "min-disk", "min-gain", "min-gain-limit", "min-score", "ignore-soft-errors",
     "no-simulation", "offline", "quiet", "master", "select-instances", "no-capacity-checks",
-    "verbose", "output",
+    "verbose", "group", "what-if", "output",
 )  # fmt: skip
 
 _TITLES = {
@@ -55,7 +55,7 @@ def _examine(
         "OFFLINE_SEC": len(nodes) - len(online),
     }
     if capacity:
-        counts["GN1_FAIL"] = len(redundancy.not_redundant(nodes, instances))
+        counts["GN1_FAIL"] = len(redundancy.Checker().lost(nodes, instances))
     return Found(group, counts, score.score(nodes))
 
 
@@ -66,7 +66,7 @@ def _total(found: Sequence[Found]) -> dict[str, int]:
 
 def execute(values: Values) -> int:
     """Check the cluster."""
-    cluster = loading.load(values)
+    cluster = loading.load(values, one_group=True)
     capacity = not values.no_capacity_checks
     parts = {
         group.index: cluster.only(group.index)
@@ -86,7 +86,8 @@ def execute(values: Values) -> int:
             for before in initial
         ]
     if values.output == "json":
-        prog.out(json.dumps(_as_dict(initial, final, problems=problems, simulated=simulate)))
+        found = _as_dict(initial, final, problems=problems, simulated=simulate)
+        prog.out(json.dumps({**reports.what_if(values.changes), **found}))
     elif values.machine_readable:
         _print_for_programs(cluster.groups, initial, final)
     else:

@@ -55,7 +55,6 @@ def _groups(cluster: Cluster) -> list[list[str]]:
 
 def execute(values: Values) -> int:
     """Show the cluster."""
-    loading.refuse_monitoring(values)
     cluster = loading.load(values)
     if values.output == "json":
         prog.out(json.dumps(reports.cluster(cluster)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from ganeti import errors
 from ganeti.client.htools import options
@@ -13,15 +12,16 @@ from ganeti.client.htools.program import Failure, err
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import Load
-from ganeti.htools.loading import text
 
 _SOURCES = ("master", "luxi", "text_data", "ialloc_src", "simulate")
 _LOAD_FIELDS = 5
 
 
-def load(values: Values) -> Cluster:
+def load(values: Values, *, one_group: bool = False) -> Cluster:
     """Read and prepare the cluster; prints what is inconsistent in it.
 
+    :param one_group: the option ``--group`` chooses a part of the cluster. Other programs with this
+        option need the whole one, except when they look at a changed cluster.
     :raises Failure: the cluster cannot be read.
     """
     given = [name for name in _SOURCES if name in values.given]
@@ -35,8 +35,42 @@ def load(values: Values) -> Cluster:
         warnings = model.prepare(cluster, _options(values, utilisation))
     except errors.GenericError as failure:
         raise Failure(f"failed to load data, aborting: {failure}") from failure
+    unknown = [
+        name for name in values.options.get("offline") or () if cluster.find_node(name) is None
+    ]
+    if unknown:
+        raise Failure(f"wrong node name(s) set as offline: {', '.join(unknown)}")
+    apply_monitoring(values, cluster)
     print_warnings(warnings)
-    return cluster
+    changes = values.options.get("what_if")
+    group = values.options.get("group")
+    if group is not None and (one_group or changes):
+        try:
+            cluster = model.one_group(cluster, group)
+        except errors.ParseError as failure:
+            raise Failure(str(failure)) from failure
+    return _what_if(values, cluster) if changes else cluster
+
+
+def _what_if(values: Values, cluster: Cluster) -> Cluster:
+    """Make the changes which the user asks about, and say what they lead to on standard error.
+
+    :raises Failure: a change is not understood, or would have to be carried out.
+    """
+    from ganeti.htools import what_if
+
+    if values.options.get("exec"):
+        raise Failure("--what-if only answers a question; leave out --exec")
+    try:
+        result = what_if.apply(cluster, values.what_if)
+    except errors.GenericError as failure:
+        raise Failure(str(failure)) from failure
+    values.changes += result.changes
+    for change in result.changes:
+        err(f"What if {change.text}: {len(change.moved)} instances move")
+        if change.without_place:
+            err(f"  no place for: {', '.join(change.without_place)}")
+    return result.cluster
 
 
 def print_warnings(warnings: Sequence[str]) -> None:
@@ -46,18 +80,22 @@ def print_warnings(warnings: Sequence[str]) -> None:
         err("\n".join(f"  - {one}" for one in warnings) + "\n")
 
 
-def refuse_monitoring(values: Values) -> None:
-    """Refuse the options which ask monitoring daemons for the load of instances.
+def apply_monitoring(values: Values, cluster: Cluster) -> None:
+    """Give a prepared cluster the load which monitoring daemons report, if the user wants that.
 
-    :raises Failure: one of them is given.
+    :raises Failure: the file with their answers is not valid, or data is missing and the user wants
+        to stop then.
     """
-    for name in ("mond", "mond_data", "exit_missing_mond", "mond_xen"):
-        if values.options.get(name):
-            option = next(one.long for one in options.ALL.values() if one.dest == name)
-            raise Failure(
-                f"--{option} is not supported: this version reads the load of instances only"
-                " from a file, see --dynu-file"
-            )
+    if not values.options.get("mond") or values.options.get("ignore_dynu"):
+        return
+    from ganeti.client.htools import monitoring
+
+    name = values.options.get("mond_data")
+    try:
+        found = None if name is None else read_file(name)
+    except errors.ParseError as failure:
+        raise Failure(f"can't parse MonD data: {failure}") from failure
+    monitoring.apply(values, cluster, found)
 
 
 def _options(values: Values, utilisation: dict[str, Load] | None) -> model.Options:
@@ -82,13 +120,17 @@ def read_file(name: str) -> str:
     try:
         if name == "-":
             return sys.stdin.read()
-        return Path(name).read_text(encoding="utf-8")
+        with open(name, encoding="utf-8") as stream:
+            return stream.read()
     except (OSError, UnicodeDecodeError) as failure:
         raise errors.ParseError(f"cannot read {name}: {failure}") from failure
 
 
 def _read(source: str, values: Values) -> Cluster:
+    # An allocator reads a request only, and starts often.
     if source == "text_data":
+        from ganeti.htools.loading import text
+
         return text.parse(read_file(values.text_data))
     if source == "simulate":
         from ganeti.htools.loading import simulation
@@ -101,16 +143,32 @@ def _read(source: str, values: Values) -> Cluster:
     if source == "master":
         from ganeti.client.htools import rest
 
-        return rest.load(values.master, kvm_memory=values.options.get("kvm_memory", 0))
+        return rest.load(
+            values.master,
+            kvm_memory=values.options.get(
+                "kvm_memory", options.ALL["static-kvm-node-memory"].default
+            ),
+        )
     from ganeti.client.htools import luxi
 
-    return luxi.load(values.luxi, kvm_memory=values.options.get("kvm_memory", 0))
+    return luxi.load(
+        values.luxi,
+        kvm_memory=kvm_memory(values),
+    )
+
+
+def kvm_memory(values: Values) -> int:
+    """MiB which a node with KVM needs for itself, also for a program without an option for it."""
+    default = options.ALL["static-kvm-node-memory"].default
+    return int(values.options.get("kvm_memory", default))
 
 
 def _utilisation(values: Values) -> dict[str, Load] | None:
     name = values.options.get("dynu_file")
-    if not name:
+    if name is None:
         return None
+    from ganeti.htools.loading import text
+
     found: dict[str, Load] = {}
     try:
         for line in read_file(name).splitlines():

@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cli import failures
 from ganeti.constants import query
 from ganeti.htools.cluster import Cluster
-from ganeti.htools.loading import rest
+from ganeti.htools.loading import form, rest
 from ganeti.luxi import client as luxi
 
 _NODE_FIELDS = (
@@ -23,6 +23,12 @@ _INSTANCE_FIELDS = (
     "disk.spindles", "forthcoming",
 )  # fmt: skip
 _GROUP_FIELDS = ("name", "uuid", "alloc_policy", "ipolicy", "tags", "networks")
+#: Kind of objects -> the fields to ask for, in the order of :func:`parse_cluster`.
+_FIELDS = {
+    query.GROUP: _GROUP_FIELDS,
+    query.NODE: _NODE_FIELDS,
+    query.INSTANCE: _INSTANCE_FIELDS,
+}
 
 
 def connect(socket: str) -> luxi.Client:
@@ -42,17 +48,35 @@ def load(socket: str, *, kvm_memory: int = 0) -> Cluster:
     try:
         with connect(socket) as client:
             info = client.query_cluster_info()
-            groups = _rows(client, query.GROUP, _GROUP_FIELDS)
-            nodes = [_node(row) for row in _rows(client, query.NODE, _NODE_FIELDS)]
-            instances = [_instance(row) for row in _rows(client, query.INSTANCE, _INSTANCE_FIELDS)]
+            answers = [client.query(what, fields) for what, fields in _FIELDS.items()]
     except errors.GenericError as err:
         raise errors.ParseError(failures.describe(err)[1]) from err
-    return rest.make(groups, nodes, instances, info, kvm_memory=kvm_memory)
+    return parse_cluster(info, *answers, kvm_memory=kvm_memory)
 
 
-def _rows(client: luxi.Client, what: str, fields: Sequence[str]) -> list[dict[str, Any]]:
+def parse_cluster(
+    info: Any, groups: Any, nodes: Any, instances: Any, *, kvm_memory: int = 0
+) -> Cluster:
+    """Read a cluster from answers of the master daemon.
+
+    :param info: the answer about the cluster.
+    :param groups: the answer to the question for the fields of groups; likewise ``nodes`` and
+        ``instances``.
+    :param kvm_memory: MiB that replace what nodes with KVM report for themselves; 0 for nothing.
+    :raises ParseError: an answer has another form.
+    """
+    with form.checked("an answer of the master daemon"):
+        return rest.make(
+            _rows(groups, _GROUP_FIELDS),
+            [_node(row) for row in _rows(nodes, _NODE_FIELDS)],
+            [_instance(row) for row in _rows(instances, _INSTANCE_FIELDS)],
+            info,
+            kvm_memory=kvm_memory,
+        )
+
+
+def _rows(found: Any, fields: Sequence[str]) -> list[dict[str, Any]]:
     """One dictionary for each object; a value that is not known is left out."""
-    found = client.query(what, fields)
     return [
         {
             field: value
@@ -61,6 +85,34 @@ def _rows(client: luxi.Client, what: str, fields: Sequence[str]) -> list[dict[st
         }
         for row in found["data"]
     ]
+
+
+def parse_job_states(rows: Any, numbers: Sequence[int]) -> list[str | None]:
+    """Read the states of jobs from an answer about their field ``status``.
+
+    :returns: a state for each number; None for a job which is not in the queue.
+    :raises ParseError: the answer has another form.
+    """
+    with form.checked("an answer of the master daemon about jobs"):
+        return [
+            None if row is None else _state(row[0]) for _, row in zip(numbers, rows, strict=True)
+        ]
+
+
+def parse_archived_state(found: Any) -> str | None:
+    """Read the state of a job from an answer about the archive; None when it is not there.
+
+    :raises ParseError: the answer has another form.
+    """
+    with form.checked("an answer of the master daemon about archived jobs"):
+        rows = found["data"]
+        return _state(rows[0][0][1]) if rows else None
+
+
+def _state(value: Any) -> str:
+    if not isinstance(value, str):
+        raise errors.ParseError(f"the state of a job has the wrong value {value!r:.100}")
+    return value
 
 
 def _node(row: dict[str, Any]) -> dict[str, Any]:

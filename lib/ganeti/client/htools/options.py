@@ -7,16 +7,22 @@ options may follow arguments, and an optional argument stands in the same word (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from ganeti import errors
+from ganeti.utils.records import field, record
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.htools.what_if import Change
 
 NO, OPTIONAL, REQUIRED = "none", "optional", "required"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Option:
     """An option.
 
@@ -24,6 +30,7 @@ class Option:
     :ivar convert: how its argument is read: ``text``, ``int``, ``float``, ``list``, ``switch`` (yes
         or no), ``count`` (how often it is given), ``flag`` or ``collect``.
     :ivar constant: the value of a flag.
+    :ivar label: what it is called in the error about its value, where that is not its name.
     """
 
     dest: str
@@ -37,6 +44,7 @@ class Option:
     constant: Any = True
     choices: tuple[str, ...] = ()
     completion: str = "none"
+    label: str = ""
 
 
 def _flag(dest: str, long: str, help_text: str, short: str = "", constant: Any = True) -> Option:
@@ -80,24 +88,24 @@ ALL: dict[str, Option] = {
         Option("group", "group", "the node group, by name or UUID", "G", REQUIRED, "ID", "text",
                completion="onegroup"),
         Option("max_length", "max-length", "the most moves, or instances, of a solution", "l",
-               REQUIRED, "N", "int", -1, completion="integer"),
+               REQUIRED, "N", "int", -1, completion="integer", label="max solution length"),
         Option("verbose", "verbose", "say more; may be repeated", "v", convert="count", default=1),
         _flag("quiet", "quiet", "say less", "q"),
         Option("offline", "offline", "treat this node as offline; may be repeated", "O", REQUIRED,
                "NODE", "collect", completion="onenode"),
         Option("kvm_memory", "static-kvm-node-memory", "MiB of memory which a node with KVM needs"
                " for itself; 0 for what it reports", "", REQUIRED, "N", "int", 4096,
-               completion="integer"),
+               completion="integer", label="static node memory"),
         Option("min_score", "min-score", "stop when the score is not above EPSILON", "e",
-               REQUIRED, "EPSILON", "float", 1e-9, completion="float"),
+               REQUIRED, "EPSILON", "float", 1e-9, completion="float", label="min score"),
         Option("max_cpu", "max-cpu", "the most virtual CPUs for each real one", "", REQUIRED,
-               "RATIO", "float", completion="float"),
+               "RATIO", "float", completion="float", label="parsing max-cpu"),
         Option("min_disk", "min-disk", "the share of its disk space which a node keeps free", "",
-               REQUIRED, "RATIO", "float", 0.0, completion="float"),
+               REQUIRED, "RATIO", "float", 0.0, completion="float", label="min free disk space"),
         Option("min_gain", "min-gain", "what one step must gain when the score is small", "g",
-               REQUIRED, "DELTA", "float", 1e-2, completion="float"),
+               REQUIRED, "DELTA", "float", 1e-2, completion="float", label="min gain"),
         Option("min_gain_limit", "min-gain-limit", "the score up to which --min-gain counts", "",
-               REQUIRED, "SCORE", "float", 1e-1, completion="float"),
+               REQUIRED, "SCORE", "float", 1e-1, completion="float", label="min gain limit"),
         _flag("no_disk_moves", "no-disk-moves", "never copy disks to another node"),
         _flag("no_instance_moves", "no-instance-moves",
               "never move an instance to another primary node"),
@@ -125,6 +133,8 @@ ALL: dict[str, Option] = {
                "priority", choices=("low", "normal", "high"), completion="choices"),
         _flag("no_capacity_checks", "no-capacity-checks",
               "do not check that the cluster survives the loss of any node"),
+        _flag("explain", "explain", "show for each node why it was or was not chosen for a new"
+              " instance"),
         Option("restrict_to", "restrict-allocation-to", "choose among these nodes only", "",
                REQUIRED, "NODE,...", "list", completion="manynodes"),
         Option("machine_readable", "machine-readable", "print the results as shell variables", "",
@@ -148,7 +158,7 @@ ALL: dict[str, Option] = {
         Option("disk_template", "disk-template", "the disk template of the instances", "",
                REQUIRED, "TEMPLATE", "choice", choices=TEMPLATES, completion="choices"),
         Option("spindle_use", "spindle-use", "spindles which an instance uses", "", REQUIRED,
-               "SPINDLES", "int", completion="float"),
+               "SPINDLES", "int", completion="float", label="parsing spindle-use"),
         _flag("independent_groups", "independent-groups",
               "check for each group by itself that it survives the loss of a node"),
         _flag("accept_existing", "accept-existing-errors",
@@ -165,6 +175,8 @@ ALL: dict[str, Option] = {
         Option("job_delay", "job-delay", "seconds before a job may begin", "", REQUIRED,
                "SECONDS", "float", 10.0, completion="float"),
         _flag("dry_run", "dry-run", "only say what would be done"),
+        Option("what_if", "what-if", "answer as if this had been changed; may be repeated", "",
+               REQUIRED, "CHANGE", "collect", completion="string"),
         Option("output", "output", "print the result as json", "", REQUIRED, "FORMAT", "choice",
                choices=("json",), completion="choices"),
     )
@@ -175,20 +187,22 @@ class OptionError(errors.GenericError):
     """The command line is not valid."""
 
 
-class PriorityError(errors.GenericError):
-    """The priority is not valid; this program exits with 1 and not with 2."""
+class WrongValueError(errors.GenericError):
+    """The value of an option is not valid; then a program exits with 1 and not with 2."""
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Values:
     """What was given on a command line: a dictionary with the options as attributes.
 
     :ivar given: the options which were given; a default is not.
+    :ivar changes: what became of the changes of ``--what-if`` when the cluster was loaded.
     """
 
     options: dict[str, Any]
     arguments: list[str] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
+    changes: list[Change] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -292,26 +306,47 @@ def _set(option: Option, argument: str | None, values: Values) -> None:
 
 
 def _converted(option: Option, argument: str | None) -> Any:
-    name = f"--{option.long}"
     if argument is None:
         return True if option.convert == "switch" else ""
     if option.convert == "list":
-        return argument.split(",")
-    if option.convert == "priority" and argument not in option.choices:
-        raise PriorityError(f"Unknown priority '{argument}'")
-    if option.convert in ("switch", "choice"):
-        if argument not in option.choices:
-            raise OptionError(
-                f"'{argument}' is not a value of {name}; it has {', '.join(option.choices)}"
-            )
-        return argument == "yes" if option.convert == "switch" else argument
+        return argument.split(",") if argument else []
+    if option.choices and argument not in option.choices:
+        raise WrongValueError(_wrong_choice(option, argument))
+    if option.convert == "switch":
+        return argument == "yes"
     if option.convert in ("int", "float"):
-        try:
-            return int(argument) if option.convert == "int" else float(argument)
-        except ValueError:
-            kind = "a whole number" if option.convert == "int" else "a number"
-            raise OptionError(f"'{argument}' is not {kind}, as {name} needs") from None
+        return _number(option, argument)
     return argument
+
+
+def _wrong_choice(option: Option, argument: str) -> str:
+    if option.convert == "priority":
+        return f"Unknown priority '{argument}'"
+    if option.convert == "switch":
+        return f"Invalid choice '{argument}', pass one of 'yes' or 'no'"
+    if option.dest == "disk_template":
+        return f'Invalid string value for type DiskTemplate: "{argument}"'
+    return f"'{argument}' is not a value of --{option.long}; it has {', '.join(option.choices)}"
+
+
+def _number(option: Option, argument: str) -> int | float:
+    """Read a number; the texts of the errors are published.
+
+    :raises WrongValueError: it is no number, not finite, or too small.
+    """
+    try:
+        value = int(argument) if option.convert == "int" else float(argument)
+    except ValueError:
+        value = math.nan
+    if math.isnan(value) or "_" in argument:
+        raise WrongValueError(f"{option.label or option.long}: cannot parse string '{argument}'")
+    if math.isinf(value):
+        raise WrongValueError(f"--{option.long} needs a finite number, not '{argument}'")
+    if option.dest == "max_cpu" and value <= 0:
+        raise WrongValueError("Invalid value of the max-cpu ratio, expected >0")
+    if option.dest == "spindle_use" and value < 0:
+        raise WrongValueError("Invalid value of the spindle-use (expected >= 0)")
+    return value
 
 
 def usage(program: str, names: Sequence[str], arguments: str) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from ganeti import errors
 from ganeti.client.htools import options as opt
 from ganeti.client.htools.options import Values
-from ganeti.htools import tables
 from ganeti.htools.cluster import Cluster, common_suffix
-from ganeti.htools.formats import policy as show_policy
+from ganeti.utils.records import record
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -23,7 +21,7 @@ class Failure(errors.GenericError):
     """A program cannot go on; it prints the message and exits with 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Program:
     """A program.
 
@@ -64,10 +62,26 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
 
 
+def run_and_end(program: Program) -> int:
+    """Run a program which answers once, and end the process unless its output cannot be written.
+
+    The search for reference cycles, and taking down every object at the end, take a fifth of the
+    processor time of such a program and change nothing.
+    """
+    gc.disable()
+    code = main(program)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return code  # the interpreter tries again, and reports it
+    os._exit(code)
+
+
 def _run(program: Program, words: list[str]) -> int:
     try:
         values = opt.parse(program.options, words)
-    except opt.PriorityError as failure:
+    except opt.WrongValueError as failure:
         err(f"Error while parsing command line arguments:\n{failure}\n")
         return EXIT_FAILURE
     except opt.OptionError as failure:
@@ -109,6 +123,8 @@ def print_cluster_facts(values: Values, cluster: Cluster, *, always_tags: bool =
 def print_policy(values: Values, cluster: Cluster, level: int = 1) -> None:
     """Print the policy of the cluster when the user asked for more."""
     if values.verbose > level:
+        from ganeti.htools.formats import policy as show_policy
+
         out(f"Loaded cluster ipolicy: {show_policy(cluster.policy)}")
 
 
@@ -122,6 +138,9 @@ def print_suffix(values: Values, cluster: Cluster, level: int = 1) -> None:
 def print_nodes(values: Values, cluster: Cluster, title: str) -> None:
     """Print the nodes on standard error, when the user wants to see them."""
     if values.print_nodes is not None:
+        # Allocators start often, and seldom print tables.
+        from ganeti.htools import tables
+
         wanted = tables.wanted_fields(values.print_nodes)
         err(f"\n{title} status:\n{tables.nodes(cluster.nodes, wanted)}\n")
 
@@ -129,6 +148,8 @@ def print_nodes(values: Values, cluster: Cluster, title: str) -> None:
 def print_instances(values: Values, cluster: Cluster, title: str) -> None:
     """Print the instances on standard error, when the user wants to see them."""
     if values.print_instances:
+        from ganeti.htools import tables
+
         err(f"\n{title} instance map:\n{tables.instances(cluster.instances, cluster.nodes)}")
 
 
@@ -140,7 +161,8 @@ def save(name: str, cluster: Cluster, when: str) -> None:
     from ganeti.htools.loading import text
 
     try:
-        Path(name).write_text(text.serialize(cluster), encoding="utf-8")
+        with open(name, "w", encoding="utf-8") as stream:
+            stream.write(text.serialize(cluster))
     except OSError as failure:
         raise Failure(f"cannot write {name}: {failure}") from failure
     err(f"The cluster state {when} has been written to file '{name}'")

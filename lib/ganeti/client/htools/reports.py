@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ganeti.htools import figures as sums
 from ganeti.htools import moves, score
 from ganeti.htools.balance import Step, job_sets
+from ganeti.htools.capacity import Filled
 from ganeti.htools.cluster import Cluster
+from ganeti.htools.figures import Figures
+from ganeti.htools.policy import Spec
+
+TYPE_CHECKING = False  # the name type checkers look for
+if TYPE_CHECKING:
+    from ganeti.htools.what_if import Change
 
 
 def components(values: Sequence[float]) -> dict[str, Any]:
@@ -16,6 +24,11 @@ def components(values: Sequence[float]) -> dict[str, Any]:
         one.name: {"value": value, "weight": one.weight}
         for one, value in zip(score.COMPONENTS, values, strict=True)
     }
+
+
+def what_if(changes: Sequence[Change]) -> dict[str, Any]:
+    """What was changed before the question was answered; empty when nothing was."""
+    return {"what_if": [one.to_dict() for one in changes]} if changes else {}
 
 
 def cluster(found: Cluster) -> dict[str, Any]:
@@ -69,8 +82,13 @@ def solution(found: Cluster, initial: float, final: float, steps: Sequence[Step]
     return {
         "initial_score": initial,
         "final_score": final,
-        "job_sets": [[_step(found, step) for step in steps] for steps in job_sets(steps)],
+        "job_sets": moves_in_sets(found, steps),
     }
+
+
+def moves_in_sets(found: Cluster, steps: Sequence[Step]) -> list[list[dict[str, Any]]]:
+    """Moves in sets which can run at once."""
+    return [[_step(found, step) for step in some] for some in job_sets(steps)]
 
 
 def _step(found: Cluster, step: Step) -> dict[str, Any]:
@@ -88,4 +106,42 @@ def _step(found: Cluster, step: Step) -> dict[str, Any]:
         "commands": [
             f"gnt-instance {line}" for line in moves.commands(step.move, instance, found.nodes)
         ],
+    }
+
+
+def figures(found: Figures) -> dict[str, Any]:
+    """The sums over all nodes of a cluster, and the used shares. Amounts are in MiB."""
+    shares = {
+        f"{key.removesuffix('_EFF').lower()}_share": None if value != value else value
+        for key, value in sums.shares(found).items()
+    }
+    return {name: getattr(found, name) for name in Figures.__annotations__} | shares
+
+
+def spec(size: Spec) -> dict[str, Any]:
+    """A size of instances. Memory and disk space are in MiB."""
+    return {
+        "memory": size.memory,
+        "disk": size.disk_size,
+        "vcpus": size.cpus,
+        "spindles": size.spindle_use,
+    }
+
+
+def filled(result: Filled) -> dict[str, Any]:
+    """A filled cluster: the new instances by size, why no more fit, and its sums."""
+    return {
+        "instances": len(result.placed),
+        "sizes": [
+            {
+                "memory": one.memory,
+                "disk": one.disk,
+                "vcpus": one.vcpus,
+                "spindles": one.spindles,
+                "count": count,
+            }
+            for one, count in result.sizes()
+        ],
+        "failures": {fail.value: count for fail, count in result.reasons() if count},
+        "figures": figures(sums.figures(result.cluster)),
     }

@@ -20,6 +20,8 @@ def load(address: str, *, kvm_memory: int = 0) -> Cluster:
         ``nodes.json``, ``instances.json`` and ``info.json``.
     :raises ParseError: it cannot be read.
     """
+    if not address:
+        raise errors.ParseError("the address of the REST interface is empty")
     if address.startswith("file://"):
         answers = _from_files(address.removeprefix("file://"))
     else:

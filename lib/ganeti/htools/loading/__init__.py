@@ -3,8 +3,7 @@
 - :mod:`~ganeti.htools.loading.text`: the text format of the placement programs;
 - :mod:`~ganeti.htools.loading.simulation`: a cluster made from a few numbers;
 - :mod:`~ganeti.htools.loading.request`: the input of an allocator;
-- :mod:`~ganeti.htools.loading.query`: answers of the master daemon's ``Query``;
-- :mod:`~ganeti.htools.loading.rest`: lists of the REST interface.
+- :mod:`~ganeti.htools.loading.rest`: lists of the REST interface, or rows of ``Query``.
 
 All raise :class:`~ganeti.errors.ParseError` for data they cannot use. The cluster is not ready for
 use before :func:`ganeti.htools.cluster.prepare` was called.

@@ -6,18 +6,22 @@ Source: manual page **ganeti-iallocator**.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from ganeti import errors
 from ganeti.htools import units
 from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.instance import NO_NODE, RUNNING, Disk, Instance, Nic
+from ganeti.htools.loading import form
 from ganeti.htools.loading.rest import policy as read_policy
 from ganeti.htools.loading.text import unknown_node
 from ganeti.htools.node import Node
 from ganeti.htools.policy import ALL_TEMPLATES
+from ganeti.utils.records import field, record
 from ganeti.wire import json
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 ALLOCATE = "allocate"
 ALLOCATE_SECONDARY = "allocate-secondary"
@@ -31,7 +35,7 @@ _EVACUATION_MODES = ("primary-only", "secondary-only", "all")
 _STATES = {"up": RUNNING, "down": "ADMIN_down", "offline": "ADMIN_offline"}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class New:
     """A new instance to be placed.
 
@@ -46,7 +50,7 @@ class New:
     restrict_to: tuple[str, ...] | None = None
 
 
-@dataclass(slots=True)
+@record(slots=True)
 class Request:
     """A request.
 
@@ -56,6 +60,7 @@ class Request:
     :ivar nodes: names of the nodes to be left (relocation).
     :ivar groups: UUIDs of the wanted groups (change of groups); empty for any.
     :ivar evacuation_mode: what is moved (evacuation).
+    :ivar closed: name of a node which takes no instances -> why.
     """
 
     cluster: Cluster
@@ -65,6 +70,7 @@ class Request:
     nodes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     evacuation_mode: str = ""
+    closed: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse(text: str) -> Request:
@@ -89,12 +95,20 @@ def from_dict(data: Mapping[str, Any]) -> Request:
 
     :raises ParseError: it is not one.
     """
+    with form.checked("invalid iallocator message"):
+        return _request(data)
+
+
+def _request(data: Mapping[str, Any]) -> Request:
     asked = _get(data, "request", dict, "invalid iallocator message")
     kind = _get(asked, "type", str, _WHERE)
     reader = _READERS.get(kind)
     if reader is None:
         raise errors.ParseError(f"Invalid request type '{kind}'")
     request = Request(_cluster(data), kind)
+    request.closed = {
+        name: state for name, node in data["nodes"].items() for state in (_closed(node),) if state
+    }
     reader(request, asked)
     return request
 
@@ -116,6 +130,8 @@ def _get(data: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
 
 def _number(data: Mapping[str, Any], key: str, default: int, where: str) -> int:
     value = data.get(key)
+    if value.__class__ is int:
+        return value
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -125,8 +141,9 @@ def _number(data: Mapping[str, Any], key: str, default: int, where: str) -> int:
 
 def _texts(data: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     found = _get(data, key, list, where)
-    if not all(isinstance(one, str) for one in found):
-        raise errors.ParseError(f"{where}: key '{key}': Unable to read String")
+    for one in found:
+        if not isinstance(one, str):
+            raise errors.ParseError(f"{where}: key '{key}': Unable to read String")
     return tuple(found)
 
 
@@ -172,6 +189,15 @@ def _cluster(data: Mapping[str, Any]) -> Cluster:
     return cluster
 
 
+def _closed(node: Mapping[str, Any]) -> str:
+    """Why a node takes no instances; empty for no reason."""
+    if node.get("vm_capable") is False:
+        return "not vm_capable"
+    if node.get("drained"):
+        return "drained"
+    return "offline, or it does not answer" if node.get("offline") else ""
+
+
 def _node(name: str, data: Mapping[str, Any], groups: Mapping[str, int]) -> Node:
     where = f"invalid data for node '{name}'"
     uuid = _get(data, "group", str, where)
@@ -180,7 +206,7 @@ def _node(name: str, data: Mapping[str, Any], groups: Mapping[str, int]) -> Node
     tags = _texts(data, "tags", where) if "tags" in data else ()
     parameters = data.get("ndparams") or {}
     exclusive = bool(parameters.get("exclusive_storage", False))
-    if data.get("offline") or data.get("drained") or data.get("vm_capable") is False:
+    if data.get("offline") or data.get("vm_capable") is False:
         node = unknown_node(name, groups[uuid], tags)
         node.exclusive_storage = exclusive
         return node
@@ -203,6 +229,8 @@ def _node(name: str, data: Mapping[str, Any], groups: Mapping[str, int]) -> Node
         exclusive_storage=exclusive,
         cpu_speed=float(parameters.get("cpu_speed") or 1.0),
         tags=tags,
+        # A drained node gets no instances, but those which it has may still fail over to it.
+        offline=bool(data.get("drained")),
         storage=units.from_description(name, data.get("storage")),
     )
 

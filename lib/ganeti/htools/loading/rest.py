@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ganeti import errors
 from ganeti.htools import units
 from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
+from ganeti.htools.loading import form
 from ganeti.htools.loading.text import unknown_node
 from ganeti.htools.node import Node
 from ganeti.htools.policy import ALL_TEMPLATES, Policy, Range, Spec
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
 
 _KVM = "kvm"
 
@@ -31,6 +35,17 @@ def make(
     :param kvm_memory: MiB that replace what nodes with KVM report for themselves; 0 for nothing.
     :raises ParseError: a value is missing or of the wrong type.
     """
+    with form.checked("an answer of the REST interface"):
+        return _make(groups, nodes, instances, info, kvm_memory)
+
+
+def _make(
+    groups: Sequence[Mapping[str, Any]],
+    nodes: Sequence[Mapping[str, Any]],
+    instances: Sequence[Mapping[str, Any]],
+    info: Mapping[str, Any],
+    kvm_memory: int,
+) -> Cluster:
     cluster = Cluster(tags=tuple(get(info, "tags", list, "cluster")))
     cluster.policy = policy(get(info, "ipolicy", dict, "cluster"), "cluster")
     for one in groups:
@@ -50,7 +65,7 @@ def make(
     names: dict[str, int] = {}
     for one in nodes:
         node = make_node(one, numbers)
-        if kvm_memory > 0 and hypervisor == _KVM and not node.offline:
+        if kvm_memory > 0 and hypervisor == _KVM:
             node.own_memory = kvm_memory
         node.hypervisor = hypervisor
         names[node.name] = len(cluster.nodes)
@@ -156,6 +171,8 @@ def make_node(data: Mapping[str, Any], groups: Mapping[str, int]) -> Node:
 def _offline(name: str, group: int, tags: Sequence[str], parameters: Mapping[str, Any]) -> Node:
     node = unknown_node(name, group, tags)
     node.exclusive_storage = bool(parameters.get("exclusive_storage", False))
+    if not node.exclusive_storage:
+        node.total_spindles = int(parameters.get("spindle_count", 1) or 0)
     return node
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ganeti import errors
 from ganeti.htools.cluster import Cluster, Group
 from ganeti.htools.node import Node
+from ganeti.utils.digits import is_number
 
 _POLICIES = {"p": "preferred", "a": "last_resort", "u": "unallocable"}
 _FIELDS = (6, 7)
@@ -77,7 +78,7 @@ def _policy(text: str) -> str:
 
 
 def _count(what: str, text: str) -> int:
-    if not text.isdecimal():
+    if not is_number(text):
         raise errors.ParseError(f"{what}: cannot parse string '{text}'")
     return int(text)
 

@@ -8,17 +8,17 @@ node*, section *Text protocol extension*).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.htools import units
-from ganeti.htools.cluster import Cluster, Group
+from ganeti.htools.cluster import ALLOC_POLICIES, Cluster, Group
 from ganeti.htools.formats import fixed, number, texts
 from ganeti.htools.instance import NO_NODE, STATUSES, Disk, Instance
 from ganeti.htools.node import Node
 from ganeti.htools.policy import ALL_TEMPLATES, DEFAULT, Policy, Range, Spec
 
-_ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
 _SECTIONS = 4
 _GROUP_MIN, _GROUP_MAX = 4, 5
 _NODE_MIN, _NODE_MAX = 9, 16
@@ -75,7 +75,10 @@ def parse_number(owner: str, text: str, kind: type[int] | type[float] = int) -> 
     :raises ParseError: it is none; names the object.
     """
     try:
-        return kind(text) if kind is float or text.lstrip("-").isdecimal() else int("", 10)
+        if kind is float and math.isfinite(value := float(text)):
+            return value
+        if kind is int and text.lstrip("-").isdecimal():
+            return int(text)
     except ValueError:
         pass
     digits = text[: len(text) - len(text.lstrip("-0123456789"))]
@@ -85,8 +88,13 @@ def parse_number(owner: str, text: str, kind: type[int] | type[float] = int) -> 
     raise errors.ParseError(f"{owner}: cannot parse string '{text}'")
 
 
+_QUICK_DIGITS = 18
+
+
 def _int(owner: str, text: str) -> int:
-    return int(parse_number(owner, text))
+    # Python refuses numbers of thousands of digits.
+    quick = len(text) <= _QUICK_DIGITS and text.isdecimal()
+    return int(text) if quick else int(parse_number(owner, text))
 
 
 def _float(owner: str, text: str) -> float:
@@ -107,7 +115,7 @@ def _group(columns: list[str]) -> Group:
     if not _GROUP_MIN <= len(columns) <= _GROUP_MAX:
         raise errors.ParseError(f"Invalid/incomplete group data: '{texts(columns)}'")
     name, uuid, policy, tags = columns[:_GROUP_MIN]
-    if policy not in _ALLOC_POLICIES:
+    if policy not in ALLOC_POLICIES:
         raise errors.ParseError(f'Invalid string value for type AllocPolicy: "{policy}"')
     networks = _list(columns[4]) if len(columns) > _GROUP_MIN else ()
     return Group(name, uuid, policy, tags=_list(tags), networks=networks)
