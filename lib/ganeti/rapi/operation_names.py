@@ -58,6 +58,8 @@ _OTHERS: Final = {
     (f"{_INSTANCE}/snapshots", POST): "createInstanceSnapshot",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}", DELETE): "removeInstanceSnapshot",
     (f"{_INSTANCE}/snapshots/{{snapshot_name}}/restore", POST): "restoreInstanceSnapshot",
+    ("/2/nodes/{node_name}/maintenance", PUT): "startNodeMaintenance",
+    ("/2/nodes/{node_name}/maintenance", DELETE): "endNodeMaintenance",
 }
 
 

@@ -217,6 +217,8 @@ def test_creating(rest: Rest) -> None:
         ("DELETE", "/2/tags?tag=a", None, {"kind": "cluster", "name": None}),
         ("PUT", "/2/groups/g/tags?tag=a", None, {"kind": "nodegroup", "name": "g"}),
         ("PUT", "/2/nodes/n/role", "drained", {"drained": True, "offline": None}),
+        ("PUT", "/2/nodes/n/maintenance", {"stop": True}, {"node_name": "n", "stop": True}),
+        ("DELETE", "/2/nodes/n/maintenance", {"move_back": False}, {"move_back": False}),
         (
             "PUT",
             "/2/nodes/n/role?force=1&auto-promote=1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
+import importlib
 import json
 import shutil
 import subprocess
@@ -24,6 +24,7 @@ from ganeti.rapi.users import Users
 from ganeti.utils import x509
 
 TOP = Path(__file__).resolve().parents[3]
+PACKAGE = Path(client.__file__).parent
 DRIVE = TOP / "test" / "scenario" / "rapi_client_drive.py"
 _AUTHORIZATION = "Basic " + base64.b64encode(b"root:secret").decode()
 
@@ -52,14 +53,14 @@ def connection(lab: HttpLab, password: str = "secret", **options: Any) -> client
 
 
 def test_every_method(secure: HttpLab, tmp_path: Path) -> None:
-    """In a process which has the one file and nothing else of ours."""
-    package = tmp_path / "ganeti" / "rapi"
-    package.mkdir(parents=True)
-    for directory in (package, package.parent):
+    """In a process which has this package and nothing else of ours."""
+    package = tmp_path / "ganeti" / "rapi" / "client"
+    shutil.copytree(PACKAGE, package)
+    for directory in (package.parent, package.parent.parent):
         (directory / "__init__.py").touch()
-    text = Path(client.__file__).read_text(encoding="utf-8")
     # The drive knows no port.
-    (package / "client.py").write_text(text.replace("= 5080", f"= {secure.port}"))
+    constants = package / "constants.py"
+    constants.write_text(constants.read_text().replace("= 5080", f"= {secure.port}"))
     done = subprocess.run(
         [sys.executable, "-I", str(DRIVE), str(tmp_path), "127.0.0.1", "root", "secret"],
         capture_output=True,
@@ -73,13 +74,15 @@ def test_every_method(secure: HttpLab, tmp_path: Path) -> None:
     assert [call for call in calls if call[1] == "refused"] == []
 
 
-def test_the_file_can_be_copied(tmp_path: Path) -> None:
-    shutil.copy(client.__file__, tmp_path / "anything.py")
-    spec = importlib.util.spec_from_file_location("anything", tmp_path / "anything.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.GanetiRapiClient
+def test_the_package_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "anything")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("anything")
+    assert module.GanetiRapiClient("h").USER_AGENT
+    ours = {name for name in sys.modules if name.split(".")[0] == "anything"}
+    for name in ours:
+        monkeypatch.delitem(sys.modules, name)
+    assert len(ours) == len(list(PACKAGE.glob("*.py")))
 
 
 def test_errors(secure: HttpLab) -> None:

@@ -11,6 +11,8 @@ from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
 from ganeti.opcodes.node import (
     OpNodeEvacuate,
+    OpNodeMaintenanceEnd,
+    OpNodeMaintenanceStart,
     OpNodeMigrate,
     OpNodeModifyStorage,
     OpNodePowercycle,
@@ -21,6 +23,7 @@ from ganeti.opcodes.node import (
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call, build_opcode
 from ganeti.rapi.declare import (
+    DELETE,
     DRY_RUN,
     FORCE,
     GET,
@@ -43,6 +46,8 @@ _FIELDS: Final = (
     "dfree",
     "sptotal",
     "spfree",
+    # Storage units, or null ("HTools support for multiple storage units per node").
+    "storage",
     "mtotal",
     "mnode",
     "mfree",
@@ -101,6 +106,16 @@ async def _role(call: Call) -> str:
     if not rows:
         raise Refused(404, f"node {call.uri['node_name']} does not exist")
     return _ROLES[rows[0][0]]
+
+
+async def _maintenance(call: Call) -> dict[str, Any] | None:
+    name = call.uri["node_name"]
+    fields = ["maintenance", "maintenance.record"]
+    rows = await call.master.call("QueryNodes", [name], fields, False)
+    if not rows:
+        raise Refused(404, f"node {name} does not exist")
+    state, record = rows[0]
+    return None if state is None else {"state": state, **record}
 
 
 def _set_role(call: Call, _body: Mapping[str, Any]) -> list[Any]:
@@ -208,6 +223,37 @@ RESOURCES: Final = (
                 OpNodeEvacuate,
                 "Move the instances of a node to other nodes. The result of the job names"
                 " the jobs which move them.",
+                (DRY_RUN,),
+                body=True,
+            ),
+        },
+        tagged=query_const.NODE,
+    ),
+    Resource(
+        f"{_PATH}/maintenance",
+        "nodes_name_maintenance",
+        {
+            GET: Read(
+                _maintenance,
+                "The state of the maintenance of a node.",
+                Result(
+                    ht.Or(ht.NoneType, ht.Dict),
+                    "null without a maintenance; otherwise its state (leaving, ready or returning)"
+                    " and what its end brings back",
+                ),
+                (declare.LOCK,),
+            ),
+            PUT: Job(
+                OpNodeMaintenanceStart,
+                "Start the maintenance of a node. The result of the job names the jobs which move"
+                " its instances; when the last of them has succeeded, no guest runs there.",
+                (DRY_RUN,),
+                body=True,
+            ),
+            DELETE: Job(
+                OpNodeMaintenanceEnd,
+                "End the maintenance of a node. The result of the job names the jobs which bring"
+                " back what it had.",
                 (DRY_RUN,),
                 body=True,
             ),

@@ -1,0 +1,29 @@
+"""The cluster as a whole."""
+
+# ruff: noqa: N802 - the names of methods are published
+
+from __future__ import annotations
+
+from typing import Any
+
+from .transport import Transport, options
+
+
+class Cluster(Transport):
+    """The cluster as a whole."""
+
+    def GetOperatingSystems(self, reason: str | None = None) -> list[str]:
+        """Return the operating systems which can be installed."""
+        return list(self._get(self._path("os"), options(reason)))
+
+    def GetInfo(self, reason: str | None = None) -> dict[str, Any]:
+        """Return the description of the cluster."""
+        return dict(self._get(self._path("info"), options(reason)))
+
+    def RedistributeConfig(self, reason: str | None = None) -> int:
+        """Send the configuration to all nodes again."""
+        return int(self._put(self._path("redistribute-config"), options(reason)))
+
+    def ModifyCluster(self, reason: str | None = None, **kwargs: Any) -> int:
+        """Change the parameters of the cluster."""
+        return int(self._put(self._path("modify"), options(reason), kwargs))

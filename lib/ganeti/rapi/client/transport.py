@@ -1,0 +1,297 @@
+"""Requests over HTTPS: connections, errors, and what all methods of the client share."""
+
+# ruff: noqa: N802 - the names of methods are published
+
+from __future__ import annotations
+
+import functools
+import html
+import io
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import pycurl
+
+from .constants import (
+    GANETI_RAPI_PORT,
+    GANETI_RAPI_VERSION,
+    HTTP_APP_JSON,
+    HTTP_DELETE,
+    HTTP_GET,
+    HTTP_NOT_FOUND,
+    HTTP_OK,
+    HTTP_POST,
+    HTTP_PUT,
+)
+
+# Errors of libcurl: the certificate is wrong, or the file with the authorities is unreadable.
+_CERTIFICATE_ERRORS: Final = frozenset((51, 60, 77, 83))
+
+CurlConfig = Callable[[pycurl.Curl, logging.Logger], None]
+Query = list[tuple[str, Any]]
+
+
+class Error(Exception):
+    """Base class of the errors of this module."""
+
+
+class GanetiApiError(Error):
+    """The server refused the request, or could not be reached.
+
+    :ivar code: HTTP status; None when there was no answer.
+    """
+
+    def __init__(self, msg: str, code: int | None = None) -> None:
+        super().__init__(msg)
+        self.code = code
+
+
+class CertificateError(GanetiApiError):
+    """The certificate of the server is not trusted."""
+
+
+def EpochNano() -> int:
+    """Return the present time in nanoseconds since 1970, for reason trails."""
+    return int(time.time() * 1_000_000_000)
+
+
+def UsesRapiClient(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for functions which use the client: initialise libcurl, and clean up afterwards."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        pycurl.global_init(pycurl.GLOBAL_ALL)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            # Another thread may use libcurl; the end of the program cleans up, too.
+            if threading.active_count() == 1:
+                pycurl.global_cleanup()
+
+    return wrapper
+
+
+def GenericCurlConfig(
+    verbose: bool = False,
+    use_signal: bool = False,
+    use_curl_cabundle: bool = False,
+    cafile: str | None = None,
+    capath: str | None = None,
+    proxy: str | None = None,
+    verify_hostname: bool = False,
+    connect_timeout: int | None = None,
+    timeout: int | None = None,
+    _pycurl_version_fn: Callable[[], tuple[Any, ...]] = pycurl.version_info,
+) -> CurlConfig:
+    """Settings for connections.
+
+    :param use_signal: let libcurl use signals, which is wrong in programs with threads.
+    :param use_curl_cabundle: trust the authorities which libcurl trusts.
+    :param cafile: file with the certificates of authorities to trust.
+    :param capath: directory with such files.
+    :param verify_hostname: the certificate must have the name of the server.
+    :param connect_timeout: seconds to connect.
+    :param timeout: seconds for a request.
+    :raises Error: the settings exclude each other, or libcurl does not support them.
+    """
+    if use_curl_cabundle and (cafile or capath):
+        raise Error("cannot trust both libcurl's authorities and others")
+    if capath:
+        backend = str(_pycurl_version_fn()[5] or "").partition("/")[0].lower()
+        if backend not in ("openssl", "libressl", "boringssl", "wolfssl", "nss"):
+            raise Error(f"libcurl with {backend or 'no TLS'} cannot use a directory of authorities")
+
+    def configure(curl: pycurl.Curl, logger: logging.Logger) -> None:
+        curl.setopt(pycurl.VERBOSE, verbose)
+        curl.setopt(pycurl.NOSIGNAL, not use_signal)
+        if proxy is not None:
+            curl.setopt(pycurl.PROXY, str(proxy))
+        curl.setopt(pycurl.SSL_VERIFYHOST, 2 if verify_hostname else 0)
+        verify = bool(cafile or capath or use_curl_cabundle)
+        curl.setopt(pycurl.SSL_VERIFYPEER, verify)
+        if cafile:
+            curl.setopt(pycurl.CAINFO, str(cafile))
+        if capath:
+            curl.setopt(pycurl.CAPATH, str(capath))
+        if not verify:
+            logger.debug("the server's certificate is not checked")
+        if connect_timeout is not None:
+            curl.setopt(pycurl.CONNECTTIMEOUT, connect_timeout)
+        if timeout is not None:
+            curl.setopt(pycurl.TIMEOUT, timeout)
+
+    return configure
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the members which are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def options(
+    reason: str | None = None, *, dry_run: bool = False, force: bool = False, **values: Any
+) -> Query:
+    """Return the arguments of the query."""
+    found: Query = []
+    if dry_run:
+        found.append(("dry-run", 1))
+    if force:
+        found.append(("force", 1))
+    found += [
+        (
+            name.replace("_", "-") if name == "auto_promote" else name,
+            int(value) if isinstance(value, bool) else value,
+        )
+        for name, value in values.items()
+        if value is not None
+    ]
+    if reason:
+        found.append(("reason", reason))
+    return found
+
+
+def _error_text(body: Mapping[str, Any], status: int) -> str:
+    """Return the text of an error, with the reason which this server adds for a 404."""
+    # Servers of other versions escape the text for browsers.
+    words = [html.unescape(str(body.get(key, ""))) for key in ("message", "explain")]
+    text = f"{body.get('code', status)} {words[0]}: {words[1]}"
+    reason = str(body.get("reason") or words[1])
+    return text if reason == words[1] else f"{text} ({reason})"
+
+
+def _names(items: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
+    return [item[key] for item in items]
+
+
+class Transport:
+    """Requests to the REST interface of a cluster, and their answers."""
+
+    USER_AGENT = "Ganeti RAPI Client"
+
+    def __init__(
+        self,
+        host: str,
+        port: int = GANETI_RAPI_PORT,
+        username: str | None = None,
+        password: str | None = None,
+        logger: Any = logging,
+        curl_config_fn: CurlConfig | None = None,
+        curl_factory: Callable[[], pycurl.Curl] | None = None,
+    ) -> None:
+        if password is not None and username is None:
+            raise Error("a password is given without a user name")
+        self._username = username
+        self._password = password
+        self._logger = logger
+        self._curl_config_fn = curl_config_fn
+        self._curl_factory = curl_factory
+        # A URL has an IPv6 address in brackets.
+        shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        self._base_url = f"https://{shown}:{port}"
+
+    def _CreateCurl(self) -> pycurl.Curl:
+        curl = (self._curl_factory or pycurl.Curl)()
+        curl.setopt(pycurl.VERBOSE, False)
+        curl.setopt(pycurl.FOLLOWLOCATION, False)
+        curl.setopt(pycurl.NOSIGNAL, True)
+        curl.setopt(pycurl.USERAGENT, self.USER_AGENT)
+        curl.setopt(pycurl.SSL_VERIFYHOST, 0)
+        curl.setopt(pycurl.SSL_VERIFYPEER, False)
+        # No "Expect" before a large body: it costs a second with servers which do not answer it.
+        curl.setopt(
+            pycurl.HTTPHEADER,
+            [f"Accept: {HTTP_APP_JSON}", f"Content-type: {HTTP_APP_JSON}", "Expect:"],
+        )
+        if self._username is not None:
+            curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
+            curl.setopt(pycurl.USERNAME, self._username)
+            curl.setopt(pycurl.PASSWORD, self._password or "")
+        if self._curl_config_fn is not None:
+            self._curl_config_fn(curl, self._logger)
+        return curl
+
+    def _SendRequest(self, method: str, path: str, query: Query | None, content: Any) -> Any:
+        """Send a request and return the value in its answer.
+
+        :param content: body, as a value; None for no body.
+        :raises CertificateError: the certificate of the server is not trusted.
+        :raises GanetiApiError: the server cannot be reached, or refused the request.
+        """
+        url = self._base_url + path
+        if query:
+            url += "?" + urlencode(query)
+        curl = self._CreateCurl()
+        received = io.BytesIO()
+        try:
+            curl.setopt(pycurl.CUSTOMREQUEST, method)
+            curl.setopt(pycurl.URL, url)
+            curl.setopt(pycurl.WRITEFUNCTION, received.write)
+            if content is not None:
+                curl.setopt(pycurl.POSTFIELDS, json.dumps(content))
+            elif method in (HTTP_PUT, HTTP_POST):
+                curl.setopt(pycurl.POSTFIELDS, "")
+                # A request without a body has no content type.
+                curl.setopt(
+                    pycurl.HTTPHEADER, [f"Accept: {HTTP_APP_JSON}", "Content-Type:", "Expect:"]
+                )
+            self._logger.debug("%s %s", method, url)
+            try:
+                curl.perform()
+            except pycurl.error as err:
+                code, message = (*err.args, "", "")[:2]
+                kind = CertificateError if code in _CERTIFICATE_ERRORS else GanetiApiError
+                raise kind(f"cannot talk to {self._base_url}: {message}") from err
+            status = int(curl.getinfo(pycurl.RESPONSE_CODE))
+        finally:
+            curl.close()
+        text = received.getvalue().decode("utf-8", "replace")
+        try:
+            value = json.loads(text) if text else None
+        except ValueError:
+            value = text
+        if status == HTTP_OK:
+            return value
+        if isinstance(value, dict) and "message" in value:
+            raise GanetiApiError(_error_text(value, status), code=status)
+        raise GanetiApiError(str(value), code=status)
+
+    def _get(self, path: str, query: Query | None = None, content: Any = None) -> Any:
+        return self._SendRequest(HTTP_GET, path, query, content)
+
+    def _put(self, path: str, query: Query | None = None, content: Any = None) -> Any:
+        return self._SendRequest(HTTP_PUT, path, query, content)
+
+    def _post(self, path: str, query: Query | None = None, content: Any = None) -> Any:
+        return self._SendRequest(HTTP_POST, path, query, content)
+
+    def _delete(self, path: str, query: Query | None = None, content: Any = None) -> Any:
+        return self._SendRequest(HTTP_DELETE, path, query, content)
+
+    def _list(self, kind: str, key: str, bulk: bool, reason: str | None) -> Any:
+        path = f"/{GANETI_RAPI_VERSION}/{kind}"
+        if bulk:
+            return self._get(path, options(reason, bulk=1))
+        return _names(self._get(path, options(reason)), key)
+
+    @staticmethod
+    def _path(kind: str, name: Any = None, *more: Any) -> str:
+        words = [str(word) for word in (name, *more) if word is not None]
+        return "/".join([f"/{GANETI_RAPI_VERSION}/{kind}", *(quote(word, "") for word in words)])
+
+    def GetVersion(self) -> int:
+        """Return the version of the interface."""
+        return int(self._get("/version"))
+
+    def GetFeatures(self) -> list[str]:
+        """Return the features of the server; an empty list for old servers."""
+        try:
+            return list(self._get(self._path("features")))
+        except GanetiApiError as err:
+            if err.code == HTTP_NOT_FOUND:
+                return []
+            raise
