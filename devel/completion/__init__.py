@@ -1,15 +1,15 @@
 """Completion for bash, zsh and fish, generated from the command tables: ``make completion``.
 
 One program serves all three shells: ``gnt-complete`` (:mod:`~.engine`), a POSIX shell script which
-contains the tables. A shell calls it with the words of the command line, and offers the words which
-it prints. Each shell needs only some lines of its own (:mod:`~.shells`), so a new shell, or a new
-kind of word, is one change.
+contains the tables of the commands, and the options of programs without commands. A shell calls it
+with the words of the command line, and offers the words which it prints. Each shell needs only some
+lines of its own (:mod:`~.shells`), so a new shell, or a new kind of word, is one change.
 
 Names of instances, nodes, groups, networks and jobs come from files which every node has, so
 completion starts no Python and sends no request to the master, except for job filters and tags.
 
 ============ =====================================================================================
-``tables``   the possible words at each position, from the tables of :mod:`ganeti.client`
+``tables``   the possible words at each position, from the tables and parsers of programs
 ``engine``   the shell script with these tables, and with the source of each kind of word
 ``shells``   the file for each shell
 ============ =====================================================================================
@@ -37,9 +37,10 @@ def build(directory: str, engine_path: str, names: Sequence[str] = tuple(PROGRAM
         directory.
     """
     fs.make_dirs(directory)
-    programs = tables.load(names)
-    fs.write_file(f"{directory}/{ENGINE}", engine.generate(programs), mode=0o755)
-    for name, text in shells.generate([program.name for program in programs], engine_path).items():
+    programs, plain = tables.load(names), tables.load_plain()
+    fs.write_file(f"{directory}/{ENGINE}", engine.generate(programs, plain), mode=0o755)
+    known = [*(one.name for one in programs), *(one.name for one in plain)]
+    for name, text in shells.generate(known, engine_path).items():
         fs.write_file(f"{directory}/{name}", text, mode=0o644)
 
 

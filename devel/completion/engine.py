@@ -15,13 +15,15 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from devel.completion import tables
+from devel.completion.tables import PlainProgram
 from ganeti.cli.command import Program
+from ganeti.htools import what_if
 
 _ABOUT = 70
 
 _HEAD = r"""#!/bin/sh
-# Prints the possible next words on the command line of a gnt-* program. Generated from the command
-# tables by devel/completion; changes here are lost.
+# Prints the possible next words on the command line of a program. Generated from the tables of
+# commands and options by devel/completion; changes here are lost.
 #
 #   gnt-complete PROGRAM WORD... CURRENT
 """
@@ -54,6 +56,8 @@ words() {
                 wait
             } | sort -u ;;
         os|iallocator)
+            # The master daemon has this allocator inside.
+            [ "$1" = os ] || echo hail
             for place in srv/ganeti usr/local/lib/ganeti usr/lib/ganeti usr/share/ganeti; do
                 for name in "${GANETI_ROOTDIR:-}/$place/$1"/* "${GANETI_ROOTDIR:-}/$place/$1s"/*; do
                     [ ! -e "$name" ] || variants "$name" "${name##*/}"
@@ -107,6 +111,21 @@ complete() {
             end=
             case $1 in %*) end== ;; esac
             (set -f; printf "%s$end\n" ${1#?}) | offer "$front" ;;
+        '&'*)
+            case $word in *,*) front=$front${word%,*},; word=${word##*,} ;; esac
+            echo :open
+            words "${1#?}" | offer "$front" ;;
+        what-if)
+            case $word in
+                remove-node=*) front=${front}remove-node=; word=${word#*=} ;;
+                add-nodes=*:*) front=$front${word%%:*}:; word=${word#*:} ;;
+                *=*) return ;;
+                *)
+                    echo :open
+                    printf '%s=\n' @WHAT_IF@ | offer "$front"
+                    return ;;
+            esac
+            words node | offer "$front" ;;
         pnode:snode)
             case $word in *:*) front=$front${word%%:*}:; word=${word#*:} ;; esac
             echo :open
@@ -118,13 +137,16 @@ complete() {
 [ $# -ge 2 ] || exit 2
 program=${1##*/}
 shift
-if [ $# -eq 1 ]; then
-    word=$1
-    { commands "$program"; printf '%s\n' '--help' '--version'; } | offer ''
-    exit
+command=
+if ! plain "$program"; then
+    if [ $# -eq 1 ]; then
+        word=$1
+        { commands "$program"; printf '%s\n' '--help' '--version'; } | offer ''
+        exit
+    fi
+    command=$(canonical "$program" "$1")
+    shift
 fi
-command=$(canonical "$program" "$1")
-shift
 position=0 waiting= ended= kind= object=
 while [ $# -gt 1 ]; do
     if [ -n "$waiting" ]; then
@@ -156,7 +178,8 @@ if [ -z "$ended" ]; then
     case $word in
         --*=*)
             option=${word%%=*}
-            if value "$program" "$command" "$option"; then
+            value "$program" "$command" "$option"
+            if [ $? -ne 1 ]; then
                 word=${word#*=}
                 complete "$kind" "$option="
             fi
@@ -195,8 +218,8 @@ def _lines(pairs: Iterable[tuple[str, str]]) -> str:
     return f"printf '%s\\n' {' '.join(texts)}" if texts else ":"
 
 
-def generate(programs: Sequence[Program]) -> str:
-    """Return the script for these programs."""
+def generate(programs: Sequence[Program], plain: Sequence[PlainProgram] = ()) -> str:
+    """Return the script for these programs, with and without commands."""
     commands, aliases, options, values, arguments = [], [], [], [], []
     for program in programs:
         commands.append(
@@ -238,16 +261,37 @@ def generate(programs: Sequence[Program]) -> str:
                 for kind, names in by_kind.items()
             ]
             arguments += _positions(key, tables.argument_kinds(program, command))
+    for one in plain:
+        # The command of these programs is empty.
+        key = f"{one.name} "
+        options.append(
+            (
+                shlex.quote(key),
+                _lines((name, option.help) for option in one.options for name in option.names),
+            )
+        )
+        values += [
+            (
+                "|".join(shlex.quote(f"{key} {name}") for name in option.names),
+                f"kind={shlex.quote(option.kind)}{'; return 2' * option.optional}",
+            )
+            for option in one.options
+            if option.kind is not None
+        ]
+        arguments += _positions(key, one.arguments)
+    without = [("|".join(shlex.quote(one.name) for one in plain), ":")] if plain else []
     lines = [
+        "# Succeeds if a program has no commands.",
+        *_case("plain", '"$1"', without, "return 1"),
         *_case("commands", '"$1"', commands, ":"),
         *_case("canonical", '"$1 $2"', aliases, 'echo "$2"'),
         *_case("options", '"$1 $2"', options, ":"),
-        "# Succeeds if an option takes a value, and sets its kind.",
+        "# Succeeds if an option takes a value, and sets its kind; 2 if the value may be left out.",
         *_case("value", '"$1 $2 $3"', values, "return 1"),
         "# Sets the kind of the argument at a position, counted from 0.",
         *_case("argument", '"$1 $2 $3"', arguments, "kind="),
     ]
-    return _HEAD + "\n".join(lines) + "\n" + _TAIL
+    return _HEAD + "\n".join(lines) + "\n" + _TAIL.replace("@WHAT_IF@", " ".join(what_if.KINDS))
 
 
 def _positions(key: str, kinds: Sequence[str]) -> list[tuple[str, str]]:

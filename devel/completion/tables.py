@@ -4,20 +4,25 @@ A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid
 ``iallocator``, ``filter``, ``file``; ``tag`` for the tags of the object in the first argument,
 ``tag-new`` for the tags of all objects of that kind, ``tag-any`` for all tags; ``pnode:snode`` for
 two nodes; or a fixed choice: ``=on off`` for one of these, ``,name status`` for several of these
-with commas between, ``%memory vcpus`` for several keys which end in an equals sign. Words of the
+with commas between, ``&node`` for several of another kind with commas between, ``%memory vcpus``
+for several keys which end in an equals sign; ``what-if`` for a change of a cluster. Words of the
 empty kind are not completed.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from ganeti.burnin.steps import NAMES as BURNIN_STEPS
 from ganeti.cli.command import Command, Program
 from ganeti.cli.listing import ALL_FIELDS, WIDE_FIELDS
 from ganeti.cli.options import COMMON, FORMATS, SORT_BY, Option
 from ganeti.client import PROGRAMS
 from ganeti.client.gnt_instance import snapshots
+from ganeti.client.htools import options as htools
 from ganeti.constants import instance as instance_c
 from ganeti.constants import node as node_c
 from ganeti.constants import query as query_c
@@ -37,7 +42,7 @@ _ARGUMENTS = {
     "command": "command",
 }
 _OPTIONS = frozenset(
-    {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode"}
+    {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode", "what-if"}
 )
 _KEYS = {"beparams": (*instance_c.BE_PARAM_TYPES, "memory"), "ndparams": node_c.ND_PARAM_TYPES}
 # Program -> resource whose fields its list commands show.
@@ -53,6 +58,113 @@ _RESOURCES = {
 _LISTS = frozenset({"list", "list-fields"})
 # Command -> kind of its arguments whose published kind is "unknown".
 _TAGS = {"add-tags": "tag-new", "remove-tags": "tag", "search-tags": "tag-any"}
+
+
+#: The placement programs.
+PLACEMENT = (
+    "hail", "harep", "hbal", "hcheck", "hinfo", "hroller", "hscan", "hspace", "hsqueeze",
+)  # fmt: skip
+#: Further programs with options and without commands -> the module with their parser.
+_PARSERS = {
+    "burnin": "ganeti.burnin.program",
+    "ganeti-cleaner": "ganeti.tools.cleaner",
+    "ganeti-join": "ganeti.tools.join",
+    "ganeti-watcher": "ganeti.watcher.command",
+}
+# Published kind of a value or an argument of a placement program -> kind of a word.
+_PLACEMENT_KINDS = {
+    "file": "file",
+    "dir": "file",
+    "host": "node",
+    "onenode": "node",
+    "onegroup": "nodegroup",
+    "manyinstances": "&instance",
+    "manynodes": "&node",
+}
+
+
+# What stands for the value of an option in a parser of argparse -> kind of a word.
+_METAVARS = {
+    "FILE": "file",
+    "<file>": "file",
+    "<OS>": "os",
+    "<node,node,...>": "&node",
+    "<step,step,...>": f",{' '.join(BURNIN_STEPS)}",
+}
+
+
+class PlainOption(NamedTuple):
+    """An option of a program without commands.
+
+    :ivar kind: the kind of its value; None for an option without a value.
+    :ivar optional: the value may be left out, so it is never the next word.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    kind: str | None
+    optional: bool = False
+
+
+class PlainProgram(NamedTuple):
+    """A program without commands.
+
+    :ivar arguments: as :func:`argument_kinds` gives them.
+    """
+
+    name: str
+    options: tuple[PlainOption, ...]
+    arguments: tuple[str, ...]
+
+
+def load_plain() -> list[PlainProgram]:
+    """Load the options of the programs without commands, in the order of their names."""
+    found = [_placement(name) for name in PLACEMENT]
+    found += [
+        _parsed(name, importlib.import_module(module).make_parser())
+        for name, module in _PARSERS.items()
+    ]
+    return sorted(found)
+
+
+def _placement(name: str) -> PlainProgram:
+    program = importlib.import_module(f"ganeti.client.htools.{name}").PROGRAM
+    known = [*(htools.ALL[one] for one in program.options), *htools.GENERIC.values()]
+    options = []
+    for one in known:
+        kind: str | None = _PLACEMENT_KINDS.get(one.completion, "")
+        if one.choices:
+            kind = f"={' '.join(one.choices)}"
+        elif one.dest == "what_if":
+            kind = "what-if"
+        elif one.argument == htools.NO:
+            kind = None
+        names = (f"-{one.short}", f"--{one.long}") if one.short else (f"--{one.long}",)
+        options.append(PlainOption(names, one.help, kind, one.argument == htools.OPTIONAL))
+    argument = _PLACEMENT_KINDS.get(program.completion)
+    return PlainProgram(name, tuple(options), () if argument is None else (f"{argument}*",))
+
+
+def _parsed(name: str, parser: argparse.ArgumentParser) -> PlainProgram:
+    # The module argparse has no other way to ask a parser for its options.
+    actions: Iterator[argparse.Action] = iter(parser._actions)  # noqa: SLF001
+    options, arguments = [], []
+    for action in actions:
+        if action.help == argparse.SUPPRESS:
+            continue
+        kind = f"={' '.join(map(str, action.choices))}" if action.choices else ""
+        if not action.option_strings:
+            arguments.append(kind)
+        else:
+            value = kind or _METAVARS.get(str(action.metavar), "")
+            options.append(
+                PlainOption(
+                    tuple(action.option_strings),
+                    (action.help or "").replace("%%", "%"),
+                    None if action.nargs == 0 else value,
+                )
+            )
+    return PlainProgram(name, tuple(options), tuple(arguments))
 
 
 def load(names: Iterable[str] = PROGRAMS) -> list[Program]:

@@ -119,10 +119,7 @@ def _outside(err: BaseException) -> tuple[int, str]:
     if isinstance(err, errors.ProtocolError):
         return EXIT_FAILURE, f"Unhandled protocol error while talking to the master daemon:\n{err}"
     if isinstance(err, errors.JobQueueDrainError):
-        return EXIT_FAILURE, (
-            f"Unhandled Ganeti error: {err}. The job queue refuses new jobs until 'gnt-cluster"
-            " queue undrain'."
-        )
+        return EXIT_FAILURE, f"Failure: {err}. Open it with 'gnt-cluster queue undrain'."
     if isinstance(err, errors.JobLost):
         return EXIT_FAILURE, f"Error checking job status: {err}"
     if isinstance(err, errors.GenericError):

@@ -14,6 +14,7 @@ from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
+from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def backend(values: Values) -> dict[str, Any]:
 
 
 def _index(text: str, what: str) -> int:
-    if not (text.isdecimal() and text.isascii()):
+    if not is_number(text):
         raise errors.OpPrereqError(
             f"'{text}' is not the number of a {what}. Write 0:KEY=VALUE,...",
             errors.ECODE_INVAL,
@@ -212,7 +213,7 @@ def _action(ident: str, params: dict[str, Any], what: str) -> tuple[str, int | s
     if ident in _ACTIONS and ident != disk_const.MOD_MODIFY:
         return ident, -1, dict(params)
     number = ident[1:] if ident.startswith("-") else ident
-    where: int | str = int(ident) if number.isdecimal() and number.isascii() else ident
+    where: int | str = int(ident) if is_number(number) else ident
     asked = [name for name in _ACTIONS if params.get(name) is True]
     if len(asked) > 1:
         raise errors.OpPrereqError(

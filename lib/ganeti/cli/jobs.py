@@ -17,9 +17,10 @@ work on several objects print ``<id>: <object>`` on standard output for each job
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ganeti import errors
 from ganeti.cli import failures, terminal
@@ -59,6 +60,28 @@ class WaitInterrupted(KeyboardInterrupt):
     def __init__(self, job_ids: Sequence[int]) -> None:
         super().__init__()
         self.job_ids = list(job_ids)
+
+
+class SubmissionInterrupted(KeyboardInterrupt):
+    """The user interrupted a submission before its answer came: the jobs may exist."""
+
+    def __str__(self) -> str:
+        return (
+            "Interrupted before the master daemon confirmed the submission, so the jobs may have"
+            " been accepted. Look for them with 'gnt-job list'."
+        )
+
+
+@contextlib.contextmanager
+def submission() -> Iterator[None]:
+    """Turn an interrupt while a request that submits jobs is under way into an error of its own.
+
+    :raises SubmissionInterrupted: the user interrupted it.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as err:
+        raise SubmissionInterrupted from err
 
 
 # The client library waits 30 s for a master that is starting. A user at a terminal gets the error
@@ -101,6 +124,7 @@ def run_opcode(opcode: OpCode, values: Values, *, client: luxi.Client | None = N
     """Submit one opcode as a job and wait for its result.
 
     :raises JobSubmittedException: ``--submit`` was given; it contains the number of the job.
+    :raises SubmissionInterrupted: the user interrupted the submission.
     :raises WaitInterrupted: the user interrupted the waiting.
     :raises GenericError: the error with which the job failed.
     """
@@ -115,7 +139,8 @@ def run_opcodes(
     The errors are those of :func:`run_opcode`.
     """
     client = client or connect()
-    job_id = client.submit_job(list(opcodes))
+    with submission():
+        job_id = client.submit_job(list(opcodes))
     if values.get("print_jobid"):
         terminal.out(str(job_id))
     if values.get("submit_only"):
@@ -325,11 +350,24 @@ class JobSet:
         """Add a job; `name` is the object on which it works."""
         self._queue.append((name, list(opcodes)))
 
-    def add_submitted(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Add jobs which another job has submitted: rows ``[True, id]`` or ``[False, message]``."""
+    def add_submitted(self, rows: Iterable[Sequence[Any]], *, named: bool = False) -> None:
+        """Add jobs which another job has submitted: rows ``[True, id]`` or ``[False, message]``.
+
+        :param named: ask the master what each job does, and show it.
+        """
+        rows = list(rows)
+        ids = [int(value) for success, value in rows if success]
+        names: dict[int, str] = {}
+        if named and ids:
+            answers = self._client.query_jobs(ids, ["summary"])
+            names = {
+                job_id: ", ".join(row[0])
+                for job_id, row in zip(ids, answers, strict=True)
+                if row is not None
+            }
         for success, value in rows:
             self._jobs.append(
-                _SubmittedJob(int(value), "", "")
+                _SubmittedJob(int(value), "", names.get(int(value), ""))
                 if success
                 else _SubmittedJob(None, str(value), "")
             )
@@ -338,7 +376,8 @@ class JobSet:
         """Submit the added jobs in one request."""
         if not self._queue:
             return
-        rows = self._client.submit_many_jobs([opcodes for _, opcodes in self._queue])
+        with submission():
+            rows = self._client.submit_many_jobs([opcodes for _, opcodes in self._queue])
         for (name, _), (success, value) in zip(self._queue, rows, strict=True):
             self._jobs.append(
                 _SubmittedJob(int(value), "", name)

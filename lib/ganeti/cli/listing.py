@@ -31,6 +31,7 @@ from ganeti.cli import failures, jobs, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Values
 from ganeti.constants import query as const
+from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def job_id(text: str) -> int:
 
     :raises OpPrereqError: not a number.
     """
-    if not (text.isdecimal() and text.isascii()):
+    if not is_number(text):
         raise errors.OpPrereqError(f"'{text}' is not a job id", errors.ECODE_INVAL)
     return int(text)
 
@@ -228,20 +229,30 @@ def run_list(
     elif fields == [WIDE_FIELDS]:
         fields = [*default_fields, *(name for name in WIDE[resource] if name not in default_fields)]
     fields += [name for name in extra_fields if name not in fields]
-    qfilter = both_filters(
-        make_filter(
+    mode = values.get("multi_mode")
+    if mode is None:
+        condition = make_filter(
             arguments,
             force_filter=bool(values.get("force_filter")),
             name_field=name_field,
             numeric=numeric,
-        ),
-        extra_filter,
-    )
+        )
+    elif values.get("force_filter"):
+        raise errors.OpPrereqError(f"give either --filter or --{mode}", errors.ECODE_INVAL)
+    else:
+        from ganeti.cli import selector  # it needs this module
+
+        condition = selector.condition(resource, mode, arguments, client)
+    qfilter = both_filters(condition, extra_filter)
     # The locks of gnt-debug have an older --interval of their own.
-    if values.get("interval") is not None and not values.get("watch") and resource != "lock":
-        raise errors.OpPrereqError("--interval needs --watch", errors.ECODE_INVAL)
+    if resource != "lock":
+        require_watch(values)
     if values.get("watch"):
-        return _watch(client, resource, fields, qfilter, values, formatters or {})
+        shown = formatters or {}
+        return watch(
+            lambda: table_lines(_query(client, resource, fields, qfilter, values), values, shown),
+            values,
+        )
     # A large answer consists of 500,000 small lists without reference cycles. The garbage
     # collector would take as long as the parser.
     gc.disable()
@@ -268,7 +279,7 @@ def _query(
     client: luxi.Client, resource: str, fields: list[str], qfilter: Any, values: Values
 ) -> Mapping[str, Any]:
     """Ask the master, and sort the rows as ``--sort-by`` says."""
-    order = _sort_order(values.get("sort_by"))
+    order = sort_order(values.get("sort_by"))
     # Fields which are only for the order are asked for, too, and not shown.
     hidden = [name for name, _ in order if name not in fields]
     response = client.query(resource, [*fields, *hidden], qfilter)
@@ -281,14 +292,8 @@ def _query(
         if field["kind"] == const.KIND_UNKNOWN
     ]
     if unknown:
-        from ganeti.utils import suggest
-
         known = [field["name"] for field in client.query_fields(resource)["fields"]]
-        raise errors.OpPrereqError(
-            f"cannot sort by '{unknown[0]}': there is no such field."
-            f"{suggest.did_you_mean(unknown[0], known)}",
-            errors.ECODE_INVAL,
-        )
+        raise cannot_sort_by(unknown[0], known)
     rows = list(response["data"])
     for name, reverse in reversed(order):
         column = names.index(name)
@@ -304,8 +309,20 @@ def _cell_key(column: int, row: Sequence[Any]) -> tuple[Any, ...]:
     return sort_key(row[column][1])
 
 
-def _sort_order(text: str | None) -> list[tuple[str, bool]]:
-    """Read ``a,-b``: pairs of a field and whether its order is reversed.
+def cannot_sort_by(field: str, known: Sequence[str]) -> errors.OpPrereqError:
+    """Make the error about a field of ``--sort-by`` which does not exist, with a similar name."""
+    from ganeti.utils import suggest
+
+    return errors.OpPrereqError(
+        f"cannot sort by '{field}': there is no such field.{suggest.did_you_mean(field, known)}",
+        errors.ECODE_INVAL,
+    )
+
+
+def sort_order(text: str | None) -> list[tuple[str, bool]]:
+    """Read the value of ``--sort-by``, such as ``a,-b``.
+
+    :returns: pairs of a field and whether its order is reversed.
 
     :raises OpPrereqError: no field is given, or one is given twice.
     """
@@ -334,18 +351,28 @@ def sort_key(value: Any) -> tuple[Any, ...]:
     return (2, text.natural_key(str(value)))
 
 
-def _watch(
-    client: luxi.Client,
-    resource: str,
-    fields: list[str],
-    qfilter: Any,
-    values: Values,
-    formatters: Mapping[str, Formatter],
-) -> int:
-    """Show the list again and again (``--watch``)."""
+def require_watch(values: Values) -> None:
+    """Refuse ``--interval`` without ``--watch``.
+
+    :raises OpPrereqError: only the first one is given.
+    """
+    if values.get("interval") is not None and not values.get("watch"):
+        raise errors.OpPrereqError("--interval needs --watch", errors.ECODE_INVAL)
+
+
+def watch(take: Callable[[], list[str]], values: Values, default_s: int | None = None) -> int:
+    """Show a list again and again until the user ends it (``--watch``).
+
+    :param take: makes the lines of the table.
+    :param default_s: seconds between two lists without ``--interval``.
+    :returns: the exit code.
+    :raises OpPrereqError: the output is not a table on a terminal, or ``--interval`` is wrong.
+    """
     from ganeti.cli import live
 
-    interval_s = live.INTERVAL_S if values.get("interval") is None else values.interval
+    interval_s = values.get("interval")
+    if interval_s is None:
+        interval_s = default_s or live.INTERVAL_S
     live.check_interval(interval_s)
     if values.output_format in opt.DATA_FORMATS or not terminal.is_terminal(sys.stdout):
         raise errors.OpPrereqError(
@@ -355,7 +382,7 @@ def _watch(
         )
 
     def lines(rows: int) -> list[str]:
-        found = table_lines(_query(client, resource, fields, qfilter, values), values, formatters)
+        found = take()
         # The last line is for the cursor.
         if len(found) >= rows:
             found[rows - 2 :] = [f"... and {len(found) - rows + 2} more"]

@@ -63,7 +63,7 @@ def show(take: Callable[[int], Sequence[str]], interval_s: int) -> None:
                     lines, taken, trouble = take(_lines()), time.time(), ""
                 except errors.LuxiError as err:
                     since = time.strftime("%H:%M:%S", time.localtime(taken))
-                    trouble = f"no news since {since}: {err}"
+                    trouble = f"this is the state of {since}: {err}"
         except KeyboardInterrupt:
             return
         finally:

@@ -107,6 +107,9 @@ def _report(err: BaseException, debug: bool) -> int:
     if isinstance(err, jobs.WaitInterrupted):
         terminal.err(interrupted_text(err.job_ids))
         return failures.EXIT_FAILURE
+    if isinstance(err, jobs.SubmissionInterrupted):
+        terminal.err(str(err))
+        return failures.EXIT_FAILURE
     if isinstance(err, KeyboardInterrupt):
         terminal.err("Interrupted; the command has not submitted any job that it has not shown.")
         return failures.EXIT_FAILURE

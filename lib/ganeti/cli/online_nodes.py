@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ganeti import errors
 from ganeti.cli import terminal
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -18,17 +17,16 @@ def online_nodes(
 ) -> list[tuple[str, Any, bool]]:
     """Return the named nodes which are not offline; print the names of the offline ones.
 
-    :param names: names of nodes; an empty sequence means all nodes.
-    :param group: take only nodes of this node group.
+    :param names: names or UUIDs of nodes; an empty sequence means all nodes.
+    :param group: name or UUID; take only nodes of this node group.
     :param field: a further field to query.
     :returns: for each node its name, the value of the field, and whether it is the master.
     :raises OpPrereqError: unknown node or group.
     """
     rows = client.query_nodes(list(names), ["name", field, "master", "offline", "group"], False)
-    if group is not None and not client.query_groups([group], ["name"], False):
-        raise errors.OpPrereqError(
-            f"node group '{group}' is not in the cluster", errors.ECODE_NOENT
-        )
+    if group is not None:
+        # A wrong name is an error, and a UUID becomes a name.
+        ((group,),) = client.query_groups([group], ["name"], False)
     wanted = [row for row in rows if group is None or row[4] == group]
     offline = [row[0] for row in wanted if row[3]]
     if offline:

@@ -81,24 +81,31 @@ def select(resource: str, mode: str, words: Sequence[str], client: luxi.Client) 
     :raises OpPrereqError: nothing is given or selected, or there is no such node or group.
     :raises QueryFilterParseError: the expression is not valid.
     """
-    if not words:
-        raise errors.OpPrereqError(f"--{mode} needs an argument", errors.ECODE_INVAL)
-    condition: Any
-    if mode == BY_FILTER:
-        condition = listing.make_filter(words, force_filter=True)
-    elif mode == BY_TAGS:
-        condition = ["|", *(["=[]", "tags", tag] for tag in words)]
-    elif mode == BY_NODE:
-        nodes = [row[0] for row in client.query_nodes(list(words), ["name"], False)]
-        condition = ["|", *(["|", ["==", "pnode", n], ["=[]", "snodes", n]] for n in nodes)]
-    else:
-        # A wrong name is an error, and a short one is completed.
-        groups = [row[0] for row in client.query_groups(list(words), ["name"], False)]
-        condition = listing.simple_filter(_GROUP_FIELDS[resource], groups)
-    response = client.query(resource, [_NAME_FIELDS.get(resource, "name")], condition)
+    chosen = condition(resource, mode, words, client)
+    response = client.query(resource, [_NAME_FIELDS.get(resource, "name")], chosen)
     found = [str(row[0][1]) for row in response["data"]]
     if not found:
         raise errors.OpPrereqError(
             f"no {resource} is selected by --{mode} {' '.join(words)}", errors.ECODE_INVAL
         )
     return found
+
+
+def condition(resource: str, mode: str, words: Sequence[str], client: luxi.Client) -> Any:
+    """Return the filter, in list form, which selects what :func:`select` does.
+
+    :raises OpPrereqError: nothing is given, or there is no such node or group.
+    :raises QueryFilterParseError: the expression is not valid.
+    """
+    if not words:
+        raise errors.OpPrereqError(f"--{mode} needs an argument", errors.ECODE_INVAL)
+    if mode == BY_FILTER:
+        return listing.make_filter(words, force_filter=True)
+    if mode == BY_TAGS:
+        return ["|", *(["=[]", "tags", tag] for tag in words)]
+    if mode == BY_NODE:
+        nodes = [row[0] for row in client.query_nodes(list(words), ["name"], False)]
+        return ["|", *(["|", ["==", "pnode", n], ["=[]", "snodes", n]] for n in nodes)]
+    # A wrong name is an error, and a short one is completed.
+    groups = [row[0] for row in client.query_groups(list(words), ["name"], False)]
+    return listing.simple_filter(_GROUP_FIELDS[resource], groups)

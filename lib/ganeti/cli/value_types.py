@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ganeti import errors
+from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -214,9 +215,13 @@ def parse_filter_action(text: str) -> str | list[Any]:
     words = text.split()
     if words[:1] != ["RATE_LIMIT"]:
         return text
-    if len(words) != 2 or not words[1].isdigit() or int(words[1]) < 1:
-        raise errors.ParameterError(f"'{text}': RATE_LIMIT needs a number of jobs, at least 1")
-    return ["RATE_LIMIT", int(words[1])]
+    try:
+        (number,) = map(int, words[1:])
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise errors.ParameterError(f"'{text:.100}': RATE_LIMIT needs a number of jobs, at least 1")
+    return ["RATE_LIMIT", number]
 
 
 def parse_time(text: str) -> int:
@@ -227,8 +232,10 @@ def parse_time(text: str) -> int:
     """
     factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
     number, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1)
-    if not number.isdecimal() or not number.isascii():
-        raise errors.ParameterError(f"'{text}' is not a time span. Examples: 90, 30m, 6h, 7d, 4w.")
+    if not is_number(number):
+        raise errors.ParameterError(
+            f"'{text:.100}' is not a time span. Examples: 90, 30m, 6h, 7d, 4w."
+        )
     return int(number) * factor
 
 

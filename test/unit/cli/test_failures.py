@@ -63,6 +63,12 @@ from ganeti.cli import failures
             "Unhandled protocol error while talking to the master daemon:\nFailed to parse",
         ),
         (ValueError("odd"), 1, "Unhandled error (ValueError): odd"),
+        (
+            errors.JobQueueDrainError("the job queue is drained and takes no new jobs"),
+            1,
+            "Failure: the job queue is drained and takes no new jobs. Open it with 'gnt-cluster"
+            " queue undrain'.",
+        ),
     ],
 )
 def test_texts_and_codes(error: Exception, code: int, text: str) -> None:
@@ -74,7 +80,6 @@ def test_texts_and_codes(error: Exception, code: int, text: str) -> None:
     [
         (errors.ResolverError("web1", -2, "Name not known"), 1, ["Failure:", "'web1'"]),
         (errors.JobQueueFull(), 1, ["queue is full", "gnt-job autoarchive"]),
-        (errors.JobQueueDrainError("drained"), 1, ["drained", "undrain"]),
         (errors.LuxiTimeout("120 s"), 1, ["did not answer in time", "120 s"]),
         (errors.ConnectionClosedError("gone"), 1, ["closed the connection", "gone"]),
         (errors.LuxiPermissionError("socket"), 1, ["may not connect"]),

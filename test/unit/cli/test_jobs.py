@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from ganeti import errors
 from ganeti.cli import jobs
 from ganeti.cli.command import Values
+from ganeti.opcodes.test import OpTestDelay
 
 STAMP = [1795213010, 684568]
 
@@ -229,3 +233,50 @@ def test_no_request_too_many(count: int, requests: list[str]) -> None:
         waiting.add(f"web{number}")
     assert all(outcome.success for outcome in waiting.wait())
     assert client.requests == requests
+
+
+class InterruptedClient:
+    """The user interrupts while the request is under way."""
+
+    def submit_job(self, ops: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def submit_many_jobs(self, wanted: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_submission_is_no_interrupted_command() -> None:
+    """The master may have the jobs, although no number was shown."""
+    client: Any = InterruptedClient()
+    with pytest.raises(jobs.SubmissionInterrupted):
+        jobs.run_opcode(OpTestDelay(duration=1.0), Values(), client=client)
+    several = jobs.JobSet(client, Values(), quiet=True)
+    several.add("web1", OpTestDelay(duration=1.0))
+    with pytest.raises(jobs.SubmissionInterrupted):
+        several.wait()
+
+
+def _submissions(tree: ast.AST, guarded: bool = False) -> Iterator[tuple[int, bool]]:
+    """Lines which submit jobs, and whether an interrupt there is told from others."""
+    for node in ast.iter_child_nodes(tree):
+        inside = guarded or (
+            isinstance(node, ast.With)
+            and any(ast.unparse(one.context_expr).endswith("submission()") for one in node.items)
+        )
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            (".submit_job", ".submit_many_jobs")
+        ):
+            yield node.lineno, inside
+        yield from _submissions(node, inside)
+
+
+def test_no_command_submits_jobs_in_another_way() -> None:
+    lib = Path(jobs.__file__).parents[1]
+    found = [
+        (f"{path.relative_to(lib)}:{line}", guarded)
+        for package in ("cli", "client")
+        for path in (lib / package).rglob("*.py")
+        for line, guarded in _submissions(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert len(found) >= 5
+    assert [place for place, guarded in found if not guarded] == []

@@ -147,7 +147,12 @@ def test_environment_with_open_quotes(capsys: pytest.CaptureFixture[str]) -> Non
         (errors.JobSubmittedException(17), 0, "JobID: 17\n"),
         (jobs.WaitInterrupted([5]), 1, "job 5 continues. Watch it with 'gnt-job watch 5'"),
         (jobs.WaitInterrupted([5, 6]), 1, "jobs 5 6 continue"),
-        (KeyboardInterrupt(), 1, "Interrupted"),
+        (
+            jobs.SubmissionInterrupted(),
+            1,
+            "may have been accepted. Look for them with 'gnt-job list'",
+        ),
+        (KeyboardInterrupt(), 1, "Interrupted; the command has not submitted any job"),
         (RuntimeError("a bug"), 1, "Unhandled error (RuntimeError): a bug"),
     ],
 )

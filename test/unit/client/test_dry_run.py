@@ -240,6 +240,7 @@ ASKING = [
     "instance startup --all",
     "node evacuate --iallocator hail node2",
     "node failover node2",
+    "node maintenance start node2",
     "node migrate node2",
     "node power off node2",
     "node powercycle node2",

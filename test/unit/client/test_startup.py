@@ -87,3 +87,17 @@ def test_programs_import_nothing_heavy() -> None:
     loaded = set(done.stdout.split())
     assert not loaded & set(HEAVY)
     assert not loaded & {f"ganeti.{package}" for package in PACKAGES}
+
+
+@pytest.mark.programs
+def test_a_node_which_is_not_the_master_loads_no_master_daemon() -> None:
+    """Systemd and the watcher start the daemon everywhere; it refuses before it costs anything."""
+    script = "import sys, ganeti.server.masterd; print(*sys.modules)"
+    done = process.run(
+        [sys.executable, "-c", script],
+        timeout_s=120,
+        env={"PYTHONPATH": str(Path(__file__).parents[3] / "lib")},
+    )
+    loaded = set(done.stdout.split())
+    assert "ganeti.server.masterd" in loaded
+    assert not loaded & {f"ganeti.{name}" for name in ("cmdlib", "jqueue", "locking", "rpc")}

@@ -26,6 +26,8 @@ PUBLISHED: dict[str, Any] = json.loads(
 #: Options which nobody else has.
 ADDED = {
     "--output": "formats for programs on lists and infos",
+    "--auto-balance": "automatic balance by the watcher",
+    "--explain": "the reasons for the choice of nodes",
     "--filter": "every list takes filter expressions",
     "--units": "every list can show fields which are sizes",
     "--separator": "every list can be made for programs",
@@ -36,6 +38,12 @@ ADDED = {
     "--hypervisor": "spelling of 2.0",
     "--hypervisor-defaults": "spelling of 2.0",
     "--defaults": "spelling of 2.0",
+    "--auto-instance-failover": "instances of a dead node start elsewhere by themselves",
+    "--witness": "the third voter of two master candidates",
+    "--witness-auth": "credentials for its server",
+    "--witness-ca": "what its server must show",
+    "--node-watchdog": "whether nodes restart by their hardware watchdogs when they are cut off",
+    "--auto-failover": "whether the role of a lost master moves by itself",
     "--rapi-require-authentication": "a password for reading is a choice of the administrator",
     "--new-secondary": "design 2.0: the administrator chooses which replica stays",
     "--wait-for-sync": "design 2.0: the restart may be postponed until the replicas are in sync",
@@ -48,6 +56,9 @@ ADDED = {
     "--target-node": "gnt-node failover -n, as for one instance",
     "--hotplug": "spelling of 3.0",
     "--hotplug-if-possible": "spelling of 3.0",
+    "--log": "what an instance has written to its console",
+    "--lines": "likewise",
+    "--follow": "likewise",
 }
 #: Commands which nobody else has.
 OWN = {
@@ -55,11 +66,15 @@ OWN = {
     ("gnt-instance", "list-snapshots"): "snapshots that stay",
     ("gnt-instance", "remove-snapshot"): "snapshots that stay",
     ("gnt-instance", "restore-snapshot"): "snapshots that stay",
+    ("gnt-node", "maintenance"): "empties a node for work on its machine, and fills it again",
     ("gnt-job", "explain"): "why a job waits",
     ("gnt-job", "top"): "what the queue does, again and again",
+    ("gnt-instance", "top"): "what guests use, again and again",
     ("gnt-cluster", "audit"): "what administrators did, and whether the log is whole",
     ("gnt-cluster", "events"): "what happens, as it happens",
+    ("gnt-cluster", "failover-status"): "why the role of the master moved by itself, or did not",
     ("gnt-cluster", "history"): "what was changed in the configuration, when and by whom",
+    ("gnt-cluster", "simulate"): "what the cluster would be after some changes",
     ("gnt-os", "list-fields"): "every list that shows fields can tell which there are",
 }
 #: Lists which also take names or a filter expression.

@@ -50,9 +50,9 @@ def export(values: Values, arguments: list[str]) -> int:
     client = jobs.connect()
     if values.remove_instance and not values.force:
         # A wrong name is reported before the question.
-        client.query_instances([name], ["name"], False)
+        ((full,),) = client.query_instances([name], ["name"], False)
         code = confirmation.ask(
-            values, f"Instance {name} will be removed after its export. Continue?"
+            values, f"Instance {full} will be removed after its export. Continue?"
         )
         if code is not None:
             return code

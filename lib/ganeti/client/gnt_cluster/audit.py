@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from ganeti import errors
 from ganeti.cli import failures, terminal
 from ganeti.cli import options as opt
@@ -24,14 +22,19 @@ def audit(values: Values, arguments: list[str]) -> int:
     """
     from ganeti.jobstore import audit as log
 
-    files = arguments or [_own_file()]
     lines: list[dict[str, Any]] = []
     problems = []
     try:
-        for data, problem in log.verify(files):
-            lines.append(data)
-            if problem is not None:
-                problems.append(problem)
+        files = arguments or _own_files()
+        while files:
+            # Without a verification, old files are read only as far as their lines are shown.
+            part = files if arguments or values.verify else files[-1:]
+            files = files[: -len(part)]
+            found = list(log.verify(part))
+            lines[:0] = [data for data, _problem in found]
+            problems += [problem for _data, problem in found if problem is not None]
+            if not values.verify and values.limit and len(lines) >= values.limit:
+                break
     except OSError as err:
         raise errors.OpPrereqError(
             f"cannot read the audit log {err.filename}: {err.strerror}", errors.ECODE_ENVIRON
@@ -42,15 +45,18 @@ def audit(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def _own_file() -> str:
+def _own_files() -> list[str]:
+    """The audit log of this node with the files which were rotated, the oldest one first."""
+    from ganeti.jobstore import audit as log
     from ganeti.platform import paths
 
     path = paths.current().log_audit_file
-    if not os.path.exists(path):
+    found = log.files(path)
+    if not found:
         raise errors.OpPrereqError(
             f"there is no audit log {path}; the master writes it", errors.ECODE_NOENT
         )
-    return path
+    return found
 
 
 def _report(values: Values, lines: list[dict[str, Any]], problems: list[Any]) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import failures, jobs, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.oob_options import OOB_TIMEOUT, POWER_DELAY
@@ -44,20 +44,27 @@ class PowerPlan:
 
     :ivar switch: names of the nodes to switch, without the master.
     :ivar master: name of the master if it has to be switched off at the end, else None.
+    :ivar master_helper: its out-of-band helper; None if it has none, or stays on.
     :ivar by_hand: names of the nodes without a helper.
     :ivar to_mark: off: nodes to switch which are not marked offline yet; on: nodes which have to be
         taken into service.
     :ivar instances: instance to stop or start -> names of the nodes which it needs.
     """
 
-    __slots__ = ("by_hand", "instances", "master", "switch", "to_mark")
+    __slots__ = ("by_hand", "instances", "master", "master_helper", "switch", "to_mark")
 
     def __init__(self) -> None:
         self.switch: list[str] = []
         self.master: str | None = None
+        self.master_helper: str | None = None
         self.by_hand: list[str] = []
         self.to_mark: list[str] = []
         self.instances: dict[str, list[str]] = {}
+
+    @property
+    def switches_master(self) -> bool:
+        """Whether the command can switch the master off: no other node is left to be switched."""
+        return bool(self.master and self.master_helper and not self.by_hand)
 
     def __bool__(self) -> bool:
         return bool(self.switch or self.master or self.to_mark or self.instances)
@@ -92,6 +99,7 @@ def make_plan(
                     errors.ECODE_INVAL,
                 )
             found.master = name
+            found.master_helper = (node["ndparams"] or {}).get("oob_program") or None
         elif node["powered"] is None:
             if not node["offline"]:
                 found.by_hand.append(name)
@@ -128,12 +136,21 @@ def epo(values: Values, arguments: list[str]) -> int:
             " with --groups, or --all alone.",
             errors.ECODE_INVAL,
         )
+    mode = values.get("multi_mode")
+    if mode and (values.groups or values.show_all):
+        raise errors.OpPrereqError(
+            f"--{mode} chooses nodes, so neither --all nor --groups can be given with it",
+            errors.ECODE_INVAL,
+        )
     if bool(arguments) == bool(values.show_all):
         raise errors.OpPrereqError(
             "give either names of nodes (with --groups: of groups) or --all", errors.ECODE_INVAL
         )
     client = jobs.connect()
-    names = _group_nodes(client, arguments) if values.groups else arguments
+    if values.groups:
+        names = _group_nodes(client, arguments)
+    else:
+        names = selector.names("node", values, arguments, client)
     nodes = [
         dict(zip(NODE_FIELDS, row, strict=True))
         for row in client.query_nodes(names, list(NODE_FIELDS), False)
@@ -175,11 +192,21 @@ def _group_nodes(client: luxi.Client, groups: Sequence[str]) -> list[str]:
 
 
 def _announcement(todo: PowerPlan, *, on: bool) -> list[str]:
-    lines = [f"These nodes will be switched {'on' if on else 'off'}:"]
-    lines += [f"  {name}" for name in (*todo.switch, *([todo.master] if todo.master else ()))]
+    lines = []
+    switched = [*todo.switch, *([todo.master] if todo.master and todo.switches_master else ())]
+    if switched:
+        lines = [f"These nodes will be switched {'on' if on else 'off'}:"]
+        lines += [f"  {name}" for name in switched]
+    marked = [name for name in todo.to_mark if name not in todo.switch]
+    if marked:
+        lines.append(f"These nodes will be marked {'online' if on else 'offline'}:")
+        lines += [f"  {name}" for name in marked]
     if todo.instances:
-        lines.append(f"and these instances {'started' if on else 'stopped'}:")
+        beginning = "and these instances" if switched and not marked else "These instances will be"
+        lines.append(f"{beginning} {'started' if on else 'stopped'}:")
         lines += [f"  {name}" for name in todo.instances]
+    if todo.master and not todo.switches_master:
+        lines.append(f"The master {todo.master} will stay on. Switch it off by hand, as the last.")
     return lines
 
 
@@ -218,8 +245,8 @@ def _switch_off(
             return failures.EXIT_FAILURE
     if todo.master is None:
         return failures.EXIT_SUCCESS
-    program = (nodes[todo.master]["ndparams"] or {}).get("oob_program")
-    if not program:
+    program = todo.master_helper
+    if program is None:
         # Everything that this command is able to switch off is off.
         when = "after the nodes without a helper" if todo.by_hand else "now"
         terminal.err(
@@ -366,6 +393,8 @@ COMMAND = Command(
     [
         opt.flag("--all", dest="show_all", help="switch all nodes of the cluster, the master last"),
         opt.flag("--groups", help="the arguments are node groups"),
+        selector.FILTER,
+        selector.TAGS,
         opt.flag("--on", help="switch on instead of off, and start the instances which should run"),
         opt.FORCE,
         opt.DRY_RUN,
@@ -374,5 +403,5 @@ COMMAND = Command(
         POWER_DELAY,
     ],
     "Stop instances and switch nodes off in an emergency, or on again",
-    usage="[<options>] {--all|<node>...|--groups <group>...}",
+    usage="[<options>] {--all|<node>...|--groups <group>...|-F <filter>|--tags <tag>...}",
 )

@@ -9,6 +9,7 @@ from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
+from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def parse_point(text: str) -> Point:
 
     :raises OpPrereqError: the text is neither.
     """
-    if text.isdecimal() and text.isascii():
+    if is_number(text):
         return int(text)
     for form in _TIME_FORMATS:
         try:

@@ -84,6 +84,16 @@ def _or_none(names: list[str]) -> str:
     return ", ".join(names) if names else "(none)"
 
 
+def _auto_balance(settings: Mapping[str, Any] | None, number: Number) -> Pairs:
+    """The line about the automatic balance, where it is on."""
+    if not settings:
+        return []
+    from ganeti.constants import balance
+
+    moves, gain = settings[balance.MOVES_PER_HOUR], settings[balance.MIN_GAIN]
+    return [("automatic balance", f"{number(moves)} moves an hour, each gains {number(gain)}")]
+
+
 def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
     # The paths without the root directory of a node of a virtual cluster.
     everywhere = paths.Paths()
@@ -126,8 +136,24 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
         ("instance communication network", info["instance_communication_network"]),
         ("zeroing image", info["zeroing_image"]),
         ("compression tools", list(info["compression_tools"])),
+        (
+            "automatic instance failover",
+            f"after {number(info['auto_instance_failover'])} s"
+            if info.get("auto_instance_failover")
+            else "off",
+        ),
+        (
+            "watchdogs of nodes",
+            f"timeout {number(info['node_watchdog'])} s" if info.get("node_watchdog") else "off",
+        ),
         ("enabled user shutdown", info["enabled_user_shutdown"]),
         ("REST requires authentication", info["rapi_require_authentication"]),
+        (
+            "automatic master failover",
+            f"after {number(info['auto_failover'])} s" if info.get("auto_failover") else "off",
+        ),
+        ("witness", info.get("witness") or "none"),
+        *_auto_balance(info.get("auto_balance"), number),
         ("modify ssh setup", info["modify_ssh_setup"]),
         ("ssh_key_type", info["ssh_key_type"]),
         ("ssh_key_bits", info["ssh_key_bits"]),

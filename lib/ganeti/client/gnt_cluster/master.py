@@ -1,10 +1,13 @@
 """The commands of ``gnt-cluster`` for the role of the master.
 
-``master-failover`` moves the role to this node, ``master-ping`` checks whether the master answers,
-``activate-master-ip`` and ``deactivate-master-ip`` set up and remove its address.
+``master-failover`` moves the role to this node, ``failover-status`` shows what the nodes know
+about the master and whether its role would move by itself, ``master-ping`` checks whether the
+master answers, ``activate-master-ip`` and ``deactivate-master-ip`` set up and remove its address.
 """
 
 from __future__ import annotations
+
+import time
 
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal, value_types
@@ -15,6 +18,7 @@ from ganeti.cli.options import Option
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.bootstrap.failover import Survey
+    from ganeti.bootstrap.failover_status import NodeStatus, Status, WitnessStatus
 
 _NO_VOTING_QUESTION = """\
 This node will become the master without a vote of the other nodes. Data which only the other nodes
@@ -121,6 +125,103 @@ def master_ping(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
+def failover_status(values: Values, arguments: list[str]) -> int:
+    """Show what each node knows about the master (``failover-status``); this needs no master."""
+    from ganeti.bootstrap import failover_status as status
+
+    found = status.ask()
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(_status_data(found), values.output_format)
+        return failures.EXIT_SUCCESS
+    if found.limit_s:
+        terminal.out(
+            f"The master is {found.master}. A candidate takes its role when it is gone for"
+            f" {found.limit_s} s."
+        )
+    else:
+        terminal.out(f"The master is {found.master}. Its role does not move by itself.")
+    until = max(
+        (one.sight.paused_until or 0.0 for one in found.nodes if one.sight is not None), default=0.0
+    )
+    if until > time.time():
+        terminal.out(f"The watcher is paused until {time.ctime(until)}, so the role stays there.")
+    from ganeti.cli.table import Column, format_table
+
+    rows = [_status_row(one, found.master) for one in found.nodes]
+    columns = [Column(name) for name in ("Node", "Candidate", "Daemon", "Master daemon", "Report")]
+    for line in format_table(columns, rows):
+        terminal.out(line)
+    if found.witness is not None:
+        terminal.out(_witness_text(found.witness))
+    for one in found.nodes:
+        if one.sight is not None and one.sight.acted:
+            terminal.out(f"{one.name} acted: {one.sight.acted}")
+    return failures.EXIT_SUCCESS
+
+
+def _witness_text(found: WitnessStatus) -> str:
+    document = found.document
+    if document is None:
+        return f"The witness does not count: {found.failure}"
+    config_serial, last_job = document.config[1], document.jobs[1]
+    knows = [f"it obeys master epoch {document.epoch.number} of {document.master}"]
+    if config_serial:
+        knows.append(f"it knows of configuration {config_serial}")
+    if last_job:
+        knows.append(f"it knows of job {last_job}")
+    return (
+        f"The witness {found.url} answers: {', '.join(knows)};"
+        f" written {time.ctime(document.written)}."
+    )
+
+
+def _status_row(one: NodeStatus, master: str) -> list[str]:
+    candidate = "yes" if one.candidate else "no"
+    if one.sight is None:
+        return [one.name, candidate, "-", "-", "offline" if one.offline else one.failure]
+    sight = one.sight
+    text = sight.text
+    if sight.watched and sight.seen_s is not None:
+        text = f"{text} (seen serving {sight.seen_s:.0f} s ago)"
+    state = sight.daemon if one.name == master else sight.state or "-"
+    return [one.name, candidate, "watches" if sight.watching else "off", state, text]
+
+
+def _status_data(found: Status) -> dict[str, object]:
+    from ganeti.objects import codec
+
+    return {
+        "auto_failover": found.limit_s,
+        "master": found.master,
+        "witness": None if found.witness is None else _witness_data(found.witness),
+        "nodes": [
+            {
+                "name": one.name,
+                "master_candidate": one.candidate,
+                "offline": one.offline,
+                "failure": one.failure or None,
+                "sight": None if one.sight is None else codec.to_dict(one.sight),
+            }
+            for one in found.nodes
+        ],
+    }
+
+
+def _witness_data(found: WitnessStatus) -> dict[str, object]:
+    document = found.document
+    return {
+        "url": found.url,
+        "failure": found.failure or None,
+        "master": None if document is None else document.master,
+        "epoch": None if document is None else document.epoch.number,
+        "config_serial": None if document is None else document.config[1],
+        "last_job": None if document is None else document.jobs[1],
+        "written": None if document is None else document.written,
+    }
+
+
 def activate_master_ip(values: Values, arguments: list[str]) -> int:
     """Set up the address of the cluster on the master (``activate-master-ip``)."""
     from ganeti.opcodes.cluster import OpClusterActivateMasterIp
@@ -178,6 +279,13 @@ COMMANDS = (
             _YES_DO_IT,
         ],
         "Make this node the master",
+    ),
+    Command(
+        "failover-status",
+        failover_status,
+        [],
+        [opt.OUTPUT_FORMAT],
+        "Show what each node knows about the master, and whether its role would move",
     ),
     Command("master-ping", master_ping, [], [], "Check whether the master answers"),
     Command(

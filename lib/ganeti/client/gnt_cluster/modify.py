@@ -9,6 +9,7 @@ from ganeti.client.gnt_cluster import options
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Any
 
 _NO_CHANGE = "Please give at least one of the parameters."
@@ -35,6 +36,7 @@ _PLAIN = (
     "enabled_user_shutdown",
     "rapi_require_authentication",
     "modify_etc_hosts",
+    "witness",
 )
 _LISTS = ("enabled_hypervisors", "enabled_disk_templates", "compression_tools")
 _UID_POOLS = ("uid_pool", "add_uids", "remove_uids")
@@ -44,22 +46,43 @@ def modify(values: Values, arguments: list[str]) -> int:
     """Change parameters of the cluster (``modify``)."""
     from ganeti.opcodes.cluster import OpClusterSetParams
 
+    files = _witness_files(values)
     params = modify_params(values)
     if not params:
         terminal.err(_NO_CHANGE)
         return failures.EXIT_FAILURE
     client = jobs.connect()
-    result = jobs.run_opcode(
-        OpClusterSetParams(force=values.force, **params, **jobs.common_params(values)),
-        values,
-        client=client,
-    )
+    with files:
+        result = jobs.run_opcode(
+            OpClusterSetParams(force=values.force, **params, **jobs.common_params(values)),
+            values,
+            client=client,
+        )
     if not result:
         return failures.EXIT_SUCCESS
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
     succeeded = all(outcome.success for outcome in job_set.wait())
     return failures.EXIT_SUCCESS if succeeded else failures.EXIT_FAILURE
+
+
+def _witness_files(values: Values) -> AbstractContextManager[None]:
+    """Copy the files for a witness to their places.
+
+    :raises OpPrereqError: they are given without a witness, or cannot be used.
+    """
+    if values.witness_auth is None and values.witness_ca is None:
+        import contextlib
+
+        return contextlib.nullcontext()
+    if not values.witness or values.witness == "none" or values.dry_run:
+        raise errors.OpPrereqError(
+            "--witness-auth and --witness-ca need --witness=URL, and exclude --dry-run",
+            errors.ECODE_INVAL,
+        )
+    from ganeti.client.gnt_cluster import witness
+
+    return witness.installed(values.witness_auth, values.witness_ca)
 
 
 def modify_params(values: Values) -> dict[str, Any]:
@@ -93,6 +116,24 @@ def modify_params(values: Values) -> dict[str, Any]:
     )
     if values.reserved_lvs is not None:
         found["reserved_lvs"] = value_types.parse_list(values.reserved_lvs)
+    if values.auto_instance_failover is not None:
+        from ganeti.constants import instance_failover
+
+        found["auto_instance_failover"] = _yes_no_or_time(
+            "--auto-instance-failover", values.auto_instance_failover, instance_failover.DEFAULT_S
+        )
+    if values.node_watchdog is not None:
+        from ganeti.constants import node_watchdog
+
+        found["node_watchdog"] = _yes_no_or_time(
+            "--node-watchdog", values.node_watchdog, node_watchdog.DEFAULT_S
+        )
+    if values.auto_failover is not None:
+        from ganeti.constants import failover
+
+        found["auto_failover"] = _yes_no_or_time(
+            "--auto-failover", values.auto_failover, failover.DEFAULT_S
+        )
     if values.master_netmask is not None:
         found["master_netmask"] = parameters.netmask(values.master_netmask)
     if values.hvparams or values.diskparams:
@@ -133,7 +174,58 @@ def modify_params(values: Values) -> dict[str, Any]:
             name: _microseconds(name, value)
             for name, value in values.data_collector_interval.items()
         }
+    if values.auto_balance is not None:
+        found["auto_balance"] = _auto_balance(values.auto_balance)
     return found
+
+
+def _auto_balance(text: str) -> dict[str, Any]:
+    """Read the settings of the automatic balance: ``yes``, ``no``, or ``moves=N,gain=SCORE``.
+
+    :returns: the settings which are given, or the default ones; empty for no balance.
+    :raises OpPrereqError: the text has another form.
+    """
+    from ganeti.constants import balance
+
+    try:
+        return dict(balance.DEFAULTS) if value_types.parse_bool(text) else {}
+    except errors.ParameterError:
+        pass
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        try:
+            if key == "moves":
+                found[balance.MOVES_PER_HOUR] = int(value)
+            elif key == "gain":
+                found[balance.MIN_GAIN] = float(value)
+            else:
+                raise ValueError(key)
+        except ValueError as err:
+            raise errors.OpPrereqError(
+                f"--auto-balance: '{part}' is neither yes nor no nor moves=N nor gain=SCORE",
+                errors.ECODE_INVAL,
+            ) from err
+    return found
+
+
+def _yes_no_or_time(option: str, text: str, default_s: int) -> int:
+    """Read an option with the value ``yes``, ``no`` or a time span.
+
+    :param default_s: the meaning of ``yes``.
+    :returns: seconds, 0 for ``no``.
+    """
+    try:
+        return default_s if value_types.parse_bool(text) else 0
+    except errors.ParameterError:
+        pass
+    try:
+        return value_types.parse_time(text)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(
+            f"{option}: '{text}' is neither yes nor no nor a time span such as 15s or 2m",
+            errors.ECODE_INVAL,
+        ) from err
 
 
 def _require_known(params: dict[str, Any]) -> None:

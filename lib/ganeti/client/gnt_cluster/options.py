@@ -165,8 +165,8 @@ _COMMON = (
     Option(
         "--uid-pool",
         kind="string",
-        metavar="LOW-HIGH,...",
-        help="user ids under which guests may run",
+        metavar="LOW-HIGH,...|auto",
+        help="user ids under which guests may run; auto chooses 1000 which no account has",
     ),
     Option(
         "--ipolicy-bounds-specs",
@@ -329,6 +329,45 @@ MODIFY = (
         help="network over which guests reach their node; created if it does not exist",
     ),
     Option(
+        "--auto-instance-failover",
+        kind="string",
+        metavar="yes|no|TIME",
+        help="whether a node which does not answer for this time is switched off, and its instances"
+        " start elsewhere; yes is 15s",
+    ),
+    Option(
+        "--node-watchdog",
+        kind="string",
+        metavar="yes|no|TIME",
+        help="whether the hardware watchdog of a node restarts it when it is cut off, so that its"
+        " instances can start elsewhere, and the timeout of the device; yes is 10s",
+    ),
+    Option(
+        "--auto-failover",
+        kind="string",
+        metavar="yes|no|TIME",
+        help="whether a candidate takes the role of a master which is gone for this time; yes is"
+        " 5s",
+    ),
+    Option(
+        "--witness",
+        kind="string",
+        metavar="URL|none",
+        help="document on an HTTPS server which is the third voter of two master candidates",
+    ),
+    Option(
+        "--witness-auth",
+        kind="string",
+        metavar="FILE",
+        help="file with user and password, or certificate and key, for the server of the witness",
+    ),
+    Option(
+        "--witness-ca",
+        kind="string",
+        metavar="FILE",
+        help="certificates to trust for the server of the witness, instead of those of the system",
+    ),
+    Option(
         "--enabled-data-collectors",
         kind="keyval",
         default={},
@@ -341,5 +380,12 @@ MODIFY = (
         default={},
         metavar="NAME=SECONDS,...",
         help="time between two runs of a data collector",
+    ),
+    Option(
+        "--auto-balance",
+        kind="string",
+        metavar="yes|no|moves=N,gain=SCORE",
+        help="whether the watcher moves instances to balance the cluster: at most N moves an hour"
+        " (4), which must improve the score by SCORE (0.01)",
     ),
 )

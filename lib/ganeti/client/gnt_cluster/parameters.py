@@ -31,6 +31,10 @@ _SPECS = (
     ("ispecs_nic_count", "nic-count"),
 )
 
+AUTOMATIC_POOL = "auto"
+# More guests than one node has; a user id is used once on each node.
+_AUTOMATIC_POOL_SIZE = 1000
+
 
 def init_params(values: Values, cluster_name: str) -> InitParams:
     """Return all parameters of ``init``.
@@ -69,7 +73,7 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
         drbd_helper=values.drbd_helper,
         enabled_hypervisors=names(values.enabled_hypervisors),
         enabled_disk_templates=names(values.enabled_disk_templates),
-        hvparams=typed_groups(values.hvparams, hv_types, "hypervisor"),
+        hvparams=_with_pool(values, typed_groups(values.hvparams, hv_types, "hypervisor")),
         beparams=backend_params(values.beparams),
         nicparams=nic_params(values.nicparams),
         ndparams=node_params.node_params(values.ndparams),
@@ -100,6 +104,18 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
         ssh_key_type=values.ssh_key_type,
         ssh_key_bits=values.ssh_key_bits,
     )
+
+
+def _with_pool(values: Values, params: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Let guests use the pool which ``--uid-pool=auto`` makes, unless an option says otherwise."""
+    from ganeti.objects import hypervisors
+
+    if values.uid_pool == AUTOMATIC_POOL:
+        for name, descriptor in hypervisors.ALL.items():
+            choice = descriptor.user_parameter
+            if choice is not None:
+                params.setdefault(name, {}).setdefault(choice.name, choice.pool)
+    return params
 
 
 def netmask(text: str | None) -> int | None:
@@ -169,8 +185,15 @@ def nic_params(given: dict[str, Any]) -> dict[str, Any]:
 def uid_pool(text: str | None) -> list[tuple[int, int]]:
     """Turn ``1000-1010,2000`` into ranges, as pairs of the lowest and the highest user id.
 
+    ``auto`` stands for a range which no account of this machine has.
+
     :raises OpPrereqError: a part is not a range, or is empty.
+    :raises ConfigurationError: ``auto``, and no range is free.
     """
+    if text == AUTOMATIC_POOL:
+        from ganeti.platform import users
+
+        return [users.free_user_ids(_AUTOMATIC_POOL_SIZE)]
     ranges: list[tuple[int, int]] = []
     for part in (text or "").split(","):
         if not part:

@@ -22,6 +22,7 @@ from ganeti.client.gnt_cluster import (
     rename,
     renew_crypto,
     search_tags,
+    simulate,
     upgrade,
     watcher,
 )
@@ -33,11 +34,18 @@ _REST_IS_OPEN = (
 )
 
 
+_NOT_ENABLED = (
+    "Note: the daemons of this node do not start with the machine."
+    " Run 'systemctl enable --now ganeti.target' on every node."
+)
+
+
 def init(values: Values, arguments: list[str]) -> int:
     """Create a cluster on this machine, then let the master run the first job (``init``)."""
     from ganeti import bootstrap
     from ganeti.client.gnt_cluster import parameters
     from ganeti.opcodes.cluster import OpClusterPostInit
+    from ganeti.platform import machine, systemd
 
     made = bootstrap.init_cluster(parameters.init_params(values, arguments[0]))
     if made.chosen:
@@ -49,7 +57,19 @@ def init(values: Values, arguments: list[str]) -> int:
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
     if values.rapi_require_authentication is None:
         terminal.err(_REST_IS_OPEN)
+    if machine.current().runs_systemd and not systemd.starts_with_machine(systemd.TARGET):
+        terminal.err(_NOT_ENABLED)
+    for option in made.as_root:
+        terminal.err(_guests_as_root(option, has_pool=bool(values.uid_pool)))
     return failures.EXIT_SUCCESS
+
+
+def _guests_as_root(option: str, *, has_pool: bool) -> str:
+    pool = "" if has_pool else " --uid-pool=auto"
+    return (
+        "Note: guests run as root, so a guest which breaks out of its process controls its node."
+        f" Use 'gnt-cluster modify{pool} {option}' to let each guest run as a user of its own."
+    )
 
 
 def destroy(values: Values, arguments: list[str]) -> int:
@@ -268,6 +288,7 @@ PROGRAM = Program(
         watcher.WATCHER,
         audit.COMMAND,
         history.COMMAND,
+        simulate.COMMAND,
         renew_crypto.COMMAND,
     ],
     aliases={"show": "info", "masterfailover": "master-failover"},
@@ -278,6 +299,7 @@ PROGRAM = Program(
         "version": "",
         "getmaster": "",
         "verify": "--node-group=rack2",
+        "simulate": "--what-if remove-node=node3.example.com --what-if add-instances=10:20g,2g,2",
         "modify": "--candidate-pool-size=5 -B memory=1g,vcpus=2",
         "show-ispecs-cmd": "",
         "rename": "cluster2.example.com",
@@ -290,6 +312,7 @@ PROGRAM = Program(
         "repair-disk-sizes": "web1 db1",
         "epo": "--groups rack2",
         "master-failover": "--dry-run",
+        "failover-status": "",
         "master-ping": "",
         "activate-master-ip": "--dry-run",
         "deactivate-master-ip": "--dry-run",

@@ -14,6 +14,7 @@ This command does not switch between versions: one version is installed on each 
   2. On the master, let '{cfgupgrade} --dry-run' of that version show whether it
      can read the configuration.
   3. Stop the daemons on every node with '{daemon_util} stop-all'. Guests keep running.
+     Before that, use 'gnt-cluster modify --node-watchdog=no' where that is switched on.
   4. Start them with '{daemon_util} start-all', on the master first. The master daemon
      converts the configuration when it starts."""
 _DOWNGRADE = """\

@@ -24,6 +24,8 @@ def try_allocator(values: Values, arguments: list[str]) -> int:
     """Show the request to an allocator, or run it and show its answer (``iallocator``)."""
     from ganeti.opcodes.test import OpTestAllocator
 
+    if values.output_format in opt.DATA_FORMATS and not values.explain:
+        raise errors.OpPrereqError("--output needs --explain", errors.ECODE_INVAL)
     if len(arguments) > 1 and values.mode not in _SEVERAL:
         raise errors.OpPrereqError(
             f"mode {values.mode} takes one name, not {len(arguments)}", errors.ECODE_INVAL
@@ -46,12 +48,30 @@ def try_allocator(values: Values, arguments: list[str]) -> int:
             count=values.count,
             evac_mode=values.evac_mode,
             target_groups=values.target_groups,
+            explain=values.explain or None,
             **jobs.common_params(values),
         ),
         values,
     )
-    terminal.out(str(result))
+    if values.explain and result:
+        _show_explanations(str(result), values)
+    else:
+        terminal.out(str(result))
     return failures.EXIT_SUCCESS
+
+
+def _show_explanations(text: str, values: Values) -> None:
+    """Show why nodes were or were not chosen, as tables or in the format of ``--output``."""
+    from ganeti.htools import explain
+    from ganeti.wire import json
+
+    found = json.loads(text)
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(found, values.output_format)
+        return
+    terminal.out(explain.text(found))
 
 
 def disk_sizes(text: str) -> list[dict[str, Any]]:
@@ -181,6 +201,11 @@ COMMAND = Command(
             metavar="GROUP",
             help="target node group, for change-group; may be given several times",
         ),
+        opt.flag(
+            "--explain",
+            help="show for each node why it was or was not chosen, for allocate and multi-allocate",
+        ),
+        opt.OUTPUT_FORMAT,
     ],
     "Show the request which an allocator would get, or its answer",
     usage="[<options>] <instance>...",

@@ -166,7 +166,8 @@ class _TestJob:
             )
             for fail in failing
         ]
-        self._job_id = client.submit_job(ops)
+        with jobs.submission():
+            self._job_id = client.submit_job(ops)
         self._messages: list[str] = []
         self._stops: list[str] = []
         self._expected = 0
@@ -264,9 +265,9 @@ def _test_cancel(client: luxi.Client, values: Values) -> None:
     from ganeti.opcodes.test import OpTestJqueue
 
     terminal.out("Testing job cancellation")
-    job_id = client.submit_job(
-        [OpTestJqueue(notify_waitlock=True, notify_exec=True, **_without_dry_run(values))]
-    )
+    op = OpTestJqueue(notify_waitlock=True, notify_exec=True, **_without_dry_run(values))
+    with jobs.submission():
+        job_id = client.submit_job([op])
     info: list[Any] | None = None
     serial: int | None = None
     canceled = False

@@ -327,7 +327,7 @@ PROGRAM = Program(
             "list",
             list_groups,
             [Argument("group")],
-            opt.LIST_OPTIONS,
+            [*opt.LIST_OPTIONS, selector.TAGS],
             "List node groups",
             usage="[<options>] [<group>...|<filter>]",
         ),

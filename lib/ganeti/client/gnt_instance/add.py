@@ -21,6 +21,7 @@ def add(values: Values, arguments: list[str]) -> int:
         start=values.start,
         forthcoming=values.forthcoming,
         commit=values.commit,
+        explain=values.explain or None,
         instance_communication=bool(values.instance_communication),
     )
 
@@ -59,6 +60,11 @@ _OPTIONS = (
         "--commit",
         help="create the instance that was reserved with --forthcoming; settings"
         " without an option are taken from the reservation",
+    ),
+    opt.flag(
+        "--explain",
+        help="show for each node why the allocator chose it or not; with --dry-run, nothing is"
+        " created",
     ),
     Option(
         "-c",

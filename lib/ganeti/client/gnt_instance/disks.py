@@ -8,6 +8,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
 from ganeti.constants import disk as disk_const
+from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def deactivate(values: Values, arguments: list[str]) -> int:
 
 
 def _disk_number(text: str) -> int:
-    if not (text.isdecimal() and text.isascii()):
+    if not is_number(text):
         raise errors.OpPrereqError(f"'{text}' is not the number of a disk", errors.ECODE_INVAL)
     return int(text)
 

@@ -20,9 +20,9 @@ def migrate(values: Values, arguments: list[str]) -> int:
         raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
     client = jobs.connect()
     what = (
-        f"The failed migration of instance {name} will be cleaned up"
+        "The failed migration of instance {instance} will be cleaned up"
         if values.cleanup
-        else f"Instance {name} will be migrated to another node"
+        else "Instance {instance} will be migrated to another node"
     )
     code = selection.confirmed(values, name, f"{what}. Continue?", client)
     if code is not None:
@@ -55,7 +55,7 @@ def failover(values: Values, arguments: list[str]) -> int:
     code = selection.confirmed(
         values,
         name,
-        f"Instance {name} will be stopped and started on another node. Continue?",
+        "Instance {instance} will be stopped and started on another node. Continue?",
         client,
     )
     if code is not None:
@@ -92,7 +92,7 @@ def move(values: Values, arguments: list[str]) -> int:
     code = selection.confirmed(
         values,
         name,
-        f"Instance {name} will be stopped and copied to node {values.node}. Continue?",
+        f"Instance {{instance}} will be stopped and copied to node {values.node}. Continue?",
         client,
     )
     if code is not None:

@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.cli import change_group, failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
 from ganeti.client.gnt_instance import (
     add,
     batch_create,
@@ -17,6 +18,7 @@ from ganeti.client.gnt_instance import (
     selection,
     snapshots,
     start_stop,
+    top,
 )
 
 LIST_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
@@ -97,7 +99,7 @@ def remove(values: Values, arguments: list[str]) -> int:
     code = selection.confirmed(
         values,
         name,
-        f"Instance {name} will be removed and its disks will be destroyed. Continue?",
+        "Instance {instance} will be removed and its disks will be destroyed. Continue?",
         client,
     )
     if code is not None:
@@ -123,6 +125,17 @@ def console(values: Values, arguments: list[str]) -> int:
     from ganeti.client.gnt_instance import console as instance_console
     from ganeti.opcodes.instance import OpInstanceConsole
 
+    if values.log:
+        if values.show_command:
+            raise errors.OpPrereqError("give either --log or --show-cmd", errors.ECODE_INVAL)
+        from ganeti.client.gnt_instance import console_log
+
+        return console_log.show(jobs.connect(), arguments[0], values)
+    if values.follow or values.lines is not None:
+        raise errors.OpPrereqError(
+            "--lines and --follow show the log of the console, so they need --log",
+            errors.ECODE_INVAL,
+        )
     client = jobs.connect()
     where = jobs.run_opcode(
         OpInstanceConsole(instance_name=arguments[0], **jobs.common_params(values)),
@@ -162,7 +175,7 @@ PROGRAM = Program(
             "list",
             list_instances,
             [Argument("instance")],
-            opt.LIST_OPTIONS,
+            [*opt.LIST_OPTIONS, selector.TAGS, selector.NODE, selector.GROUP],
             "List instances",
             usage="[<options>] [<instance>...|<filter>]",
         ),
@@ -203,10 +216,21 @@ PROGRAM = Program(
                     dest="show_command",
                     help="only show the command that opens the console",
                 ),
+                opt.flag("--log", help="show what the instance has written to its console"),
+                Option(
+                    "--lines",
+                    kind="int",
+                    metavar="N",
+                    help="with --log: how many of the last lines, 100 by default; 0 for none",
+                ),
+                opt.flag(
+                    "-f", "--follow", help="with --log: wait, and show what the instance adds"
+                ),
                 opt.PRIORITY,
             ],
-            "Open the console of an instance",
+            "Open the console of an instance, or show its log",
         ),
+        top.TOP,
         change_group.CHANGE_GROUP,
         move.MIGRATE,
         move.FAILOVER,
@@ -230,7 +254,8 @@ PROGRAM = Program(
         "startup": "web1 db1",
         "shutdown": "--timeout=60 web1",
         "reboot": "-t hard web1",
-        "console": "web1",
+        "console": "--log --lines=50 web1",
+        "top": "--sort-by=disk --node node1",
         "change-group": "--to=rack3 web1",
         "migrate": "web1",
         "failover": "-n node3 web1",

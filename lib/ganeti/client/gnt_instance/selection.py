@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 def confirmed(values: Values, name: str, question: str, client: luxi.Client) -> int | None:
     """Ask for confirmation before a command changes an instance, unless ``--force`` is given.
 
+    :param name: what the user gave: a name, the first part of a name, or a UUID.
+    :param question: where it has ``{instance}``, the user reads the name of the instance.
     :returns: None to continue, else the exit code.
     :raises OpPrereqError: unknown instance.
     """
     if values.force:
         return None
     # A wrong name is reported before the question.
-    client.query_instances([name], ["name"], False)
-    return confirmation.ask(values, question)
+    ((full,),) = client.query_instances([name], ["name"], False)
+    return confirmation.ask(values, question.replace("{instance}", full))
 
 
 BY_INSTANCES = "instances"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, selector, terminal
+from ganeti.cli import failures, jobs, listing, row_list, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
 from ganeti.client.gnt_instance import selection
 from ganeti.constants import query as query_const
+from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 #: Field -> title and kind of the column.
@@ -32,7 +33,7 @@ LIST_FIELDS = ("instance", "snapshot", "disk", "node", "size", "ctime", "usable"
 def _numbers(text: str | None) -> list[int]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     for word in words:
-        if not (word.isdecimal() and word.isascii()):
+        if not is_number(word):
             raise errors.OpPrereqError(f"'{word}' is not the number of a disk", errors.ECODE_INVAL)
     return [int(word) for word in words]
 
@@ -61,35 +62,35 @@ def list_snapshots(values: Values, arguments: list[str]) -> int:
     """List the snapshots of instances (``list-snapshots``)."""
     from ganeti.opcodes.instance import OpInstanceSnapshotList
 
-    fields = listing.fields_of_job(values.output, LIST_FIELDS, FIELDS)
-    unknown = [field for field in fields if field not in FIELDS]
-    if unknown:
-        from ganeti.utils import suggest
-
-        raise errors.OpPrereqError(
-            f"unknown fields: {', '.join(unknown)}."
-            f"{suggest.did_you_mean(unknown[0], list(FIELDS))}"
-            f" Known are: {', '.join(sorted(FIELDS))}.",
-            errors.ECODE_INVAL,
-        )
     client = jobs.connect()
-    names = selector.names("instance", values, arguments, client)
-    rows: list[Mapping[str, Any]] = jobs.run_opcode(
-        OpInstanceSnapshotList(instances=names, **jobs.common_params(values)),
+
+    def fetch(fields: list[str]) -> list[list[Any]]:
+        names = selector.names("instance", values, arguments, client)
+        found: list[Mapping[str, Any]] = jobs.run_opcode(
+            OpInstanceSnapshotList(instances=names, **jobs.common_params(values)),
+            values,
+            client=client,
+        )
+        return [[row[field] for field in fields] for row in found]
+
+    return row_list.run(
+        LIST_FIELDS,
+        tuple(FIELDS),
         values,
-        client=client,
+        fetch,
+        lambda fields, rows: listing.table_lines(_response(fields, rows), values, {}),
+        lambda fields, rows: listing.write(_response(fields, rows), values),
     )
-    listing.write(
-        {
-            "fields": [
-                {"name": field, "title": FIELDS[field][0], "kind": FIELDS[field][1]}
-                for field in fields
-            ],
-            "data": [[_cell(row[field]) for field in fields] for row in rows],
-        },
-        values,
-    )
-    return failures.EXIT_SUCCESS
+
+
+def _response(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return rows in the shape of an answer of a query."""
+    return {
+        "fields": [
+            {"name": field, "title": FIELDS[field][0], "kind": FIELDS[field][1]} for field in fields
+        ],
+        "data": [[_cell(value) for value in row] for row in rows],
+    }
 
 
 def _cell(value: Any) -> tuple[int, Any]:
@@ -120,7 +121,7 @@ def restore(values: Values, arguments: list[str]) -> int:
     code = selection.confirmed(
         values,
         instance,
-        f"Disks of instance {instance} will be overwritten with their content at the"
+        "Disks of instance {instance} will be overwritten with their content at the"
         f" time of snapshot {name}. Continue?",
         client,
     )
@@ -168,10 +169,7 @@ COMMANDS = (
         [Argument("instance")],
         [
             *selector.INSTANCE_OPTIONS,
-            opt.NO_HEADERS,
-            opt.SEPARATOR,
-            opt.UNITS,
-            opt.OUTPUT,
+            *row_list.OPTIONS,
             opt.VERBOSE_LIST,
             opt.PRIORITY,
         ],

@@ -95,7 +95,7 @@ def queue_line(seen: QueueSnapshot) -> str:
     ]
     text = (
         f"{', '.join(parts)}; {queue['at_work']} of {queue['limit']} workers busy,"
-        f" {queue['in_line']} jobs in line; {queue['ended_per_s']:.1f} jobs/s in the last"
+        f" {queue['in_line']} jobs wait for one; {queue['ended_per_s']:.1f} jobs/s in the last"
         " minute"
     )
     if queue["drained"]:

@@ -237,7 +237,7 @@ def connect(values: Values, arguments: list[str]) -> int:
             )
     jobs.run_opcode(
         OpNetworkConnect(
-            **_groups(arguments[1:], client),
+            **_groups(selector.names("group", values, arguments[1:], client), client),
             network_name=arguments[0],
             network_mode=given["mode"],
             network_link=given["link"],
@@ -258,7 +258,7 @@ def disconnect(values: Values, arguments: list[str]) -> int:
     client = jobs.connect()
     jobs.run_opcode(
         OpNetworkDisconnect(
-            **_groups(arguments[1:], client),
+            **_groups(selector.names("group", values, arguments[1:], client), client),
             network_name=arguments[0],
             **jobs.common_params(values),
         ),
@@ -272,6 +272,7 @@ def disconnect(values: Values, arguments: list[str]) -> int:
 
 _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
 _NETWORK = Argument("network", 1, 1)
+_GROUP_SELECTOR = (selector.FILTER, selector.TAGS)
 
 
 def _text(name: str, metavar: str, text: str, short: str | None = None) -> Option:
@@ -337,6 +338,7 @@ PROGRAM = Program(
                     " parameters of the cluster",
                 ),
                 NO_CONFLICTS_CHECK,
+                *_GROUP_SELECTOR,
                 opt.DRY_RUN,
                 opt.PRIORITY,
             ],
@@ -347,7 +349,7 @@ PROGRAM = Program(
             "disconnect",
             disconnect,
             [_NETWORK, Argument("group")],
-            [opt.DRY_RUN, opt.PRIORITY],
+            [*_GROUP_SELECTOR, opt.DRY_RUN, opt.PRIORITY],
             "Disconnect a network from node groups; from all groups when none is named",
             usage="[<options>] <network> [<group>...]",
         ),
@@ -355,7 +357,7 @@ PROGRAM = Program(
             "list",
             list_networks,
             [Argument("network")],
-            opt.LIST_OPTIONS,
+            [*opt.LIST_OPTIONS, selector.TAGS],
             "List networks",
             usage="[<options>] [<network>...|<filter>]",
         ),

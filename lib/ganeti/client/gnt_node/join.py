@@ -53,7 +53,7 @@ def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Cl
         machine.equip(paths.current())
         opcode.certificate = machine.certificate
         jobs.run_opcode(opcode, values, client=client)
-    except (jobs.WaitInterrupted, errors.LuxiError):
+    except (jobs.SubmissionInterrupted, jobs.WaitInterrupted, errors.LuxiError):
         # The job may continue and needs the prepared machine.
         machine.close()
         raise

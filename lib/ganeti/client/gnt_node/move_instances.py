@@ -7,6 +7,7 @@ from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
+from ganeti.client.gnt_node.options import NEW_SECONDARY
 from ganeti.constants import node as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -21,7 +22,6 @@ def evacuate(values: Values, arguments: list[str]) -> int:
     from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodeEvacuate
 
-    name = arguments[0]
     if values.primary_only and values.secondary_only:
         raise errors.OpPrereqError(
             "give either --primary-only or --secondary-only", errors.ECODE_INVAL
@@ -32,7 +32,9 @@ def evacuate(values: Values, arguments: list[str]) -> int:
     elif values.secondary_only:
         mode = const.EVAC_SECONDARY
     client = jobs.connect()
-    ((pinst, sinst),) = client.query_nodes([name], ["pinst_list", "sinst_list"], False)
+    ((name, pinst, sinst),) = client.query_nodes(
+        [arguments[0]], ["name", "pinst_list", "sinst_list"], False
+    )
     found = sorted(
         {*([] if values.secondary_only else pinst), *([] if values.primary_only else sinst)}
     )
@@ -174,15 +176,7 @@ COMMANDS = [
         [
             opt.FORCE,
             opt.IALLOCATOR,
-            Option(
-                "-n",
-                "--new-secondary",
-                kind="string",
-                dest="dst_node",
-                metavar="NODE",
-                completion="node",
-                help="target node",
-            ),
+            NEW_SECONDARY,
             opt.flag(
                 "-p", "--primary-only", help="move only the instances whose primary node it is"
             ),

@@ -13,3 +13,14 @@ AUTO_PROMOTE = opt.flag(
 def yes_no(*names: str, help: str, dest: str | None = None) -> Option:
     """An option with the value ``yes`` or ``no``."""
     return Option(*names, kind="bool", metavar="yes|no", help=help, dest=dest)
+
+
+NEW_SECONDARY = Option(
+    "-n",
+    "--new-secondary",
+    kind="string",
+    dest="dst_node",
+    metavar="NODE",
+    completion="node",
+    help="target node",
+)

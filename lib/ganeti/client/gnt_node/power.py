@@ -197,15 +197,19 @@ def powercycle(values: Values, arguments: list[str]) -> int:
     from ganeti.cli import confirmation
     from ganeti.opcodes.node import OpNodePowercycle
 
+    client = jobs.connect()
     if not values.confirm:
+        # A wrong name is reported before the question.
+        ((name,),) = client.query_nodes([arguments[0]], ["name"], False)
         code = confirmation.ask(
-            values, f"Reset node {arguments[0]} without stopping its programs and guests?", "--yes"
+            values, f"Reset node {name} without stopping its programs and guests?", "--yes"
         )
         if code is not None:
             return code
     text = jobs.run_opcode(
         OpNodePowercycle(node_name=arguments[0], force=values.force, **jobs.common_params(values)),
         values,
+        client=client,
     )
     if text:
         terminal.err(text)

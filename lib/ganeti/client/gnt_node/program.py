@@ -7,7 +7,14 @@ from ganeti.cli import failures, jobs, listing, main, selector, tags, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.client.gnt_node import modify, move_instances, power, restricted_command, storage
+from ganeti.client.gnt_node import (
+    maintenance,
+    modify,
+    move_instances,
+    power,
+    restricted_command,
+    storage,
+)
 from ganeti.platform import machine
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -32,6 +39,11 @@ _INFO_FIELDS = (
     "offline",
     "master_capable",
     "vm_capable",
+    "maintenance",
+    "maintenance.record",
+    "auto_failover",
+    "auto_failover.record",
+    "watchdog",
     "powered",
     "ndparams",
     "custom_ndparams",
@@ -76,6 +88,13 @@ def _describe(node: Mapping[str, Any]) -> Pairs:
         ("drained", node["drained"]),
         ("offline", node["offline"]),
     ]
+    if node["maintenance"] is not None:
+        pairs.append(("maintenance", node["maintenance"]))
+        pairs.append(("the end of the maintenance brings back", _record(node)))
+    if node["auto_failover"] is not None:
+        pairs.append(("automatic failover of its instances", _failover_report(node)))
+    if node["watchdog"] is not None:
+        pairs.append(("watchdog", node["watchdog"]))
     if node["powered"] is not None:
         pairs.append(("powered", node["powered"]))
     pairs += [("master_capable", node["master_capable"]), ("vm_capable", node["vm_capable"])]
@@ -93,6 +112,33 @@ def _describe(node: Mapping[str, Any]) -> Pairs:
     ):
         if state is not None:
             pairs.append((title, state))
+    return pairs
+
+
+def _record(node: Mapping[str, Any]) -> Pairs:
+    from ganeti.utils import clock
+
+    record = node["maintenance.record"]
+    flags = [flag for flag in ("master_candidate", "drained") if record[flag]]
+    return [
+        ("since", clock.format_time(record["since"])),
+        ("flags", flags),
+        ("primary for instances", record["primaries"]),
+        ("replicas of instances", record["secondaries"]),
+        ("stopped instances", record["stopped"]),
+    ]
+
+
+def _failover_report(node: Mapping[str, Any]) -> Pairs:
+    from ganeti.utils import clock
+
+    record = node["auto_failover.record"]
+    pairs: Pairs = [("at", clock.format_time(record["at"])), ("fenced", record["fenced"])]
+    if record["reason"]:
+        pairs.append(("why it is not fenced", record["reason"]))
+    if record["fenced"]:
+        pairs.append(("started elsewhere", record["started"]))
+        pairs.append(("left", [f"{name}: {why}" for name, why in sorted(record["left"].items())]))
     return pairs
 
 
@@ -147,13 +193,25 @@ def add(values: Values, arguments: list[str]) -> int:
         int(port), check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
     )
     # The preparation is undone when the master does not add the node.
-    with bootstrap.node_setup(host, access, force_join=values.force_join) as keep:
+    with bootstrap.node_setup(
+        host, access, force_join=values.force_join, pins=_pins(host.name) if values.readd else ()
+    ) as prepared:
+        opcode.certificate = prepared.certificate
         try:
             jobs.run_opcode(opcode, values, client=client)
-        except (jobs.WaitInterrupted, errors.LuxiError):
-            keep()  # the job may continue and needs the preparation
+        except (jobs.SubmissionInterrupted, jobs.WaitInterrupted, errors.LuxiError):
+            prepared.keep()  # the job may continue and needs the preparation
             raise
     return failures.EXIT_SUCCESS
+
+
+def _pins(name: str) -> tuple[str, ...]:
+    """Return the keys which the configuration has for a node."""
+    from ganeti.config.members import read_members
+    from ganeti.platform import paths
+
+    node = read_members(paths.current().cluster_conf_file).nodes.get(name.lower())
+    return node.key_pins or () if node is not None else ()
 
 
 def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
@@ -243,7 +301,7 @@ PROGRAM = Program(
             "list",
             list_nodes,
             [Argument("node")],
-            opt.LIST_OPTIONS,
+            [*opt.LIST_OPTIONS, selector.TAGS, selector.GROUP],
             "List nodes",
             usage="[<options>] [<node>...|<filter>]",
         ),
@@ -274,6 +332,7 @@ PROGRAM = Program(
         restricted_command.RESTRICTED_COMMAND,
         *storage.COMMANDS,
         *move_instances.COMMANDS,
+        maintenance.MAINTENANCE,
         *tags.commands("node", "node", "a node"),
     ],
     aliases={"show": "info"},
@@ -297,6 +356,7 @@ PROGRAM = Program(
         "evacuate": "--secondary-only -n node4 node3",
         "migrate": "node3",
         "failover": "-n node3 node1",
+        "maintenance": "start --stop node3",
         **tags.examples("node3"),
     },
 )

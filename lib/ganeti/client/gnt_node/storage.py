@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, selector, table, terminal
+from ganeti.cli import failures, jobs, row_list, selector, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
@@ -12,7 +12,7 @@ from ganeti.constants import disk as disk_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 
@@ -20,6 +20,9 @@ STORAGE_FIELDS = ("node", "type", "name", "size", "used", "free", "allocatable")
 
 
 VOLUME_FIELDS = ("node", "phys", "vg", "name", "size", "instance")
+
+
+DRBD_FIELDS = ("node", "minor", "instance", "disk", "role", "peer")
 
 
 _TITLES = {
@@ -33,10 +36,15 @@ _TITLES = {
     "phys": "PhysDev",
     "vg": "VG",
     "instance": "Instance",
+    "minor": "Minor",
+    "disk": "Disk",
+    "role": "Role",
+    "peer": "PeerNode",
 }
 
 
 _SIZES = ("size", "used", "free")
+_RIGHT = (*_SIZES, "minor")
 
 
 USER_STORAGE_TYPES = (
@@ -52,49 +60,69 @@ def list_storage(values: Values, arguments: list[str]) -> int:
     """List storage units of nodes (``list-storage``)."""
     from ganeti.opcodes.node import OpNodeQueryStorage
 
-    fields = listing.fields_of_job(values.output, STORAGE_FIELDS, STORAGE_FIELDS)
     client = jobs.connect()
-    rows = jobs.run_opcode(
-        OpNodeQueryStorage(
-            nodes=selector.names("node", values, arguments, client),
-            storage_type=values.user_storage_type,
-            output_fields=fields,
-            **jobs.common_params(values),
-        ),
-        values,
-        client=client,
-    )
-    _show_storage(fields, rows, values)
-    return failures.EXIT_SUCCESS
+
+    def fetch(fields: list[str]) -> Sequence[Sequence[Any]]:
+        names = selector.names("node", values, arguments, client)
+        rows: Sequence[Sequence[Any]] = jobs.run_opcode(
+            OpNodeQueryStorage(
+                nodes=names,
+                storage_type=values.user_storage_type,
+                output_fields=fields,
+                **jobs.common_params(values),
+            ),
+            values,
+            client=client,
+        )
+        return rows
+
+    return _run(STORAGE_FIELDS, values, fetch)
 
 
 def list_volumes(values: Values, arguments: list[str]) -> int:
     """List logical volumes of nodes (``volumes``)."""
     from ganeti.opcodes.node import OpNodeQueryvols
 
-    fields = listing.fields_of_job(values.output, VOLUME_FIELDS, VOLUME_FIELDS)
     client = jobs.connect()
-    names = selector.names("node", values, arguments, client)
-    rows = jobs.run_opcode(
-        OpNodeQueryvols(nodes=names, output_fields=fields, **jobs.common_params(values)),
-        values,
-        client=client,
-    )
-    _show_storage(fields, rows, values)
-    return failures.EXIT_SUCCESS
+
+    def fetch(fields: list[str]) -> Sequence[Sequence[Any]]:
+        names = selector.names("node", values, arguments, client)
+        rows: Sequence[Sequence[Any]] = jobs.run_opcode(
+            OpNodeQueryvols(nodes=names, output_fields=fields, **jobs.common_params(values)),
+            values,
+            client=client,
+        )
+        return rows
+
+    return _run(VOLUME_FIELDS, values, fetch)
 
 
-def _show_storage(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: Values) -> None:
+def _run(
+    known: Sequence[str],
+    values: Values,
+    fetch: Callable[[list[str]], Sequence[Sequence[Any]]],
+) -> int:
+    def lines(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+        return _lines(fields, rows, values)
+
+    def write(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        if values.output_format in opt.DATA_FORMATS:
+            from ganeti.cli import output
+
+            output.write_data(
+                [dict(zip(fields, row, strict=True)) for row in rows], values.output_format
+            )
+            return
+        for line in lines(fields, rows):
+            terminal.out(line)
+
+    return row_list.run(known, known, values, fetch, lines, write)
+
+
+def _lines(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: Values) -> list[str]:
     from ganeti.utils import text
 
-    if values.output_format in opt.DATA_FORMATS:
-        from ganeti.cli import output
-
-        output.write_data(
-            [dict(zip(fields, row, strict=True)) for row in rows], values.output_format
-        )
-        return
-    unit = values.units or ("h" if values.separator is None else "m")
+    unit = values.get("units") or ("h" if values.separator is None else "m")
 
     def shown(field: str, value: Any) -> str:
         if field in _SIZES and isinstance(value, (int, float)):
@@ -103,14 +131,13 @@ def _show_storage(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: 
             return "Y" if value else "N"
         return str(value)
 
-    columns = [table.Column(_TITLES.get(field, field), field in _SIZES) for field in fields]
+    columns = [table.Column(_TITLES.get(field, field), field in _RIGHT) for field in fields]
     cells = [
         [shown(field, value) for field, value in zip(fields, row, strict=True)] for row in rows
     ]
-    for line in table.format_table(
+    return table.format_table(
         columns, cells, header=not values.no_headers, separator=values.separator
-    ):
-        terminal.out(line)
+    )
 
 
 def modify_storage(values: Values, arguments: list[str]) -> int:
@@ -173,32 +200,18 @@ def list_drbd(values: Values, arguments: list[str]) -> int:
     from ganeti.confd.client import Client
     from ganeti.constants import confd
 
-    answer = Client.of_this_node().query(confd.REQ_NODE_DRBD, arguments[0])
-    if not answer.ok:
-        terminal.err(f"The configuration daemons do not know node {arguments[0]}")
-        return failures.EXIT_FAILURE
-    if values.output_format in opt.DATA_FORMATS:
-        from ganeti.cli import output
+    confd_client = Client.of_this_node()
 
-        names = ("node", "minor", "instance", "disk", "role", "peer")
-        output.write_data(
-            [dict(zip(names, row, strict=True)) for row in answer.answer], values.output_format
-        )
-        return failures.EXIT_SUCCESS
-    columns = [
-        table.Column("Node"),
-        table.Column("Minor", True),
-        table.Column("Instance"),
-        table.Column("Disk"),
-        table.Column("Role"),
-        table.Column("PeerNode"),
-    ]
-    rows = [[str(cell) for cell in row] for row in answer.answer]
-    for line in table.format_table(
-        columns, rows, header=not values.no_headers, separator=values.separator
-    ):
-        terminal.out(line)
-    return failures.EXIT_SUCCESS
+    def fetch(fields: list[str]) -> list[list[Any]]:
+        answer = confd_client.query(confd.REQ_NODE_DRBD, arguments[0])
+        if not answer.ok:
+            raise errors.OpPrereqError(
+                f"the configuration daemons do not know node {arguments[0]}", errors.ECODE_NOENT
+            )
+        places = [DRBD_FIELDS.index(field) for field in fields]
+        return [[row[place] for place in places] for row in answer.answer]
+
+    return _run(DRBD_FIELDS, values, fetch)
 
 
 _JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
@@ -219,10 +232,7 @@ COMMANDS = (
                 metavar="TYPE",
                 help="type of storage; by default that of the first enabled disk template on nodes",
             ),
-            opt.NO_HEADERS,
-            opt.SEPARATOR,
-            opt.UNITS,
-            opt.OUTPUT,
+            *row_list.OPTIONS,
             opt.PRIORITY,
         ],
         "List the storage units of nodes",
@@ -269,14 +279,14 @@ COMMANDS = (
         "volumes",
         list_volumes,
         [Argument("node")],
-        [*selector.OPTIONS, opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
+        [*selector.OPTIONS, *row_list.OPTIONS, opt.PRIORITY],
         "List the logical volumes of nodes",
     ),
     Command(
         "list-drbd",
         list_drbd,
         [Argument("node", 1, 1)],
-        [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
+        [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT, opt.SORT_BY, opt.WATCH, opt.INTERVAL],
         "List the DRBD minors of a node",
     ),
 )

@@ -52,6 +52,23 @@ def test_verify(gnt: Gnt, log: Path) -> None:
     assert json.loads(gnt("cluster audit --verify --output=json").out)["lines"] == 3
 
 
+def test_files_which_were_rotated_belong_to_it(gnt: Gnt, log: Path) -> None:
+    log.rename(f"{log}.1")
+    chain = Chain(str(log))
+    chain.open()
+    entry = {"time": 1_800_000_000.5, "event": "ended", "status": "success", "ops": ["NODE_X"]}
+    chain.add([{**entry, "job": 3, "reason": []}])
+    assert gnt("cluster audit --verify").out.startswith("4 lines; none was changed")
+
+    def shown(limit: int) -> list[int]:
+        return [row["n"] for row in json.loads(gnt(f"cluster audit -n {limit} --output=json").out)]
+
+    assert [shown(limit) for limit in (0, 1, 2)] == [[1, 2, 3, 4], [4], [3, 4]]
+    Path(f"{log}.1").write_text(Path(f"{log}.1").read_text().replace("web2", "web9"))
+    ended = gnt("cluster audit --verify")
+    assert ended.code == 1 and ended.out.startswith(f"{log}:1: it does not belong after")
+
+
 def test_a_missing_file(gnt: Gnt, here: paths.Paths) -> None:
     assert "there is no audit log" in gnt("cluster audit").err
     assert "cannot read the audit log /missing: No such file" in gnt("cluster audit /missing").err

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import json
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from fakes.luxi_master import FakeMaster
 from ganeti import bootstrap, errors
 from ganeti.bootstrap import InitParams
 from ganeti.bootstrap.init import Initialized
-from ganeti.platform import paths
+from ganeti.platform import machine, paths, systemd
 
 from ..conftest import Gnt
 
@@ -48,6 +50,84 @@ def test_init(gnt: Gnt, master: FakeMaster, made: list[InitParams]) -> None:
     )
     assert master.opcode()["OP_ID"] == "OP_CLUSTER_POST_INIT"
     assert master.opcode()["reason"][0][:2] == ["gnt:client:gnt-cluster", "init"]
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted", "said"),
+    [
+        ("", None, True),
+        ("--rapi-require-authentication=no ", False, False),
+        ("--rapi-require-authentication=yes ", True, False),
+    ],
+)
+def test_init_says_that_the_rest_interface_can_be_read_unless_that_was_chosen(
+    gnt: Gnt,
+    master: FakeMaster,
+    made: list[InitParams],
+    option: str,
+    wanted: bool | None,
+    said: bool,
+) -> None:
+    master.results["OP_CLUSTER_POST_INIT"] = True
+    code, _, err = gnt(f"cluster init {option}cluster.example.com")
+    assert code == 0 and ("without a password" in err) is said
+    assert made[0].rapi_require_authentication is bool(wanted)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_init_says_that_nothing_starts_the_daemons(
+    gnt: Gnt,
+    master: FakeMaster,
+    made: list[InitParams],
+    monkeypatch: pytest.MonkeyPatch,
+    enabled: bool,
+) -> None:
+    master.results["OP_CLUSTER_POST_INIT"] = True
+    monkeypatch.setattr(type(machine.current()), "runs_systemd", True)
+    monkeypatch.setattr(systemd, "starts_with_machine", lambda unit: enabled)
+    _, _, err = gnt("cluster init --rapi-require-authentication=no cluster.example.com")
+    assert ("systemctl enable --now ganeti.target" in err) != enabled
+
+
+@pytest.fixture
+def no_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has no accounts, so that the first range of user ids is free."""
+    monkeypatch.setattr(pwd, "getpwall", list)
+    monkeypatch.setattr(grp, "getgrall", list)
+
+
+@pytest.mark.usefixtures("no_accounts")
+@pytest.mark.parametrize(
+    ("option", "model"), [("", "pool"), (" -H kvm:security_model=none", "none")]
+)
+def test_init_with_a_pool_of_users(
+    gnt: Gnt, master: FakeMaster, made: list[InitParams], option: str, model: str
+) -> None:
+    master.results["OP_CLUSTER_POST_INIT"] = True
+    assert gnt(f"cluster init --uid-pool=auto{option} cluster.example.com")[0] == 0
+    (params,) = made
+    assert params.uid_pool == [(1_900_000_000, 1_900_000_999)]
+    assert params.hvparams == {"kvm": {"security_model": model}}
+
+
+@pytest.mark.parametrize(
+    ("option", "command"),
+    [
+        ("", "gnt-cluster modify --uid-pool=auto -H kvm:security_model=pool"),
+        (" --uid-pool=10-20", "gnt-cluster modify -H kvm:security_model=pool"),
+    ],
+)
+def test_init_says_that_guests_run_as_root(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch, option: str, command: str
+) -> None:
+    monkeypatch.setattr(
+        bootstrap,
+        "init_cluster",
+        lambda params: Initialized([], [], as_root=["-H kvm:security_model=pool"]),
+    )
+    master.results["OP_CLUSTER_POST_INIT"] = True
+    _, _, err = gnt(f"cluster init --rapi-require-authentication=no{option} cluster.example.com")
+    assert "guests run as root" in err and command in err
 
 
 @pytest.mark.parametrize(
@@ -287,10 +367,18 @@ def info(master: FakeMaster) -> dict[str, Any]:
 
 
 def test_info(gnt: Gnt, master: FakeMaster, info: dict[str, Any]) -> None:
-    # One line is ours.
+    # Five lines are ours.
     wanted = (DATA / "cluster-info.txt").read_text(encoding="utf-8")
     place = "  modify ssh setup:"
-    wanted = wanted.replace(place, f"  REST requires authentication: False\n{place}")
+    wanted = wanted.replace(
+        place,
+        f"  REST requires authentication: False\n  automatic master failover: off\n"
+        f"  witness: none\n{place}",
+    )
+    place = "  enabled user shutdown:"
+    wanted = wanted.replace(
+        place, f"  automatic instance failover: off\n  watchdogs of nodes: off\n{place}"
+    )
     assert gnt("cluster info") == (0, wanted, "")
     assert master.requests == [("QueryClusterInfo", [])]
 

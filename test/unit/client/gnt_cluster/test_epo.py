@@ -238,3 +238,29 @@ def test_arguments(gnt: Gnt, cluster: FakeMaster) -> None:
     cluster.rows["instance"] = []
     assert "Nothing to do" in gnt(f"cluster epo {NODE2}").out
     assert not cluster.jobs
+
+
+@pytest.mark.parametrize(
+    ("helpers", "wanted"),
+    [
+        ((1, 2), f"These nodes will be switched off:\n  {NODE2}\n  {NODE1}\n"),
+        (
+            (2,),
+            f"These nodes will be switched off:\n  {NODE2}\n"
+            f"The master {NODE1} will stay on. Switch it off by hand, as the last.\n",
+        ),
+        ((1,), f"The master {NODE1} will stay on. Switch it off by hand, as the last.\n"),
+    ],
+)
+def test_a_dry_run_promises_only_what_helpers_can_do(
+    helpers: tuple[int, ...], wanted: str, gnt: Gnt, master: FakeMaster
+) -> None:
+    master.rows["node"] = [
+        node(number)
+        if number in helpers
+        else node(number, powered=None, ndparams={"oob_program": ""})
+        for number in (1, 2)
+    ]
+    master.rows["instance"] = []
+    done = gnt("cluster epo --all --dry-run")
+    assert (done.code, done.out) == (0, wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +13,12 @@ import pytest
 from fakes.config import cluster_of
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
-from ganeti.bootstrap import failover
+from ganeti.bootstrap import failover, failover_status
 from ganeti.cli import jobs
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Standing, judge
+from ganeti.config.witness import Document
+from ganeti.objects.transfer import MasterSight
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc.voting import Votes
 
@@ -198,3 +202,87 @@ def test_watcher(gnt: Gnt, master: FakeMaster) -> None:
 def test_watcher_words(gnt: Gnt, master: FakeMaster, words: str) -> None:
     assert gnt(f"cluster watcher {words}").code == 1
     assert master.methods() == []
+
+
+# -- failover-status -------------------------------------------------------------------------------
+
+_SIGHT = MasterSight(
+    master="node1.example.com",
+    epoch="3 u",
+    daemon="dead",
+    watching=True,
+    watched="node1.example.com",
+    state="unreachable",
+    seen_s=7.2,
+    text="the node of the master does not answer; this node asks for the role if that lasts",
+    acted="2026-11-23 10:00:00 failover has failed: only 1 of 3 nodes answer",
+)
+
+
+def status(limit_s: int = 5) -> failover_status.Status:
+    return failover_status.Status(
+        limit_s,
+        "node1.example.com",
+        [
+            failover_status.NodeStatus("node1.example.com", True, False, None, "no route to host"),
+            failover_status.NodeStatus("node2.example.com", True, False, _SIGHT),
+            failover_status.NodeStatus("node3.example.com", False, True, None),
+        ],
+    )
+
+
+def test_failover_status(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failover_status, "ask", status)
+    ended = gnt("cluster failover-status")
+    assert ended.code == 0
+    first, _titles, one, two, three, acted = ended.out.splitlines()
+    assert first.endswith("takes its role when it is gone for 5 s.")
+    assert one.split()[:4] == ["node1.example.com", "yes", "-", "-"]
+    assert one.endswith("no route to host")
+    assert two.split()[:4] == ["node2.example.com", "yes", "watches", "unreachable"]
+    assert two.endswith("(seen serving 7 s ago)")
+    assert three.split() == ["node3.example.com", "no", "-", "-", "offline"]
+    assert "node2.example.com acted: 2026-11-23" in acted
+
+
+def test_failover_status_of_a_cluster_without_it(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failover_status, "ask", lambda: status(0))
+    assert "does not move by itself" in gnt("cluster failover-status").out
+
+
+def test_failover_status_shows_a_pause(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = dataclasses.replace(_SIGHT, paused_until=4e9)
+    found = status()
+    found.nodes[1] = found.nodes[1]._replace(sight=paused)
+    monkeypatch.setattr(failover_status, "ask", lambda: found)
+    assert "The watcher is paused until" in gnt("cluster failover-status").out
+    found.nodes[1] = found.nodes[1]._replace(sight=dataclasses.replace(_SIGHT, paused_until=1e9))
+    assert "paused" not in gnt("cluster failover-status").out
+
+
+def test_failover_status_for_programs(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failover_status, "ask", status)
+    found = json.loads(gnt("cluster failover-status --output=json").out)
+    assert found["auto_failover"] == 5
+    assert found["nodes"][0]["sight"] is None
+    assert found["nodes"][1]["sight"]["seen_s"] == 7.2
+
+
+def test_failover_status_shows_the_witness(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = Document(
+        "c", 3, "n", "node1.example.com", Epoch(4, "u"), (Epoch(4, "u"), 12), (Epoch(4, "u"), 7)
+    )
+    url = "https://w.example.com/d"
+    known = failover_status.WitnessStatus(url, document)
+    monkeypatch.setattr(failover_status, "ask", lambda: status()._replace(witness=known))
+    out = gnt("cluster failover-status").out
+    assert (
+        f"The witness {url} answers: it obeys master epoch 4 of node1.example.com, it knows" in out
+    )
+    assert "configuration 12, it knows of job 7; written" in out
+    found = json.loads(gnt("cluster failover-status --output=json").out)["witness"]
+    assert (found["url"], found["epoch"], found["last_job"]) == (url, 4, 7)
+    lost = failover_status.WitnessStatus(url, None, f"{url}: no answer")
+    monkeypatch.setattr(failover_status, "ask", lambda: status()._replace(witness=lost))
+    out = gnt("cluster failover-status").out
+    assert f"The witness does not count: {url}: no answer" in out

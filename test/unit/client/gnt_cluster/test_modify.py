@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fakes.luxi_master import FakeMaster
+from ganeti import errors
 from ganeti.objects import ipolicy
+from ganeti.platform import paths
 
 from ..conftest import Gnt
 
@@ -81,7 +84,25 @@ def sent(master: FakeMaster) -> dict[str, Any]:
                 "modify_etc_hosts": False,
             },
         ),
+        ("--auto-balance no", {"auto_balance": {}}),
+        ("--auto-balance yes", {"auto_balance": {"moves_per_hour": 4, "min_gain": 0.01}}),
+        ("--auto-balance moves=2", {"auto_balance": {"moves_per_hour": 2}}),
+        (
+            "--auto-balance gain=0.5,moves=1",
+            {"auto_balance": {"moves_per_hour": 1, "min_gain": 0.5}},
+        ),
         ("--rapi-require-authentication yes", {"rapi_require_authentication": True}),
+        ("--auto-instance-failover yes", {"auto_instance_failover": 15}),
+        ("--auto-instance-failover no", {"auto_instance_failover": 0}),
+        ("--auto-instance-failover 1m", {"auto_instance_failover": 60}),
+        ("--node-watchdog yes", {"node_watchdog": 10}),
+        ("--node-watchdog no", {"node_watchdog": 0}),
+        ("--node-watchdog 20s", {"node_watchdog": 20}),
+        ("--witness https://w/d", {"witness": "https://w/d"}),
+        ("--witness=none", {"witness": "none"}),
+        ("--auto-failover yes", {"auto_failover": 5}),
+        ("--auto-failover=no", {"auto_failover": 0}),
+        ("--auto-failover=2m", {"auto_failover": 120}),
         ("--compression-tools gzip,lzop", {"compression_tools": ["gzip", "lzop"]}),
         ("--instance-communication-network talk", {"instance_communication_network": "talk"}),
         (
@@ -111,6 +132,12 @@ def test_options(gnt: Gnt, master: FakeMaster, line: str, wanted: dict[str, Any]
         ("--enabled-hypervisors nosuch", "no hypervisor 'nosuch'"),
         ("--uid-pool 20-10", "range '20-10' is empty"),
         ("--master-netmask x", "netmask"),
+        ("--witness-ca /x", "need --witness=URL"),
+        ("--witness none --witness-auth /x", "need --witness=URL"),
+        ("--witness https://w/d --witness-auth /no-such-file", "cannot read /no-such-file"),
+        ("--witness https://w/d --witness-auth /dev/null", "expected 'user = NAME'"),
+        ("--witness https://w/d --witness-ca /dev/null", "--witness-ca: /dev/null"),
+        ("--auto-failover=soon", "'soon' is neither yes nor no nor a time span"),
         ("--enabled-data-collectors lv=perhaps", "data collector lv"),
         ("--data-collector-interval lv=soon", "data collector lv"),
         ("--ipolicy-bounds-specs min:memory-size=1", "needs min:... and max:..."),
@@ -210,3 +237,21 @@ def test_sizes_as_a_command(gnt: Gnt, master: FakeMaster) -> None:
     assert words[5].startswith("min:cpu-count=1,")
     assert "/max:cpu-count=8," in words[5]
     assert words[6:] == ["cluster.example.com"]
+
+
+def test_files_for_a_witness_are_no_parameters(
+    gnt: Gnt, master: FakeMaster, here: paths.Paths, tmp_path: Path
+) -> None:
+    """The command copies them; a job which fails leaves the former ones."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path, secret in ((first, "one"), (second, "two")):
+        path.write_text(f"user = a\npassword = {secret}\n")
+    modify = "cluster modify --witness=https://w/d --witness-auth"
+    assert gnt(f"{modify} {first}") == (0, "", "")
+    assert sent(master) == {"witness": "https://w/d"}
+    installed = Path(here.witness_auth_file)
+    assert installed.read_text() == first.read_text()
+    assert installed.stat().st_mode & 0o777 == 0o440
+    master.errors["SubmitJob"] = errors.OpPrereqError("refused", errors.ECODE_STATE)
+    assert gnt(f"{modify} {second}").code == 1
+    assert installed.read_text() == first.read_text()

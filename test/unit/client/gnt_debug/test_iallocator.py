@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from fakes.luxi_master import FakeMaster
@@ -65,3 +67,23 @@ def test_mistakes(gnt: Gnt, master: FakeMaster, line: str, code: int, text: str)
     assert ended.code == code
     assert text in ended.err
     assert master.requests == []
+
+
+EXPLAINED = (
+    '[{"instance": "new", "info": "fine", "nodes": [{"node": "n1", "group": "g", "chosen":'
+    ' "primary", "score": 1.5, "secondary": null, "reason": "the best place"}]}]'
+)
+
+
+def test_explanations(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_TEST_ALLOCATOR"] = EXPLAINED
+    shown = gnt("debug iallocator --explain -m allocate new")
+    assert shown.out.splitlines() == [
+        "new: fine",
+        "Node Group Chosen       Score Secondary Reason",
+        "n1   g     primary 1.50000000 -         the best place",
+    ]
+    assert master.opcode()["explain"] is True
+    shown = gnt("debug iallocator --explain --output json -m allocate new")
+    assert json.loads(shown.out) == json.loads(EXPLAINED)
+    assert "needs --explain" in gnt("debug iallocator --output json new").err

@@ -54,6 +54,7 @@ def test_request_is_the_published_one(gnt: Gnt, master: FakeMaster) -> None:
         "file_storage_dir": None,
         "forthcoming": False,
         "commit": False,
+        "explain": None,
         "tags": [],
         "instance_communication": False,
         "helper_startup_timeout": None,

@@ -199,7 +199,7 @@ def test_top_once(gnt: Gnt, busy: FakeMaster) -> None:
     ended = gnt("job top --once")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == (
-        "1 running, 1 waiting, 2 queued; 2 of 20 workers busy, 0 jobs in line; 1.2 jobs/s in the"
+        "1 running, 1 waiting, 2 queued; 2 of 20 workers busy, 0 jobs wait for one; 1.2 jobs/s in the"
         " last minute\n"
         "ID Status   Since Prio Job     Why it waits, or last line of log\n"
         " 4 running 10 min    0 TEST(4) copying blocks\n"
@@ -340,11 +340,11 @@ def test_top_outlives_a_restart_of_the_master(busy: FakeMaster) -> None:
     seen = Terminal("top", "--interval", "1")
     seen.until(lambda text: "TEST(7)" in text)
     busy.errors["Query"] = ConnectionError()
-    seen.until(lambda text: "no news since" in text)
+    seen.until(lambda text: "this is the state of" in text)
     del busy.errors["Query"]
     shown = seen.text.count("TEST(7)")
     seen.until(lambda text: text.count("TEST(7)") > shown + 2)
-    assert "no news since" not in seen.text.rsplit("\033[H", 1)[-1]
+    assert "this is the state of" not in seen.text.rsplit("\033[H", 1)[-1]
     os.write(seen.main, b"q")
     assert seen.end() == 0
 

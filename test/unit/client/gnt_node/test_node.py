@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fakes.config import cluster_of, uuid_of
 from fakes.luxi_master import FakeMaster
 from ganeti import bootstrap, errors
 from ganeti.bootstrap import join, join_protocol
+from ganeti.bootstrap.node import Preparation
 from ganeti.cli import jobs
+from ganeti.luxi import client as luxi
+from ganeti.objects import codec
+from ganeti.platform import paths
 
 from ..conftest import Gnt
 
@@ -62,14 +69,17 @@ class Setup:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.error: Exception | None = None
+        self.certificate: str | None = None
+        self.pins: tuple[str, ...] | None = None
 
     @contextlib.contextmanager
     def __call__(
-        self, host: Any, access: Any, *, force_join: bool
-    ) -> Iterator[Callable[[], object]]:
+        self, host: Any, access: Any, *, force_join: bool, pins: tuple[str, ...]
+    ) -> Iterator[Preparation]:
         if self.error is not None:
             raise self.error
         self.events.append(f"prepare {host.name}" + (" by force" if force_join else ""))
+        self.pins = pins
         kept = False
 
         def keep() -> None:
@@ -78,7 +88,7 @@ class Setup:
             self.events.append("keep")
 
         try:
-            yield keep
+            yield Preparation(keep, self.certificate)
         except BaseException:
             if not kept:
                 self.events.append("undo")
@@ -261,13 +271,36 @@ def test_add_a_known_node(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
     assert setup.events == []
 
 
-def test_readd(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
+@pytest.mark.parametrize("certificate", [None, "AA:" * 19 + "AA"])
+def test_add_tells_the_master_which_machine_was_prepared(
+    gnt: Gnt, master: FakeMaster, setup: Setup, certificate: str | None
+) -> None:
+    setup.certificate = certificate
+    assert gnt("node add node2").code == 0
+    assert master.opcode()["certificate"] == certificate
+    assert setup.pins == ()
+
+
+@pytest.mark.parametrize("known", [None, ("A" * 43 + "=",)])
+def test_readd(
+    gnt: Gnt,
+    master: FakeMaster,
+    setup: Setup,
+    known: tuple[str, ...] | None,
+) -> None:
+    data = cluster_of(2)
+    node2 = dataclasses.replace(data.nodes[uuid_of("node2")], key_pins=known)
+    data = dataclasses.replace(data, nodes={**data.nodes, node2.uuid: node2})
+    path = Path(paths.current().cluster_conf_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(codec.to_dict(data)))
     master.rows["node"].append(
         {**NODE1, "name": "node2.example.com", "sip": "127.0.9.2", "master": False}
     )
     assert gnt("node add --readd node2").code == 0
     sent = master.opcode()
     assert (sent["readd"], sent["secondary_ip"]) == (True, "127.0.9.2")
+    assert setup.pins == (known or ())
 
 
 @pytest.mark.parametrize(
@@ -343,6 +376,21 @@ def test_add_that_nobody_waits_for_keeps_its_node(
     ended = gnt("node add node2")
     assert ended.code == 1
     assert text in ended.err
+    assert setup.events == ["prepare node2.example.com", "keep"]
+
+
+def test_add_whose_submission_is_interrupted_keeps_its_node(
+    gnt: Gnt, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master may have accepted the job."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(luxi.Client, "submit_job", interrupted)
+    ended = gnt("node add node2")
+    assert ended.code == 1
+    assert "may have been accepted" in ended.err
     assert setup.events == ["prepare node2.example.com", "keep"]
 
 

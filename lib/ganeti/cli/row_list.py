@@ -1,0 +1,91 @@
+"""Lists whose rows come from a job or a daemon, and not from a query.
+
+They have the options of other lists: ``-o``, ``--sort-by`` and ``--watch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ganeti import errors
+from ganeti.cli import failures, listing
+from ganeti.cli import options as opt
+from ganeti.cli.command import Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    Rows = Sequence[Sequence[Any]]
+
+#: Seconds between two lists with ``--watch`` when each of them is a job.
+JOB_INTERVAL_S = 10
+_INTERVAL = Option(
+    "--interval",
+    kind="int",
+    metavar="SECONDS",
+    help=f"seconds between two lists with --watch, each of which is a job; {JOB_INTERVAL_S} by"
+    " default",
+)
+#: Options of a list which a job makes.
+OPTIONS = (opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.SORT_BY, opt.WATCH, _INTERVAL)
+
+
+def run(
+    default: Sequence[str],
+    known: Sequence[str],
+    values: Values,
+    fetch: Callable[[list[str]], Rows],
+    lines: Callable[[list[str], Rows], list[str]],
+    write: Callable[[list[str], Rows], None],
+) -> int:
+    """Execute a list command.
+
+    :param default: the columns without ``-o``.
+    :param known: all fields.
+    :param fetch: returns the rows, with the values of these fields; None for an unknown value.
+    :param lines: makes the lines of the table from fields and rows.
+    :param write: prints fields and rows in the chosen format.
+    :returns: the exit code.
+    :raises OpPrereqError: there is no such field, or an option is wrong.
+    """
+    fields = listing.fields_of_job(values.output, default, known)
+    require_known(fields, known)
+    order = listing.sort_order(values.sort_by)
+    for name, _ in order:
+        if name not in known:
+            raise listing.cannot_sort_by(name, known)
+    listing.require_watch(values)
+    asked = [*fields, *(name for name, _ in order if name not in fields)]
+
+    def rows() -> Rows:
+        found = list(fetch(asked))
+        for name, reverse in reversed(order):
+            column = asked.index(name)
+            # Rows without a value are the last ones in both orders.
+            present = [row for row in found if row[column] is not None]
+            present.sort(key=lambda row: listing.sort_key(row[column]), reverse=reverse)
+            found = present + [row for row in found if row[column] is None]
+        return [row[: len(fields)] for row in found]
+
+    if values.watch:
+        return listing.watch(lambda: lines(fields, rows()), values, JOB_INTERVAL_S)
+    write(fields, rows())
+    return failures.EXIT_SUCCESS
+
+
+def require_known(fields: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse fields which a list does not have, with a similar name.
+
+    :raises OpPrereqError: there is no such field.
+    """
+    unknown = [field for field in fields if field not in known]
+    if unknown:
+        from ganeti.utils import suggest
+
+        raise errors.OpPrereqError(
+            f"unknown fields: {', '.join(unknown)}.{suggest.did_you_mean(unknown[0], known)}"
+            f" Known are: {', '.join(sorted(known))}.",
+            errors.ECODE_INVAL,
+        )

@@ -1,0 +1,275 @@
+"""The command ``gnt-instance top``: show what running guests use, and update this.
+
+The master asks the node daemons of all nodes at once (``QueryGuestsUsage``); they read files of the
+kernel. Processor time and bytes are counted from the start of a guest, so rates need two
+measurements; the clock of the node, which comes with each, gives the time between them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, live, selector, table, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.luxi import client as luxi
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+# Counter of a measurement -> name of its rate.
+_RATES = {
+    "disk_read": "disk_read_bytes_per_s",
+    "disk_written": "disk_written_bytes_per_s",
+    "net_in": "net_in_bytes_per_s",
+    "net_out": "net_out_bytes_per_s",
+}
+# Key of --sort-by -> members of a row which are added up; the largest is the first.
+SORT_KEYS: dict[str, tuple[str, ...]] = {
+    "cpu": ("cpu_percent",),
+    "memory": ("memory_mib",),
+    "disk": ("disk_read_bytes_per_s", "disk_written_bytes_per_s"),
+    "net": ("net_in_bytes_per_s", "net_out_bytes_per_s"),
+    "name": (),
+    "node": (),
+}
+_COLUMNS = [
+    table.Column("Instance"),
+    table.Column("Node"),
+    table.Column("CPU %", right=True),
+    table.Column("VCPUs", right=True),
+    table.Column("MiB", right=True),
+    table.Column("Read/s", right=True),
+    table.Column("Written/s", right=True),
+    table.Column("Net in/s", right=True),
+    table.Column("Net out/s", right=True),
+]
+_MEMBERS = ("cpu_percent", "vcpus", "memory_mib", *_RATES.values())
+_HEAD_LINES = 2
+# Between the two measurements of a single table.
+_SHORT_S = 1.0
+
+
+class Meter:
+    """Makes rates from successive measurements."""
+
+    def __init__(self, client: luxi.Client) -> None:
+        self._client = client
+        self._before: dict[tuple[str, str], Mapping[str, Any]] = {}
+        #: Name of a node -> why it did not answer the last time.
+        self.failures: dict[str, str] = {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Measure; return a row for each guest. Without an earlier measurement a rate is None."""
+        found = self._client.query_guests_usage()
+        self.failures = dict(found["failures"])
+        rows = [self._row(guest) for guest in found["guests"]]
+        self._before = {(guest["node"], guest["name"]): guest for guest in found["guests"]}
+        return rows
+
+    def _row(self, guest: Mapping[str, Any]) -> dict[str, Any]:
+        before = self._before.get((guest["node"], guest["name"]))
+        cpu = _rate(before, guest, "cpu_s")
+        return {
+            "name": guest["name"],
+            "node": guest["node"],
+            "cpu_percent": None if cpu is None else round(100 * cpu, 1),
+            "vcpus": guest["vcpus"],
+            "memory_mib": guest["memory"],
+            **{rate: _whole(_rate(before, guest, counter)) for counter, rate in _RATES.items()},
+        }
+
+
+def _rate(before: Mapping[str, Any] | None, now: Mapping[str, Any], counter: str) -> float | None:
+    """How fast a counter grows, per second; None when that cannot be said."""
+    if before is None or before[counter] is None or now[counter] is None:
+        return None
+    seconds = now["clock"] - before["clock"]
+    grown = now[counter] - before[counter]
+    # The guest was started again, or its node.
+    if seconds <= 0 or grown < 0:
+        return None
+    return float(grown / seconds)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else round(number)
+
+
+def ordered(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Sort rows; with the same value, and for the keys ``name`` and ``node``, by name."""
+    from ganeti.utils import text
+
+    by_name = sorted(rows, key=lambda row: text.natural_key(row["name"]))
+    if key == "node":
+        return sorted(by_name, key=lambda row: text.natural_key(row["node"]))
+    members = SORT_KEYS[key]
+    if not members:
+        return by_name
+    return sorted(by_name, key=lambda row: -sum(row[member] or 0 for member in members))
+
+
+def _short(number: float | None) -> str:
+    """A number of bytes with a unit, such as ``1.5M``."""
+    if number is None:
+        return "-"
+    for unit in ("", "K", "M", "G"):
+        if number < 1000 or unit == "G":
+            return f"{number:.0f}{unit}" if number >= 10 or not unit else f"{number:.1f}{unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
+
+
+def _cells(row: Mapping[str, Any], *, plain: bool) -> list[str]:
+    """The cells of a row; plain ones are for programs."""
+    cells = [row["name"], row["node"]]
+    for member in _MEMBERS:
+        value = row[member]
+        if member in _RATES.values() and not plain:
+            cells.append(_short(value))
+        elif value is None:
+            cells.append("" if plain else "-")
+        else:
+            cells.append(f"{value:.1f}" if isinstance(value, float) else str(value))
+    return cells
+
+
+def summary(rows: Sequence[Mapping[str, Any]], meter: Meter) -> str:
+    """The line about all guests."""
+    cpu = sum(row["cpu_percent"] or 0 for row in rows)
+    memory_mib = sum(row["memory_mib"] or 0 for row in rows)
+    line = (
+        f"{len(rows)} guests on {len({row['node'] for row in rows})} nodes: {cpu:.0f} % of a"
+        f" processor, {memory_mib} MiB"
+    )
+    if meter.failures:
+        line += f"; no answer from {', '.join(sorted(meter.failures))}"
+    return line
+
+
+def guest_table(
+    rows: Sequence[Mapping[str, Any]], *, header: bool = True, separator: str | None = None
+) -> list[str]:
+    """The guests as lines of a table; with a separator, for programs, bytes are whole numbers."""
+    return table.format_table(
+        _COLUMNS,
+        [_cells(row, plain=separator is not None) for row in rows],
+        header=header,
+        separator=separator,
+    )
+
+
+def run(values: Values, arguments: list[str]) -> int:
+    """Execute ``gnt-instance top``.
+
+    :returns: the exit code; 1 when a node did not answer a single measurement.
+    :raises OpPrereqError: wrong interval, number or key, or an unknown instance.
+    """
+    live.check_interval(values.interval)
+    if values.number is not None and values.number < 0:
+        raise errors.OpPrereqError(
+            f"--number must be 0 or more, not {values.number}", errors.ECODE_INVAL
+        )
+    if values.sort_by not in SORT_KEYS:
+        raise errors.OpPrereqError(
+            f"--sort-by: '{values.sort_by}' is none of {', '.join(SORT_KEYS)}", errors.ECODE_INVAL
+        )
+    client = jobs.connect()
+    wanted = _wanted(client, values, arguments)
+    meter = Meter(client)
+    for_programs = values.output_format in opt.DATA_FORMATS or values.separator is not None
+    if values.once or for_programs or not terminal.is_terminal(sys.stdout):
+        return _show_once(meter, wanted, values)
+    _show_live(meter, wanted, values)
+    return failures.EXIT_SUCCESS
+
+
+def _wanted(client: luxi.Client, values: Values, arguments: Sequence[str]) -> frozenset[str] | None:
+    """The full names of the instances which are shown; None for all."""
+    if not arguments and not values.multi_mode:
+        return None
+    names = selector.names("instance", values, arguments, client)
+    return frozenset(row[0] for row in client.query_instances(names, ["name"]))
+
+
+def _take(
+    meter: Meter, wanted: frozenset[str] | None, values: Values
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Measure; return all wanted rows, and those which are shown."""
+    rows = [row for row in meter.rows() if wanted is None or row["name"] in wanted]
+    rows = ordered(rows, values.sort_by)
+    return rows, rows if values.number is None else rows[: values.number]
+
+
+def _show_once(meter: Meter, wanted: frozenset[str] | None, values: Values) -> int:
+    # Rates need a second measurement.
+    meter.rows()
+    time.sleep(_SHORT_S)
+    rows, shown = _take(meter, wanted, values)
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data({"guests": shown, "failures": meter.failures}, values.output_format)
+    else:
+        if values.separator is None and not values.no_headers:
+            terminal.out(summary(rows, meter))
+        for line in guest_table(shown, header=not values.no_headers, separator=values.separator):
+            terminal.out(line)
+    for node, problem in sorted(meter.failures.items()):
+        terminal.err(f"Node {node} did not answer: {problem}")
+    return failures.EXIT_FAILURE if meter.failures else failures.EXIT_SUCCESS
+
+
+def _show_live(meter: Meter, wanted: frozenset[str] | None, values: Values) -> None:
+    def lines(height: int) -> list[str]:
+        rows, shown = _take(meter, wanted, values)
+        fits = max(0, height - _HEAD_LINES - 2)
+        shown = shown[:fits]
+        made = guest_table(shown, header=not values.no_headers)
+        if made and not values.no_headers and terminal.wants_colour(sys.stdout):
+            made[0] = terminal.paint(made[0], terminal.BOLD)
+        hidden = len(rows) - len(shown)
+        return [summary(rows, meter), *made, *([f"... and {hidden} more"] if hidden else [])]
+
+    live.show(lines, values.interval)
+
+
+TOP = Command(
+    "top",
+    run,
+    [Argument("instance")],
+    [
+        *selector.INSTANCE_OPTIONS,
+        opt.flag("--once", help="measure for one second, show the table and exit"),
+        Option(
+            "--interval",
+            kind="int",
+            default=live.INTERVAL_S,
+            metavar="SECONDS",
+            help=f"update the table every SECONDS; {live.INTERVAL_S} by default",
+        ),
+        Option(
+            "-n",
+            "--number",
+            kind="int",
+            metavar="NUMBER",
+            help="show at most NUMBER guests; by default as many as fit on the terminal",
+        ),
+        Option(
+            "--sort-by",
+            kind="string",
+            default="cpu",
+            metavar="KEY",
+            help=f"which guests are the first: {', '.join(SORT_KEYS)}; cpu by default",
+        ),
+        opt.NO_HEADERS,
+        opt.SEPARATOR,
+        opt.OUTPUT_FORMAT,
+    ],
+    "Show what running guests use, and update this until the user presses q",
+)

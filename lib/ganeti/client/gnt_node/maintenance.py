@@ -1,0 +1,129 @@
+"""The command ``gnt-node maintenance``: empty a node for work on its machine, and refill it."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.client.gnt_node.options import NEW_SECONDARY
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.luxi import client as luxi
+    from ganeti.opcodes.base import OpCode
+
+_ACTIONS = ("start", "end")
+
+
+def maintenance(values: Values, arguments: list[str]) -> int:
+    """Start or end the maintenance of a node (``maintenance``)."""
+    action, name = arguments
+    client = jobs.connect()
+    if action == "start":
+        return _start(client, values, name)
+    if action == "end":
+        return _end(client, values, name)
+    terminal.err(
+        f"maintenance subcommand '{action}' not supported. Known are: {', '.join(_ACTIONS)}."
+    )
+    return failures.EXIT_FAILURE
+
+
+def _start(client: luxi.Client, values: Values, name: str) -> int:
+    from ganeti.cli import confirmation
+    from ganeti.opcodes.node import OpNodeMaintenanceStart
+
+    if not values.move_back:
+        raise errors.OpPrereqError("--no-move-back is an option of 'end'", errors.ECODE_INVAL)
+    ((name, pinst),) = client.query_nodes([name], ["name", "pinst_list"], False)
+    if pinst and not values.force and not values.dry_run:
+        code = confirmation.ask(
+            values, f"Move or stop the instances of node {name}: {', '.join(sorted(pinst))}?"
+        )
+        if code is not None:
+            return code
+    return _run(
+        client,
+        values,
+        OpNodeMaintenanceStart(
+            node_name=name,
+            evacuate=values.evacuate,
+            stop=values.stop,
+            remote_node=values.dst_node,
+            iallocator=values.iallocator,
+            **jobs.common_params(values),
+        ),
+        f"Node {name} is ready: no guest runs there, and it is safe to switch it off.\n"
+        f"Bring back what it had with: gnt-node maintenance end {name}",
+        f"Node {name} is not ready; do not switch it off.",
+    )
+
+
+def _end(client: luxi.Client, values: Values, name: str) -> int:
+    from ganeti.opcodes.node import OpNodeMaintenanceEnd
+
+    for given, option in (
+        (values.evacuate, "--evacuate"),
+        (values.stop, "--stop"),
+        (values.dst_node, "--new-secondary"),
+        (values.iallocator, "--iallocator"),
+    ):
+        if given:
+            raise errors.OpPrereqError(f"{option} is an option of 'start'", errors.ECODE_INVAL)
+    ((name,),) = client.query_nodes([name], ["name"], False)
+    return _run(
+        client,
+        values,
+        OpNodeMaintenanceEnd(
+            node_name=name, move_back=values.move_back, **jobs.common_params(values)
+        ),
+        f"The maintenance of node {name} has ended.",
+        f"Node {name} is still in maintenance.",
+    )
+
+
+def _run(client: luxi.Client, values: Values, opcode: OpCode, done: str, not_done: str) -> int:
+    """Run the opcode, then wait for the jobs which it has submitted.
+
+    The last of them is the check, whose result counts; a failed move is a part of it.
+    """
+    result = jobs.run_opcode(opcode, values, client=client)
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"], named=True)
+    if all(outcome.success for outcome in job_set.wait()):
+        terminal.out(done)
+        return failures.EXIT_SUCCESS
+    terminal.err(not_done)
+    return failures.EXIT_FAILURE
+
+
+MAINTENANCE = Command(
+    "maintenance",
+    maintenance,
+    [Argument("choice", 1, 1, _ACTIONS), Argument("node", 1, 1)],
+    [
+        opt.FORCE,
+        opt.flag(
+            "--evacuate",
+            help="start: move all instances and all replicas away, also stopped ones",
+        ),
+        opt.flag("--stop", help="start: stop the instances which cannot be moved"),
+        opt.IALLOCATOR,
+        NEW_SECONDARY,
+        opt.flag(
+            "--no-move-back",
+            dest="move_back",
+            default=True,
+            value=False,
+            help="end: leave what was moved where it is",
+        ),
+        opt.DRY_RUN,
+        *opt.SUBMIT_OPTIONS,
+        opt.PRIORITY,
+    ],
+    "Empty a node for work on its machine, or bring back what it had",
+    usage="[<options>] start|end <node>",
+)
