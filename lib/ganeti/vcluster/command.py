@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
         help="time between two runs of ganeti-watcher on each node; 0 for no runs"
         " (default: %(default)s)",
     )
+    one.add_argument(
+        "--monitoring", action="store_true", help="run the monitoring daemon on each node"
+    )
     one.add_argument("directory")
     for name, words in (
         ("start", "start the daemons which do not run"),
@@ -116,6 +119,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             ssh=options.ssh,
             keep_failed=options.keep_failed,
             watch_every_s=options.watch_every,
+            monitoring=options.monitoring,
             say=say,
         )
         say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")

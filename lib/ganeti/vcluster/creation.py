@@ -175,6 +175,7 @@ def create(
     ssh: bool = False,
     keep_failed: bool = False,
     watch_every_s: int = 0,
+    monitoring: bool = False,
     say: Callable[[str], None] = print,
 ) -> VirtualCluster:
     """Create a virtual cluster and start it.
@@ -187,6 +188,7 @@ def create(
     :param ssh: let the cluster manage SSH keys, in the directories of the nodes.
     :param keep_failed: keep the directory when the creation fails; otherwise nothing remains.
     :param watch_every_s: seconds between two runs of the watcher; 0 for no runs.
+    :param monitoring: run the monitoring daemon on each node.
     :param say: called with each line of progress.
     :raises ParameterError: an argument is wrong.
     :raises OpExecError: a step failed; the message has its output.
@@ -211,6 +213,9 @@ def create(
         )
         cluster = VirtualCluster(directory, cluster_name, network, chosen, members, watch_every_s)
         try:
+            if monitoring:
+                fs.make_dirs(directory)
+                fs.write_file(f"{directory}/{paths.VIRTUAL_MONITORING}", b"")
             _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, ssh, say)
         except BaseException:
             if keep_failed:
@@ -245,6 +250,9 @@ def _create(
         for node in cluster.nodes[1:]:
             _add(cluster, node)
             say(f"added {node.name} at {node.ip}")
+        if os.path.exists(f"{cluster.directory}/{paths.VIRTUAL_MONITORING}"):
+            for node in cluster.nodes:
+                run_in(cluster, node, "daemon-util", "start", "ganeti-mond")
         if build is not None:
             _copy_facts(cluster.directory, build)
         watching.start(cluster)

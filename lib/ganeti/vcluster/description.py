@@ -155,14 +155,26 @@ def master(cluster: VirtualCluster) -> Node | None:
     return None
 
 
+#: The programs of htools.
+_HTOOLS = frozenset(
+    (
+        "hail", "harep", "hbal", "hcheck", "hinfo", "hroller", "hscan", "hspace", "hsqueeze",
+        "htools",
+    )
+)  # fmt: skip
+
+
 def programs() -> dict[str, str]:
     """Return the path of each command and daemon of this checkout or installation, by name."""
     top = paths.project_dir()
     places = [f"{top}/scripts", f"{top}/daemons"] if top else [paths.daemon_dir()]
     found: dict[str, str] = {"daemon-util": paths.daemon_util()}
+    found["burnin"] = paths.administrator_tool("burnin")
     for place in places:
         for name in fs.list_visible(place) if os.path.isdir(place) else []:
-            if name.startswith(("gnt-", "ganeti-")) and os.access(f"{place}/{name}", os.X_OK):
+            if (name.startswith(("gnt-", "ganeti-")) or name in _HTOOLS) and os.access(
+                f"{place}/{name}", os.X_OK
+            ):
                 found[name] = f"{place}/{name}"
     return found
 

@@ -29,16 +29,22 @@ from ganeti.vcluster.description import (
 )
 
 _DAEMONS = (
+    "ganeti-watchdogd",
+    "ganeti-failoverd",
     "ganeti-masterd",
     "ganeti-rapi",
     "ganeti-kvmd",
     "ganeti-metad",
+    "ganeti-mond",
     "ganeti-confd",
     "ganeti-noded",
 )
 _WATCHER = "ganeti-watcher"
 _GUEST_PROGRAMS = tuple(
     program for hypervisor in hypervisors.ALL.values() for program in hypervisor.guest_programs
+)
+_GUEST_TITLES = tuple(
+    title for hypervisor in hypervisors.ALL.values() for title in hypervisor.guest_titles
 )
 
 
@@ -82,8 +88,14 @@ def stop(directory: str) -> None:
     cluster = read(directory)
     with locked(cluster.directory):
         _end_watchers(cluster)
-        # The master stops first, because it would treat nodes without daemons as broken.
-        for daemons in (("stop-master",), ("stop-all",)):
+        # The master stops first, because it would treat nodes without daemons as broken. Before it
+        # the daemons stop which would move its role, and those which need it to end.
+        for daemons in (
+            ("stop", "ganeti-watchdogd"),
+            ("stop", "ganeti-failoverd"),
+            ("stop-master",),
+            ("stop-all",),
+        ):
             for node in cluster.nodes:
                 run_in(cluster, node, "daemon-util", *daemons)
 
@@ -170,6 +182,8 @@ def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
     place = root or directory
     if os.path.basename(one.argv[0]).startswith(_GUEST_PROGRAMS):
         return any(f"{place}/" in word for word in one.argv[1:])
+    if one.argv[0].startswith(_GUEST_TITLES):
+        return f"{place}/" in one.argv[0]
     if one.env.get(paths.ENV_VCLUSTER) != directory:
         return False
     if root is not None and one.env.get(paths.ENV_ROOT) != root:

@@ -11,6 +11,7 @@ import pytest
 
 from ganeti import errors, vcluster
 from ganeti.platform import hosts, paths
+from ganeti.tools import daemon_util
 from ganeti.utils import process
 from ganeti.vcluster import command, creation, description, network, operation
 
@@ -253,3 +254,8 @@ def test_show_counts_the_guests_of_every_hypervisor(tmp_path: Path) -> None:
     rows = operation.show(str(tmp_path)).splitlines()
     assert rows[2].endswith("idle.example.com web.example.com")
     assert rows[3].endswith("none")
+
+
+def test_every_daemon_ends_with_its_cluster() -> None:
+    """Virtual clusters know each daemon which a node may have."""
+    assert set(operation._DAEMONS) == set(daemon_util.START_ORDER)
