@@ -31,6 +31,7 @@ DEVELOPMENT = [
     "hypothesis",
     "openapi-python-client",
     "openapi-spec-validator",
+    "prometheus_client",
     "schemathesis",
     "ruff",
     "mypy",

@@ -59,8 +59,11 @@ def install_os(cluster: vcluster.VirtualCluster) -> None:
             fs.write_file(f"{directory}/{name}", "#!/bin/sh\nexit 0\n", mode=0o755)
 
 
-def creation(name: str, node: str) -> OpInstanceCreate:
-    """Return the opcode for an instance without disks and NICs, which is started."""
+def creation(name: str, node: str | None) -> OpInstanceCreate:
+    """Return the opcode for an instance without disks and NICs, which is started.
+
+    :param node: the primary node; None for the one which the default allocator chooses.
+    """
     return OpInstanceCreate(
         instance_name=name,
         mode="create",
@@ -99,6 +102,37 @@ def one(cluster: vcluster.VirtualCluster, rounds: int) -> OneInstance:
     return found
 
 
+class PlacedInstances(NamedTuple):
+    """Times in milliseconds of creations on a named node, and with the default allocator."""
+
+    named_ms: list[float]
+    chosen_ms: list[float]
+
+
+def placed(cluster: vcluster.VirtualCluster, rounds: int) -> PlacedInstances:
+    """Create instances in turn on a named node and where the default allocator puts them."""
+    socket = cluster.paths(cluster.nodes[0]).master_socket
+    found = PlacedInstances([], [])
+    with luxi.Client(socket) as client:
+        # The first round includes lazy imports, and is not counted.
+        for number in range(rounds + 1):
+            node = cluster.nodes[number % len(cluster.nodes)].name
+            for samples, name, target in (
+                (found.named_ms, f"named{number}.example.com", node),
+                (found.chosen_ms, f"chosen{number}.example.com", None),
+            ):
+                begun = time.perf_counter()
+                queue.wait(client, client.submit_job([creation(name, target)]))
+                samples.append((time.perf_counter() - begun) * 1000)
+        names = [
+            f"{kind}{n}.example.com" for n in range(rounds + 1) for kind in ("named", "chosen")
+        ]
+        run_all(client, [OpInstanceRemove(instance_name=name) for name in names])
+    for samples in found:
+        del samples[0]
+    return found
+
+
 def many(cluster: vcluster.VirtualCluster, count: int) -> ManyInstances:
     """Create many instances with one request, distributed over the nodes; then remove all."""
     socket = cluster.paths(cluster.nodes[0]).master_socket
@@ -107,12 +141,12 @@ def many(cluster: vcluster.VirtualCluster, count: int) -> ManyInstances:
     with luxi.Client(socket) as client:
         queue.wait(client, client.submit_job([creation("warm.example.com", nodes[0])]))
         before = queue.cpu_s(cluster)
-        created_s = _all(
+        created_s = run_all(
             client,
             [creation(name, nodes[number % len(nodes)]) for number, name in enumerate(names)],
         )
         after = queue.cpu_s(cluster)
-        removed_s = _all(client, [OpInstanceRemove(instance_name=name) for name in names])
+        removed_s = run_all(client, [OpInstanceRemove(instance_name=name) for name in names])
         queue.wait(client, client.submit_job([OpInstanceRemove(instance_name="warm.example.com")]))
     return ManyInstances(
         count / created_s,
@@ -122,7 +156,11 @@ def many(cluster: vcluster.VirtualCluster, count: int) -> ManyInstances:
     )
 
 
-def _all(client: luxi.Client, ops: Sequence[OpCode]) -> float:
+def run_all(client: luxi.Client, ops: Sequence[OpCode]) -> float:
+    """Submit a job for each opcode with one request, and wait for all; returns the seconds.
+
+    :raises errors.OpExecError: a job was refused.
+    """
     begun = time.perf_counter()
     ids = []
     for accepted, answer in client.submit_many_jobs([[op] for op in ops]):

@@ -20,13 +20,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from devel.bench import calls as call
 from devel.bench import instances as instance
 from devel.bench import lists as query
-from devel.bench import queue
+from devel.bench import placement, power_cut, queue
 from devel.bench import rapi as rest
 from ganeti import __version__, errors, vcluster
 from ganeti.platform import paths
 from ganeti.utils import clock, fs, process
+from ganeti.watcher import restarting
 from ganeti.wire import json
 
 _STEP_S = 600.0
@@ -347,7 +349,12 @@ def _instances(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     instance.install_os(cluster)
     one = instance.one(cluster, 2 if quick else 20)
     many = instance.many(cluster, 10 if quick else 100)
+    placed = instance.placed(cluster, 2 if quick else 20)
     return [
+        figure("instance_create_chosen", "create an instance, with the default allocator", "ms",
+               placed.chosen_ms, budget=78),
+        figure("instance_create_ratio", "  compared with a named node", "times",
+               [chosen / named for named, chosen in zip(*placed, strict=True)], budget=1.3),
         *(figure(f"instance_{key}", f"{title} an instance", "ms", samples, budget=budget)
           for key, title, samples, budget in (
               ("create", "create", one.create_ms, 60),
@@ -361,6 +368,19 @@ def _instances(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
                [many.removed_per_s], more_is_better=True),
         figure("instances_master_cpu", "  of this CPU of the master", "ms", [many.master_ms]),
         figure("instances_nodes_cpu", "  of this CPU of all nodes", "ms", [many.nodes_ms]),
+    ]  # fmt: skip
+
+
+def _power_cut(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    count = 20 if quick else 200
+    found = [power_cut.restart(cluster, count, n) for n in range(1 if quick else 3)]
+    return [
+        figure("power_cut", f"{count} instances started after a power cut", "s",
+               [one.whole_s for one in found]),
+        figure("power_cut_first", "  until the first in the order runs", "s",
+               [one.first_s for one in found]),
+        figure("power_cut_jobs", "  most jobs at the same time", "jobs",
+               [one.most_jobs for one in found], budget=restarting.MAX_JOBS),
     ]  # fmt: skip
 
 
@@ -415,16 +435,96 @@ def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     ]
 
 
+def _calls(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    titles = {
+        "kept": "node call, kept connection",
+        "resumed": "node call, resumed session",
+        "full": "node call, full handshake",
+    }
+    found = call.measure(cluster, 5 if quick else 300)
+    return [
+        figure(f"call_{kind}{key}", f"{titles[kind]}{with_pin}", "ms", samples)
+        for kind in call.KINDS
+        for key, with_pin, samples in (
+            ("", "", found[kind].plain_ms),
+            ("_pinned", ", key pinned", found[kind].pinned_ms),
+        )
+    ]
+
+
 def _start_up(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     return start_up(cluster, 2 if quick else 15)
 
 
+#: Goals in milliseconds of one step of balancing, by number of nodes (``doc/performance.rst``).
+_STEP_GOALS = {80: 150.0, 200: 1000.0}
+#: Seconds of processor time after which the original programs are ended.
+_ORIGINAL_LIMIT_S = 60
+
+
+def _placement(quick: bool) -> list[Figure]:
+    original = os.access(placement.ORIGINAL, os.X_OK)
+    found: list[Figure] = []
+    grown: list[placement.Growth] = []
+    for nodes, instances in placement.SIZES[:2] if quick else placement.SIZES:
+        with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
+            one = placement.growth(
+                place, nodes, instances, rounds=1 if quick else 5, original=original,
+                limit_s=_ORIGINAL_LIMIT_S,
+            )  # fmt: skip
+        grown.append(one)
+        found += _placement_figures(one, original)
+        _progress(f"htools, {nodes} nodes and {instances} instances: done")
+    for program in ("hbal", "hspace", "hail"):
+        rows = [
+            (f"{one.nodes} x {one.instances}", one.programs_ms[program],
+             one.original_ms.get(program))
+            for one in grown
+        ]  # fmt: skip
+        _progress(placement.plot(f"\n{program}, processor time, logarithmic", rows))
+    return found
+
+
+def _placement_figures(one: placement.Growth, original: bool) -> list[Figure]:
+    where = f"{one.nodes} nodes, {one.instances} instances"
+    found = [
+        figure(f"htools_step_{one.nodes}", f"one more step of balancing, {where}", "ms",
+               one.step_ms, budget=_STEP_GOALS.get(one.nodes)),
+    ]  # fmt: skip
+    if original:
+        # The time of a program which was ended is a lower bound, and so is the ratio.
+        step_ms = one.original_ms.get("hbal", one.limit_ms)
+        found.append(
+            figure(f"htools_step_{one.nodes}_ratio", "  hbal -l 1 of the original, compared",
+                   "times", [step_ms / one_ms for one_ms in one.step_ms],
+                   budget=100 if one.nodes == 80 else None, more_is_better=True)
+        )  # fmt: skip
+    for program, own_ms in one.programs_ms.items():
+        budget = 50 if (program, one.nodes) == ("hail", 40) else None
+        found.append(
+            figure(f"htools_{program}_{one.nodes}", f"{program}, {where}", "ms", [own_ms],
+                   budget=budget)
+        )  # fmt: skip
+        if original:
+            ratio_of = one.original_ms.get(program, one.limit_ms) / own_ms
+            reached = "" if program in one.original_ms else ", ended at its limit"
+            found.append(
+                figure(f"htools_{program}_{one.nodes}_ratio", f"  the original{reached}, compared"
+                       " with it", "times", [ratio_of], more_is_better=True)
+            )  # fmt: skip
+    return found
+
+
 class Section(NamedTuple):
-    """A group of figures, and the sizes of the clusters on which they are measured."""
+    """A group of figures, and the sizes of the clusters on which they are measured.
+
+    :ivar alone: measures without a virtual cluster; then there are no sizes.
+    """
 
     about: str
-    nodes: Sequence[int]
-    measure: Callable[[vcluster.VirtualCluster, bool], list[Figure]]
+    nodes: Sequence[int] = ()
+    measure: Callable[[vcluster.VirtualCluster, bool], list[Figure]] | None = None
+    alone: Callable[[bool], list[Figure]] | None = None
 
 
 # Budget of jobs per second, by number of candidates.
@@ -436,10 +536,17 @@ SECTIONS = {
     "instances": Section(
         "operations on one instance, and on 100 at once, on five nodes", (5,), _instances
     ),
+    "powercut": Section(
+        "the watcher starts 200 instances whose guests died, on five nodes", (5,), _power_cut
+    ),
+    "calls": Section("node calls, with the key of the node pinned and without", (2,), _calls),
     "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section(
         "small jobs with other numbers of candidates up to ten", (2, 3, 4, 6, 8, 10), _jobs
+    ),
+    "htools": Section(
+        "placement programs beside the original, for 10 to 200 nodes", alone=_placement
     ),
     "backlog": Section("10000 jobs queued and 50000 archived", (1,), _backlog),
 }
@@ -454,6 +561,10 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
     figures: list[Figure] = []
     for name in names:
         section = SECTIONS[name]
+        if section.alone is not None:
+            found = section.alone(quick)
+            load = os.getloadavg()[0]
+            figures += [one._replace(load=load) for one in found]
         for count in section.nodes[:1] if quick else section.nodes:
             with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
                 directory = f"{place}/vc"
@@ -461,6 +572,7 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
                 try:
                     # Writes which are still pending would disturb the measurement.
                     os.sync()
+                    assert section.measure is not None
                     found = section.measure(cluster, quick)
                 finally:
                     vcluster.destroy(directory)

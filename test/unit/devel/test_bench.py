@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from devel.bench import placement
 from devel.bench import program as bench
 from devel.bench import queue as bench_queue
 from ganeti import errors
+from ganeti.htools.loading import request, text
 from ganeti.wire import json
 
 
@@ -80,3 +82,29 @@ def test_lists_are_measured_with_commands_that_exist() -> None:
     programs = {program.name: program for program in tables.load()}
     assert {name for name, _ in bench_query.FIRST_REQUESTS} == set(PROGRAMS)
     assert all(programs[name].find(command) for name, command in bench_query.FIRST_REQUESTS)
+
+
+def test_growth_is_drawn_with_logarithmic_bars() -> None:
+    drawn = placement.plot("hbal", [("10", 10.0, None), ("200", 100.0, 1000.0)], width=20)
+    assert drawn.splitlines() == [
+        "hbal",
+        "10   ### 10 ms",
+        "200  ########### 100 ms",
+        "     oooooooooooooooooooo 1000 ms, original",
+    ]
+
+
+def test_made_up_clusters_are_complete() -> None:
+    made = placement._make(4, 12)
+    cluster = text.parse(placement._as_text(made))
+    assert (len(cluster.nodes), len(cluster.instances)) == (4, 12)
+    asked = request.parse(placement._as_request(made))
+    assert [node.free_memory for node in asked.cluster.nodes] == [
+        node.free_memory for node in cluster.nodes
+    ]
+    assert asked.new[0].required == 2
+
+
+def test_each_step_after_the_first_is_measured() -> None:
+    source = placement._as_text(placement._make(5, 30))
+    assert len(placement._steps_ms(source, 3)) <= 3

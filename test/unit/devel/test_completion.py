@@ -24,6 +24,7 @@ from ganeti.client import PROGRAMS
 from ganeti.utils import net, process
 
 PATIENCE_S = 120.0
+TOP = Path(__file__).resolve().parents[3]
 
 PROGRAM = Program(
     "gnt-instance",
@@ -75,9 +76,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (data / "ssconf_cluster_tags").write_text("of:cluster\n")
     (place / "some-file").write_text("")
     _commands_with_tags(place)
-    (place / "gnt-complete").write_text(engine.generate([PROGRAM]))
+    (place / "gnt-complete").write_text(engine.generate([PROGRAM], tables.load_plain()))
     (place / "gnt-complete").chmod(0o755)
-    for name, text in shells.generate(["gnt-instance"], str(place / "gnt-complete")).items():
+    for name, text in shells.generate(
+        ["gnt-instance", "hbal"], str(place / "gnt-complete")
+    ).items():
         (place / name).write_text(text)
     return place
 
@@ -176,10 +179,72 @@ CASES = [
 ]
 
 
-def ask(place: Path, *words: str) -> list[str]:
+PLAIN = [
+    (["hbal", "--min-g"], ["--min-gain", "--min-gain-limit"]),
+    (["hbal", ""], []),
+    (["hbal", "-t", "cluster.data", "--excl"], ["--exclusion-tags", "--exclude-instances"]),
+    (["hbal", "-G", ""], ["default", "rack2"]),
+    (["hbal", "-O", "node1"], ["node1"]),
+    (["hbal", "--select-instances", "db,web1"], ["db,web1.example.com"]),
+    (["hbal", "--select-instances=db,web1"], ["--select-instances=db,web1.example.com"]),
+    (["hbal", "--priority", ""], ["low", "normal", "high"]),
+    # The value of this option may be left out, so it is never the next word.
+    (["hbal", "--mond", ""], []),
+    (["hbal", "--mond="], ["--mond=yes", "--mond=no"]),
+    (["hspace", "--disk-template=pl"], ["--disk-template=plain"]),
+    (["hspace", "--what-if", "remove"], ["remove-node="]),
+    (["hspace", "--what-if", "remove-node=node2"], ["remove-node=node2"]),
+    (["hspace", "--what-if", "add-nodes=3:"], ["add-nodes=3:node1", "add-nodes=3:node2"]),
+    (["hspace", "--what-if", "vcpu-ratio="], []),
+    (["hcheck", "--what-if=std"], ["--what-if=std-size="]),
+    (["hcheck", "--what-if=remove-node=node1"], ["--what-if=remove-node=node1"]),
+    (["hspace", "--no-such", ""], []),
+    (["hail", "--restrict-allocation-to", "node1,"], ["node1,node1", "node1,node2"]),
+    (["hroller", "--node-t"], ["--node-tags"]),
+    (["hsqueeze", "--minimal-r"], ["--minimal-resources"]),
+    (["hinfo", "--vers"], ["--version"]),
+    (["harep", "--job-d"], ["--job-delay"]),
+    (["burnin", "-t", "sh"], ["sharedfile"]),
+    (["burnin", "--steps", "modify,mi"], ["modify,migrate"]),
+    (["burnin", "-n", "node1,"], ["node1,node1", "node1,node2"]),
+    (["burnin", "--no-name"], []),
+    (["ganeti-cleaner", ""], ["node", "master"]),
+    (["ganeti-cleaner", "-n", "m"], ["master"]),
+    (["ganeti-watcher", "--ignore-p"], ["--ignore-pause"]),
+    (["ganeti-join", "--tok"], ["--token-file"]),
+]  # fmt: skip
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(("words", "offered"), PLAIN)
+def test_answers_for_programs_without_commands(
+    place: Path, words: list[str], offered: list[str]
+) -> None:
+    answers = ask(place, *words[1:], program=words[0])
+    found = [line.partition("\t")[0] for line in answers if not line.startswith(":")]
+    assert found == offered
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    "words", [["hbal", "-t", "x"], ["hail", "x"], ["hscan", "-d", ""], ["ganeti-join",
+                                                                          "--token-file", ""]]
+)  # fmt: skip
+def test_files_of_programs_without_commands(place: Path, words: list[str]) -> None:
+    assert ask(place, *words[1:], program=words[0]) == [":files"]
+
+
+def test_each_installed_program_without_commands_is_known() -> None:
+    starters = {path.name for path in (TOP / "scripts").iterdir()}
+    # The daemons are started by systemd, and most tools are seldom needed.
+    starters |= {"ganeti-cleaner", "ganeti-watcher", "burnin"}
+    assert starters - set(PROGRAMS) == {one.name for one in tables.load_plain()}
+
+
+def ask(place: Path, *words: str, program: str = "gnt-instance") -> list[str]:
     """What the program answers, line for line."""
     done = process.run(
-        [str(place / "gnt-complete"), "/some/where/gnt-instance", *words],
+        [str(place / "gnt-complete"), f"/some/where/{program}", *words],
         timeout_s=PATIENCE_S,
         env=environment(place),
     )
@@ -254,9 +319,12 @@ def test_kinds_of_the_real_tables() -> None:
 def test_the_real_tables(tmp_path: Path) -> None:
     completion.build(str(tmp_path), str(tmp_path / "gnt-complete"))
     process.run(["sh", "-n", str(tmp_path / "gnt-complete")], timeout_s=PATIENCE_S)
-    check = f"source {tmp_path}/bash; complete -p {' '.join(PROGRAMS)}"
+    names = [*PROGRAMS, *(one.name for one in tables.load_plain())]
+    check = f"source {tmp_path}/bash; complete -p {' '.join(names)}"
     done = process.run(["bash", "-c", check], timeout_s=PATIENCE_S)
-    assert done.stdout.count("_ganeti_complete") == len(PROGRAMS)
+    assert done.stdout.count("_ganeti_complete") == len(names)
+    words = [str(tmp_path / "gnt-complete"), "gnt-cluster", "simulate", "--what-if", "remove"]
+    assert process.run(words, timeout_s=PATIENCE_S).stdout == ":open\nremove-node=\n"
     done = process.run([str(tmp_path / "gnt-complete"), "gnt-cluster", "ver"], timeout_s=PATIENCE_S)
     assert {"verify", "version"} <= {line.partition("\t")[0] for line in done.stdout.splitlines()}
 
@@ -284,6 +352,10 @@ def need(shell: str) -> None:
         ("gnt-instance read some", ["some-file"]),
         ("gnt-instance version ", []),
         ("gnt-instance remove-tags web1.example.com owner:", ["al"]),
+        ("hbal --mond=y", ["yes"]),
+        ("hbal -G r", ["rack2"]),
+        ("hspace --what-if=remove-node=node2", ["node2"]),
+        ("hbal -t some", ["some-file"]),
     ],
 )
 def test_bash(place: Path, line: str, replies: list[str]) -> None:
@@ -312,6 +384,8 @@ def test_bash(place: Path, line: str, replies: list[str]) -> None:
         ("gnt-instance read some", ["some-file"]),
         ("gnt-instance version ", []),
         ("gnt-instance remove-tags web1.example.com ow", ["owner:al"]),
+        ("hbal --mond=y", ["--mond=yes"]),
+        ("hbal -G r", ["rack2"]),
     ],
 )
 def test_fish(place: Path, line: str, offered: list[str]) -> None:
@@ -339,6 +413,8 @@ def test_zsh(place: Path, tmp_path: Path) -> None:
         ("gnt-instance list -o name,oper_r", "gnt-instance list -o name,oper_ram"),
         ("gnt-instance move -B vc", "gnt-instance move -B vcpus="),
         ("gnt-instance version x", "gnt-instance version x"),
+        ("hbal -G r", "hbal -G rack2 "),
+        ("hbal --what-if remove-node=node2", "hbal --what-if remove-node=node2 "),
         (
             "gnt-instance remove-tags web1.example.com ow",
             "gnt-instance remove-tags web1.example.com owner:al ",

@@ -70,9 +70,11 @@ def test_a_run_notes_what_it_skips(tmp_path: Path, capsys: pytest.CaptureFixture
     report = tmp_path / "report"
     # A worker of a parallel run leaves the notes to another process.
     outside = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    # The other plugins take seconds to start and are not needed.
+    outside["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for workers in ("0", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-n", workers, "test"],
+            [sys.executable, "-m", "pytest", "-p", "xdist", "-q", "-n", workers, "test"],
             cwd=tmp_path,
             env={**outside, "SKIPPED_TESTS": str(report)},
             capture_output=True,
