@@ -53,7 +53,7 @@ def test_a_rule_has_its_place_and_its_test(rule: str) -> None:
 
 
 def test_references_to_rules_exist() -> None:
-    named = set(re.findall(r"\b([PGDU]\d+)\b", TEXT))
+    named = set(re.findall(r"\b([APGDU]\d+)\b", TEXT))
     assert named == set(RULES)
 
 

@@ -24,6 +24,7 @@ COMMON_SECTION = "Options of all commands"
 
 #: Programs with a parser of their own: page -> module with a function ``_parser``.
 TOOLS = {
+    "burnin": "ganeti.burnin.program",
     "cfgshell": "ganeti.tools.cfgshell",
     "cfgupgrade": "ganeti.tools.cfgupgrade",
     "confd-client": "ganeti.tools.confd_client",
@@ -31,25 +32,34 @@ TOOLS = {
     "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
     "ganeti-watcher": "ganeti.watcher.command",
+    "mon-collector": "ganeti.tools.mon_collector",
     "node-daemon-setup": "ganeti.tools.node_daemon_setup",
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",
 }
 #: Programs with the table of options in ``client/htools/options.py``.
-PLACEMENT = ("hail", "hbal", "hcheck", "hinfo")
+PLACEMENT = (
+    "hail", "harep", "hbal", "hcheck", "hinfo", "hroller", "hscan", "hspace", "hsqueeze",
+)  # fmt: skip
 PAGES = [
     *sorted(client.PROGRAMS),
     *TOOLS,
     "ganeti",
+    "ganeti-chroot",
     "ganeti-confd",
+    "ganeti-failoverd",
+    "ganeti-watchdogd",
     "ganeti-iallocator",
     "ganeti-kvm",
     "ganeti-kvmd",
+    "ganeti-lxc",
     "ganeti-masterd",
     "ganeti-metad",
+    "ganeti-mond",
     "ganeti-noded",
     "ganeti-os-interface",
     "ganeti-rapi",
+    "ganeti-xen",
     "htools",
     *PLACEMENT,
 ]
@@ -98,15 +108,16 @@ def test_page_can_be_rendered(name: str) -> None:
     assert fields[:2] == ["Manual section", "Manual group"]
 
 
-def test_every_parameter_of_kvm_is_explained_with_its_default() -> None:
-    text = (MAN / "ganeti-kvm.rst").read_text(encoding="utf-8")
+@pytest.mark.parametrize("hypervisor", ["chroot", "kvm", "lxc"])
+def test_every_parameter_is_explained_with_its_default(hypervisor: str) -> None:
+    text = (MAN / f"ganeti-{hypervisor}.rst").read_text(encoding="utf-8")
     explained = dict(
         re.findall(
             r"``(\w+)``(?: \(`*([^`)]*)`*\))?",
             "\n".join(line for line in text.splitlines() if line.startswith("``")),
         )
     )
-    for name, parameter in hvparams.TABLES["kvm"].items():
+    for name, parameter in hvparams.TABLES[hypervisor].items():
         assert name in explained, name
         shown = explained[name]
         if shown:
@@ -211,7 +222,7 @@ def test_examples_use_commands_and_options_that_exist() -> None:
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = importlib.import_module(TOOLS[name])._parser()
+    made: argparse.ArgumentParser = importlib.import_module(TOOLS[name]).make_parser()
     return made
 
 

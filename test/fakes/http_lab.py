@@ -18,6 +18,7 @@ class HttpLab:
     """Serves an application until closed.
 
     :param make: called in the loop's thread; returns the application.
+    :param introduced: each connection begins with a line which names the client.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class HttpLab:
         *,
         limits: Limits | None = None,
         tls: ssl.SSLContext | None = None,
+        introduced: bool = False,
     ) -> None:
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
@@ -34,16 +36,23 @@ class HttpLab:
         self._loop = asyncio.new_event_loop()
         self._stop: asyncio.Event
         self.server: Server
-        self._thread = threading.Thread(target=self._run, args=(make, limits, tls), daemon=True)
+        arguments = (make, limits, tls, introduced)
+        self._thread = threading.Thread(target=self._run, args=arguments, daemon=True)
         self._thread.start()
         assert self._ready.wait(WAIT_S)
 
     def _run(
-        self, make: Callable[[], Any], limits: Limits | None, tls: ssl.SSLContext | None
+        self,
+        make: Callable[[], Any],
+        limits: Limits | None,
+        tls: ssl.SSLContext | None,
+        introduced: bool,
     ) -> None:
         async def serve() -> None:
             self._stop = asyncio.Event()
-            self.server = Server(make(), tls=tls, limits=limits, note=self.exchanges.append)
+            self.server = Server(
+                make(), tls=tls, limits=limits, note=self.exchanges.append, introduced=introduced
+            )
             await self.server.start([self._listener])
             self._ready.set()
             await self._stop.wait()

@@ -212,7 +212,7 @@ def record(name: str, qemu: QemuFacts) -> runtime.Runtime:
         )
         for number, (disk, uri) in enumerate(zip(guest.disks_info, uris, strict=True))
     )
-    words = argv.base_argv(guest, LAYOUT, qemu, console_log=False)
+    words = argv.base_argv(guest, LAYOUT, qemu)
     return runtime.Runtime(tuple(words), nics, dict(hvp), disks)
 
 

@@ -236,6 +236,10 @@ class FakeMaster:
         with self._lock:
             return self._submit(list(ops))
 
+    def follow_up(self, *ops: dict[str, Any]) -> int:
+        """A job that an opcode submits: for functions in ``results``, which have the lock."""
+        return self._submit(list(ops))
+
     def _job_field(self, job: FakeJob, field: str) -> Any:
         stamp = list(self.STAMP)
         ended = job.status in ("success", "error", "canceled")

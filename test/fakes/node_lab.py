@@ -53,7 +53,11 @@ class NodeLab:
         self.config = SimpleNamespace(
             nodes={
                 f"uuid-node{number}": SimpleNamespace(
-                    name=name, primary_ip=self.addresses[name], offline=False, group="g"
+                    name=name,
+                    primary_ip=self.addresses[name],
+                    offline=False,
+                    group="g",
+                    key_pins=None,
                 )
                 for number, name in enumerate(self.names, 1)
             }

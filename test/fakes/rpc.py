@@ -46,6 +46,10 @@ class FakeRpc:
         self._facts: tuple[ConfigData, dict[str, str]] | None = None
         # UUIDs of nodes which may work for a job that has no call there any more.
         self.unsure: set[str] = set()
+        # Node name -> PEM of the certificate which it shows.
+        self.shown: dict[str, str] = {}
+        # What the caller has asked to be checked: address -> pins.
+        self.expected: dict[str, Any] = {}
 
     # -- what tests ask ------------------------------------------------------------
 
@@ -122,6 +126,23 @@ class FakeRpc:
     ) -> dict[str, Result]:
         return {name: self._answer(call, name, args) for name in addresses}
 
+    def expect_keys(self, pins: Mapping[str, Any]) -> None:
+        self.expected.update(pins)
+
+    def first_contact(
+        self, call: Call, addresses: Mapping[str, str], **args: Any
+    ) -> dict[str, Result]:
+        found = self.call_addresses(call, addresses, **args)
+        for name, answer in found.items():
+            answer.certificate = self.shown.get(name, "")
+        return found
+
+    def show_keys(self, node_uuids: Iterable[str]) -> dict[str, Result]:
+        found = self.call_many(calls.VERSION, node_uuids)
+        for answer in found.values():
+            answer.certificate = self.shown.get(answer.node_name, "")
+        return found
+
     # -- the nodes -----------------------------------------------------------------
 
     def _answer(self, call: Call, node_name: str, args: dict[str, Any]) -> Result:
@@ -169,6 +190,9 @@ class FakeRpc:
 
     def _node_work(self, node: str, args: dict[str, Any]) -> list[Any]:
         return []
+
+    def _x509_cert_create(self, node: str, args: dict[str, Any]) -> list[str]:
+        return [f"key-of-{node}", f"certificate of {node}"]
 
     def _export_list(self, node: str, args: dict[str, Any]) -> list[str]:
         return []

@@ -1,22 +1,30 @@
-"""A real HTTPS server in a process of its own, for the tests of this package.
+"""A real HTTPS server in a process of its own, for the tests of :mod:`ganeti.http`.
 
-Not a fake: the forking server itself, on 127.0.0.0/8, with certificates made for the test.
+Not a fake: the forking server itself, on 127.0.0.0/8, with certificates made for the test. The
+process is a new Python and no fork of the tests: the server forks for each request, and to fork a
+process with all tests in its memory takes ten times as long.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import select
 import signal
 import socket
 import ssl
+import sys
 import time
 
 from ganeti.http import auth, server
 from ganeti.utils import x509
 
 ADDRESS = "127.19.18.1"
+# Files in the directory of a lab which its server uses.
+SERVER_PEM, CA_FILE = "server.pem", "server-ca.pem"
+CERTS_FILE = "ssconf_master_candidates_certs"
+LOG, DUE = "log", "due"
 
 
 class Lab:
@@ -26,27 +34,36 @@ class Lab:
     ``cut`` (leaves without an answer), ``raise``, ``quit``, ``pid`` (the child's), ``kept`` (the
     same, and the connection stays open), ``resumed`` (whether the TLS session was). A child at rest
     says so in the log.
+
+    The server's chore is due while the file ``due`` is in the directory; it removes the file and
+    fails when there is text in it, and says so in the log.
     """
 
     def __init__(self, directory, limits=server.DEFAULT_LIMITS):
         self.directory = directory
-        self.server_pem = self._pem("server.pem", x509.create_self_signed())
+        self.server_pem = self._pem(SERVER_PEM, x509.create_self_signed())
         authority = x509.read_pem(self.server_pem)
         self.client_pem = self._pem("client.pem", x509.create_signed("master", authority))
         self.other_pem = self._pem("other.pem", x509.create_signed("node9", authority))
         self.foreign_pem = self._pem("foreign.pem", x509.create_self_signed())
-        self.ca_file = os.path.join(directory, "server-ca.pem")
-        self.certs_file = os.path.join(directory, "ssconf_master_candidates_certs")
+        self.ca_file = os.path.join(directory, CA_FILE)
+        self.certs_file = os.path.join(directory, CERTS_FILE)
         self.allow(self.client_pem)
-        self.log = os.path.join(directory, "log")
+        self.log = os.path.join(directory, LOG)
         open(self.log, "w").close()
         sock = server.listen(ADDRESS, 0)
         self.port = sock.getsockname()[1]
         stop, self._stop = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._stop)
-            self._serve(sock, stop, limits)
+        # The server gets its socket and the pipe which stops it as its standard input and output.
+        self.pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, __file__, directory, json.dumps(limits._asdict())],
+            {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, stop, 1),
+            ],
+        )
         os.close(stop)
         sock.close()
 
@@ -61,24 +78,6 @@ class Lab:
         with open(self.certs_file, "w") as stream:
             for number, pem in enumerate(pems):
                 stream.write(f"uuid{number}={x509.digest_file(pem)}\n")
-
-    def _serve(self, sock, stop, limits):
-        code = 1
-        try:
-            logging.basicConfig(filename=self.log, level=logging.DEBUG, force=True)
-            check = auth.CandidatesOnly(self.certs_file, x509.digest_file(self.server_pem))
-            context = x509.FreshContext(self.server_pem, self.ca_file)
-            server.ForkingServer(
-                sock,
-                context,
-                answer,
-                check,
-                limits=limits,
-                at_rest=lambda: logging.info("%d is at rest", os.getpid()),
-            ).serve(stop, lambda: True)
-            code = 0
-        finally:
-            os._exit(code)
 
     def wait(self, timeout_s=30):
         """Wait for the server's end; its exit code."""
@@ -147,6 +146,31 @@ def answer(request):
     return server.Response(404, b"unknown")
 
 
+def serve(directory, limits):
+    """Serve with the socket at descriptor 0 until the pipe at descriptor 1 is closed."""
+    logging.basicConfig(filename=os.path.join(directory, LOG), level=logging.DEBUG, force=True)
+    pem = os.path.join(directory, SERVER_PEM)
+    due = os.path.join(directory, DUE)
+
+    def do_chore():
+        with open(due) as stream:
+            text = stream.read()
+        os.unlink(due)
+        if text:
+            raise OSError(text)
+        logging.info("chore of %d is done", os.getpid())
+
+    server.ForkingServer(
+        socket.socket(fileno=0),
+        x509.FreshContext(pem, os.path.join(directory, CA_FILE)),
+        answer,
+        auth.CandidatesOnly(os.path.join(directory, CERTS_FILE), x509.digest_file(pem)),
+        limits=limits,
+        at_rest=lambda: logging.info("%d is at rest", os.getpid()),
+        chore=server.Chore("the chore", 0.01, lambda: os.path.exists(due), do_chore),
+    ).serve(1, lambda: server.Wakeup.STOP)
+
+
 def read_all(sock, timeout_s=30):
     """Everything until the other side closes."""
     sock.settimeout(timeout_s)
@@ -154,3 +178,7 @@ def read_all(sock, timeout_s=30):
     while chunk := sock.recv(65536):
         data += chunk
     return data
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], server.Limits(**json.loads(sys.argv[2])))

@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from lab import drbd, image, machines
 from lab.cluster import Cluster
 
-_WRITER = Path(__file__).resolve().parent / "writer.py"
 _BEGIN = time.monotonic()
 #: Share of the time box in which tests begin; the rest is for the last of them.
 _BEGIN_WITHIN = 0.7
@@ -53,31 +51,14 @@ def cluster(lab: machines.Lab) -> Cluster:
     """A cluster of all machines, with the writer of blocks on each."""
     found = Cluster(lab)
     found.make()
-    for machine in lab:
-        machine.write(drbd.WRITER, _WRITER.read_text(), 0o755)
+    drbd.install_writer(lab)
     return found
 
 
 @pytest.fixture(scope="session")
 def kvm(cluster: Cluster) -> None:
-    """Enable guests under QEMU on the cluster, with ``-H kvm``.
-
-    They are emulated within an emulation, so parameters of their kernel replace slow measurements.
-    """
-    words = (
-        "ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests lpj=4000000"
-    )
-    # Every node must have the kernel before the hypervisor is enabled.
-    cluster.gnt(
-        "cluster",
-        "modify",
-        "--enabled-hypervisors",
-        "fake,kvm",
-        "-H",
-        "kvm:kernel_path=/usr/share/lab/vmlinux,initrd_path=/usr/share/lab/initrd,"
-        f"kvm_path=/usr/bin/qemu-system-x86_64,serial_console=true,kernel_args={words},"
-        "disk_cache=none,vnc_bind_address=",
-    )
+    """Enable guests under QEMU on the cluster, with ``-H kvm``."""
+    cluster.enable_kvm()
 
 
 @pytest.fixture(scope="module", autouse=True)

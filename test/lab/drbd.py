@@ -6,9 +6,10 @@ import re
 import subprocess
 import threading
 import uuid
+from pathlib import Path
 
 from ganeti.storage.drbd.parse import MinorState, parse_proc
-from lab.machines import Machine
+from lab.machines import Lab, Machine
 from lab.waiting import wait_until
 
 #: Where ``writer.py`` is on the machines.
@@ -23,13 +24,20 @@ def new_mark(name: str) -> None:
     _mark = f"{name}-{uuid.uuid4().hex[:8]}"
 
 
+def install_writer(lab: Lab) -> None:
+    """Put the program which writes blocks on all machines."""
+    text = (Path(__file__).resolve().parent / "writer.py").read_text()
+    for machine in lab:
+        machine.write(WRITER, text, 0o755)
+
+
 def minors(machine: Machine) -> dict[int, MinorState]:
     """Minors in use on a machine."""
     found = parse_proc(machine.run("cat /proc/drbd"))
     return {number: state for number, state in found.items() if state.configured}
 
 
-def wait_for(machine: Machine, minor: int, what: str, timeout_s: float = 300.0) -> MinorState:
+def wait_for(machine: Machine, minor: int, what: str, timeout_s: float = 900.0) -> MinorState:
     """Wait until ``connection local/remote`` of a minor matches a regular expression."""
     text = ""
 
@@ -75,7 +83,7 @@ class Writer:
             else:
                 self.output.append(line)
 
-    def wait_for(self, number: int, timeout_s: float = 120.0) -> None:
+    def wait_for(self, number: int, timeout_s: float = 600.0) -> None:
         """Wait until this many blocks are confirmed."""
 
         def written() -> bool:

@@ -28,6 +28,8 @@ PACKAGES = (
     "procps",
 )
 _PROJECT_MIB = 96
+#: Flavours of the image.
+PLAIN, XEN, LXC = "plain", "xen", "lxc"
 
 
 class CannotBuild(Exception):
@@ -47,13 +49,16 @@ def recipe_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def built() -> Path:
+def built(flavour: str = PLAIN) -> Path:
     """The directory with base.img, vmlinuz, initrd and id; builds them when they are not there.
 
+    :param flavour: :data:`PLAIN`; :data:`XEN` for a system which runs under Xen, whose directory
+        has the hypervisor in ``xen``, too; or :data:`LXC` for one with the programs of LXC.
     :raises CannotBuild: not root, a program is missing, or a step of the recipe failed.
     """
     cache = cache_dir()
-    target = cache / f"image-{recipe_hash()}"
+    prefix = "image-" if flavour == PLAIN else f"image-{flavour}-"
+    target = cache / f"{prefix}{recipe_hash()}"
     if (target / "complete").exists():
         return target
     _make_cache(cache)
@@ -63,10 +68,12 @@ def built() -> Path:
             return target
         _check_tools()
         for old in cache.glob("image-*"):
-            shutil.rmtree(old)
+            if not old.name.endswith(recipe_hash()):
+                shutil.rmtree(old)
+        shutil.rmtree(target, ignore_errors=True)
         print(f"building the image of the laboratory in {target}", file=sys.stderr, flush=True)
         try:
-            done = subprocess.run([RECIPE / "build-image", target], stdout=sys.stderr)
+            done = subprocess.run([RECIPE / "build-image", target, flavour], stdout=sys.stderr)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
@@ -151,6 +158,6 @@ def install_project(image: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        print(built())
+        print(built(*sys.argv[1:2]))
     except CannotBuild as err:
         sys.exit(f"no image for the laboratory: {err}")

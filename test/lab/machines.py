@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import shlex
 import shutil
@@ -17,14 +18,17 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from lab import image, network, qemu
 from lab.waiting import wait_until
 
 PRIMARY, SECONDARY = 0, 1
+#: For machines which boot as most machines do; it takes two to three times as long.
+SYSTEMD = "/lib/systemd/systemd"
 _DISK_MIB = 24 * 1024
 #: Starting takes 10 s of a processor of one's own; the machines may have to share few.
-_START_S = 420.0
+_START_S = 900.0
 _SSH_FAILED = 255
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -43,7 +47,7 @@ class Machine:
     """One machine, started or not."""
 
     def __init__(self, lab: Lab, number: int) -> None:
-        self._lab = lab
+        self.lab = lab
         self.number = number
         self.name = f"node{number}"
         self.primary_ip = f"{network.PREFIX}.1.{number}"
@@ -61,7 +65,9 @@ class Machine:
             disks=self.disks,
             project=lab.project,
             memory_mib=lab.memory_mib,
-            arguments=f"lab.name={self.name} lab.addresses={addresses} lab.hosts={lab.hosts()}",
+            dom0_mib=lab.dom0_mib,
+            arguments=f"lab.name={self.name} lab.addresses={addresses} lab.hosts={lab.hosts()}"
+            + (f" lab.init={lab.init}" if lab.init else ""),
         )
         self._make_disks()
 
@@ -76,7 +82,7 @@ class Machine:
                 "-F",
                 "raw",
                 "-b",
-                self._lab.image / "base.img",
+                self.lab.image / "base.img",
                 self._spec.file("qcow2"),
             ],
             check=True,
@@ -96,7 +102,7 @@ class Machine:
         """Switch the machine on; :meth:`wait` waits until it is ready."""
         self._spec.file("log").unlink(missing_ok=True)
         self._close_ssh()
-        words = self._lab.network.wrap(qemu.argv(self._spec, qemu.accelerator(self._lab.image)))
+        words = self.lab.network.wrap(qemu.argv(self._spec, qemu.accelerator(self.lab.image)))
         with open(self._spec.file("out"), "wb") as output:
             # With a session of its own, Ctrl-C does not reach the machine: this process shuts it
             # down in order. When this process is killed, the kernel ends the machine.
@@ -177,11 +183,11 @@ class Machine:
 
     def ssh_argv(self) -> list[str]:
         """The beginning of a command line which runs something there."""
-        return self._lab.network.wrap(
+        return self.lab.network.wrap(
             [
                 "ssh",
                 "-i",
-                str(self._lab.key),
+                str(self.lab.key),
                 "-o",
                 "StrictHostKeyChecking=no",
                 "-o",
@@ -200,7 +206,7 @@ class Machine:
                 f"ControlPath={self._spec.file('ctl')}",
                 "-o",
                 "ControlPersist=600",
-                *self._lab.network.ssh_target(self.number),
+                *self.lab.network.ssh_target(self.number),
             ]
         )
 
@@ -262,14 +268,36 @@ class Machine:
 class Lab:
     """Several machines with their networks.
 
+    While it is up, the machines of another one which was up before are frozen.
+
     :param directory: for disks, consoles and sockets; removed at the end except for logs.
+    :param init: first program of the machines, such as :data:`SYSTEMD`; empty for the quick one of
+        the recipe.
+    :param dom0_mib: the machines run under Xen, and their own system has so much memory; 0 for
+        machines without Xen.
+    :param flavour: the image of machines without Xen, see :func:`lab.image.built`.
     """
 
-    def __init__(self, directory: Path, count: int, *, memory_mib: int = 1024) -> None:
+    _numbers = itertools.count(1)
+    _up_now: ClassVar[list[Lab]] = []
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int,
+        *,
+        memory_mib: int = 1024,
+        init: str = "",
+        dom0_mib: int = 0,
+        flavour: str = image.PLAIN,
+    ) -> None:
         self.directory = directory
         self.memory_mib = memory_mib
         self.count = count
-        self.network = network.choose(str(os.getpid()))
+        self.init = init
+        self.dom0_mib = dom0_mib
+        self.flavour = image.XEN if dom0_mib else flavour
+        self.network = network.choose(f"{os.getpid()}-{next(self._numbers)}")
         self.machines: list[Machine] = []
 
     def hosts(self) -> str:
@@ -290,7 +318,7 @@ class Lab:
 
         :raises CannotBuild: this machine cannot.
         """
-        self.image = image.built()
+        self.image = image.built(self.flavour)
 
     def _up(self) -> None:
         self.prepare()
@@ -300,6 +328,9 @@ class Lab:
         self.key.chmod(0o600)
         self.project = self.directory / "project.img"
         image.install_project(self.project)
+        for other in self._up_now:
+            other.freeze()
+        self._up_now.append(self)
         self.network.up()
         self.machines = [Machine(self, number) for number in range(1, self.count + 1)]
         for machine in self.machines:
@@ -315,6 +346,18 @@ class Lab:
 
     def __iter__(self) -> Iterator[Machine]:
         return iter(self.machines)
+
+    def freeze(self) -> None:
+        """Stop the processors of all machines, which then need none of this machine."""
+        for machine in self.machines:
+            if machine.on:
+                machine.freeze()
+
+    def thaw(self) -> None:
+        """Let all machines continue, with a clock which is behind."""
+        for machine in self.machines:
+            if machine.on:
+                machine.thaw()
 
     def collect_logs(self, target: Path) -> None:
         """Copy logs of daemons and kernels to `target`/NODE, and the consoles."""
@@ -352,6 +395,11 @@ class Lab:
                 machine.power_off()
         with contextlib.suppress(Exception):
             self.network.down()
+        if self in self._up_now:
+            self._up_now.remove(self)
+            for other in self._up_now:
+                with contextlib.suppress(Exception):
+                    other.thaw()
         shutil.rmtree(self.directory / "project.tree", ignore_errors=True)
         for pattern in ("*.qcow2", "*.disk?", "*.qmp", "*.con", "*.ctl", "project.img", "id"):
             for path in self.directory.glob(pattern):

@@ -43,17 +43,7 @@ def test_after_the_primary_died(cluster: Cluster) -> None:
 
 def test_the_old_half_goes_when_its_node_is_back(cluster: Cluster) -> None:
     machine = cluster.lab["node3"]
-    machine.start()
-    machine.wait()
-    cluster.gnt(
-        "node",
-        "add",
-        "--readd",
-        "--secondary-ip",
-        machine.secondary_ip,
-        "--no-ssh-key-check",
-        "node3",
-    )
+    cluster.switch_on("node3")
     assert len(drbd.volumes(machine)) == 2
     cluster.gnt("instance", "replace-disks", "-s", NAME)
     cluster.settled(NAME, "node2", "node1", blocks=BLOCKS)

@@ -34,7 +34,7 @@ _UTIL = "/usr/lib/ganeti/daemon-util"
 _SLOW_BLOCKS, _SLOW_KIB = 800, 100
 #: Part of each text which refuses to use a replica because it may have missed writes.
 REFUSED = (
-    "may have missed writes|known to miss|cannot be compared|nobody can tell|not connected"
+    "may have missed writes|known to miss|cannot be compared|it is not known|not connected"
     "|no complete (copy|replica)|does not connect"
 )
 # An OS definition which only copies blocks.
@@ -140,15 +140,7 @@ class Mirror:
     def rejoin(self, node: str) -> None:
         """Mark a node online if it was offline, and wait until it answers."""
         if self.cluster.fields("node", node, "offline")[0] == "Y":
-            self.cluster.gnt(
-                "node",
-                "add",
-                "--readd",
-                "--secondary-ip",
-                self.cluster.lab[node].secondary_ip,
-                "--no-ssh-key-check",
-                node,
-            )
+            self.cluster.readd(node)
         self.cluster.wait_for_node(node)
 
     # -- commands ------------------------------------------------------------------

@@ -245,18 +245,7 @@ def test_new_storage_on_the_third_node_and_growth(cluster: Cluster, guest: Guest
     times = [when for when, number in guest.confirmed("node2") if number >= before]
     gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
     print(f"{len(gaps)} blocks while disks were replaced and grew, {max(gaps):.1f} s apart at most")
-    machine = cluster.lab["node3"]
-    machine.start()
-    machine.wait()
-    cluster.gnt(
-        "node",
-        "add",
-        "--readd",
-        "--secondary-ip",
-        machine.secondary_ip,
-        "--no-ssh-key-check",
-        "node3",
-    )
+    cluster.switch_on("node3")
     guest.listen("node3")
 
 

@@ -90,17 +90,7 @@ def test_failover_after_the_primary_lost_power(cluster: Cluster, written: dict[s
 
 def test_the_old_primary_comes_back_as_secondary(cluster: Cluster, written: dict[str, int]) -> None:
     machine = cluster.lab["node2"]
-    machine.start()
-    machine.wait()
-    cluster.gnt(
-        "node",
-        "add",
-        "--readd",
-        "--secondary-ip",
-        machine.secondary_ip,
-        "--no-ssh-key-check",
-        "node2",
-    )
+    cluster.switch_on("node2")
     cluster.gnt("instance", "activate-disks", NAME)
     cluster.in_step(NAME)
     assert not drbd.minors(machine)[cluster.minor(NAME, "node2")].primary

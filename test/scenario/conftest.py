@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster
+from harness import Cluster, made
 from kvm_node import NAME, TOP, Node, find_qemu
 
 from ganeti.objects.instance import FilledInstance
@@ -28,12 +28,8 @@ def cluster_directory() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def cluster(cluster_directory: Path) -> Iterator[Cluster]:
     """Three nodes with the fake hypervisor as default, shared by the tests of one module."""
-    made = Cluster(cluster_directory, 3, "--hypervisor", "fake")
-    made.create.ok()
-    try:
-        yield made
-    finally:
-        made.destroy()
+    with made(Cluster(cluster_directory, 3, "--hypervisor", "fake")) as one:
+        yield one
 
 
 # Guests without daemons around

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 VCLUSTER = str(ROOT / "tools" / "vcluster")
@@ -24,6 +27,30 @@ VCLUSTER = str(ROOT / "tools" / "vcluster")
 #: How long a test waits for a condition before it gives up. Generous on purpose: it bounds a hang,
 #: it does not measure speed.
 PATIENCE_S = float(os.environ.get("GANETI_PATIENCE", "180"))
+
+
+#: An instance which needs no network and no OS, and is not started.
+ADD_INSTANCE = (
+    "gnt-instance", "add", "--no-nics", "-o", "none", "--no-install", "--no-name-check",
+    "--no-start",
+)  # fmt: skip
+
+
+#: What Python loads as ``sitecustomize`` adds the seconds in a file to the time of day.
+CLOCK_SHIM = """
+import os, time
+
+def _offset(path=os.environ["TEST_CLOCK"], files=os):
+    descriptor = files.open(path, files.O_RDONLY)
+    try:
+        return int(files.read(descriptor, 20))
+    finally:
+        files.close(descriptor)
+
+_time, _time_ns = time.time, time.time_ns
+time.time = lambda: _time() + _offset()
+time.time_ns = lambda: _time_ns() + _offset() * 10**9
+"""
 
 
 @dataclass(frozen=True)
@@ -82,12 +109,21 @@ class Cluster:
 
     @staticmethod
     def outside() -> dict[str, str]:
-        """Our environment without what would lead into some cluster."""
-        return {name: value for name, value in os.environ.items() if not name.startswith("GANETI_")}
+        """Our environment without what would lead into some cluster.
+
+        Programs run by the Python of the tests: "python3" of some machines is a script which takes
+        longer than the start of a daemon.
+        """
+        found = {
+            name: value for name, value in os.environ.items() if not name.startswith("GANETI_")
+        }
+        found["PATH"] = f"{os.path.dirname(sys.executable)}:{found.get('PATH', os.defpath)}"
+        return found
 
     def vcluster(self, *args: str) -> Finished:
         """Run ``tools/vcluster``."""
-        return run_program((VCLUSTER, *args), self.environment)
+        # By the Python of the tests: a "python3" of some machines is a script that takes a while.
+        return run_program((sys.executable, VCLUSTER, *args), self.environment)
 
     def run(self, *argv: str, stdin: str | None = None) -> Finished:
         """Run a command inside the cluster, on its master."""
@@ -188,6 +224,47 @@ class Cluster:
                 os.kill(each, signal.SIGKILL)
         wait_until(lambda: not any(map(alive, family)), f"{daemon} is gone")
 
+    def processes(self, node: str) -> list[int]:
+        """All processes of a node: its daemons, and what they have started."""
+        mark = f"GANETI_ROOTDIR={self.node_root(node)}".encode()
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (path / "environ").read_bytes().split(b"\0"):
+                    found.append(int(path.name))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+        return found
+
+    def cut_power(self, node: str, number: signal.Signals = signal.SIGKILL) -> list[int]:
+        """Kill, or stop, everything on a node; returns its processes."""
+        doomed = self.processes(node)
+        for pid in doomed:
+            # One of them may have ended since.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if number == signal.SIGKILL:
+            wait_until(lambda: not any(map(alive, doomed)), f"{node} is off")
+        return doomed
+
+    def power_on(self, node: str) -> None:
+        """Start the daemons of a node, as the start of its machine does."""
+        self.on(node, "daemon-util", "start-all")
+        wait_until(lambda: alive(self.pid(node, "ganeti-noded")), f"{node} is back")
+
+    def run_later(self, hours: int, daemon: str, *args: str) -> Finished:
+        """Run a program of ``daemons/`` on the master as if it was some hours later.
+
+        The daemons keep their clocks. The wrapper of the cluster would replace the module path.
+        """
+        directory = self.directory / "later"
+        directory.mkdir(exist_ok=True)
+        (directory / "sitecustomize.py").write_text(CLOCK_SHIM)
+        (directory / "clock").write_text(f"{hours * 3600}\n")
+        settings = (f"PYTHONPATH={directory}", f"TEST_CLOCK={directory / 'clock'}")
+        program = str(ROOT / "daemons" / daemon)
+        return self.run("env", *settings, sys.executable, program, *args)
+
     def make_os(self, name: str, create: str = "exit 0") -> None:
         """An OS definition on every node, with ``create`` as the body of its create script.
 
@@ -207,6 +284,43 @@ class Cluster:
             self.vcluster("destroy", str(self.directory)).ok()
             shutil.rmtree(self.directory, ignore_errors=True)
 
+    def add_instance(
+        self, name: str, node: str, *options: str, template: str = "diskless"
+    ) -> Finished:
+        """Add an instance which needs no network and no OS; it is not started."""
+        return self.run(*ADD_INSTANCE, "-t", template, "-n", node, *options, name)
+
+    def start_instances(self, *names: str) -> None:
+        self.run("gnt-instance", "startup", "--force-multiple", *names).ok()
+
+    def places(self) -> dict[str, tuple[str, str]]:
+        """Name of each instance -> its primary node, and its status."""
+        rows = self.rows("gnt-instance", "list", "-o", "name,pnode,status")
+        return {name: (node, status) for name, node, status in rows}
+
+    def node_fields(self, node: str, *fields: str) -> list[str]:
+        """Columns of ``gnt-node list`` for one node."""
+        ((*found,),) = self.rows("gnt-node", "list", "-o", ",".join(fields), node)
+        return found
+
+    def node_info(self, node: str) -> dict[str, Any]:
+        """What ``gnt-node info`` knows about a node, as a program reads it."""
+        shown = self.run("gnt-node", "info", "--output=json", node).ok().stdout
+        found: dict[str, Any] = json.loads(shown)[0]
+        return found
+
+    def crash_guests(self, node: str, *names: str) -> None:
+        """Let guests of the fake hypervisor die."""
+        for name in names:
+            self.path(node, f"var/run/ganeti/fake-hypervisor/{name}").unlink()
+
+    def install_allocator(self) -> None:
+        """Put the example ``most-memory`` on every node."""
+        for node in self.node_names:
+            directory = self.path(node, "usr/local/lib/ganeti/iallocators")
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / "doc/examples/iallocators/most-memory", directory)
+
 
 class SteadyCluster(Cluster):
     """One whose master never changes: commands go straight to it, which takes half the time."""
@@ -216,6 +330,19 @@ class SteadyCluster(Cluster):
         return run_program(
             (str(self.node_root("node1.example.com") / "cmd"), *argv), self.environment, stdin=stdin
         )
+
+
+_AnyCluster = TypeVar("_AnyCluster", bound=Cluster)
+
+
+@contextlib.contextmanager
+def made(cluster: _AnyCluster) -> Iterator[_AnyCluster]:
+    """Use a new cluster, and destroy it in the end."""
+    try:
+        cluster.create.ok()
+        yield cluster
+    finally:
+        cluster.destroy()
 
 
 def run_program(

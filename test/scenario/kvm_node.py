@@ -25,6 +25,7 @@ import serial_line  # noqa: E402  (as a program, the path is set above)
 from ganeti import errors  # noqa: E402
 from ganeti.backend.instance import lifecycle  # noqa: E402
 from ganeti.backend.storage import blockdev  # noqa: E402
+from ganeti.hypervisor.kvm.qmp import Qmp  # noqa: E402
 from ganeti.objects import hvparams  # noqa: E402
 from ganeti.objects.disk import Disk  # noqa: E402
 from ganeti.objects.instance import FilledInstance, FilledNic  # noqa: E402
@@ -261,6 +262,12 @@ class Node:
         with paths.override(self.paths):
             for name in lifecycle.list_instances(["kvm"], {}):
                 lifecycle.shutdown(self.instance(name, disks=0), 0, [])
+
+
+def status(node: Node, guest: FilledInstance) -> str:
+    """The state of a guest, as its QEMU names it."""
+    with Qmp(node.socket(guest, "qmp"), guest.name) as control:
+        return str(control.execute("query-status")["status"])
 
 
 def move(

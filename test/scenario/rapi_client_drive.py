@@ -154,6 +154,10 @@ ask("GetNodes", bulk=True)
 ask("GetNode", NODE2)
 job("EvacuateNode", NODE2, remote_node=NODE3, mode="primary-only", dry_run=True)
 job("MigrateNode", NODE2, mode="live", target_node=NODE3, dry_run=True)
+if hasattr(cluster, "GetNodeMaintenance"):
+    ask("GetNodeMaintenance", NODE2)
+    job("StartNodeMaintenance", NODE2, remote_node=NODE3, dry_run=True)
+    job("EndNodeMaintenance", NODE2, move_back=False, dry_run=True)
 ask("GetNodeRole", NODE2)
 job("SetNodeRole", NODE3, "regular", force=True)
 job("SetNodeRole", NODE3, "master-candidate")
@@ -208,7 +212,7 @@ for instance in ask("GetInstances") or ():
 
 published = {
     name
-    for name, value in vars(client.GanetiRapiClient).items()
-    if name[0] != "_" and callable(value)
+    for name in dir(client.GanetiRapiClient)
+    if name[0] != "_" and callable(getattr(client.GanetiRapiClient, name))
 }
 say("not called", "ok" if published == called else "refused", sorted(published - called))

@@ -278,13 +278,73 @@ def announced(cluster: Cluster, job: str) -> Any:
     return next((entry[3] for entry in row["oplog"][0] if entry[2] == "remote-import"), None)
 
 
+@pytest.mark.long
 def test_move_to_another_cluster(cluster: Cluster, directory: Path) -> None:
     """With the same domain secret it works; nobody in between can change where the disks go."""
     other = make_cluster(directory / "two", 1)
     try:
         move(cluster, other, directory)
+        interrupt_a_move(cluster, other, directory)
     finally:
         other.destroy()
+
+
+def prepare_move(cluster: Cluster, directory: Path, name: str) -> dict[str, Any]:
+    """Let the source make a key; what its destination has to be told."""
+    opcode = {"OP_ID": "OP_BACKUP_PREPARE", "instance_name": name, "mode": "remote"}
+    prepared: dict[str, Any] = result(cluster, submit(cluster, directory, **opcode))
+    return prepared
+
+
+def create_moved(other: Cluster, directory: Path, name: str, prepared: dict[str, Any]) -> str:
+    """Let the destination make an instance of the same name, which waits for its disk; the job."""
+    return submit(
+        other,
+        directory,
+        OP_ID="OP_INSTANCE_CREATE",
+        instance_name=name,
+        mode="remote-import",
+        disk_template="file",
+        disks=[{"size": SIZE_MIB}],
+        nics=[],
+        os_type="script",
+        pnode=other.node_names[0],
+        start=False,
+        source_handshake=prepared["handshake"],
+        source_x509_ca=prepared["x509_ca"],
+        source_instance_name=name,
+        compress="gzip",
+    )
+
+
+def interrupt_a_move(cluster: Cluster, other: Cluster, directory: Path) -> None:
+    """The destination loses its power in the middle: its watcher removes what is left, in time."""
+    name, (node,) = "back.example.com", other.node_names
+    job = create_moved(other, directory, name, prepare_move(cluster, directory, name))
+    wait_until(lambda: announced(other, job), "the destination listens")
+    other.cut_power(node)
+    other.power_on(node)
+    wait_until(lambda: other.run("gnt-cluster", "info").exit_code == 0, "its master answers")
+    log = other.path(node, "var/log/ganeti/watcher.log")
+
+    def watch(hours: int) -> str:
+        """Run the watcher as if it was so much later; what it says about the instance."""
+        before = log.stat().st_size if log.exists() else 0
+        other.run_later(hours, "ganeti-watcher", "--no-verify-disks", "--job-age=-1").ok()
+        return "".join(line for line in log.read_text()[before:].splitlines(True) if name in line)
+
+    # Nobody knows yet whether somebody goes on with it, and nothing starts it.
+    assert "no job works on it; it is removed in" in watch(0)
+    assert "it is removed in" in watch(23)
+    ((status, since),) = other.rows("gnt-instance", "list", "-o", "status,importing_since", name)
+    assert status == "ADMIN_down" and since != "-"
+    assert disk_of(other, name).exists()
+    assert "its import has not ended in 24 hours" in watch(25)
+    assert other.rows("gnt-instance", "list") == []
+    assert list(other.path(node, "srv/ganeti/file-storage").glob(f"{name}/*")) == []
+    assert [f"INSTANCE_REMOVE({name})"] in other.rows("gnt-job", "list", "-o", "summary")
+    # The source has lost nothing.
+    assert cluster.rows("gnt-instance", "list", "-o", "name,status") == [[name, "running"]]
 
 
 def move(cluster: Cluster, other: Cluster, directory: Path) -> None:
@@ -293,32 +353,10 @@ def move(cluster: Cluster, other: Cluster, directory: Path) -> None:
     cluster.run("gnt-instance", "startup", name).ok()
 
     def prepare() -> dict[str, Any]:
-        prepared: dict[str, Any] = result(
-            cluster,
-            submit(
-                cluster, directory, OP_ID="OP_BACKUP_PREPARE", instance_name=name, mode="remote"
-            ),
-        )
-        return prepared
+        return prepare_move(cluster, directory, name)
 
     def create(prepared: dict[str, Any]) -> str:
-        return submit(
-            other,
-            directory,
-            OP_ID="OP_INSTANCE_CREATE",
-            instance_name=name,
-            mode="remote-import",
-            disk_template="file",
-            disks=[{"size": SIZE_MIB}],
-            nics=[],
-            os_type="script",
-            pnode=other.node_names[0],
-            start=False,
-            source_handshake=prepared["handshake"],
-            source_x509_ca=prepared["x509_ca"],
-            source_instance_name=name,
-            compress="gzip",
-        )
+        return create_moved(other, directory, name, prepared)
 
     # Another secret: the destination does not believe the greeting.
     failing = create(prepare())

@@ -441,6 +441,7 @@ def test_two_guests_never_run_wherever_it_breaks(
             raise AssertionError(f"{way} at {point}: {err}") from err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", ["breaks", "source-dies", "target-dies"])
 def test_with_postcopy_the_source_never_runs_on(
     lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, event: str

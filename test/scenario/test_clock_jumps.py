@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import ROOT, wait_until
+from harness import CLOCK_SHIM, ROOT, wait_until
 from role_lab import MASTERD, Lab, make_lab, present
 
 CONFD_CLIENT = str(ROOT / "tools" / "confd-client")
@@ -18,21 +18,9 @@ CONFD_CLIENT = str(ROOT / "tools" / "confd-client")
 SKEWED = ("--ignore-errors=ENODETIME",)
 
 
-SHIM = """
-import os, time
-
-def _offset(path=os.environ["TEST_CLOCK"], files=os):
-    descriptor = files.open(path, files.O_RDONLY)
-    try:
-        return int(files.read(descriptor, 20))
-    finally:
-        files.close(descriptor)
-
-_time, _time_ns = time.time, time.time_ns
-time.time = lambda: _time() + _offset()
-time.time_ns = lambda: _time_ns() + _offset() * 10**9
-"""
 HOUR_S = 3600
+
+pytestmark = pytest.mark.long
 
 
 class Clocks:
@@ -42,7 +30,7 @@ class Clocks:
         self.lab = lab
         self.cluster = lab.cluster
         self.directory = lab.cluster.directory.parent
-        (self.directory / "sitecustomize.py").write_text(SHIM)
+        (self.directory / "sitecustomize.py").write_text(CLOCK_SHIM)
         for node in lab.nodes:
             self.put(node)
         # Read by whatever begins to run on a node.

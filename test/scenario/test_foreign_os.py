@@ -43,6 +43,7 @@ def unpacked(package: str, directory: Path) -> Path:
     return tree
 
 
+@pytest.mark.long
 def test_noop(cluster: Cluster, tmp_path: Path) -> None:
     """API 10, the oldest: no parameters, no variants, no verification."""
     definition = unpacked("ganeti-os-noop", tmp_path) / "usr/share/ganeti/os/noop"

@@ -111,6 +111,7 @@ def nothing_left(cluster: Cluster) -> bool:
     ]
 
 
+@pytest.mark.long
 def test_untrusted_systems(cluster: Cluster) -> None:
     """Two at once: one that works and boots, one that fails."""
     good = cluster.start(

@@ -60,7 +60,11 @@ def disks_seen(node: Node, guest: FilledInstance) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("hardware", [{}, {"machine_version": "q35"}], ids=["pc", "q35"])
+@pytest.mark.parametrize(
+    "hardware",
+    [{}, pytest.param({"machine_version": "q35"}, marks=pytest.mark.long)],
+    ids=["pc", "q35"],
+)
 def test_disk_comes_and_goes(node: Node, hardware: dict[str, str]) -> None:
     guest = node.instance("hot.example.com", **hardware)
     node.install(guest)
@@ -123,7 +127,7 @@ def test_network_card_comes_changes_and_goes(node: Node, guest: FilledInstance) 
     assert node.leftovers() == []
 
 
-@pytest.mark.parametrize("machine", ["", "q35"])
+@pytest.mark.parametrize("machine", ["", pytest.param("q35", marks=pytest.mark.long)])
 def test_what_was_plugged_migrates(nodes: tuple[Node, Node], machine: str) -> None:
     """The other end starts with the devices in the places where they were plugged."""
     first, second = nodes

@@ -116,6 +116,7 @@ def test_the_master_daemon_is_killed(lab: Lab) -> None:
     assert lab.cluster.run("gnt-cluster", "verify").ok()
 
 
+@pytest.mark.long
 def test_another_node_becomes_master(lab: Lab) -> None:
     job = lab.begin()
     first, second = lab.cluster.node_names[:2]
@@ -128,7 +129,7 @@ def test_another_node_becomes_master(lab: Lab) -> None:
 
 
 def test_the_connection_to_the_node_breaks(lab: Lab) -> None:
-    """The job does not end before the script does, although nobody can tell its result."""
+    """The job does not end before the script does, although its result is not known."""
     job = lab.begin()
     lab.cluster.kill_whole(lab.node, NODED)
     lab.cluster.vcluster("start", str(lab.cluster.directory)).ok()
@@ -149,6 +150,7 @@ def test_the_connection_to_the_node_breaks(lab: Lab) -> None:
     assert lab.status(other) == "success"
 
 
+@pytest.mark.long
 def test_a_node_does_not_answer_any_more(lab: Lab) -> None:
     """The job ends in the end; the instance stays locked until the node answers again."""
     job = lab.begin()
@@ -171,6 +173,7 @@ def test_a_node_does_not_answer_any_more(lab: Lab) -> None:
     assert lab.lines()[begun:] == ["end", "begin 1", "end"]
 
 
+@pytest.mark.long
 def test_transfers_of_a_dead_job_are_ended(lab: Lab) -> None:
     """Nobody would use what they send; the instance is free when their last process has ended."""
     cluster = lab.cluster
@@ -226,6 +229,7 @@ def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:
     wait_until(lambda: "work of" not in lab.locks(), "nothing is locked")
 
 
+@pytest.mark.long
 def test_a_node_which_is_marked_as_offline_is_not_waited_for(lab: Lab) -> None:
     job = lab.begin()
     lab.cluster.kill_whole(lab.node, NODED)

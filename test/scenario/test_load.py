@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from harness import Cluster, Finished, wait_until
 
 CLIENTS = 10
 EACH = 3
 
 
+@pytest.mark.long
 def test_thirty_creations_from_ten_clients(cluster: Cluster) -> None:
     nodes = cluster.node_names
     cluster.make_os("noop")

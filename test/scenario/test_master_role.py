@@ -216,6 +216,7 @@ def test_two_failovers_at_once(three: Lab) -> None:
     three.settled(master)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
 def test_full_disk_on_a_candidate(three: Lab) -> None:
     """The others are enough; it does not become master with what it has, and catches up later."""
@@ -250,6 +251,7 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
     three.settled(master)
 
 
+@pytest.mark.long
 def test_power_loss(three: Lab) -> None:
     """All nodes go back to an image of their disks at an instant; nothing acknowledged is lost."""
     master, _ = present(three)
@@ -339,6 +341,7 @@ def one() -> Iterator[Lab]:
     yield from make_lab(1)
 
 
+@pytest.mark.long
 def test_one_node(one: Lab) -> None:
     """It confirms itself; each start has a higher epoch."""
     (master,) = one.masters()

@@ -55,6 +55,7 @@ def confirmed(cluster: Cluster) -> list[int]:
     return sorted(said)
 
 
+@pytest.mark.long
 def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
     first, second = cluster.node_names
     cluster.run(

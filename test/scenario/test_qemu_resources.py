@@ -155,6 +155,7 @@ def other_qemu(directory: Path) -> str:
     return str(pretender)
 
 
+@pytest.mark.long
 def test_qemu_is_upgraded_under_a_guest(
     nodes: tuple[Node, Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_qemu_starts_it(node: Node, name: str) -> None:
     assert node.leftovers() == []
 
 
+@pytest.mark.long
 def test_uefi_remembers_and_the_tpm_answers(node: Node) -> None:
     """The firmware runs, finds its TPM, and writes its variables on the disk of the instance."""
     if not os.path.exists("/usr/share/OVMF"):

@@ -5,13 +5,12 @@ cancel some, wait for some, and when the connection breaks they connect anew and
 answered. Executions are counted in the master's log, where each opcode leaves a line when it
 begins, and, for the jobs which set a tag, in the history of the configuration.
 
-Five nodes, 2,000 jobs and ten kills; with ``make check-long`` 10,000 jobs and forty kills.
+Five nodes, 10,000 jobs and forty kills.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
@@ -25,8 +24,7 @@ import pytest
 from harness import Cluster, alive, wait_until
 from luxi_client import Luxi
 
-LONG = bool(os.environ.get("GANETI_LONG"))
-NODES, JOBS, KILLS = (5, 10000, 40) if LONG else (5, 2000, 10)
+NODES, JOBS, KILLS = 5, 10000, 40
 CLIENTS = 20
 TOGETHER = 10
 
@@ -159,7 +157,7 @@ class Client(threading.Thread):
         self.ended[job_id] = info[0]
 
 
-@pytest.mark.larger
+@pytest.mark.long
 def test_nothing_is_lost_and_nothing_runs_twice(cluster: Cluster) -> None:
     master = cluster.master
     total = [0] * CLIENTS

@@ -30,6 +30,7 @@ _STAYING = 500 if "GANETI_LONG" in os.environ else 200
 
 # What a virtual cluster cannot do, or this version does not: the job ends, and says why.
 MAY_FAIL = {
+    "EndNodeMaintenance",
     "PowercycleNode",
     "ModifyNodeStorageUnits",
     "RepairNodeStorageUnits",
@@ -207,6 +208,8 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     node = f"/2/nodes/{NODE3}"
     assert [one["id"] for one in rest.get("/2/nodes")] == [NODE1, NODE2, NODE3]
     assert rest.get(node)["secondary_ip"] == rest.get(node)["sip"]
+    unit = rest.get(node)["storage"][0]
+    assert unit["sunit"][0] == "file" and 0 < unit["free"] <= unit["total"]
     assert rest.get(f"{node}/role") == "master-candidate"
     rest.job("PUT", f"{node}/role?force=1", "drained")
     assert rest.get(f"{node}/role") == "drained"
@@ -216,6 +219,10 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     rest.job("GET", f"{node}/storage?storage_type=file&output_fields=name,free")
     rest.fails("PUT", f"{node}/storage/modify?storage_type=lvm-pv&name=x&allocatable=1")
     rest.fails("PUT", f"{node}/storage/repair?storage_type=lvm-vg&name=x")
+    assert rest.get(f"{node}/maintenance") is None
+    rest.job("PUT", f"{node}/maintenance", {"stop": True})
+    assert rest.get(f"{node}/maintenance")["master_candidate"]
+    rest.job("DELETE", f"{node}/maintenance", {"move_back": False})
     rest.job("PUT", f"{node}/tags?tag=t")
     assert rest.get(f"{node}/tags") == ["t"]
     rest.job("DELETE", f"{node}/tags?tag=t")
@@ -328,7 +335,19 @@ def test_shapes_of_answers(rest: Rest) -> None:
 
 
 # Newer than what was recorded, or ours.
-_NEWER = {"custom_osparams", "hv_state", "disk_state", "reason", "rapi_require_authentication"}
+_NEWER = {
+    "auto_failover",
+    "witness",
+    "custom_osparams",
+    "disk_state",
+    "hv_state",
+    "rapi_require_authentication",
+    "reason",
+    "storage",
+    "auto_balance",
+    "auto_instance_failover",
+    "node_watchdog",
+}
 
 
 def _compare(path: str, shape: Any, value: Any) -> None:
@@ -481,7 +500,7 @@ def _check_outcomes(found: dict[str, list[tuple[str, Any]]]) -> None:
 
 @pytest.mark.long
 def test_our_client(rest: Rest, tmp_path: Path) -> None:
-    """The module of the client works alone, outside its package.
+    """The package of the client works alone, outside the project.
 
     The test of the distribution's client makes the same calls, and so do the unit tests.
     """
@@ -489,7 +508,7 @@ def test_our_client(rest: Rest, tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package.parent / "__init__.py").touch()
-    shutil.copy(ROOT / "lib/ganeti/rapi/client.py", package)
+    shutil.copytree(ROOT / "lib/ganeti/rapi/client", package / "client")
     _check_outcomes(_drive(tmp_path, rest))
 
 

@@ -54,7 +54,7 @@ def healthy(cluster: Cluster) -> None:
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
 
 
-@pytest.mark.parametrize("template", ["file", "sharedfile"])
+@pytest.mark.parametrize("template", ["file", pytest.param("sharedfile", marks=pytest.mark.long)])
 def test_there_and_back_again(cluster: Cluster, template: str) -> None:
     run = cluster.run
     run(
@@ -129,6 +129,7 @@ def test_there_and_back_again(cluster: Cluster, template: str) -> None:
     healthy(cluster)
 
 
+@pytest.mark.long
 def test_a_node_dies_while_it_copies(cluster: Cluster) -> None:
     """What it left is listed, verified without complaint, and removed by the clean-up."""
     run, node = cluster.run, cluster.node_names[0]

@@ -15,6 +15,9 @@ from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
 
 from ganeti import RELEASE
 
+# The man pages are installed, and looked for, by one of the tests.
+INSTALL = (str(ROOT / "devel/install-ganeti"), "--no-man", "--python", sys.executable)
+
 
 def _devel(module: str, *args: str) -> Finished:
     """Run a program for developers as make does."""
@@ -22,7 +25,7 @@ def _devel(module: str, *args: str) -> Finished:
     return run_program((sys.executable, "-m", f"devel.{module}", *args), environment)
 
 
-@pytest.mark.parametrize("hypervisor", ["fake", "kvm"])
+@pytest.mark.parametrize("hypervisor", [pytest.param("fake", marks=pytest.mark.long), "kvm"])
 def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
     if hypervisor == "kvm" and shutil.which("qemu-system-x86_64") is None:
         pytest.skip("QEMU (qemu-system-x86) is not installed")
@@ -58,6 +61,7 @@ def test_measurement() -> None:
     assert all(figure["value"] > 0 for name, figure in figures.items() if "_cpu_" not in name)
 
 
+@pytest.mark.long
 def test_guests_outlive_the_daemons(cluster: Cluster) -> None:
     master, node = cluster.master, cluster.node_names[1]
     cluster.run(
@@ -106,7 +110,12 @@ def test_installed_programs(tmp_path: Path) -> None:
     executable = run_program((util, "daemon-executable", "ganeti-noded"), outside).ok().stdout
     assert executable.strip() == str(prefix / "sbin/ganeti-noded")
     for tool in (ROOT / "tools").iterdir():
-        place = "lib/ganeti/tools" if tool.name == "kvm-console-wrapper" else "lib/ganeti"
+        called = tool.name in ("kvm-console-wrapper", "xen-console-wrapper", "vif-ganeti")
+        place = "lib/ganeti/tools" if called else "lib/ganeti"
+        if tool.name == "vif-ganeti":
+            # Only Xen calls it, with variables and a word, and without options.
+            assert os.access(prefix / place / tool.name, os.X_OK)
+            continue
         shown = run_program((str(prefix / place / tool.name), "--help"), outside).ok().stdout
         assert "usage: " in shown.lower()
     for allocator in (ROOT / "doc/examples/iallocators").iterdir():
@@ -116,18 +125,37 @@ def test_installed_programs(tmp_path: Path) -> None:
     for place in (
         "bash-completion/completions/gnt-job",
         "zsh/site-functions/_ganeti",
+        "bash-completion/completions/hbal",
+        "bash-completion/completions/ganeti-watcher",
         "fish/vendor_completions.d/gnt-job.fish",
+        "fish/vendor_completions.d/hspace.fish",
     ):
         assert complete in (prefix / "share" / place).read_text()
+    for place in (
+        "lib/systemd/system/ganeti.target",
+        "lib/systemd/system/ganeti-noded.service",
+        "lib/sysusers.d/ganeti.conf",
+        "lib/tmpfiles.d/ganeti.conf",
+        "share/man/man8/ganeti-noded.8",
+        "share/doc/ganeti/examples/ganeti.cron",
+        "etc/default/ganeti",
+        "etc/logrotate.d/ganeti",
+    ):
+        assert "@PREFIX@" not in (prefix / place).read_text()
+    unit = (prefix / "lib/systemd/system/ganeti-noded.service").read_text()
+    assert f"ExecStart={prefix}/sbin/ganeti-noded " in unit
     root = {**outside, "GANETI_ROOTDIR": str(tmp_path / "root")}
     run_program((util, "start", "ganeti-noded"), root).failed("belongs to no cluster")
     run_program((util, "start", "ganeti-masterd"), root).failed("cluster", exit_code=5)
 
 
-def test_a_second_installation_leaves_running_programs_their_package(tmp_path: Path) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("named", [True, False])
+def test_a_second_installation_leaves_running_programs_their_package(
+    tmp_path: Path, named: bool
+) -> None:
     prefix, outside = tmp_path / "usr", Cluster.outside()
-    installer = str(ROOT / "devel/install-ganeti")
-    argv = (installer, "--prefix", str(prefix), "--python", sys.executable)
+    argv = (*INSTALL, "--prefix", str(prefix))
     library = prefix / "lib/ganeti/python"
 
     def packages() -> set[str]:
@@ -135,12 +163,31 @@ def test_a_second_installation_leaves_running_programs_their_package(tmp_path: P
 
     run_program(argv, outside).ok()
     first = library.resolve()
-    # As daemon-util starts a daemon: the environment names the package.
+    # A daemon has its package open, and daemon-util names the package in the environment.
+    code = "import os, sys; os.open(sys.path[0], os.O_PATH); import ganeti; input(); "
+    if named:
+        code, env = "import ganeti; input(); ", {**outside, "PYTHONPATH": str(first)}
+    else:
+        # The installer must not find the name in the command line.
+        code, env = f"import sys; sys.path[0] = input(); {code}", outside
     old = subprocess.Popen(
-        [sys.executable, "-c", "import ganeti; input(); import ganeti.utils.retry"],
-        env={**outside, "PYTHONPATH": str(first)},
+        [sys.executable, "-c", f"{code}import ganeti.utils.retry"],
+        env=env,
         stdin=subprocess.PIPE,
     )
+    assert old.stdin is not None
+    if not named:
+        old.stdin.write(f"{first}\n".encode())
+        old.stdin.flush()
+        opened = Path(f"/proc/{old.pid}/fd")
+
+        def has_it_open() -> bool:
+            try:
+                return str(first) in [os.readlink(fd) for fd in opened.iterdir()]
+            except FileNotFoundError:
+                return False
+
+        wait_until(has_it_open, "the program has opened its package")
     try:
         for _ in range(3):
             printed = run_program(argv, outside).ok().stdout
@@ -160,10 +207,24 @@ def test_a_second_installation_leaves_running_programs_their_package(tmp_path: P
     assert library.resolve().name in packages()
 
 
+def test_settings_of_the_administrator_are_kept(tmp_path: Path) -> None:
+    outside = Cluster.outside()
+    argv = (*INSTALL, "--destdir", str(tmp_path), "--prefix", "/usr")
+    run_program(argv, outside).ok()
+    settings = tmp_path / "etc/default/ganeti"
+    assert "NODED_ARGS" in settings.read_text()
+    settings.write_text('NODED_ARGS="-d"\n')
+    rotation = tmp_path / "etc/logrotate.d/ganeti"
+    rotation.unlink()
+    run_program(argv, outside).ok()
+    assert settings.read_text() == 'NODED_ARGS="-d"\n'
+    assert "postrotate\n        /usr/lib/ganeti/daemon-util " in rotation.read_text()
+    assert (tmp_path / "usr/lib/systemd/system/ganeti.target").exists()
+
+
 def test_an_installation_that_fails_changes_nothing(tmp_path: Path) -> None:
     prefix, outside = tmp_path / "usr", Cluster.outside()
-    installer = str(ROOT / "devel/install-ganeti")
-    run_program((installer, "--prefix", str(prefix), "--python", sys.executable), outside).ok()
+    run_program((*INSTALL, "--prefix", str(prefix)), outside).ok()
     before = (prefix / "lib/ganeti/python").resolve()
     # A Python which finds the packages and cannot compile.
     broken = tmp_path / "python"
@@ -173,6 +234,7 @@ def test_an_installation_that_fails_changes_nothing(tmp_path: Path) -> None:
         f'*) exec {sys.executable} "$@" ;; esac\n'
     )
     broken.chmod(0o755)
-    run_program((installer, "--prefix", str(prefix), "--python", str(broken)), outside).failed("")
+    argv = (*INSTALL, "--prefix", str(prefix), "--python", str(broken))
+    run_program(argv, outside).failed("")
     assert (prefix / "lib/ganeti/python").resolve() == before
     assert [path.name for path in (prefix / "lib/ganeti").glob("python-*")] == [before.name]

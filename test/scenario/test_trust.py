@@ -13,6 +13,7 @@ import re
 import signal
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,6 +235,7 @@ def test_everything_is_renewed(cluster: Cluster) -> None:
     assert "ERROR" not in said and "renewal" not in said
 
 
+@pytest.mark.long
 def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster) -> None:
     node = cluster.node_names[2]
     # By then all show the new certificate of the cluster, with client certificates of the old one.
@@ -261,6 +263,7 @@ def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster) -> None:
     assert "ERROR" not in said and "renewal" not in said
 
 
+@pytest.mark.long
 def test_killed_at_any_moment(cluster: Cluster) -> None:
     """The command and the master daemon die while certificates change."""
     for pause_s in (0.25, 0.4, 0.6):
@@ -275,6 +278,97 @@ def test_killed_at_any_moment(cluster: Cluster) -> None:
     assert len(contents(cluster, "server.pem")) == 1
     said = cluster.run("gnt-cluster", "verify").ok().text
     assert "ERROR" not in said and "renewal" not in said
+
+
+# --- the key of each node ------------------------------------------------------------------------
+
+
+def restart_noded(cluster: Cluster, *nodes: str) -> None:
+    for node in nodes:
+        cluster.kill(node, "ganeti-noded", signal.SIGTERM)
+    for node in nodes:
+        wait_until(
+            lambda node=node: not cluster.path(node, "var/run/ganeti/ganeti-noded.pid").exists(),
+            f"the node daemon of {node} has ended",
+        )
+    cluster.vcluster("start", str(cluster.directory)).ok()
+
+
+def test_two_nodes_exchange_their_addresses(cluster: Cluster) -> None:
+    """Each is a node of the cluster, and neither is believed in the place of the other."""
+    first, second = cluster.node_names[1:3]
+    hosts = cluster.directory / "hosts"
+    before = hosts.read_text()
+    swapped = {first: second, second: first}
+    lines = [line.split() for line in before.splitlines()]
+    address_of = {words[1]: words[0] for words in lines}
+    try:
+        hosts.write_text(
+            "".join(
+                f"{address_of[swapped.get(words[1], words[1])]}\t{' '.join(words[1:])}\n"
+                for words in lines
+            )
+        )
+        restart_noded(cluster, first, second)
+        rows = dict(cluster.rows("gnt-node", "list", "-o", "name,mfree"))
+        assert rows[first] == rows[second] == "?" and rows[cluster.master].isdecimal()
+        said = cluster.run("gnt-cluster", "verify", "--error-codes").failed().text
+        for node in (first, second):
+            assert f"ERROR:ENODERPC:node:{node}" in said
+            assert f"gnt-node add --readd {node}" in said
+        cluster.run("gnt-cluster", "renew-crypto", "--force", "--new-node-certificates").failed(
+            "another key"
+        )
+    finally:
+        hosts.write_text(before)
+        restart_noded(cluster, first, second)
+    assert all_nodes_answer(cluster)
+    assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
+
+
+def test_a_machine_that_was_set_up_again_is_accepted_by_hand_only(cluster: Cluster) -> None:
+    node = cluster.node_names[2]
+    data = cluster.path(node, "var/lib/ganeti")
+    # It gets a new key and certificate, which the cluster's key has signed.
+    script = (
+        "import os; from ganeti.utils import x509; from ganeti.platform import paths;"
+        "here = paths.current();"
+        "pem = x509.create_signed('x', x509.read_pem(here.noded_cert_file));"
+        "path = here.noded_client_cert_file; open(path + '.x', 'w').write(pem);"
+        "os.rename(path + '.x', path)"
+    )
+    on(cluster, node, sys.executable, "-c", script).ok()
+    (data / "client.pem").chmod(0o440)
+    restart_noded(cluster, node)
+    assert dict(cluster.rows("gnt-node", "list", "-o", "name,mfree"))[node] == "?"
+    said = cluster.run("gnt-node", "add", "--readd", node).ok().text
+    assert f"node {node} had the key" in said
+    assert all_nodes_answer(cluster)
+    renew(cluster, "--new-node-certificates").ok()
+    assert all_nodes_answer(cluster)
+    assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
+
+
+def test_the_master_accepts_its_own_key_when_it_starts(cluster: Cluster) -> None:
+    """Nobody else could add it again."""
+    master = cluster.master
+    data = cluster.path(master, "var/lib/ganeti")
+    config = data / "config.data"
+    cluster.kill(master, "ganeti-masterd", signal.SIGTERM)
+    wait_until(
+        lambda: not cluster.path(master, "var/run/ganeti/ganeti-masterd.pid").exists(),
+        "the master daemon has ended",
+    )
+    stored = json.loads(config.read_text())
+    (own,) = [node for node in stored["nodes"].values() if node["name"] == master]
+    right, own["key_pins"] = own["key_pins"], ["A" * 43 + "="]
+    mode = stat.S_IMODE(config.stat().st_mode)
+    config.write_text(json.dumps(stored))
+    config.chmod(mode)
+    cluster.vcluster("start", str(cluster.directory)).ok()
+    assert all_nodes_answer(cluster)
+    stored = json.loads(config.read_text())
+    assert [n["key_pins"] for n in stored["nodes"].values() if n["name"] == master] == [right]
 
 
 # --- where secrets are ---------------------------------------------------------------------------

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from harness import Cluster
 
 
+@pytest.mark.long
 def test_two_clusters_side_by_side() -> None:
     with tempfile.TemporaryDirectory(prefix="gnt-") as name:
         made = []

@@ -9,19 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, SteadyCluster, alive, children, wait_until
+from harness import Cluster, SteadyCluster, alive, children, made, wait_until
 
 MASTER, OTHER = "node1.example.com", "node2.example.com"
 
 
 @pytest.fixture(scope="module")
 def cluster(cluster_directory: Path) -> Iterator[Cluster]:
-    made = SteadyCluster(cluster_directory, 3, "--hypervisor", "fake")
-    made.create.ok()
-    try:
-        yield made
-    finally:
-        made.destroy()
+    with made(SteadyCluster(cluster_directory, 3, "--hypervisor", "fake")) as one:
+        yield one
 
 
 @pytest.fixture
@@ -29,18 +25,12 @@ def web(cluster: Cluster) -> Iterator[list[str]]:
     """Three running instances, two on the master and one on another node."""
     names = [f"web{number}.example.com" for number in (1, 2, 3)]
     for name, node in zip(names, (MASTER, MASTER, OTHER), strict=True):
-        cluster.run(*ADD, "-n", node, name).ok()
-    cluster.run("gnt-instance", "startup", "--force-multiple", *names).ok()
+        cluster.add_instance(name, node).ok()
+    cluster.start_instances(*names)
     yield names
     for path in cluster.directory.glob("node*/var/lib/ganeti/watcher.*"):
         path.unlink()
     remove(cluster, names)
-
-
-ADD = (
-    "gnt-instance", "add", "-t", "diskless", "--no-nics", "-o", "none", "--no-install",
-    "--no-name-check", "--no-start",
-)  # fmt: skip
 
 
 def remove(cluster: Cluster, names: list[str]) -> None:
@@ -48,16 +38,8 @@ def remove(cluster: Cluster, names: list[str]) -> None:
         cluster.run("gnt-instance", "remove", "-f", "--shutdown-timeout=0", name).ok()
 
 
-def crash(cluster: Cluster, node: str, *names: str) -> None:
-    """Let guests of the fake hypervisor die."""
-    for name in names:
-        cluster.path(node, f"var/run/ganeti/fake-hypervisor/{name}").unlink()
-
-
 def states(cluster: Cluster) -> dict[str, str]:
-    return {
-        name: state for name, state in cluster.rows("gnt-instance", "list", "-o", "name,status")
-    }
+    return {name: status for name, (_node, status) in cluster.places().items()}
 
 
 def log(cluster: Cluster, node: str = MASTER) -> str:
@@ -73,8 +55,8 @@ def memory(cluster: Cluster) -> dict[str, dict[str, dict[str, float]]]:
 
 def test_guests_which_died_run_again(cluster: Cluster, web: list[str]) -> None:
     cluster.run("gnt-instance", "shutdown", web[1]).ok()
-    crash(cluster, MASTER, web[0])
-    crash(cluster, OTHER, web[2])
+    cluster.crash_guests(MASTER, web[0])
+    cluster.crash_guests(OTHER, web[2])
     cluster.run("ganeti-watcher").ok()
     assert states(cluster) == {web[0]: "running", web[1]: "ADMIN_down", web[2]: "running"}
     assert memory(cluster)["instance"].keys() == {web[0], web[2]}
@@ -87,9 +69,9 @@ def test_guests_which_died_run_again(cluster: Cluster, web: list[str]) -> None:
 def test_a_guest_which_dies_at_once_is_not_restarted_for_ever(
     cluster: Cluster, web: list[str]
 ) -> None:
-    crash(cluster, MASTER, web[0])
+    cluster.crash_guests(MASTER, web[0])
     cluster.run("ganeti-watcher").ok()
-    crash(cluster, MASTER, web[0])
+    cluster.crash_guests(MASTER, web[0])
     cluster.run("ganeti-watcher").ok()
     assert states(cluster)[web[0]] == "ERROR_down"
     assert f"instance {web[0]}: it is down again after 1 of at most 5 restarts" in log(cluster)
@@ -115,7 +97,7 @@ def test_daemons_which_died_run_again(cluster: Cluster) -> None:
 
 
 def test_a_pause_holds_and_ends(cluster: Cluster, web: list[str]) -> None:
-    crash(cluster, MASTER, web[0])
+    cluster.crash_guests(MASTER, web[0])
     cluster.run("gnt-cluster", "watcher", "pause", "1h").ok()
     cluster.run("ganeti-watcher").ok()
     assert states(cluster)[web[0]] == "ERROR_down"
@@ -125,7 +107,7 @@ def test_a_pause_holds_and_ends(cluster: Cluster, web: list[str]) -> None:
 
 
 def test_a_drained_queue_takes_nothing(cluster: Cluster, web: list[str]) -> None:
-    crash(cluster, MASTER, web[0])
+    cluster.crash_guests(MASTER, web[0])
     cluster.run("gnt-cluster", "queue", "drain").ok()
     try:
         cluster.run("ganeti-watcher").ok()
@@ -136,7 +118,7 @@ def test_a_drained_queue_takes_nothing(cluster: Cluster, web: list[str]) -> None
 
 
 def test_a_dry_run_says_what_would_be_done(cluster: Cluster, web: list[str]) -> None:
-    crash(cluster, OTHER, web[2])
+    cluster.crash_guests(OTHER, web[2])
     shown = cluster.run("ganeti-watcher", "--dry-run").ok().stdout
     assert f"instance {web[2]}: start it, because it should run, but is down" in shown
     assert states(cluster)[web[2]] == "ERROR_down"
@@ -153,7 +135,7 @@ def hook(cluster: Cluster, body: str) -> Path:
 
 
 def test_a_watcher_which_is_killed_while_its_job_runs(cluster: Cluster, web: list[str]) -> None:
-    crash(cluster, MASTER, web[0])
+    cluster.crash_guests(MASTER, web[0])
     begun, go_on = cluster.directory / "begun", cluster.directory / "go-on"
     script = hook(cluster, f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done")
     try:
@@ -177,8 +159,22 @@ def test_a_watcher_which_is_killed_while_its_job_runs(cluster: Cluster, web: lis
     assert memory(cluster)["instance"][web[0]]["restart_count"] == 1
 
 
+def test_with_a_full_disk_nothing_restarts_and_the_reason_is_shown(
+    cluster: Cluster, web: list[str]
+) -> None:
+    """No file grows: neither the count of the restarts, nor the status, nor the log."""
+    cluster.crash_guests(MASTER, web[0])
+    full = ("prlimit", "--fsize=0", "ganeti-watcher", "--no-verify-disks")
+    told = cluster.run(*full).failed("the run ends early").stderr
+    assert "watcher.log: File too large" in told
+    assert states(cluster)[web[0]] == "ERROR_down"
+    cluster.run("ganeti-watcher", "--no-verify-disks").ok()
+    assert states(cluster)[web[0]] == "running"
+    assert memory(cluster)["instance"][web[0]]["restart_count"] == 1
+
+
 def test_the_master_daemon_dies_while_the_watcher_waits(cluster: Cluster, web: list[str]) -> None:
-    crash(cluster, MASTER, web[0])
+    cluster.crash_guests(MASTER, web[0])
     begun, go_on = cluster.directory / "begun2", cluster.directory / "go-on2"
     script = hook(cluster, f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done")
     try:
@@ -230,14 +226,15 @@ def test_old_jobs_are_archived(cluster: Cluster) -> None:
     assert "jobs were archived" in log(cluster)
 
 
+@pytest.mark.long
 def test_a_power_cut_of_many_guests(cluster: Cluster) -> None:
     names = [f"many{number:02}.example.com" for number in range(30)]
     for name in names:
-        cluster.run(*ADD, "--submit", "-n", MASTER, name).ok()
+        cluster.add_instance(name, MASTER, "--submit").ok()
     wait_until(lambda: len(states(cluster)) == len(names), "all exist")
     cluster.run("gnt-instance", "add-tags", names[29], "ganeti:watcher:order:1").ok()
-    cluster.run("gnt-instance", "startup", "--force-multiple", *names).ok()
-    crash(cluster, MASTER, *names)
+    cluster.start_instances(*names)
+    cluster.crash_guests(MASTER, *names)
     cluster.run("ganeti-watcher").ok()
     assert set(states(cluster).values()) == {"running"}
     started = [line for line in log(cluster).splitlines() if "many" in line and "start it" in line]
@@ -246,19 +243,39 @@ def test_a_power_cut_of_many_guests(cluster: Cluster) -> None:
 
 
 def test_a_virtual_cluster_runs_it_by_itself(tmp_path_factory: pytest.TempPathFactory) -> None:
-    made = Cluster(
-        tmp_path_factory.mktemp("w") / "vc", 2, "--hypervisor", "fake", "--watch-every=1"
-    )
-    try:
-        made.create.ok()
-        made.run(*ADD, "-n", OTHER, "web1.example.com").ok()
-        made.run("gnt-instance", "startup", "web1.example.com").ok()
-        crash(made, OTHER, "web1.example.com")
-        wait_until(lambda: states(made)["web1.example.com"] == "running", "it runs again")
-        pid = int((made.directory / ".watch.pid").read_text())
-        made.vcluster("stop", str(made.directory)).ok()
+    directory = tmp_path_factory.mktemp("w") / "vc"
+    with made(Cluster(directory, 2, "--hypervisor", "fake", "--watch-every=1")) as one:
+        one.add_instance("web1.example.com", OTHER).ok()
+        one.start_instances("web1.example.com")
+        one.crash_guests(OTHER, "web1.example.com")
+        wait_until(lambda: states(one)["web1.example.com"] == "running", "it runs again")
+        pid = int((one.directory / ".watch.pid").read_text())
+        one.vcluster("stop", str(one.directory)).ok()
         assert not alive(pid)
-        made.vcluster("start", str(made.directory)).ok()
-        wait_until(lambda: (made.directory / ".watch.pid").exists(), "the timer runs")
-    finally:
-        made.destroy()
+        one.vcluster("start", str(one.directory)).ok()
+        wait_until(lambda: (one.directory / ".watch.pid").exists(), "the timer runs")
+
+
+@pytest.mark.long
+def test_the_master_moves_while_it_waits(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The run on the former master ends with an error; the one on the new master does the work."""
+    directory = tmp_path_factory.mktemp("w") / "vc"
+    begun, go_on = directory / "begun", directory / "go-on"
+    name = "web1.example.com"
+    with made(Cluster(directory, 3, "--hypervisor", "fake")) as one:
+        one.add_instance(name, "node3.example.com").ok()
+        one.start_instances(name)
+        hook(one, f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done")
+        one.crash_guests("node3.example.com", name)
+        watcher = one.start("ganeti-watcher", "--no-verify-disks")
+        wait_until(begun.exists, "the job runs")
+        one.kill_whole(MASTER, "ganeti-masterd")
+        go_on.touch()
+        one.on(OTHER, "gnt-cluster", "master-failover").ok()
+        _, errors = watcher.communicate(timeout=180)
+        assert watcher.returncode == 1 and "Traceback" not in errors
+        one.on(MASTER, "ganeti-watcher", "--no-verify-disks").ok()
+        assert not one.path(OTHER, "var/log/ganeti/watcher.log").exists()
+        one.on(OTHER, "ganeti-watcher", "--no-verify-disks").ok()
+        rows = one.on(OTHER, "gnt-instance", "list", "--no-headers", "-o", "status").ok()
+        assert rows.stdout.split() == ["running"]

@@ -1,141 +1,60 @@
-"""Every parser of texts from outside either understands a text or refuses it with an error of ours.
+"""Every parser of texts from outside understands a text or refuses it with an error of ours.
 
-The texts are random ones, and good ones with random changes. The examples are the same in each run;
-``make check-long`` tries more of them.
+The texts are random ones, and good ones with random changes (:mod:`fakes.parsers`). The examples
+are the same in each run; ``make check-long`` tries more of them. The last tests compare the tables
+with the code, so that no parser can be without such a test.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
 import random
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import ganeti
+from fakes.parsers import ALL, BYTES, TEXTS, VALUES, Parser
 from ganeti import errors
-from ganeti.bootstrap import join_protocol
-from ganeti.cmdlib.ops.transfer import export_description
 from ganeti.http import messages
-from ganeti.hypervisor.kvm import parse as kvm
-from ganeti.jobstore.inventory import Inventory
-from ganeti.jqueue import job as jobs
-from ganeti.luxi import protocol as luxi
-from ganeti.metad import dhcp, guests
-from ganeti.platform import master_epoch
-from ganeti.query import filter as query_filter
-from ganeti.rapi import passwords, users
-from ganeti.storage.drbd import parse as drbd
-from ganeti.storage.lvm import parse as lvm
-from ganeti.utils import linear_re, text
-from ganeti.wire import json as wire_json
-from ganeti.wire.calls import base
 
-DATA = Path(__file__).parents[1] / "data"
+TEST = Path(__file__).parents[1]
+LIB = Path(ganeti.__file__).parent
 LONG = bool(os.environ.get("GANETI_LONG"))
-
-
-class Parser(NamedTuple):
-    """A parser of a text, of bytes, or of a JSON value, and texts which it understands."""
-
-    parse: Callable[[Any], Any]
-    good: tuple[Any, ...]
-
-
-def _understand_password(value: str) -> None:
-    passwords.matches(passwords.parse(value), "user\udc80", "word\ud800")
-
-
-def _received(value: str) -> str:
-    """Return a text as it stands in the head of a request: a character for each byte."""
-    return value.encode("utf-8", "surrogatepass").decode("latin-1")
-
-
-TEXTS: dict[str, Parser] = {
-    "epoch": Parser(master_epoch.parse, ("4 0b1541c6-5529-436d-a9c4-89fe65e248c5",)),
-    "export": Parser(
-        lambda value: export_description.parse(value, lambda _line: None),
-        ("[export]\nversion = 0\n[instance]\nname = a\ndisk_count = 1\ndisk0_size = 5\n",),
-    ),
-    "filter": Parser(query_filter.parse, ('(name == "a" and not x) or m/y/i in tags',)),
-    "join token": Parser(join_protocol.decode_token, ("gj1-abcdefgh",)),
-    "password": Parser(
-        _understand_password,
-        ("word", "{HA1}" + "0" * 32, "{SCRYPT}16384,8,1$c2FsdA==$aGFzaA==", "{cleartext}x"),
-    ),
-    "path": Parser(lambda value: messages.decode_path(_received(value)), ("/2/instances/web%20a",)),
-    "pattern": Parser(
-        lambda value: linear_re.Pattern(value).search("aab" * 10), ("^(a|b)+[c-e]{2,3}$",)
-    ),
-    "query": Parser(lambda value: messages.parse_query(_received(value)), ("a=1&b=%20&a=2",)),
-    "size": Parser(text.parse_unit, ("1.5g", "512", "3 TiB")),
-    "users": Parser(users.parse, ("eve word write\n# x\nbob {HA1}" + "0" * 32 + " read,write\n",)),
-    "drbd proc": Parser(
-        drbd.parse_proc,
-        (
-            "version: 8.4.11 (api:1/proto:86-101)\n 0: cs:Connected ro:Primary/Secondary"
-            " ds:UpToDate/UpToDate C r-----\n    ns:0 nr:0\n",
-        ),
-    ),
-    "drbd version": Parser(drbd.parse_version, ("version: 8.4.11 (api:1/proto:86-101)\n",)),
-    "drbd show": Parser(
-        drbd.parse_show,
-        (
-            'resource r0 {\n net {\n  cram-hmac-alg "md5";\n }\n'
-            " _this_host {\n device minor 0;\n }\n}\n",
-        ),
-    ),
-    "lvs": Parser(lvm.parse_lvs, ("  xenvg|a|-wi-ao----|4.00|a(0)|\n",)),
-    "pvs": Parser(lvm.parse_pvs, ("  /dev/sda|xenvg|10.0|5.0|a--|\n",)),
-    "vgs": Parser(lvm.parse_vgs, ("  xenvg|10.0|5.0|1|\n",)),
-    "qemu version": Parser(kvm.parse_version, ("QEMU emulator version 7.2.1 (Debian)",)),
-    "qemu machines": Parser(kvm.parse_default_machine, ("pc  Standard PC (default)\n",)),
-}
-BYTES: dict[str, Parser] = {
-    "HTTP head": Parser(
-        messages.parse_head, (b"GET /2/info?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5",)
-    ),
-    "introduction": Parser(messages.parse_introduction, (b"GUEST 169.254.0.7\r\n",)),
-    "LUXI request": Parser(luxi.parse_request, (b'{"method": "Query", "args": [1, "x"]}',)),
-    "LUXI answer": Parser(luxi.parse_answer, (b'{"success": true, "result": [1]}',)),
-    "JSON": Parser(wire_json.loads, (b'{"a": [1, 2.5, "\\u00e4", null, true]}',)),
-    "DHCP": Parser(dhcp.parse_request, (b"\1\1\6\0" + bytes(232) + b"c\x82Sc5\x01\x01\xff",)),
-    "command line": Parser(kvm.parse_command_line, (b"qemu\0-name\0web\0-pidfile\0/x\0",)),
-    "job": Parser(
-        lambda value: jobs.decode(value.decode("utf-8", "surrogateescape")),
-        (b'{"id": 1, "ops": [{"input": {"OP_ID": "OP_TEST_DELAY", "duration": 1}}]}',),
-    ),
-}
-VALUES: dict[str, Parser] = {
-    "guest": Parser(
-        guests.parse,
-        ({"name": "web", "os": "d", "nics": [{"name": "x", "ip": "169.254.0.7"}]},),
-    ),
-    "inventory": Parser(
-        Inventory.from_wire,
-        (
-            {
-                "live": {"1": "a-b"},
-                "plain": {"serial": "1", "version": "1"},
-                "drained": False,
-                "archive": {"0": "x"},
-                "archived": {"0": {"1": 5}},
-            },
-        ),
-    ),
-    "compressed text": Parser(base.decompress, ([0, "x"], base.compress("y" * 100_000))),
-}
 
 
 def try_out(parser: Parser, value: Any) -> None:
     """Parse; errors of ours are the right answer to what is wrong."""
-    with contextlib.suppress(errors.GenericError, messages.Refused):
+    with contextlib.suppress(errors.GenericError, messages.Refused, *parser.refusals):
         parser.parse(value)
+
+
+#: What is put into good texts: zero bytes, numbers too large or not ASCII, half surrogates.
+ODD = (
+    b"\0",
+    b"\n",
+    b"-1",
+    b"99999999999999999999",
+    b"9" * 5000,
+    b"1e999",
+    b"nan",
+    b"\\ud800",
+    b"\xed\xa0\x80",
+    "\u00b2".encode(),
+    "\u0663".encode(),
+    b"null",
+    b"[]",
+    b"{}",
+)
 
 
 def changed(good: bytes, chance: random.Random) -> bytes:
@@ -149,14 +68,50 @@ def changed(good: bytes, chance: random.Random) -> bytes:
                 b"",
                 data[place : place + length] * chance.randint(2, 50),
                 bytes(chance.randrange(256) for _ in range(length)),
-                chance.choice((b"\0", b"\n", b"-1", b"99999999999999999999", b"1e999", b"\\ud800")),
+                chance.choice(ODD),
             )
         )
     return bytes(data)
 
 
+#: What is put in the place of values in documents.
+JUNK = (None, True, -1, 1.5, 1 << 64, 10**400, float("nan"), "", "\0", "\ud800", [], [1], {}, [[]])
+
+
+def exchanged(good: Any, chance: random.Random) -> Any:
+    """Return a copy of a document with another value, or none, at one place."""
+    copy = json.loads(json.dumps(good))
+    places = list(_places(copy))
+    if not places:
+        return chance.choice(JUNK)
+    container, key = chance.choice(places)
+    if chance.random() < 0.2:
+        del container[key]
+    else:
+        container[key] = chance.choice(JUNK)
+    return copy
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container in a document, with each key of it."""
+    if not isinstance(value, (dict, list)):
+        return
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        yield from _places(value[key])
+
+
+def _document(good: str | bytes) -> Any:
+    """Return the value of a JSON text; None if it is another text, or no container."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(good)
+        if isinstance(found, (dict, list)):
+            return found
+    return None
+
+
 OUR_SETTINGS = settings(
-    max_examples=500 if LONG else 60,
+    max_examples=500 if LONG else 25,
     deadline=None,
     derandomize=True,
     database=None,
@@ -184,6 +139,8 @@ def test_texts(name: str) -> None:
         for good in parser.good:
             data = changed(good.encode(), random.Random(seed))
             try_out(parser, data.decode("utf-8", "surrogateescape"))
+            if (document := _document(good)) is not None:
+                try_out(parser, json.dumps(exchanged(document, random.Random(seed))))
 
     check()
 
@@ -199,6 +156,9 @@ def test_bytes(name: str) -> None:
         try_out(parser, value)
         for good in parser.good:
             try_out(parser, changed(good, random.Random(seed)))
+            if (document := _document(good)) is not None:
+                text = json.dumps(exchanged(document, random.Random(seed)))
+                try_out(parser, text.encode())
 
     check()
 
@@ -213,10 +173,117 @@ def test_values(name: str) -> None:
     def check(value: Any, seed: int) -> None:
         try_out(parser, value)
         for good in parser.good:
-            with contextlib.suppress(ValueError):
-                try_out(parser, json.loads(changed(json.dumps(good).encode(), random.Random(seed))))
+            try_out(parser, exchanged(good, random.Random(seed)))
             if isinstance(good, dict):
                 key = random.Random(seed).choice(sorted(good))
                 try_out(parser, {**good, key: value})
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("qemu version", f"QEMU emulator version 7.{'9' * 5000}.1"),
+        ("filter", f"serial_no == {'9' * 5000}"),
+        ("option value: filter action", "RATE_LIMIT \u00b2"),
+        ("exit code", b"9" * 5000),
+        (
+            "history",
+            b'{"format": 1, "version": 1}\n{"serial": 2, "time": 1, "was": [1, 1], "job": 1,'
+            b' "op": "", "source": "", "reason": "", "changes": [["n", "u", "n", null, null,'
+            b' ["x"]]]}\n',
+        ),
+        ("device changes", [["\u00b2", {}]]),
+        ("hooks", [["a"]]),
+    ],
+)
+def test_texts_which_ended_in_a_traceback_once(name: str, value: Any) -> None:
+    with pytest.raises((errors.GenericError, messages.Refused)):
+        ALL[name].parse(value)
+
+
+# -- none is left out ------------------------------------------------------------------------------
+
+_NAME = re.compile(r"_?(parse|decode|loads|unpack)(_\w+)?|_?parsed|from_(wire|description)")
+
+#: Parsers which no table has: the reason, or the file of their own test with random input.
+ELSEWHERE = {
+    "cli/parser.py:parse": "argparse reads the words of the user's own command line",
+    "burnin/options.py:parse": "likewise",
+    "client/htools/options.py:parse": "likewise",
+    "helpers/import_export.py:parse_options": "likewise",
+    "helpers/xen_transfer.py:parse_options": "likewise",
+    "tools/move_instance.py:parse_options": "likewise",
+    "confd/protocol.py:_parse": "unit/confd/test_random_datagrams.py",
+    "confd/protocol.py:parse_request": "unit/confd/test_random_datagrams.py",
+    "confd/protocol.py:unpack": "unit/confd/test_random_datagrams.py",
+    "confd/protocol.py:unpack_reply": "unit/confd/test_random_datagrams.py",
+    "objects/address_pool.py:_parsed": "unit/objects/test_address_pool.py",
+    "objects/codec.py:_decode_value": "it makes code, from annotations",
+    "wire/calls/base.py:Encoding.decode": "abstract",
+}
+
+
+def parsers_of_the_code() -> set[str]:
+    """Each function whose name says that it reads something: ``path:qualified name``."""
+
+    def walk(node: ast.AST, path: str, prefix: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+                if isinstance(child, ast.FunctionDef) and _NAME.fullmatch(child.name):
+                    yield f"{path}:{prefix}{child.name}"
+                inner = "<locals>." if isinstance(child, ast.FunctionDef) else ""
+                yield from walk(child, path, f"{prefix}{child.name}.{inner}")
+            else:
+                yield from walk(child, path, prefix)
+
+    return {
+        name
+        for path in LIB.rglob("*.py")
+        for name in walk(ast.parse(path.read_text()), str(path.relative_to(LIB)), "")
+    }
+
+
+def reached() -> set[str]:
+    """The functions which run when every parser of the tables gets its good texts."""
+    found: set[str] = set()
+
+    def profile(frame: Any, event: str, _arg: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(LIB)):
+            path = Path(frame.f_code.co_filename).relative_to(LIB)
+            found.add(f"{path}:{frame.f_code.co_qualname}")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        for parser in ALL.values():
+            for good in parser.good:
+                try_out(parser, good)
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def test_every_parser_of_the_code_is_tried_with_random_texts() -> None:
+    """A new one needs an entry in :mod:`fakes.parsers`, or a test of its own and a line here."""
+    known = parsers_of_the_code()
+    assert len(known) > 100
+    assert sorted(known - reached() - set(ELSEWHERE)) == []
+    assert sorted(set(ELSEWHERE) - known) == [], "they are not in the code any more"
+    for name, where in ELSEWHERE.items():
+        if where.endswith(".py"):
+            text = (TEST / where).read_text()
+            module = name.partition(":")[0].removesuffix(".py").rpartition("/")[2]
+            assert "hypothesis" in text and module in text, (name, where)
+
+
+def test_each_name_stands_for_one_parser() -> None:
+    assert len(ALL) == len(TEXTS) + len(BYTES) + len(VALUES)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_good_texts_are_understood(name: str) -> None:
+    """Otherwise the random changes would begin with something that is refused anyway."""
+    for good in ALL[name].good:
+        ALL[name].parse(good)
