@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fakes.xen_node import instance, nic
@@ -165,6 +165,9 @@ def test_a_guest_with_a_screen() -> None:
 
 
 @given(st.text(max_size=40))
+@example('quiet" cpuid="host')
+@example('quiet"\nmemory=1')
+@example("quiet\\")
 def test_no_value_adds_a_setting(value: str) -> None:
     try:
         found = values(kernel_args=value, cpuid=value, use_bootloader=False)
@@ -175,6 +178,7 @@ def test_no_value_adds_a_setting(value: str) -> None:
 
 
 @given(st.text(max_size=20))
+@example("xenbr0,script=/other")
 def test_no_value_leaves_its_place_in_a_list(value: str) -> None:
     network = nic(nicparams={"mode": "bridged", "link": value, "vlan": ""})
     known = record.of_instance(instance(nics=(network,)), [])

@@ -89,6 +89,16 @@ def test_a_nic_which_is_not_plugged_in_leaves_nothing(node: XenNode) -> None:
     assert record.load("web1").nics == ()
 
 
+@pytest.mark.parametrize("state", [record.STARTING, record.ARRIVING])
+def test_a_guest_which_is_not_wholly_started_is_not_changed(node: XenNode, state: str) -> None:
+    xen, guest = driver(), instance()
+    xen.start(guest, [])
+    record.save(record.of_instance(guest, [], state=state))
+    with pytest.raises(errors.HotplugError, match=f"instance web1 is {state}"):
+        xen.hot_add(guest, "nic", nic(), None, 0)
+    assert node.domains()["web1"]["nics"] == []
+
+
 def test_only_a_running_guest_with_devices_of_xen_can_be_changed(node: XenNode) -> None:
     with pytest.raises(errors.HotplugError, match="is not running"):
         driver().hotplug_supported(instance())

@@ -18,9 +18,11 @@ import pytest
 from fakes import xen_node
 from fakes.xen_node import XenNode, driver, instance, nic
 from ganeti import errors
+from ganeti.helpers import xen_transfer
 from ganeti.hypervisor import base
 from ganeti.hypervisor.net import interfaces
 from ganeti.hypervisor.xen import migration, record, transfer
+from ganeti.hypervisor.xen.transfer import Transfer
 from ganeti.objects.instance import FilledInstance
 from ganeti.utils import retry
 
@@ -195,7 +197,8 @@ def test_a_broken_transfer_lets_the_guest_run_on(
     assert pair.send(live=live) == "failed"
     with pair.source.here():
         state = transfer.find("web1")
-    assert state is not None and state.error
+        assert state is not None and state.error
+        assert driver().migration_status(pair.guest).error == state.error
     pair.end()
     pair.finish_target(success=False)
     assert pair.target.domains() == {}
@@ -205,6 +208,38 @@ def test_a_broken_transfer_lets_the_guest_run_on(
     # The next attempt works.
     pair.accept(pair.info())
     assert pair.send(live=live) == "completed"
+
+
+def test_a_guest_belongs_to_the_target_before_it_is_told(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target may run the guest from the first byte of the word on, so it is recorded before."""
+    with pair.source.here():
+        domain = int(pair.source.domains()["web1"]["id"])
+        progress = xen_transfer.Progress(
+            "web1", Transfer(direction=transfer.OUT, status=transfer.ACTIVE)
+        )
+
+        class Broken(xen_transfer.Peer):
+            """A target whose connection breaks while it gets the last word."""
+
+            def __init__(self) -> None:
+                self.got = b""
+
+            def receive(self, wanted: bytes, what: str) -> None:
+                pass
+
+            def send(self, data: bytes | memoryview) -> None:
+                if bytes(data) == xen_transfer.GO:
+                    state = transfer.find("web1")
+                    assert state is not None and state.sent
+                    raise ConnectionResetError
+                self.got += bytes(data)
+
+        peer = Broken()
+        with pytest.raises(ConnectionResetError):
+            xen_transfer.send_paused(peer, domain, progress)
+        assert peer.got and progress.state.sent
 
 
 @sends
