@@ -372,3 +372,13 @@ def test_a_guest_with_a_device_of_its_node_stays(pair: Pair) -> None:
         record.save(replace(known, hvparams={**known.hvparams, "pci_pass": "01:00.0"}))
         with pytest.raises(errors.HypervisorError, match="pci_pass"):
             driver().migratable(pair.guest)
+
+
+@pytest.mark.parametrize(("sent", "status"), [(True, "completed"), (False, "failed")])
+def test_the_end_of_a_program_which_could_not_write_it(
+    pair: Pair, *, sent: bool, status: str
+) -> None:
+    """A program which was killed wrote no end; what it had sent decides which it is."""
+    with pair.source.here():
+        transfer.write("web1", Transfer(direction=transfer.OUT, status=transfer.ACTIVE, sent=sent))
+        assert driver().migration_status(pair.guest).status == status
