@@ -124,6 +124,15 @@ def certificates(pem: str, filename: str = "(text)") -> list[str]:
     return found
 
 
+def require_pair(pem: str, filename: str = "(text)") -> None:
+    """Check that a PEM has a private key, and a certificate for this key.
+
+    :raises X509CertError: a part is missing or cannot be read, or the two do not belong together.
+    """
+    if _public_der(_load_key(pem, filename)) != _public_der(_load(pem, filename)):
+        raise errors.X509CertError(filename, "the key is not the one of the certificate")
+
+
 def digest(pem: str, filename: str = "(text)") -> str:
     """The digest of the first certificate in a PEM, as ``AA:BB:...``.
 

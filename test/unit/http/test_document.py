@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -157,3 +160,60 @@ def test_credentials_are_not_shown() -> None:
     auth = parse_auth("# x\nuser = a\npassword =  b = c \n", "f")
     assert (auth.user, auth.password) == ("a", "b = c")
     assert "b = c" not in repr(auth)
+
+
+class _Guarded(BaseHTTPRequestHandler):
+    """Shows the subject of the client's certificate as the document."""
+
+    def do_GET(self) -> None:
+        assert isinstance(self.connection, ssl.SSLSocket)
+        certificate = self.connection.getpeercert()
+        assert certificate is not None
+        subject = dict(pair for (pair,) in certificate["subject"])
+        content = str(subject["commonName"]).encode()
+        self.send_response(200)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory with ``ca.pem`` and ``client.pem``, and a server which demands the latter."""
+    server_pem, client_pem = x509.create_self_signed("localhost"), x509.create_self_signed("node1")
+    (tmp_path / "server.pem").write_text(server_pem)
+    (tmp_path / "ca.pem").write_text(x509.certificate_part(server_pem))
+    (tmp_path / "client.pem").write_text(client_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    context.load_verify_locations(cadata=x509.certificate_part(client_pem))
+    context.verify_mode = ssl.CERT_REQUIRED
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Guarded) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield tmp_path, f"https://localhost:{server.server_port}/document"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_server_gets_the_certificate_of_the_client(guarded: tuple[Path, str]) -> None:
+    directory, url = guarded
+    access = Access(str(directory / "ca.pem"), str(directory / "client.pem"))
+    assert WebDocument(url, access).read() == ("node1", '"1"')
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_server_which_demands_a_certificate_refuses_others(
+    guarded: tuple[Path, str], *, other: bool
+) -> None:
+    directory, url = guarded
+    if other:
+        (directory / "other.pem").write_text(x509.create_self_signed("node1"))
+    auth = str(directory / "other.pem") if other else ""
+    with pytest.raises(DocumentError, match="localhost"):
+        WebDocument(url, Access(str(directory / "ca.pem"), auth)).read()

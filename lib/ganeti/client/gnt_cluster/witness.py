@@ -25,7 +25,8 @@ def _read(option: str, path: str) -> bytes:
         if len(content) > _MAX_BYTES:
             raise errors.ParseError(f"it has {len(content)} bytes")
         if option == "--witness-auth":
-            parse_auth(text, path)
+            if parse_auth(text, path).certificate:
+                x509.require_pair(text, path)
         else:
             x509.certificates(text, path)
     except OSError as err:

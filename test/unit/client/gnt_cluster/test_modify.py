@@ -11,6 +11,7 @@ from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.objects import ipolicy
 from ganeti.platform import paths
+from ganeti.utils import x509
 
 from ..conftest import Gnt
 
@@ -237,6 +238,21 @@ def test_sizes_as_a_command(gnt: Gnt, master: FakeMaster) -> None:
     assert words[5].startswith("min:cpu-count=1,")
     assert "/max:cpu-count=8," in words[5]
     assert words[6:] == ["cluster.example.com"]
+
+
+def test_a_key_for_a_witness_must_belong_to_its_certificate(
+    gnt: Gnt, master: FakeMaster, here: paths.Paths, tmp_path: Path
+) -> None:
+    one, other = x509.create_self_signed("one"), x509.create_self_signed("other")
+    path = tmp_path / "auth"
+    path.write_text(one[: one.index("-----BEGIN CERTIFICATE-----")] + x509.certificate_part(other))
+    ended = gnt(f"cluster modify --witness=https://w/d --witness-auth {path}")
+    assert ended.code == 1 and "the key is not the one of the certificate" in ended.err
+    assert "PRIVATE" not in ended.err
+    assert not master.jobs and not Path(here.witness_auth_file).exists()
+    path.write_text(one)
+    assert gnt(f"cluster modify --witness=https://w/d --witness-auth {path}") == (0, "", "")
+    assert Path(here.witness_auth_file).read_text() == one
 
 
 def test_files_for_a_witness_are_no_parameters(
