@@ -90,6 +90,18 @@ def busy_master() -> FakeMaster:
             "QueryFilters": lambda uuids, fields: [[UUID for _ in fields]],
             "ReplaceFilter": UUID,
             "DeleteFilter": None,
+            "QueryDocuments": [
+                {
+                    "name": "d",
+                    "text": "{}",
+                    "tag": '"1"',
+                    "ctime": 1.0,
+                    "mtime": 1.0,
+                    "serial_no": 1,
+                }
+            ],
+            "ReplaceDocument": '"2"',
+            "DeleteDocument": None,
             "CancelJob": [True, "x"],
             "Query": query,
             "QueryFields": {"fields": []},

@@ -74,7 +74,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("queue",),
         ("facts",),
     ),
-    "master": (("fence", "queries", "luxi_server"), ("history", "events"), ("luxi_service",)),
+    "master": (
+        ("fence", "queries", "luxi_server"),
+        ("history", "events", "documents"),
+        ("luxi_service",),
+    ),
     "platform": (
         ("paths", "hosts"),
         ("base",),

@@ -101,6 +101,7 @@ class Reservations:
                 data.networks,
                 data.disks,
                 data.filters,
+                data.documents,
             )
             if not any(uuid in table for table in tables):
                 found = self.first_free(UUID, [uuid], ec_id)

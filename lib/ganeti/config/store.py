@@ -136,7 +136,7 @@ class DistributionFailure(NamedTuple):
 
 
 # Kinds of objects which occur in no ssconf value.
-_NOT_IN_SSCONF: Final = frozenset({"disks", "filters"})
+_NOT_IN_SSCONF: Final = frozenset({"disks", "filters", "documents"})
 
 # Pauses before lagging nodes are tried again: the first, and the longest, in seconds. Each pause is
 # twice as long as the one before.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ganeti.config import damaged
-from ganeti.config.transaction import CLUSTER, KINDS
+from ganeti.config.transaction import CLUSTER, KINDS, OWN_KINDS
 from ganeti.objects import ConfigData, codec
 from ganeti.wire import json
 
@@ -58,8 +58,11 @@ class ConfigText:
         )
         pieces = [b'{"cluster":', self._cluster]
         for kind in KINDS:
+            table = self._tables[kind].pieces()
+            if kind in OWN_KINDS and not table:
+                continue
             pieces.append(_OPENING[kind])
-            pieces += self._tables[kind].pieces()
+            pieces += table
             pieces.append(b"}")
         pieces.append(b",%s\n" % root[1:])
         return tuple(pieces)

@@ -28,6 +28,7 @@ from ganeti.objects import (
     Disk,
     FilterRule,
     Instance,
+    KeptDocument,
     Network,
     Node,
     NodeGroup,
@@ -37,7 +38,9 @@ from ganeti.objects.address_pool import AddressPool
 
 ObjectT = TypeVar("ObjectT", Node, NodeGroup, Instance, Network, Disk)
 
-KINDS: Final = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
+KINDS: Final = ("nodes", "nodegroups", "instances", "networks", "disks", "filters", "documents")
+#: Kinds which other versions do not have: the file has their table only when there are objects.
+OWN_KINDS: Final = frozenset({"documents"})
 _LABELS: Final = {
     "nodes": "node",
     "nodegroups": "node group",
@@ -45,6 +48,7 @@ _LABELS: Final = {
     "networks": "network",
     "disks": "disk",
     "filters": "filter rule",
+    "documents": "document",
 }
 _KIND_OF: Final[dict[type, str]] = {
     Node: "nodes",
@@ -53,6 +57,7 @@ _KIND_OF: Final[dict[type, str]] = {
     Network: "networks",
     Disk: "disks",
     FilterRule: "filters",
+    KeptDocument: "documents",
 }
 
 # Stands in the set of changed keys for the cluster object.
@@ -546,6 +551,22 @@ class Transaction:
         """Remove a filter rule."""
         self._get("filters", uuid)
         self._drop("filters", uuid)
+
+    # -- documents ----------------------------------------------------------------------------
+
+    def put_document(self, document: KeptDocument) -> None:
+        """Add a document, or replace the one with the same UUID.
+
+        :raises ConfigurationError: another document has its name.
+        """
+        for other in self._table("documents").values():
+            if other.name == document.name and other.uuid != document.uuid:
+                raise errors.ConfigurationError(f"document {document.name} exists already")
+        self._put(document)
+
+    def remove_document(self, uuid: str) -> None:
+        """Remove a document."""
+        self._drop("documents", uuid)
 
     # -- the cluster --------------------------------------------------------------------------
 

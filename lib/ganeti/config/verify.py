@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ganeti import errors
-from ganeti.config import damaged, index
+from ganeti.config import damaged, documents, index
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv as hv_const
@@ -21,7 +21,15 @@ from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
 from ganeti.constants import node_watchdog as node_watchdog_c
-from ganeti.objects import ConfigData, Disk, Instance, cluster_rules, fill, hvparams, ipolicy
+from ganeti.objects import (
+    ConfigData,
+    Disk,
+    Instance,
+    cluster_rules,
+    fill,
+    hvparams,
+    ipolicy,
+)
 from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
 from ganeti.utils import net, text, x509
@@ -97,6 +105,7 @@ def check(data: ConfigData) -> list[str]:
         _disks,
         _ports,
         _filters,
+        _documents,
     ):
         try:
             problems.extend(part(data))
@@ -143,6 +152,7 @@ def _tables(data: ConfigData) -> list[tuple[str, Mapping[str, Any]]]:
         ("network", data.networks),
         ("disk", data.disks),
         ("filter rule", data.filters),
+        ("document", data.documents),
     ]
 
 
@@ -474,3 +484,11 @@ def _filters(data: ConfigData) -> _Problems:
             job_rules.check_rule(rule.priority, rule.predicates, rule.action, rule.reason_trail)
         except errors.ParameterError as err:
             yield f"filter rule {rule.uuid}: {err}"
+
+
+def _documents(data: ConfigData) -> _Problems:
+    for kept in data.documents.values():
+        try:
+            documents.check(kept.name, kept.text)
+        except errors.ParameterError as err:
+            yield f"document {kept.name}: {err}"

@@ -351,6 +351,31 @@ class Client:
         """Add (with uuid None) or replace a filter rule of the queue; return its uuid."""
         return str(self.call("ReplaceFilter", uuid, priority, predicates, action, reason))
 
+    def query_documents(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return the documents which programs keep in the cluster; None for all.
+
+        An extension of ours.
+        """
+        return list(self.call("QueryDocuments", None if names is None else list(names)))
+
+    def replace_document(self, name: str, tags: Sequence[str] | None, content: str) -> str:
+        """Write a document if it has one of these entity tags (None: if there is none).
+
+        An extension of ours.
+
+        :returns: its new entity tag.
+        :raises errors.OpPrereqError: wrong_state: the condition does not hold.
+        """
+        given = None if tags is None else list(tags)
+        return str(self.call("ReplaceDocument", name, given, content))
+
+    def delete_document(self, name: str, tags: Sequence[str]) -> None:
+        """Remove a document if it has one of these entity tags.
+
+        An extension of ours.
+        """
+        self.call("DeleteDocument", name, list(tags))
+
     def explain_job(self, job_id: int) -> dict[str, Any]:
         """Return why a job waits, with the chain of jobs (:mod:`ganeti.jqueue.explain`).
 

@@ -68,6 +68,9 @@ EXTENSIONS = (
     "QueryConfigChanges",
     "QueryConfigAt",
     "WaitForEvents",
+    "QueryDocuments",
+    "ReplaceDocument",
+    "DeleteDocument",
 )
 
 

@@ -33,7 +33,7 @@ from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
 from ganeti.jqueue import explain, facts
 from ganeti.luxi import protocol as wire
-from ganeti.master import history
+from ganeti.master import documents, history
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
 from ganeti.master.queries import cluster, guests, service
@@ -170,6 +170,15 @@ class LuxiService:
                 slow=True,
             ),
             "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
+            "QueryDocuments": _Method(self._query_documents, (("names", _NAMES),)),
+            "ReplaceDocument": _Method(
+                self._replace_document,
+                (("name", ht.Str), ("tags", _NAMES), ("text", ht.Str)),
+                slow=True,
+            ),
+            "DeleteDocument": _Method(
+                self._delete_document, (("name", ht.Str), ("tags", ht.ListOf(ht.Str))), slow=True
+            ),
             "ExplainJob": _Method(
                 self._explain_job,
                 (("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),),
@@ -436,6 +445,21 @@ class LuxiService:
             with self._config_of("DeleteFilter", []).transaction() as change:
                 change.remove_filter(uuid)
             self._queue.scheduler.set_filters(self._context.config.filters())
+        request.answer(None)
+
+    # -- documents -------------------------------------------------------------------------------
+
+    def _query_documents(self, request: LuxiRequest, names: list[str] | None) -> None:
+        request.answer(documents.listed(self._context.config, names))
+
+    def _replace_document(
+        self, request: LuxiRequest, name: str, tags: list[str] | None, content: str
+    ) -> None:
+        config = self._config_of("ReplaceDocument", [])
+        request.answer(documents.replaced(config, name, tags, content))
+
+    def _delete_document(self, request: LuxiRequest, name: str, tags: list[str]) -> None:
+        documents.removed(self._config_of("DeleteDocument", []), name, tags)
         request.answer(None)
 
     # -- the cluster -----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ganeti.objects.cluster import Cluster as Cluster
     from ganeti.objects.cluster import ConfigData as ConfigData
     from ganeti.objects.cluster import FilterRule as FilterRule
+    from ganeti.objects.cluster import KeptDocument as KeptDocument
     from ganeti.objects.disk import Disk as Disk
     from ganeti.objects.fill import filled_instance as filled_instance
     from ganeti.objects.instance import FilledInstance as FilledInstance
@@ -48,6 +49,7 @@ _HOME = {
     "Cluster": "cluster",
     "ConfigData": "cluster",
     "FilterRule": "cluster",
+    "KeptDocument": "cluster",
     "Disk": "disk",
     "filled_instance": "fill",
     "FilledInstance": "instance",

@@ -155,6 +155,24 @@ class FilterRule:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDocument:
+    """A small JSON document which a program keeps in this cluster (``/2/documents`` of REST).
+
+    The cluster does not read its content. It may be the witness of another cluster.
+
+    :ivar text: the content, a JSON object.
+    :ivar serial_no: grows with each replacement of the content.
+    """
+
+    uuid: str
+    name: str
+    text: str
+    ctime: float
+    mtime: float
+    serial_no: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigData:
     """Root of the configuration. The keys of all dictionaries are UUIDs."""
 
@@ -166,6 +184,9 @@ class ConfigData:
     networks: dict[str, Network]
     disks: dict[str, Disk]
     filters: dict[str, FilterRule]
+    documents: dict[str, KeptDocument] = dataclasses.field(
+        default_factory=dict, metadata={"unstored": True}
+    )
     #: Entries which cannot be understood, by path; see :mod:`ganeti.config.damaged`.
     damaged: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"unstored": True})
     ctime: float = 0

@@ -75,6 +75,8 @@ class Call:
         self.body: Any = body
         if isinstance(operation, Read | DirectChange) and isinstance(fields, Mapping):
             self.body = check_fields(body, fields)
+        elif isinstance(operation, DirectChange) and isinstance(fields, ht.Type):
+            _require_type(body, fields)
 
     def _require_known(self, declared: Sequence[str]) -> None:
         """Refuse arguments which do not exist, and a dry run of an operation that has none.
@@ -146,10 +148,7 @@ class Call:
     def _built(self, job: Job) -> list[OpCode]:
         fields = job.fields
         if isinstance(fields, ht.Type):
-            if not fields.check(self.body):
-                raise Refused(
-                    400, f"the body must be {ht.describe(fields)}, not {_short(self.body)}"
-                )
+            _require_type(self.body, fields)
             assert job.build is not None
             return job.build(self, {})
         takes_body = job.body or bool(fields)
@@ -231,6 +230,11 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
         else:
             found[name] = field.default
     return found
+
+
+def _require_type(body: Any, wanted: ht.Type) -> None:
+    if not wanted.check(body):
+        raise Refused(400, f"the body must be {ht.describe(wanted)}, not {_short(body)}")
 
 
 def _short(value: Any) -> str:

@@ -170,16 +170,21 @@ class Read(NamedTuple):
 
 
 class DirectChange(NamedTuple):
-    """Ask the master to change something without a job; otherwise like :class:`Read`."""
+    """Ask the master to change something without a job; otherwise like :class:`Read`.
+
+    :ivar fields: members of the body, or the type of the whole body.
+    :ivar conditional: the request needs ``If-Match`` or ``If-None-Match``; `run` checks them.
+    """
 
     run: Run
     doc: str
     result: Result
     query: tuple[Query, ...] = ()
-    fields: Mapping[str, Field] | None = None
+    fields: Mapping[str, Field] | ht.Type | None = None
     access: frozenset[str] = WRITERS
     produces: str = ""
     waits: bool = False
+    conditional: bool = False
 
 
 Operation = Job | Read | DirectChange
@@ -222,4 +227,6 @@ class Resource(NamedTuple):
         operation = self.operations[method]
         if isinstance(operation, Job):
             return operation.body_fields(self.names())
+        if isinstance(operation.fields, ht.Type):
+            return {}
         return dict(operation.fields or {})

@@ -41,6 +41,8 @@ _CHANGING: Final = frozenset(
         "AutoArchiveJobs",
         "ReplaceFilter",
         "DeleteFilter",
+        "ReplaceDocument",
+        "DeleteDocument",
         "SetDrainFlag",
         "SetWatcherPause",
     )

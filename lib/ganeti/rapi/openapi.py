@@ -12,7 +12,7 @@ from ganeti.constants import query as query_const
 from ganeti.http.messages import JSON
 from ganeti.platform import hosts
 from ganeti.rapi import declare, operation_names, represent, schema
-from ganeti.rapi.declare import GET, READ, Field, Job, Operation, Query, Resource
+from ganeti.rapi.declare import GET, READ, DirectChange, Field, Job, Operation, Query, Resource
 from ganeti.rapi.resources import RESOURCES
 
 _ABOUT: Final = (
@@ -60,6 +60,7 @@ _ERRORS: Final = {
     "412": "the object has changed (If-Match)",
     "413": "the body is too large",
     "415": "the body is not JSON",
+    "428": "the request needs a condition (If-Match, If-None-Match)",
     "429": "too many wrong passwords for this user from this address",
     "500": "internal error",
     "502": "no master daemon runs here",
@@ -154,6 +155,8 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     codes = ["400", "401", "403", "404", "406", "409", "429", "500", "502", "503", "504"]
     if resource.tagged:
         codes.append("412")
+    if isinstance(operation, DirectChange) and operation.conditional:
+        codes += ["412", "428"]
     if body is not None:
         codes += ["413", "415"]
     found["responses"] = {
@@ -189,7 +192,7 @@ def _subject(resource: Resource) -> str:
     known = words[1] if len(words) > 1 else ""
     return (
         known.partition("-")[0]
-        if known in (*_KINDS, "query", "instances-multi-alloc")
+        if known in (*_KINDS, "query", "documents", "instances-multi-alloc")
         else ("cluster")
     )
 

@@ -18,6 +18,7 @@ _SINGULAR: Final = {
     "networks": "Network",
     "jobs": "Job",
     "filters": "Filter",
+    "documents": "Document",
 }
 _COLLECTION: Final = {GET: "list", POST: "create"}
 _ITEM: Final = {GET: "get", PUT: "replace", DELETE: "remove"}

@@ -122,6 +122,8 @@ class Sanitizer:
             self._metavg(group["diskparams"])
         for rule in made["filters"].values():
             rule["reason_trail"] = []
+        # Programs keep in documents what they want; a cluster works without them.
+        made.pop("documents", None)
         return made
 
     def _replace_names(self, made: dict[str, Any]) -> None:

@@ -36,6 +36,9 @@ OWN_METHODS = {
     "QueryConfigHistory": "who changed the configuration, and when (gnt-cluster history)",
     "QueryConfigChanges": "what was changed",
     "QueryConfigAt": "the configuration as it was",
+    "QueryDocuments": "what programs keep in the cluster (REST, /2/documents)",
+    "ReplaceDocument": "a conditional write of it",
+    "DeleteDocument": "a conditional removal of it",
     "WaitForEvents": "what happened to jobs and instances, as it happens",
 }
 #: Keys of the cluster information nobody else has.
@@ -141,6 +144,9 @@ _QUERIES = (
     "QueryConfigAt",
     "ReadConsoleLog",
     "QueryGuestsUsage",
+    "QueryDocuments",
+    "ReplaceDocument",
+    "DeleteDocument",
 )
 #: Those which use it.
 _OF_JOBS = (

@@ -85,7 +85,7 @@ def test_stored_attributes_are_as_published(name, cls):
             "node_watchdog",
             "rapi_require_authentication",
         },
-        "ConfigData": {"damaged"},
+        "ConfigData": {"damaged", "documents"},
         "Instance": {"importing_since"},
         "Node": {"auto_failover", "key_pins", "maintenance", "watchdog"},
     }.get(name, set())

@@ -21,7 +21,7 @@ from ganeti.rapi.users import Users
 @pytest.fixture
 def rest(tmp_path: Path) -> Iterator[Rest]:
     file = tmp_path / "users"
-    file.write_text("root pw write\nlook pw read\nnone pw\n")
+    file.write_text("root pw write\nlook pw read\nkeep pw documents_name\nnone pw\n")
     master = FakeMaster()
     lab = HttpLab(lambda: RestApplication(master, Users(str(file))))
     yield Rest(lab, master)

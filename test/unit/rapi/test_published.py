@@ -22,6 +22,10 @@ OURS = {resource.path: resource for resource in RESOURCES}
 _INSTANCE = "/2/instances/{instance_name}"
 OWN_RESOURCES = {
     ("/2/doc", "GET"): "the documentation, for people",
+    ("/2/documents", "GET"): "documents with conditional writes",
+    ("/2/documents/{document_name}", "GET"): "documents with conditional writes",
+    ("/2/documents/{document_name}", "PUT"): "documents with conditional writes",
+    ("/2/documents/{document_name}", "DELETE"): "documents with conditional writes",
     ("/2/events", "GET"): "what happens, so that nobody has to ask again and again",
     ("/2/openapi.json", "GET"): "the description, for programs",
     ("/2/nodes/{node_name}/maintenance", "DELETE"): "maintenance of a node as one command",

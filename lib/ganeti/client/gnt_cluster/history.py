@@ -27,6 +27,7 @@ _KINDS = {
     "networks": "network",
     "disks": "disk",
     "filters": "filter rule",
+    "documents": "document",
 }
 _COLUMNS = (
     ("Serial", True),

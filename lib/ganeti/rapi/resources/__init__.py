@@ -7,6 +7,7 @@ from typing import Final
 from ganeti.rapi.declare import Resource
 from ganeti.rapi.resources import (
     cluster,
+    documents,
     groups,
     instance_disks,
     instance_moves,
@@ -25,6 +26,7 @@ RESOURCES: Final[tuple[Resource, ...]] = tuple(
             resource
             for module in (
                 cluster,
+                documents,
                 groups,
                 instance_disks,
                 instance_moves,

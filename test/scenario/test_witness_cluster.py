@@ -1,0 +1,111 @@
+"""A cluster of two nodes whose witness is a document in the REST interface of another cluster."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from harness import Cluster, wait_until
+from role_lab import Lab, make_lab, present
+from test_auto_master_failover import AutoLab
+from test_rapi import Rest, address, passwd
+
+
+class Two(NamedTuple):
+    """The cluster of two nodes, and the one which keeps its document."""
+
+    auto: AutoLab
+    keeper: Cluster
+    name: str
+
+    def documents(self) -> Any:
+        return Rest(address(self.keeper, self.keeper.master)).get("/2/documents")
+
+
+def _certificate(directory: Path, names: list[str]) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=keeper",
+         "-addext", f"subjectAltName={','.join(f'IP:{one}' for one in names)}", "-days", "60",
+         "-keyout", str(directory / "key"), "-out", str(directory / "ca.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    pem = (directory / "key").read_text() + (directory / "ca.pem").read_text()
+    (directory / "rapi.pem").write_text(pem)
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Two]:
+    directory = Path(tempfile.mkdtemp(prefix="gnt-"))
+    keeper = Cluster(directory / "keeper", 1, "--hypervisor", "fake")
+    try:
+        for lab in make_lab(2):
+            yield _joined(lab, keeper, directory)
+    finally:
+        keeper.destroy()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _joined(lab: Lab, keeper: Cluster, directory: Path) -> Two:
+    keeper.create.ok()
+    where = address(keeper, keeper.master)
+    _certificate(directory, [where])
+    keeper.run(
+        "gnt-cluster", "renew-crypto", "--force", f"--rapi-certificate={directory / 'rapi.pem'}"
+    ).ok()
+    passwd(keeper, "root", "write")
+    passwd(keeper, "cluster1", "documents_name")
+    (directory / "auth").write_text("user = cluster1\npassword = secret\n")
+    modify = (
+        "gnt-cluster",
+        "modify",
+        f"--witness=https://{where}:5080/2/documents/cluster1",
+        f"--witness-auth={directory / 'auth'}",
+    )
+    # Without the certificate of the other cluster, nothing is changed.
+    lab.cluster.run(*modify).failed("certificate")
+    lab.cluster.run(*modify, f"--witness-ca={directory / 'ca.pem'}").ok()
+    return Two(AutoLab(lab), keeper, where)
+
+
+@pytest.mark.long
+def test_the_machine_of_the_master_dies(two: Two) -> None:
+    """The other node takes the role with the promise of the document, and keeps all changes."""
+    lab = two.auto.lab
+    assert two.documents() == [{"name": "cluster1", "uri": "/2/documents/cluster1"}]
+    old, (other,) = present(lab)
+    assert lab.change(old)
+    two.auto.cluster.cut_power(old)
+    wait_until(lambda: two.auto.accepts(other), f"{other} is the master")
+    assert lab.change(other)
+    found = Rest(two.name).get("/2/documents/cluster1")
+    assert found["master"] == other
+    two.auto.cluster.power_on(old)
+    lab.settled(other)
+    two.auto.wait_watching()
+
+
+@pytest.mark.long
+def test_the_other_cluster_starts_again(two: Two) -> None:
+    """The document is in its configuration, so it is still there; meanwhile there is a warning."""
+    lab = two.auto.lab
+    master, _ = present(lab)
+    before = Rest(two.name).get("/2/documents/cluster1")
+    keeper = two.keeper
+    keeper.run("daemon-util", "stop-all").ok()
+    wait_until(lambda: "the witness does not count" in lab.log(master), "the log has a warning")
+    assert lab.change(master)
+    keeper.run("daemon-util", "start-all").ok()
+    wait_until(
+        lambda: lab.verify(master).exit_code == 0, "gnt-cluster verify has no error any more"
+    )
+    after = Rest(two.name).get("/2/documents/cluster1")
+    assert after["generation"] >= before["generation"]
+    assert after["epoch"] == before["epoch"]
+    keeper.run("gnt-cluster", "verify").ok()
+    shown = keeper.run("gnt-cluster", "history").ok().stdout
+    assert "document cluster1" in shown and "ReplaceDocument" in shown
