@@ -84,7 +84,7 @@ unit: venv
 	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl
 	-@devel/install-packages openssh-client openssh-server
 	-@devel/install-packages ganeti-htools-3.0
-	-@devel/install-packages systemd logrotate
+	-@devel/install-packages systemd logrotate apache2-bin
 	$(PYTEST) $(PARALLEL) -m "not long" test/unit
 
 docs: venv
