@@ -156,6 +156,10 @@ class WebDocument:
             raise Changed(f"{self.url}: the document has changed meanwhile")
         self._require(status, "written")
 
+    def another(self) -> WebDocument:
+        """Return an object for the same document, with a connection of its own."""
+        return WebDocument(self.url, self._access)
+
     def _require(self, status: int, what: str) -> None:
         if _FOUND_AT_LEAST <= status < _FOUND_BELOW:
             return

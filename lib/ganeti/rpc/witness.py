@@ -18,6 +18,8 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 from ganeti import errors
@@ -31,6 +33,9 @@ from ganeti.utils import clock
 
 _log = logging.getLogger(__name__)
 
+# The writers of :meth:`Witness.probe`, and how often they write.
+_WRITERS = 4
+_RACES = 10
 # Both nodes may write at the same time; more attempts than these are a server which misbehaves.
 _ATTEMPTS = 5
 
@@ -62,6 +67,9 @@ class Store(Protocol):
 
     def replace(self, text: str, tag: str) -> None:
         """Write it if it is still the one with this tag."""
+
+    def another(self) -> Store:
+        """Return an object for the same document, which does not wait for this one."""
 
 
 Change = Callable[[Document], Document | None]
@@ -191,6 +199,35 @@ class Witness:
                     f"{self.url}: the server gives two documents the same entity tag (ETag), so it"
                     " cannot be a witness"
                 )
+            self._race()
+
+    def _race(self) -> None:
+        """Let several writers replace the same content at once, again and again.
+
+        A server which compares the tag first and writes afterwards accepts two of them. That it
+        does not is no proof, but servers which do are common.
+        """
+        stores = [self._store.another() for _ in range(_WRITERS)]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for _ in range(_RACES):
+                found, tag = self._fetch()
+                if found is None:
+                    raise WitnessError(f"{self.url}: the document is missing")
+                texts = [witness.text_of(self._successor(found)) for _ in stores]
+                write = partial(_written, tag, threading.Barrier(_WRITERS))
+                try:
+                    won = sum(pool.map(write, stores, texts))
+                except DocumentError as err:
+                    raise WitnessError(str(err)) from err
+                if won > 1:
+                    raise WitnessError(
+                        f"{self.url}: {won} of {_WRITERS} writers replaced the same document at the"
+                        " same time. The server does not compare the tag and write in one step, so"
+                        " it cannot be a witness"
+                    )
+            last = self._fetch()[0]
+            if last is not None:
+                self._note(last)
 
     # -- one step --------------------------------------------------------------------------------
 
@@ -233,11 +270,7 @@ class Witness:
 
     def _write(self, wanted: Document, tag: str) -> bool:
         """Write a document; False when it has changed meanwhile."""
-        wanted = wanted._replace(
-            generation=max(wanted.generation, self._newest) + 1,
-            nonce=secrets.token_hex(8),
-            written=float(int(clock.now())),
-        )
+        wanted = self._successor(wanted)
         try:
             self._store.replace(witness.text_of(wanted), tag)
         except Changed:
@@ -249,9 +282,29 @@ class Witness:
         self._note(wanted)
         return True
 
+    def _successor(self, document: Document) -> Document:
+        return document._replace(
+            generation=max(document.generation, self._newest) + 1,
+            nonce=secrets.token_hex(8),
+            written=float(int(clock.now())),
+        )
+
     def _note(self, document: Document) -> None:
         self._newest = max(self._newest, document.generation)
         self.seen = document
+
+
+def _written(tag: str, barrier: threading.Barrier, store: Store, text: str) -> bool:
+    """Write when all writers are ready; return whether the server accepted it."""
+    try:
+        store.read()
+    finally:
+        barrier.wait()
+    try:
+        store.replace(text, tag)
+    except Changed:
+        return False
+    return True
 
 
 def _advanced(
