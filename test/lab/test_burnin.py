@@ -17,10 +17,11 @@ SKIPPED = {"change-group", "move", "rename", "add-nics", "evacuate"}
 @pytest.mark.parametrize("how", ["one after the other", "together"])
 def test_burnin(cluster: Cluster, how: str) -> None:
     """All steps succeed, and no volume and no minor is left."""
+    cluster.install_blocks_os()
     parallel = "-p" if how == "together" else ""
     report = json.loads(
         cluster.master.run(
-            "/usr/lib/ganeti/tools/burnin -o tiny -H fake -t drbd --disk-size 64m,32m"
+            "/usr/lib/ganeti/tools/burnin -o blocks -H fake -t drbd --disk-size 64m,32m"
             " --disk-growth 16m --mem-size 64m --vcpu-count 1 --no-nics"
             f" {parallel} --report - {' '.join(NAMES)}",
             timeout_s=1800,

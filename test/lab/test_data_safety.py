@@ -38,13 +38,6 @@ REFUSED = (
     "|no complete (copy|replica)|does not connect"
 )
 # An OS definition which only copies blocks.
-_OS = {
-    "ganeti_api_version": "15\n",
-    "create": "#!/bin/sh\nexit 0\n",
-    "export": "#!/bin/sh\nexec dd if=$EXPORT_DEVICE bs=1M\n",
-    "import": "#!/bin/sh\nexec dd of=$IMPORT_DEVICE bs=1M conv=fsync\n",
-    "rename": "#!/bin/sh\nexit 0\n",
-}
 
 
 class Mirror:
@@ -192,9 +185,7 @@ class Mirror:
 @pytest.fixture(scope="module", autouse=True)
 def blocks_os(cluster: Cluster) -> None:
     """Install the OS definition which only copies blocks."""
-    for machine in cluster.lab:
-        for name, text in _OS.items():
-            machine.write(f"/srv/ganeti/os/blocks/{name}", text, 0o755)
+    cluster.install_blocks_os()
 
 
 @pytest.fixture

@@ -16,13 +16,6 @@ from lab.machines import Machine
 
 OTHER = "othervg"
 NAME = "volumes"
-_OS = {
-    "ganeti_api_version": "15\n",
-    "create": "#!/bin/sh\nexit 0\n",
-    "export": "#!/bin/sh\nexec dd if=$EXPORT_DEVICE bs=1M\n",
-    "import": "#!/bin/sh\nexec dd of=$IMPORT_DEVICE bs=1M conv=fsync\n",
-    "rename": "#!/bin/sh\nexit 0\n",
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,9 +27,7 @@ def disks(cluster: Cluster) -> Iterator[None]:
         " truncate -s 1G /root/other && losetup /dev/loop7 /root/other &&"
         f" pvcreate -q /dev/loop7 && vgcreate -q {OTHER} /dev/loop7"
     )
-    for one in cluster.lab:
-        for name, text in _OS.items():
-            one.write(f"/srv/ganeti/os/blocks/{name}", text, 0o755)
+    cluster.install_blocks_os()
     yield
     machine.run(
         f"vgreduce -q {GROUP} /dev/mapper/lab1 && pvremove -q /dev/mapper/lab1 &&"
