@@ -10,7 +10,7 @@ nodes. So allocators need not know of them: they look like stopped instances wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -181,30 +181,32 @@ def _ask(
     :returns: UUID -> answer to ``node_info``, and to ``all_instances_info``.
     """
     cluster = config.cluster
-    # Nodes with the same units share one call; few clusters have more than two kinds of nodes.
-    alike: dict[str, tuple[list[Any], list[str]]] = {}
+    # Nodes with the same units and hypervisors share one call; few clusters have more than two
+    # kinds of nodes.
+    alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for uuid, wanted in asked.items():
-        alike.setdefault(repr(wanted), (wanted, []))[1].append(uuid)
-    specs = [[hypervisor, cluster.hvparams.get(hypervisor, {})]]
-    hypervisors = list(cluster.enabled_hypervisors)
+        present = fill.node_hypervisors(config, uuid)
+        name = hypervisor if hypervisor in present else next(iter(present), hypervisor)
+        specs = [[name, cluster.hvparams.get(name, {})]]
+        arguments = {"hv_specs": specs, "storage_units": wanted}
+        alike.setdefault(repr((name, wanted)), (arguments, []))[1].append(uuid)
     occupied = {one.primary_node for one in config.instances.values() if not one.forthcoming}
-    *infos, guests = rpc.call_together(
+    kinds: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for uuid, arguments in fill.hypervisor_arguments(
+        config, [uuid for uuid in asked if uuid in occupied]
+    ).items():
+        kinds.setdefault(repr(arguments["hypervisors"]), (arguments, []))[1].append(uuid)
+    answers = rpc.call_together(
         [
-            *(
-                (NODE_INFO, uuids, {"hv_specs": specs, "storage_units": wanted})
-                for wanted, uuids in alike.values()
-            ),
-            (
-                ALL_INSTANCES_INFO,
-                [uuid for uuid in asked if uuid in occupied],
-                {
-                    "hypervisors": hypervisors,
-                    "hvparams": {name: cluster.hvparams.get(name, {}) for name in hypervisors},
-                },
-            ),
+            *((NODE_INFO, uuids, arguments) for arguments, uuids in alike.values()),
+            *((ALL_INSTANCES_INFO, uuids, arguments) for arguments, uuids in kinds.values()),
         ]
     )
-    return {uuid: answer for answers in infos for uuid, answer in answers.items()}, guests
+    return _joined(answers[: len(alike)]), _joined(answers[len(alike) :])
+
+
+def _joined(answers: Iterable[Mapping[str, Result]]) -> dict[str, Result]:
+    return {uuid: answer for one in answers for uuid, answer in one.items()}
 
 
 def _exclusive(config: ConfigData, node: Node) -> bool:

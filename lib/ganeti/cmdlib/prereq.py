@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
 from ganeti.constants.hv import STATE_RUNNING
-from ganeti.objects import cluster_rules
+from ganeti.objects import cluster_rules, fill
 from ganeti.platform import hosts, machine
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
@@ -128,11 +128,31 @@ def require_vm_capable(node: Node) -> None:
     note(f"node {node.name} may run instances")
 
 
-def require_target(node: Node) -> None:
-    """Check that the node may receive an instance: online, not drained, ``vm_capable``."""
+def require_target(unit: AnyUnit, node: Node, hypervisor: str | None) -> None:
+    """Check that the node may receive an instance: online, not drained, ``vm_capable``.
+
+    :param hypervisor: the hypervisor of the instance, which the group of the node must have; None
+        when it is checked elsewhere, because there are several instances.
+    """
     require_online(node)
     require_not_drained(node)
     require_vm_capable(node)
+    if hypervisor is not None:
+        require_hypervisor(unit, node, hypervisor)
+
+
+def require_hypervisor(unit: AnyUnit, node: Node, hypervisor: str) -> None:
+    """Check that the group of a node has a hypervisor."""
+    group = unit.config.group(node.group)
+    present = fill.group_hypervisors(unit.config.cluster(), group)
+    if hypervisor not in present:
+        raise errors.OpPrereqError(
+            f"node {node.name} is in group {group.name}, whose nodes have no hypervisor"
+            f" {hypervisor}, only {', '.join(present) or 'none which is enabled in the cluster'}."
+            " Use 'gnt-group modify --enabled-hypervisors' if they have it",
+            errors.ECODE_STATE,
+        )
+    note(f"node {node.name} has hypervisor {hypervisor}")
 
 
 def require_admin_state(instance: Instance, allowed: Collection[str], action: str) -> None:
@@ -393,7 +413,7 @@ def require_hvparams_usable(
             continue
         if isinstance(answer.failure, errors.NodeCallFailed):
             raise errors.OpPrereqError(
-                f"hypervisor parameters are not valid on node {answer.node_name}:"
+                f"parameters of hypervisor {hypervisor} are not valid on node {answer.node_name}:"
                 f" {answer.failure.message}",
                 errors.ECODE_INVAL,
             ) from answer.failure

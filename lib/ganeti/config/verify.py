@@ -362,6 +362,9 @@ def _instance(data: ConfigData, instance: Instance, what: str) -> _Problems:
         yield f"{what}: there is no source {instance.admin_state_source} of its state"
     if instance.hypervisor not in cluster.enabled_hypervisors:
         yield f"{what}: hypervisor {instance.hypervisor} is not enabled"
+    elif node is not None and instance.hypervisor not in fill.node_hypervisors(data, node.uuid):
+        group = data.nodegroups[node.group]
+        yield f"{what}: group {group.name} of its node has no hypervisor {instance.hypervisor}"
     if instance.hypervisor in hvparams.TABLES:
         yield from _raised(
             what, hvparams.check_parameter_syntax, instance.hypervisor, cluster.fill_hv(instance)

@@ -17,7 +17,7 @@ calls a node, so nodes never need the defaults of the cluster.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, ht
@@ -113,6 +113,50 @@ def fill_nd(
     if node is not None:
         filled.update(node.ndparams)
     return filled
+
+
+def group_hypervisors(cluster: Cluster, group: NodeGroup | None) -> tuple[str, ...]:
+    """Return the hypervisors of the nodes of a group, the default one first.
+
+    They are those of the cluster, in its order, of which the group has a choice. A group whose
+    hypervisors were all disabled in the cluster has none.
+    """
+    if group is None or group.enabled_hypervisors is None:
+        return cluster.enabled_hypervisors
+    return tuple(name for name in cluster.enabled_hypervisors if name in group.enabled_hypervisors)
+
+
+def node_hypervisors(config: ConfigData, node_uuid: str) -> tuple[str, ...]:
+    """Return the hypervisors of a node: those of its group."""
+    node = config.nodes.get(node_uuid)
+    group = None if node is None else config.nodegroups.get(node.group)
+    return group_hypervisors(config.cluster, group)
+
+
+def default_hv_specs(config: ConfigData, node_uuid: str) -> list[list[Any]]:
+    """Return the argument ``hv_specs`` of ``node_info`` for the default hypervisor of a node."""
+    names = node_hypervisors(config, node_uuid)
+    return [[name, config.cluster.hvparams.get(name, {})] for name in names[:1]]
+
+
+def hypervisor_arguments(
+    config: ConfigData, node_uuids: Iterable[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the arguments ``hypervisors`` and ``hvparams`` of a node call, by UUID of the node.
+
+    A node is asked only for the hypervisors which it has.
+    """
+    made: dict[tuple[str, ...], dict[str, Any]] = {}
+    found = {}
+    for uuid in node_uuids:
+        names = node_hypervisors(config, uuid)
+        if names not in made:
+            made[names] = {
+                "hypervisors": list(names),
+                "hvparams": {name: config.cluster.hvparams.get(name, {}) for name in names},
+            }
+        found[uuid] = made[names]
+    return found
 
 
 def fill_hv_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class NodeGroup:
     """A node group. The nodes name their group; ``members`` is an unused old field.
 
     :ivar networks: NIC parameters by UUID of each connected network.
+    :ivar enabled_hypervisors: the hypervisors of its nodes; None for all of the cluster.
     """
 
     name: str
@@ -148,6 +149,7 @@ class NodeGroup:
     networks: dict[str, Any]
     hv_state_static: dict[str, Any] | None = None
     disk_state_static: dict[str, Any] | None = None
+    enabled_hypervisors: tuple[str, ...] | None = None
     ctime: float = 0
     mtime: float = 0
     uuid: str

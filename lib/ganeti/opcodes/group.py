@@ -36,6 +36,11 @@ class OpGroupAdd(OpCode):
         default=None,
     )
     ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
+    enabled_hypervisors: list[str] | None = param(
+        ht.Maybe(ht.ListOf(types.Hypervisor)),
+        "Hypervisors of the nodes of the group; an empty list means all of the cluster",
+        default=None,
+    )
     RESULT = types.MaybeJobIdListOnly
 
 
@@ -117,6 +122,11 @@ class OpGroupSetParams(OpCode):
         default=None,
     )
     ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
+    enabled_hypervisors: list[str] | None = param(
+        ht.Maybe(ht.ListOf(types.Hypervisor)),
+        "Hypervisors of the nodes of the group; an empty list means all of the cluster",
+        default=None,
+    )
     RESULT = types.Changes
 
 

@@ -571,6 +571,11 @@ class OpInstanceSetParams(OpCode):
         ht.Maybe(ht.PositiveInt), "New memory of the running guest, in MiB", default=None
     )
     hvparams: dict[str, Any] = param(ht.Dict, "Hypervisor parameters", default={})
+    hypervisor: str | None = param(
+        ht.Maybe(types.Hypervisor),
+        "Other hypervisor of the stopped instance; its present hypervisor parameters are dropped",
+        default=None,
+    )
     disk_template: str | None = param(
         ht.Maybe(types.DiskTemplate), "Disk template to convert the disks to", default=None
     )

@@ -56,6 +56,7 @@ ADDED = {
     "--target-node": "gnt-node failover -n, as for one instance",
     "--hotplug": "spelling of 3.0",
     "--hotplug-if-possible": "spelling of 3.0",
+    "--enabled-hypervisors": "groups whose nodes have other hypervisors",
     "--log": "what an instance has written to its console",
     "--lines": "likewise",
     "--follow": "likewise",

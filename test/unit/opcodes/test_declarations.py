@@ -44,6 +44,9 @@ OWN_PARAMS = {
         "auto_balance": "automatic balance by the watcher",
         "rapi_require_authentication": "a password for reading is a choice of the administrator",
     },
+    "OP_GROUP_ADD": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},
+    "OP_GROUP_SET_PARAMS": {"enabled_hypervisors": "the same"},
+    "OP_INSTANCE_SET_PARAMS": {"hypervisor": "a stopped instance changes its hypervisor"},
     "OP_INSTANCE_CREATE": {"explain": "the reasons for the choice of nodes"},
     "OP_TEST_ALLOCATOR": {"explain": "the reasons for the choice of nodes"},
     "OP_INSTANCE_REMOVE": {

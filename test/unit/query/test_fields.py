@@ -35,6 +35,7 @@ OWN = {
         "hv/tpm_version": "KVM guests with a TPM",
         "hv/type": "Xen guests of type PVH",
     },
+    "group": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},
     "node": {
         "auto_failover": "automatic failover of instances",
         "auto_failover.record": "the same",

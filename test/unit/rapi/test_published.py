@@ -44,6 +44,9 @@ OWN_QUERY = {
 OWN_MEMBERS = {
     "/2/instances": {"explain"},
     _INSTANCE: {"unfinished_import"},
+    f"{_INSTANCE}/modify": {"hypervisor"},
+    "/2/groups": {"enabled_hypervisors"},
+    "/2/groups/{group_name}/modify": {"enabled_hypervisors"},
     "/2/modify": {
         "auto_balance",
         "auto_failover",

@@ -50,7 +50,7 @@ def _params_text(params: Mapping[str, Any]) -> str:
 
 
 _FORMATTERS = {
-    **{name: listing.join_list for name in ("node_list", "pinst_list")},
+    **{name: listing.join_list for name in ("node_list", "pinst_list", "enabled_hypervisors")},
     "ndparams": _params_text,
 }
 
@@ -178,7 +178,14 @@ def _parameters(values: Values) -> dict[str, Any]:
         "hv_state": node_params.hv_state(values.hv_state) or None,
         "disk_state": node_params.disk_state(values.disk_state) or None,
         "ipolicy": policy_options.group_policy(values),
+        "enabled_hypervisors": _hypervisors(values.enabled_hypervisors),
     }
+
+
+def _hypervisors(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [] if text == "default" else [name for name in text.split(",") if name]
 
 
 def add(values: Values, arguments: list[str]) -> int:
@@ -290,8 +297,16 @@ ALLOC_POLICY = Option(
     help="whether allocators may place instances in the group: preferred, last_resort (if no"
     " preferred group has enough free capacity) or unallocable",
 )
+HYPERVISORS = Option(
+    "--enabled-hypervisors",
+    kind="string",
+    metavar="NAMES|default",
+    help="hypervisors of the nodes of the group, separated by commas; default means all of the"
+    " cluster",
+)
 _PARAMETERS = (
     ALLOC_POLICY,
+    HYPERVISORS,
     opt.NODE_PARAMETERS,
     policy_options.DISK_PARAMETERS,
     opt.HV_STATE,

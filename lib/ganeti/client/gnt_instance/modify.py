@@ -9,6 +9,10 @@ from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
 from ganeti.constants import disk as disk_const
 
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
 #: Prefixes of changes which may take effect only at the next start.
 _LATER = ("be/", "disk", "hv/", "nic")
 
@@ -44,6 +48,7 @@ def modify(values: Values, arguments: list[str]) -> int:
             " an allocator with --iallocator.",
             errors.ECODE_INVAL,
         )
+    hypervisor, hvparams = _chosen_hypervisor(values.hvparams)
     offline = True if values.offline_inst else False if values.online_inst else None
     result = jobs.run_opcode(
         OpInstanceSetParams(
@@ -57,7 +62,8 @@ def modify(values: Values, arguments: list[str]) -> int:
             remote_node=values.node,
             iallocator=values.iallocator,
             pnode=values.new_primary_node,
-            hvparams=instance_options.hypervisor_params(values.hvparams),
+            hypervisor=hypervisor,
+            hvparams=instance_options.hypervisor_params(hvparams),
             beparams=instance_options.backend(values),
             runtime_mem=values.runtime_mem,
             os_name=values.os,
@@ -87,6 +93,21 @@ def modify(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
+def _chosen_hypervisor(given: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Split ``NAME:KEY=VALUE,...`` into the hypervisor and its parameters.
+
+    :returns: None as hypervisor when only parameters are given.
+    """
+    from ganeti.constants import hv
+
+    first, *others = given or [""]
+    name, colon, key = first.partition(":")
+    if name not in hv.ALL or not (colon or given[first] is True):
+        return None, given
+    params = {key: given[first]} if key else {}
+    return name, {**params, **{other: given[other] for other in others}}
+
+
 def _hotplug_is_default(values: Values, text: str) -> None:
     """Ignore an option which requests the default."""
 
@@ -103,8 +124,9 @@ MODIFY = Command(
             kind="keyval",
             dest="hvparams",
             default={},
-            metavar="KEY=VALUE,...",
-            help="hypervisor parameters; the value default means the value of the cluster",
+            metavar="[HYPERVISOR:]KEY=VALUE,...",
+            help="hypervisor parameters; the value default means the value of the cluster; with the"
+            " name of another hypervisor, the stopped instance changes to it",
         ),
         Option(
             "--hypervisor",

@@ -156,8 +156,17 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                 errors.ECODE_NOENT,
             )
 
-    def _capable(self) -> list[str]:
-        return [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
+    def _capable(self, new: Cluster | None = None, hypervisor: str = "") -> list[str]:
+        """UUIDs of the nodes for guests; of those which have a hypervisor, if one is given."""
+        return [
+            node.uuid
+            for node in self.config.vm_capable_nodes()
+            if not node.offline
+            and (
+                new is None
+                or hypervisor in fill.group_hypervisors(new, self.config.group(node.group))
+            )
+        ]
 
     def _check_hypervisors(self, new: Cluster) -> None:
         op = self.op
@@ -176,7 +185,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         for name, filled in asked:
             try:
                 prereq.require_hvparams_usable(
-                    self, self._capable(), name, filled, uid_pool=new.uid_pool
+                    self, self._capable(new, name), name, filled, uid_pool=new.uid_pool
                 )
             except errors.OpPrereqError as err:
                 self._object(str(err), err.ecode or errors.ECODE_INVAL)

@@ -223,7 +223,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             nv.CLIENT_CERT: None,
             nv.DAEMON_USER: None,
             nv.FILELIST: files.listed(self),
-            nv.HYPERVISOR: list(cluster.enabled_hypervisors),
+            nv.HYPERVISOR: list(fill.group_hypervisors(cluster, plan.group)),
             nv.NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
             nv.NODESETUP: None,
             nv.OSLIST: None,
@@ -285,9 +285,8 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         cluster = self.config.cluster()
         findings = self.findings
         uuids = [node.uuid for node in online]
-        all_hvparams = {
-            name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors
-        }
+        present = fill.group_hypervisors(cluster, plan.group)
+        all_hvparams = {name: cluster.hvparams.get(name, {}) for name in present}
         gathered = Gathered(asked_at=clock.now())
         answers = self.rpc.call_many(
             NODE_VERIFY,
@@ -322,17 +321,19 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             self.rpc.call_many(
                 ALL_INSTANCES_INFO,
                 capable,
-                hypervisors=list(cluster.enabled_hypervisors),
+                hypervisors=list(present),
                 hvparams=all_hvparams,
             )
         )
         for uuid, guests in gathered.running.items():
             for name in guests:
                 gathered.places.setdefault(name, []).append(uuid)
-        primary = cluster.enabled_hypervisors[0]
         facts = self._data(
             self.rpc.call_many(
-                NODE_INFO, capable, storage_units=[], hv_specs=[[primary, all_hvparams[primary]]]
+                NODE_INFO,
+                capable,
+                storage_units=[],
+                hv_specs=[[name, all_hvparams[name]] for name in present[:1]],
             )
         )
         uses = ratios.present_uses(self.config.snapshot())

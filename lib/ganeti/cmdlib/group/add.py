@@ -43,6 +43,7 @@ class LUGroupAdd(LogicalUnit[OpGroupAdd, NodeGroup]):
             disk_state_static=(
                 group.merged_disk_state({}, op.disk_state) if op.disk_state else None
             ),
+            enabled_hypervisors=group.chosen_hypervisors(cluster, op.enabled_hypervisors),
             networks={},
             uuid=self.uuid,
             serial_no=1,

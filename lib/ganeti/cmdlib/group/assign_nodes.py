@@ -8,7 +8,7 @@ already are named in a warning.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
@@ -69,10 +69,35 @@ class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
         if old:
             self.warn(f"instances are split between node groups already: {', '.join(old)}")
         moving = [node for node in nodes if node.group != self.group.uuid]
+        self._require_hypervisors({node.uuid for node in moving})
         self._warn_of_networks({node.uuid for node in moving})
         return moving
 
-    def _warn_of_networks(self, moving: Collection[str]) -> None:
+    def _require_hypervisors(self, moving: Set[str]) -> None:
+        """Check that the instances of the nodes have their hypervisor in the new group."""
+        data = self.config.snapshot()
+        group = self.config.group(self.group.uuid)
+        present = fill.group_hypervisors(data.cluster, group)
+        without = sorted(
+            (
+                f"{instance.name} ({instance.hypervisor})"
+                for instance in data.instances.values()
+                if instance.hypervisor not in present
+                and not moving.isdisjoint(self.config.instance_nodes(instance))
+            ),
+            key=natural_key,
+        )
+        if not without:
+            return
+        text = (
+            f"group {group.name} does not have the hypervisor of these instances:"
+            f" {', '.join(without)}"
+        )
+        if not self.op.force:
+            raise errors.OpPrereqError(f"{text}. Use --force to go on.", errors.ECODE_STATE)
+        self.warn(text)
+
+    def _warn_of_networks(self, moving: Set[str]) -> None:
         """Warn about NICs in networks which are not connected to the new group."""
         connected = self.config.group(self.group.uuid).networks
         lost = [

@@ -45,12 +45,13 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             op.hv_state,
             op.disk_state,
             op.ipolicy,
+            op.enabled_hypervisors,
         )
         if all(value is None for value in values):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         self.group = self.config.expand_group(op.group_name)
         self.guessed = frozenset[str]()
-        if op.ipolicy is not None:
+        if op.ipolicy is not None or op.enabled_hypervisors is not None:
             self.guessed = instances_of_group(self, self.group.uuid)
             self.need(Level.INSTANCE, self.guessed, shared=True)
         self.need(Level.NODEGROUP, [self.group.uuid])
@@ -65,7 +66,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
     def check_prereq(self) -> GroupChangePlan:
         op, cluster = self.op, self.config.cluster()
         group = self.config.group(self.group.uuid)
-        if op.ipolicy is not None:
+        if op.ipolicy is not None or op.enabled_hypervisors is not None:
             now = instances_of_group(self, group.uuid)
             require_still_same(self.guessed, now, f"instances of group {group.name}")
         values: dict[str, Any] = {}
@@ -83,14 +84,40 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             )
         if op.ipolicy is not None:
             values["ipolicy"] = params.merged_ipolicy(cluster, group.ipolicy, op.ipolicy)
+        if op.enabled_hypervisors is not None:
+            values["enabled_hypervisors"] = params.chosen_hypervisors(
+                cluster, op.enabled_hypervisors
+            )
         new = updated(group, **values)
+        self._require_hypervisors(new)
         # Only these parameters are published in the result of this opcode.
         changes = [
             (name, str(value))
             for name, value in values.items()
             if name in ("ndparams", "diskparams")
         ]
+        if op.enabled_hypervisors is not None:
+            present = fill.group_hypervisors(cluster, new)
+            changes.append(("enabled_hypervisors", ",".join(present)))
         return GroupChangePlan(new, changes, self._violators(group, new))
+
+    def _require_hypervisors(self, new: NodeGroup) -> None:
+        """Check that all instances of the group still have their hypervisor."""
+        if self.op.enabled_hypervisors is None:
+            return
+        present = fill.group_hypervisors(self.config.cluster(), new)
+        without = [
+            f"{instance.name} ({instance.hypervisor})"
+            for instance in map(self.config.instance, self.guessed)
+            if instance.hypervisor not in present
+        ]
+        if without:
+            raise errors.OpPrereqError(
+                f"instances of group {new.name} need other hypervisors:"
+                f" {', '.join(sorted(without, key=natural_key))}. Move them to another group, or"
+                " stop them and change their hypervisor with 'gnt-instance modify -H'",
+                errors.ECODE_STATE,
+            )
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
         """Names of the instances which violate the new policy, but not the old one."""

@@ -89,7 +89,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                     errors.ECODE_STATE,
                 )
         prereq.require_online(source)
-        prereq.require_target(target)
+        prereq.require_target(self, target, instance.hypervisor)
         location.require_not_elsewhere(self, instance, certain_to="move")
         snapshots.require_none(self, instance, "move")
         filled = self.config.filled(instance)

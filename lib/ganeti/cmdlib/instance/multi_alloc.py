@@ -98,10 +98,11 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         template = disk_specs.choose_template(self, op.disk_template, op.disks)
         beparams = fill.fill_be(cluster, params.checked_beparams(op.beparams))
         group = None if op.group_name is None else self.config.expand_group(op.group_name).uuid
+        hypervisor = op.hypervisor or cluster.enabled_hypervisors[0]
         planned = nic_specs.plan_nics(self, op.nics, None)
         return allocator.Allocate(
             name=op.instance_name,
-            hypervisor=op.hypervisor or cluster.enabled_hypervisors[0],
+            hypervisor=hypervisor,
             os=op.os_type or "",
             memory_mib=beparams["maxmem"],
             vcpus=beparams["vcpus"],
@@ -111,8 +112,16 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
             nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned),
             tags=tuple(op.tags),
             group=group,
-            only_nodes=usable if self.op.opportunistic_locking else None,
+            only_nodes=self._restricted(hypervisor, usable),
         )
+
+    def _restricted(self, hypervisor: str, usable: frozenset[str]) -> frozenset[str] | None:
+        """The nodes among which the allocator chooses; None for all nodes of the cluster."""
+        data = self.config.snapshot()
+        with_it = placement.candidates(data, hypervisor=hypervisor)
+        if self.op.opportunistic_locking:
+            return usable & with_it
+        return with_it if with_it != placement.candidates(data) else None
 
     def exec(self, plan: allocator.Placements | None) -> ResultWithJobs:
         failed: tuple[str, ...] = ()

@@ -192,14 +192,14 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 errors.ECODE_INVAL,
             )
         for node in nodes:
-            prereq.require_target(node)
+            prereq.require_target(self, node, instance.hypervisor)
         filled = self.config.filled(instance)
         policy.require_policy(self, filled, nodes[0], ignore=False)
         return nodes
 
     def _request(self, instance: Instance, template: str) -> allocator.Allocate:
         filled = self.config.filled(instance)
-        candidates = placement.candidates(self.config.snapshot())
+        candidates = placement.candidates(self.config.snapshot(), hypervisor=instance.hypervisor)
         return allocator.Allocate(
             name=instance.name,
             hypervisor=instance.hypervisor,

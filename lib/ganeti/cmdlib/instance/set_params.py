@@ -81,6 +81,7 @@ class _ModifyHooks(InstanceHooks):
             present,
             nics=plan.planned.nics,
             beparams=plan.planned.beparams,
+            hypervisor=plan.planned.hypervisor,
             hvparams=plan.planned.hvparams,
         )
         env.update(filled_instance_env(unit.config, unit.config.filled(shown)))
@@ -104,6 +105,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             self.nic_mods,
             self.disk_mods,
             op.disk_template,
+            op.hypervisor,
             op.hvparams,
             op.beparams,
             op.osparams,
@@ -223,6 +225,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
         prereq.require_online(node)
         prereq.require_vm_capable(node)
+        prereq.require_hypervisor(self, node, self.op.hypervisor or instance.hypervisor)
         prereq.require_admin_state(
             instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "change the primary node of"
         )
@@ -330,7 +333,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             for one in (instance, planned)
         )
         params.require_firmware_disks(
-            instance.hypervisor,
+            planned.hypervisor,
             after,
             names if disk_plan is None else disk_plan.names,
             lacking=hvparams.firmware_disks(instance.hypervisor, before).keys() - set(names),
@@ -435,13 +438,27 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         """Write parameters, NICs and marked state into the configuration, in one change."""
         changes = {
             name: getattr(plan.planned, name)
-            for name in ("os", "hvparams", "beparams", "osparams", "osparams_private", "nics")
+            for name in (
+                "os",
+                "hypervisor",
+                "hvparams",
+                "beparams",
+                "osparams",
+                "osparams_private",
+                "nics",
+            )
             if getattr(plan.planned, name) != getattr(plan.instance, name)
         }
         state = plan.planned.admin_state
         with self.config.transaction() as change:
             if changes:
                 present = change.data.instances[plan.instance.uuid]
+                needs_port = hypervisors.of(plan.planned.hypervisor).needs_port
+                if needs_port and present.network_port is None:
+                    changes["network_port"] = change.allocate_port()
+                elif "hypervisor" in changes and not needs_port and present.network_port:
+                    change.release_port(present.network_port)
+                    changes["network_port"] = None
                 change.update_instance(dataclasses.replace(present, **changes), self.ctx.ec_id)
             if state != plan.instance.admin_state:
                 change.mark_instance(plan.instance.uuid, state)

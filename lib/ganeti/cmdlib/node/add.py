@@ -263,7 +263,7 @@ class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
 
     def _check_hypervisors(self, node: Node, address: dict[str, str]) -> None:
         cluster = self.config.cluster()
-        names = list(cluster.enabled_hypervisors)
+        names = list(fill.group_hypervisors(cluster, self.config.group(node.group)))
         answer = self.rpc.call_addresses(
             NODE_VERIFY_LIGHT,
             address,

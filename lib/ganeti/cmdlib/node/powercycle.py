@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.objects import Node
+from ganeti.objects import Node, fill
 from ganeti.opcodes.node import OpNodePowercycle
 from ganeti.wire.calls import NODE_POWERCYCLE
 
@@ -26,7 +26,8 @@ class LUNodePowercycle(LogicalUnit[OpNodePowercycle, Node]):
 
     def exec(self, plan: Node) -> str:
         cluster = self.config.cluster()
-        name = cluster.primary_hypervisor
+        group = self.config.group(plan.group)
+        (name,) = fill.group_hypervisors(cluster, group)[:1] or (cluster.primary_hypervisor,)
         answer = self.rpc.call(
             NODE_POWERCYCLE,
             plan.uuid,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
-from ganeti.objects import hypervisors
+from ganeti.objects import fill, hypervisors
 from ganeti.utils import clock
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import CONSOLE_LOG_READ, GUESTS_USAGE
@@ -80,11 +80,15 @@ def usage(context: MasterContext) -> dict[str, Any]:
         ``node``, ``clock`` (of the node, in seconds) and the members of
         ``wire.calls.instance.USAGE``; ``failures``, name of a node -> why it did not answer.
     """
+    data = context.config.snapshot()
     asked = [node for node in context.config.nodes() if node.vm_capable and not node.offline]
     answers = context.rpc.call_many(
         GUESTS_USAGE,
         [node.uuid for node in asked],
-        hypervisors=list(context.config.cluster().enabled_hypervisors),
+        per_node={
+            node.uuid: {"hypervisors": list(fill.node_hypervisors(data, node.uuid))}
+            for node in asked
+        },
     )
     guests = []
     failures = {}

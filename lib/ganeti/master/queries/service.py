@@ -22,6 +22,7 @@ from ganeti.cmdlib.ops.guest import console as guest_console
 from ganeti.cmdlib.ops.os import definitions
 from ganeti.constants import disk as disk_c
 from ganeti.constants import query as query_c
+from ganeti.objects import fill
 from ganeti.objects import storage_units as units
 from ganeti.platform import paths
 from ganeti.query import engine, resources
@@ -396,8 +397,6 @@ class LiveData:
 
     def _nodes(self, view: View, nodes: list[Node]) -> dict[str, Any]:
         cluster = view.cluster
-        hypervisor = cluster.primary_hypervisor
-        specs = [[hypervisor, cluster.hvparams.get(hypervisor, {})]]
         asked = [node for node in nodes if node.vm_capable]
         groups = units.volume_groups(cluster, view.config.disks.values())
         wanted, questions = {}, {}
@@ -412,7 +411,11 @@ class LiveData:
             NODE_INFO,
             [node.uuid for node in asked],
             per_node={
-                uuid: {"storage_units": questions[uuid], "hv_specs": specs} for uuid in questions
+                uuid: {
+                    "storage_units": questions[uuid],
+                    "hv_specs": fill.default_hv_specs(view.config, uuid),
+                }
+                for uuid in questions
             },
         )
         return {uuid: _node_facts(answer, wanted[uuid]) for uuid, answer in answers.items()}
@@ -422,7 +425,6 @@ class LiveData:
         view: View,
         instances: list[Instance],
     ) -> dict[str, instance_fields.LiveInstance]:
-        cluster = view.cluster
         concerned = {
             uuid
             for instance in instances
@@ -433,8 +435,7 @@ class LiveData:
         answers = self._context.rpc.call_many(
             ALL_INSTANCES_INFO,
             sorted(concerned),
-            hypervisors=list(cluster.enabled_hypervisors),
-            hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors},
+            per_node=fill.hypervisor_arguments(view.config, concerned),
         )
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for uuid, answer in answers.items():

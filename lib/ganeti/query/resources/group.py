@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti.constants import query as query_c
 from ganeti.constants.query import KIND_NUMBER, KIND_OTHER, KIND_TEXT
-from ganeti.objects import Instance, NodeGroup
+from ganeti.objects import Instance, NodeGroup, fill
 from ganeti.query.field import Field, Resource, attribute, common_fields
 from ganeti.query.resources import ndparams
 from ganeti.query.view import View, by_name
@@ -36,6 +36,13 @@ _FIELDS = [
         KIND_TEXT,
         "Allocation policy: whether allocators place new instances in the group",
         attribute("alloc_policy"),
+    ),
+    Field(
+        "enabled_hypervisors",
+        "Hypervisors",
+        KIND_OTHER,
+        "Hypervisors of the nodes: those of the cluster, or some of them",
+        lambda view, group: list(fill.group_hypervisors(view.cluster, group)),
     ),
     Field(
         "node_cnt",

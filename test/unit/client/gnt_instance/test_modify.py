@@ -32,6 +32,11 @@ def _instances(master: FakeMaster) -> None:
             },
         ),
         ("modify --hypervisor acpi=false web1", {"hvparams": {"acpi": False}}),
+        ("modify -H kvm web1", {"hypervisor": "kvm"}),
+        (
+            "modify -H kvm:acpi=false,boot_order=n web1",
+            {"hypervisor": "kvm", "hvparams": {"acpi": False, "boot_order": "n"}},
+        ),
         (
             "modify --disk add:size=1g,name=data --disk 1:remove --disk -1:mode=ro web1",
             {

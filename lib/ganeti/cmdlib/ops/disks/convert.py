@@ -246,7 +246,7 @@ def _check_secondary(
             f"disks of template {template} need a secondary node. Name one with --node.",
             errors.ECODE_INVAL,
         )
-    prereq.require_target(secondary)
+    prereq.require_target(unit, secondary, instance.hypervisor)
     if secondary.uuid == instance.primary_node:
         raise errors.OpPrereqError(
             f"node {secondary.name} is the primary node of instance {instance.name} and cannot be"

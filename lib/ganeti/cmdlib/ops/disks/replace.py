@@ -94,7 +94,7 @@ def plan_new_secondary(
                 f"node {node.name} is already the {role} node of instance {instance.name}",
                 errors.ECODE_INVAL,
             )
-    prereq.require_target(node)
+    prereq.require_target(unit, node, instance.hypervisor)
     snapshots.require_none(
         unit,
         instance,

@@ -20,6 +20,7 @@ from ganeti.cmdlib.locks import require_still_same
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
 from ganeti.locking import ALL, Level
+from ganeti.objects import NodeGroup, fill
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.group import OpGroupEvacuate
 from ganeti.opcodes.instance import (
@@ -75,6 +76,11 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
     def hook_env(self, plan: list[list[OpCode]]) -> dict[str, object]:
         return {"TARGET_GROUPS": " ".join(self.targets)}
 
+    def _lacking(self, group: NodeGroup) -> list[str]:
+        """Hypervisors of the instances which the nodes of a group do not have."""
+        needed = {self.config.instance(uuid).hypervisor for uuid in self.guessed}
+        return sorted(needed.difference(fill.group_hypervisors(self.config.cluster(), group)))
+
     def _ask(self, what: str) -> tuple[allocator.Moves, list[str]]:
         """Ask the allocator.
 
@@ -94,11 +100,19 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         targets = self.targets or tuple(
             group.uuid
             for group in self.config.groups()
-            if group.uuid in held and group.uuid not in now
+            if group.uuid in held and group.uuid not in now and not self._lacking(group)
         )
+        for uuid in self.targets:
+            group = self.config.group(uuid)
+            if lacking := self._lacking(group):
+                raise errors.OpPrereqError(
+                    f"the nodes of group {group.name} have no hypervisor {', '.join(lacking)},"
+                    f" which {what} needs",
+                    errors.ECODE_STATE,
+                )
         if not targets:
             raise errors.OpPrereqError(
-                f"there is no other node group to which {what} could be moved",
+                f"there is no other node group with the hypervisor to which {what} could be moved",
                 errors.ECODE_NORES,
             )
         moves = placement.ask_allocator(

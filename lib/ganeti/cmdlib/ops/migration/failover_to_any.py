@@ -114,7 +114,7 @@ def plan(
     config = unit.config
     prereq.require_not_forthcoming(instance, "fail over")
     prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "fail over")
-    prereq.require_target(target)
+    prereq.require_target(unit, target, instance.hypervisor)
     source = config.node(instance.primary_node)
     (secondary_uuid,) = config.secondary_nodes(instance)
     secondary = config.node(secondary_uuid)

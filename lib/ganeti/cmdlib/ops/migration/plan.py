@@ -87,7 +87,7 @@ def plan_migration(
         raise errors.OpPrereqError(
             f"instance {instance.name} is already on node {target.name}", errors.ECODE_STATE
         )
-    prereq.require_target(target)
+    prereq.require_target(unit, target, instance.hypervisor)
     filled = config.filled(instance)
     running, facts = False, None
     if not failover:

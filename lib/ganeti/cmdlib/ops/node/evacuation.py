@@ -37,7 +37,7 @@ def evacuation_target(unit: AnyUnit, name: str | None, uuid: str | None) -> Node
     return node
 
 
-def check_target(node: Node, target: Node) -> None:
+def check_target(unit: AnyUnit, node: Node, target: Node) -> None:
     """Check that the target can take the instances of a node.
 
     :raises errors.OpPrereqError: it is the same node, or may not get instances.
@@ -46,7 +46,9 @@ def check_target(node: Node, target: Node) -> None:
         raise errors.OpPrereqError(
             f"node {node.name} cannot be the target of its own instances", errors.ECODE_INVAL
         )
-    prereq.require_target(target)
+    prereq.require_target(unit, target, None)
+    for name in sorted({one.hypervisor for one in unit.config.node_instances(node.uuid)[0]}):
+        prereq.require_hypervisor(unit, target, name)
 
 
 EvacuationOpT = TypeVar(

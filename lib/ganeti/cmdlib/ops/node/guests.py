@@ -24,7 +24,7 @@ def running_on(unit: AnyUnit, node: Node) -> list[str]:
     :raises errors.RpcError: it does not tell.
     """
     cluster = unit.config.cluster()
-    hypervisors = list(cluster.enabled_hypervisors)
+    hypervisors = list(fill.group_hypervisors(cluster, unit.config.group(node.group)))
     found: dict[str, dict[str, Any]] = unit.rpc.call_addresses(
         ALL_INSTANCES_INFO,
         {node.name: node.primary_ip},

@@ -7,7 +7,7 @@ with a text that names the parameter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -162,3 +162,23 @@ def _merged(
         raise errors.OpPrereqError(f"{what}: {err}", errors.ECODE_INVAL) from err
     merged = {**present, **checked}
     return {key: value for key, value in merged.items() if not _resets(given.get(key, value))}
+
+
+def chosen_hypervisors(cluster: Cluster, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Check the hypervisors which a group is to have.
+
+    :param names: an empty list means all of the cluster, and None no choice.
+    :returns: what the group stores; None for all of the cluster.
+    :raises errors.OpPrereqError: one is not enabled in the cluster.
+    """
+    if not names:
+        return None
+    for name in names:
+        if name not in cluster.enabled_hypervisors:
+            raise errors.OpPrereqError(
+                f"hypervisor {name} is not enabled in this cluster, only"
+                f" {', '.join(cluster.enabled_hypervisors)}. Enable it first with"
+                " 'gnt-cluster modify --enabled-hypervisors'",
+                errors.ECODE_STATE,
+            )
+    return tuple(name for name in cluster.enabled_hypervisors if name in names)

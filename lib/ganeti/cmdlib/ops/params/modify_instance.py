@@ -15,6 +15,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.params import devices, os
 from ganeti.cmdlib.ops.params import instance as params
+from ganeti.constants.disk import USERSPACE
 from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.objects import Instance, Node, fill, hypervisors
 
@@ -42,13 +43,25 @@ def planned_parameters(
     if op.os_name:
         values["os"] = os_name
         results.append(("os", os_name))
+    hypervisor = instance.hypervisor
+    present = instance.hvparams
+    if op.hypervisor and op.hypervisor != hypervisor:
+        require_other_hypervisor(unit, instance, op.hypervisor)
+        if present:
+            unit.info(
+                f"these parameters of hypervisor {hypervisor} are dropped:"
+                f" {', '.join(sorted(present))}"
+            )
+        hypervisor, present = op.hypervisor, {}
+        values["hypervisor"], values["hvparams"] = hypervisor, present
+        results.append(("hypervisor", hypervisor))
     if op.hvparams:
         values["hvparams"] = devices.updated_params(
-            f"parameters of hypervisor {instance.hypervisor}",
-            instance.hvparams,
+            f"parameters of hypervisor {hypervisor}",
+            present,
             op.hvparams,
-            lambda given: params.checked_hvparams(instance.hypervisor, given),
-            hypervisors.of(instance.hypervisor).parameters,
+            lambda given: params.checked_hvparams(hypervisor, given),
+            hypervisors.of(hypervisor).parameters,
         )
         results += [(f"hv/{key}", value) for key, value in sorted(op.hvparams.items())]
     if op.beparams:
@@ -76,17 +89,54 @@ def planned_parameters(
     return planned
 
 
+def require_other_hypervisor(unit: ModifyingUnit, instance: Instance, name: str) -> None:
+    """Check that a stopped instance may change to another hypervisor.
+
+    :raises errors.OpPrereqError: the cluster or a node of the instance does not have it, the
+        instance runs, or its disks are opened by the present hypervisor itself.
+    """
+    config = unit.config
+    if name not in config.cluster().enabled_hypervisors:
+        raise errors.OpPrereqError(
+            f"hypervisor {name} is not enabled in this cluster, only"
+            f" {', '.join(config.cluster().enabled_hypervisors)}",
+            errors.ECODE_STATE,
+        )
+    prereq.require_admin_state(
+        instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "change the hypervisor of"
+    )
+    for uuid in config.instance_nodes(instance):
+        node = config.node(uuid)
+        prereq.require_online(node)
+        prereq.require_hypervisor(unit, node, name)
+    info = location.require_only_on_primary(unit, instance, certain_to="change the hypervisor of")
+    if prereq.is_running(info):
+        raise errors.OpPrereqError(
+            f"instance {instance.name} still runs; stop it before its hypervisor is changed",
+            errors.ECODE_STATE,
+        )
+    if hypervisors.of(name).opens_disk_uris:
+        return
+    for index, disk in enumerate(config.filled(instance).disks_info):
+        if (disk.params or {}).get("access") == USERSPACE:
+            raise errors.OpPrereqError(
+                f"disk {index} of instance {instance.name} has access={USERSPACE}, which"
+                f" hypervisor {name} does not support. Set access=kernelspace first",
+                errors.ECODE_STATE,
+            )
+
+
 def _check_planned(
     unit: ModifyingUnit, instance: Instance, planned: Instance, primary: Node
 ) -> None:
     op, cluster = unit.op, unit.config.cluster()
-    filled_hv = fill.fill_hv(cluster, instance.hypervisor, planned.os, planned.hvparams)
+    filled_hv = fill.fill_hv(cluster, planned.hypervisor, planned.os, planned.hvparams)
     filled_be = fill.fill_be(cluster, planned.beparams)
     params.require_sane_backend(filled_be)
-    if op.hvparams:
-        params.require_hv_syntax(instance.hypervisor, filled_hv)
+    if op.hvparams or planned.hypervisor != instance.hypervisor:
+        params.require_hv_syntax(planned.hypervisor, filled_hv)
         nodes = [primary.uuid, *unit.config.secondary_nodes(instance)]
-        prereq.require_hvparams_usable(unit, nodes, instance.hypervisor, filled_hv)
+        prereq.require_hvparams_usable(unit, nodes, planned.hypervisor, filled_hv)
     if (op.os_name or op.osparams or op.osparams_private) and not op.force:
         _check_os(unit, planned, primary)
     if op.beparams and not op.force and not primary.offline:
@@ -116,10 +166,9 @@ def _check_memory(
     before = fill.fill_be(unit.config.cluster(), instance.beparams)
     if filled_be["maxmem"] <= before["maxmem"]:
         return
+    hypervisor = unit.op.hypervisor or instance.hypervisor
     used_mib = location.info_on_primary(unit, instance).get("memory", 0)
-    free_mib = prereq.node_facts(unit, primary.uuid, instance.hypervisor, filled_hv).get(
-        "memory_free"
-    )
+    free_mib = prereq.node_facts(unit, primary.uuid, hypervisor, filled_hv).get("memory_free")
     if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
         raise errors.OpPrereqError(
             f"node {primary.name} lacks {filled_be['minmem'] - free_mib - used_mib} MiB to"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import allocator, errors
 from ganeti.constants.instance import IALLOC_HAIL, IALLOCATOR_DEFAULT_SHORTCUT
+from ganeti.objects import fill
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -67,8 +68,19 @@ def require_explainable(chosen: str | None) -> None:
         )
 
 
-def candidates(config: ConfigData, group_uuid: str | None = None) -> frozenset[str]:
-    """UUIDs of the nodes which may get a new instance, as configured; of one group, if given."""
+def candidates(
+    config: ConfigData, group_uuid: str | None = None, hypervisor: str | None = None
+) -> frozenset[str]:
+    """UUIDs of the nodes which may get a new instance, as configured.
+
+    :param group_uuid: only nodes of this group; None for all.
+    :param hypervisor: only nodes which have it; None for all.
+    """
+    groups = {
+        group.uuid
+        for group in config.nodegroups.values()
+        if hypervisor in (None, *fill.group_hypervisors(config.cluster, group))
+    }
     return frozenset(
         node.uuid
         for node in config.nodes.values()
@@ -76,6 +88,7 @@ def candidates(config: ConfigData, group_uuid: str | None = None) -> frozenset[s
         and not node.offline
         and not node.drained
         and (group_uuid is None or node.group == group_uuid)
+        and node.group in groups
     )
 
 

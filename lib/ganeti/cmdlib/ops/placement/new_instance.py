@@ -69,6 +69,11 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
 
     def _candidates(self) -> frozenset[str]:
         group_uuid = None if self.group is None else self.group.uuid
+        return placement.candidates(self.config.snapshot(), group_uuid, self.hypervisor)
+
+    def _all(self) -> frozenset[str]:
+        """UUIDs of the candidates and of those which only lack the hypervisor."""
+        group_uuid = None if self.group is None else self.group.uuid
         return placement.candidates(self.config.snapshot(), group_uuid)
 
     def _require_enough(self, usable: frozenset[str]) -> None:
@@ -124,7 +129,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     def require_named_node(self, node: Node) -> Node:
         """Check that a node which the user named may get the instance; returns it as it is now."""
         fresh = self.config.node(node.uuid)
-        prereq.require_target(fresh)
+        prereq.require_target(self, fresh, self.hypervisor)
         if self.group is not None and fresh.group != self.group.uuid:
             raise errors.OpPrereqError(
                 f"node {fresh.name} is not in group {self.group.name}", errors.ECODE_INVAL
@@ -166,7 +171,8 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             tags=tuple(op.tags),
             group=None if self.group is None else self.group.uuid,
             # Needed without opportunistic locking, too: a node may have been added meanwhile.
-            only_nodes=held & now if op.opportunistic_locking or now - held else None,
+            # So it is when some nodes of the group do not have the hypervisor.
+            only_nodes=held & now if op.opportunistic_locking or self._all() - held else None,
         )
         name = self.allocator or ""
         chosen = placement.ask_allocator(
