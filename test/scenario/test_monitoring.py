@@ -53,6 +53,20 @@ def test_metrics_of_the_cluster_are_on_the_master(watched: Cluster) -> None:
         ),
         "the metrics have the new instance",
     )
+
+    def shown() -> str:
+        return read(watched, master, "/metrics")
+
+    # The creation of the instance: its phases, its calls, its commits; then what the nodes answer.
+    wait_until(lambda: "ganeti_cluster_instance_states" in shown(), "the nodes were asked")
+    text = shown()
+    assert 'ganeti_master_opcodes_total{opcode="OP_INSTANCE_CREATE",status="success"} 1' in text
+    assert (
+        'ganeti_master_opcode_seconds_count{opcode="OP_INSTANCE_CREATE",phase="running"} 1' in text
+    )
+    assert 'ganeti_master_node_calls_total{call="node_info",outcome="answered"}' in text
+    assert "ganeti_master_config_commit_seconds_bucket" in text
+    assert 'ganeti_cluster_node_memory_free_bytes{node="' in text
     text = read(watched, other, "/metrics")
     assert "ganeti_node_is_master 0" in text and "ganeti_cluster" not in text
     assert 'ganeti_node_daemon_up{daemon="ganeti-noded"} 1' in text

@@ -76,7 +76,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "master": (
         ("fence", "queries", "luxi_server"),
-        ("history", "events", "documents"),
+        ("history", "events", "documents", "metrics"),
         ("luxi_service",),
     ),
     "platform": (

@@ -30,6 +30,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -44,7 +45,16 @@ from ganeti.config.transaction import Transaction
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
 from ganeti.platform import users
-from ganeti.utils import clock, fs
+from ganeti.utils import clock, fs, metrics
+
+_COMMITS = metrics.Histogram(
+    "ganeti_master_config_commit_seconds",
+    "Time of a commit of the configuration, until it is acknowledged or has failed",
+)
+_FAILED_COMMITS = metrics.Counter(
+    "ganeti_master_config_commits_failed",
+    "Commits of the configuration which were not acknowledged",
+)
 
 log = logging.getLogger(__name__)
 
@@ -572,6 +582,7 @@ class ConfigStore:
             self._stale |= ticket.changed
         error: str | None = "the configuration could not be written"
         written = noted = False
+        begun = time.monotonic()
         try:
             text = self._text.render(data, self._stale)
             noted = self._note_history(tickets)
@@ -598,6 +609,9 @@ class ConfigStore:
                     self._index = Index(self._committed)
             if noted and not written:
                 self._forget_history()
+            _COMMITS.observe(time.monotonic() - begun)
+            if error is not None:
+                _FAILED_COMMITS.add()
             for ticket in tickets:
                 ticket.error = error
                 ticket.done = True

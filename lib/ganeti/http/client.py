@@ -45,6 +45,13 @@ from typing import NamedTuple
 import pycurl
 
 from ganeti import errors, http
+from ganeti.utils import metrics
+
+_CALL_TIME = metrics.Histogram(
+    "ganeti_master_node_call_seconds",
+    "Time from the beginning of a call to a node to the end of its answer",
+    ("call",),
+)
 
 CONNECT_TIMEOUT_S = 5.0
 #: A kept connection on which the kernel of the peer does not answer for so many seconds is closed.
@@ -487,6 +494,8 @@ class _Driver:
                     self._multi.add_handle(transfer.handle)
                 self._step(limit)
                 for transfer, outcome in self._finished(running):
+                    seconds = transfer.handle.getinfo(pycurl.TOTAL_TIME)
+                    _CALL_TIME.observe(seconds, transfer.request.procedure)
                     outcomes[transfer.index] = outcome
                     client.close(transfer)
                     if on_outcome is not None:

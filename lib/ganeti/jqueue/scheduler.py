@@ -32,9 +32,19 @@ from ganeti.jqueue.worker import WorkerPool
 from ganeti.locking import Owner
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
+from ganeti.utils import metrics
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
+
+_OPCODES = metrics.Counter(
+    "ganeti_master_opcodes", "Opcodes which have ended, by their result", ("opcode", "status")
+)
+_OPCODE_TIME = metrics.Histogram(
+    "ganeti_master_opcode_seconds",
+    "Time of the opcodes which have ended, in the queue, waiting for locks, and running",
+    ("opcode", "phase"),
+)
 
 #: Executes one opcode and returns its result.
 Execute = Callable[[OpCode, Callbacks], Any]
@@ -265,6 +275,7 @@ class Scheduler:
             return False
         with self._table.lock:
             op.move(jobs.SUCCESS, result=result, end=self._table.now())
+            _measure(job, op)
             op.drop_opcode()
             if job.cancel_reason is not None and not job.finalized:
                 self.end_rest(job, jobs.CANCELED, job.cancellation())
@@ -279,6 +290,7 @@ class Scheduler:
     def _end_failed(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, err: Exception) -> None:
         with self._table.lock:
             job.fail(op, err, self._table.now())
+            _measure(job, op)
             self.end_rest(
                 job, jobs.ERROR, errors.OpExecError("an earlier opcode of this job failed")
             )
@@ -313,6 +325,22 @@ class Scheduler:
                 job = self._table.jobs.get(waiter)
                 if job is not None:
                     self.schedule(job)
+
+
+def _measure(job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> None:
+    """Count an opcode which has ended, and its time in each phase."""
+    name, state = str(op.input.get("OP_ID")), op.state
+    _OPCODES.add(name, state.status)
+    first = op is job.ops[0]
+    phases = (
+        ("queued", job.received if first else None, state.start),
+        ("waiting", state.start, state.exec),
+        ("running", state.exec, state.end),
+    )
+    for phase, begin, end in phases:
+        if begin is not None and end is not None:
+            seconds = end[0] - begin[0] + (end[1] - begin[1]) / 1e6
+            _OPCODE_TIME.observe(seconds, name, phase)
 
 
 def _internal_error(err: Exception) -> errors.OpExecError:

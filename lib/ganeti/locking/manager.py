@@ -45,13 +45,24 @@ from ganeti.locking.levels import ALL, EXCLUSIVE, SHARED, Level, LockId, Owner, 
 from ganeti.locking.request import LockRequest, RequestState, Touched
 from ganeti.locking.shared_lock import public_mode
 from ganeti.locking.table import LockTable
-from ganeti.utils import clock, filelock
+from ganeti.utils import clock, filelock, metrics
 
 _log = logging.getLogger(__name__)
+
+_WAITS = metrics.Histogram(
+    "ganeti_master_lock_wait_seconds",
+    "Time which requests for locks waited; those which were granted at once are not counted",
+    ("level",),
+)
 
 # Seconds between two checks of a waiter whether the owners in front of it, if they belong to other
 # processes, are alive.
 _LOOK_S: Final = 5.0
+
+
+def _level_of(request: LockRequest) -> str:
+    """The name of the level of a request's locks; a request has one level."""
+    return next((lock.level.label for lock in request.gains), "")
 
 
 def _public(shared: bool) -> str:
@@ -234,6 +245,20 @@ class LockManager:
             if request.error is not None:
                 raise request.error
             return True
+        begun = time.monotonic()
+        try:
+            return self._wait(request, timeout_s, priority, cancelled)
+        finally:
+            _WAITS.observe(time.monotonic() - begun, _level_of(request))
+
+    def _wait(
+        self,
+        request: LockRequest,
+        timeout_s: float | None,
+        priority: int | Callable[[], int],
+        cancelled: Callable[[], None] | None,
+    ) -> bool:
+        assert request.event is not None
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
             if callable(priority):

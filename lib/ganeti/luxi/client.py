@@ -325,6 +325,13 @@ class Client:
         """
         return dict(self.call("QueryGuestsUsage"))
 
+    def query_metrics(self) -> list[dict[str, Any]]:
+        """Return what the master daemon has measured (:func:`ganeti.master.metrics.measured`).
+
+        An extension of ours.
+        """
+        return list(self.call("QueryMetrics"))
+
     def query_tags(self, kind: str, name: str = "") -> list[str]:
         """Return the tags of one object, or of the cluster."""
         return list(self.call("QueryTags", kind, name))

@@ -68,6 +68,7 @@ EXTENSIONS = (
     "QueryConfigChanges",
     "QueryConfigAt",
     "WaitForEvents",
+    "QueryMetrics",
     "QueryDocuments",
     "ReplaceDocument",
     "DeleteDocument",

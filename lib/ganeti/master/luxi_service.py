@@ -33,7 +33,7 @@ from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
 from ganeti.jqueue import explain, facts
 from ganeti.luxi import protocol as wire
-from ganeti.master import documents, history
+from ganeti.master import documents, history, metrics
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
 from ganeti.master.queries import cluster, guests, service
@@ -189,6 +189,7 @@ class LuxiService:
                 (("instance", ht.NonEmptyString), ("lines", _COUNT), ("position", ht.Str)),
                 slow=True,
             ),
+            "QueryMetrics": _Method(self._query_metrics, slow=True),
             "QueryGuestsUsage": _Method(self._guests_usage, slow=True),
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
@@ -353,6 +354,9 @@ class LuxiService:
         self, request: LuxiRequest, instance: str, lines: int, position: str
     ) -> None:
         request.answer(guests.read_console_log(self._context, instance, lines, position))
+
+    def _query_metrics(self, request: LuxiRequest) -> None:
+        request.answer(metrics.measured(self._context))
 
     def _guests_usage(self, request: LuxiRequest) -> None:
         request.answer(guests.usage(self._context))

@@ -1,13 +1,17 @@
 """Metrics of this node besides the collectors, and of the cluster on its master.
 
-They cost no call to a node: which daemons run is in their PID files, and the master answers from
-the configuration and the queue. What the master was asked is kept for :data:`KEEP_S`.
+Which daemons run is in their PID files, and the master answers from the configuration, the queue
+and its own measurements, which costs no call to a node; that is kept for :data:`KEEP_S`. What the
+nodes must be asked for, the guests and the free capacity, is asked in the background, at most every
+:data:`LIVE_S`, however many programs read: a node which hangs delays no reader.
 """
 
 from __future__ import annotations
 
 import collections
 import logging
+import os
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,6 +19,7 @@ from ganeti import errors
 from ganeti.constants import job as job_const
 from ganeti.constants import query as query_const
 from ganeti.luxi import client as luxi
+from ganeti.mond import openmetrics
 from ganeti.mond.openmetrics import GAUGE, Family
 from ganeti.platform import paths
 from ganeti.utils import clock, filelock
@@ -23,7 +28,11 @@ _log = logging.getLogger(__name__)
 
 #: How long the answers of the master count, in seconds.
 KEEP_S: Final = 15.0
+#: How long what the nodes have answered counts, in seconds.
+LIVE_S: Final = 60.0
 _MASTER_TIMEOUT_S: Final = 10.0
+_LIVE_TIMEOUT_S: Final = 120.0
+_MIB: Final = 1 << 20
 
 _DAEMONS: Final = (
     "ganeti-confd", "ganeti-failoverd", "ganeti-kvmd", "ganeti-masterd", "ganeti-metad",
@@ -55,8 +64,8 @@ class ClusterState:
     def __init__(
         self,
         *,
-        connect: Callable[[], luxi.Client] = lambda: luxi.Client(
-            connect_timeout_s=0.0, timeout_s=_MASTER_TIMEOUT_S
+        connect: Callable[[float], luxi.Client] = lambda timeout_s: luxi.Client(
+            connect_timeout_s=0.0, timeout_s=timeout_s
         ),
         is_master: Callable[[], bool],
         monotonic: Callable[[], float] = clock.monotonic,
@@ -65,6 +74,9 @@ class ClusterState:
         self._is_master = is_master
         self._monotonic = monotonic
         self._kept: tuple[float, list[Family]] | None = None
+        self._live: tuple[float, list[Family]] | None = None
+        self._lock = threading.Lock()
+        self._asking: threading.Thread | None = None
 
     def families(self) -> list[Family]:
         """Return the metrics of the cluster; of a node which is not the master, that it is not."""
@@ -75,15 +87,46 @@ class ClusterState:
         now = self._monotonic()
         if self._kept is None or now - self._kept[0] >= KEEP_S:
             self._kept = (now, self._ask())
-        return [master, *self._kept[1]]
+        return [master, *self._kept[1], *self._of_nodes(now)]
+
+    def _of_nodes(self, now: float) -> list[Family]:
+        """Return what the nodes have answered; begin to ask them again when that is old."""
+        with self._lock:
+            live = self._live
+            if self._asking is None and (live is None or now - live[0] >= LIVE_S):
+                self._asking = threading.Thread(
+                    target=self._ask_nodes, args=(now,), name="live", daemon=True
+                )
+                self._asking.start()
+        # After several failures the last answer says nothing about the present state.
+        return live[1] if live is not None and now - live[0] < 5 * LIVE_S else []
+
+    def _ask_nodes(self, now: float) -> None:
+        found: list[Family] | None = None
+        try:
+            with self._connect(_LIVE_TIMEOUT_S) as client:
+                found = [_guests(client), *_capacity(client)]
+        except errors.GenericError as err:
+            _log.debug("cannot ask for guests and capacity: %s", err)
+        with self._lock:
+            self._asking = None
+            if found is not None:
+                self._live = (now, found)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the nodes have been asked, if they are being asked."""
+        asking = self._asking
+        if asking is not None:
+            asking.join(timeout_s)
 
     def _ask(self) -> list[Family]:
         answers = Family(
             "ganeti_cluster_master_answers", GAUGE, "Whether the master daemon answers"
         )
         try:
-            with self._connect() as client:
-                found = [_jobs(client), _instances(client), _nodes(client)]
+            with self._connect(_MASTER_TIMEOUT_S) as client:
+                found = [_jobs(client), _instances(client), _nodes(client), _rounds(client)]
+                found += openmetrics.of_master(client.query_metrics())
         except errors.GenericError as err:
             _log.debug("the master daemon does not answer: %s", err)
             answers.add(0)
@@ -129,3 +172,49 @@ def _nodes(client: luxi.Client) -> Family:
     for letter, name in names.items():
         family.add(counts[letter], role=name)
     return family
+
+
+def _rounds(client: luxi.Client) -> Family:
+    family = Family(
+        "ganeti_cluster_watcher_round_timestamp_seconds",
+        GAUGE,
+        "Time of the last complete round of the watcher for a node group, since 1970",
+        "seconds",
+    )
+    for name, uuid in _rows(client, query_const.GROUP, ["name", "uuid"]):
+        try:
+            changed = os.stat(paths.current().watcher_status_file(uuid)).st_mtime
+        except OSError as err:
+            _log.debug("the watcher has no status of group %s: %s", name, err)
+        else:
+            family.add(changed, group=str(name))
+    return family
+
+
+def _guests(client: luxi.Client) -> Family:
+    family = Family(
+        "ganeti_cluster_instance_states",
+        GAUGE,
+        "Instances, by the state which their nodes report",
+    )
+    rows = _rows(client, query_const.INSTANCE, ["status"])
+    for state, count in sorted(collections.Counter(str(row[0]) for row in rows).items()):
+        family.add(count, status=state)
+    return family
+
+
+def _capacity(client: luxi.Client) -> list[Family]:
+    families = [
+        Family(f"ganeti_cluster_node_{what}_bytes", GAUGE, text, "bytes")
+        for what, text in (
+            ("memory", "Memory of a node"),
+            ("memory_free", "Memory of a node which guests can get"),
+            ("storage", "Space for disks on a node"),
+            ("storage_free", "Space for disks on a node which is free"),
+        )
+    ]
+    fields = ["name", "mtotal", "mfree", "dtotal", "dfree"]
+    for name, *sizes_mib in _rows(client, query_const.NODE, fields):
+        for family, size in zip(families, sizes_mib, strict=True):
+            family.add(size * _MIB if isinstance(size, int | float) else None, node=str(name))
+    return families

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -20,6 +20,7 @@ CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 STATE_SET: Final = "stateset"
+HISTOGRAM: Final = "histogram"
 
 _SECTOR_BYTES: Final = 512
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
@@ -32,6 +33,8 @@ class Family:
     """The metrics of one name.
 
     :ivar samples: labels and value of each; a value of None is left out.
+    :ivar histograms: labels, numbers by class, and sum of each histogram.
+    :ivar bounds: the upper bounds of the classes; the last class has none.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Family:
     help: str
     unit: str = ""
     samples: list[tuple[Labels, float | None]] = dataclasses.field(default_factory=list)
+    histograms: list[tuple[Labels, Sequence[int], float]] = dataclasses.field(default_factory=list)
+    bounds: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         assert _NAME.fullmatch(self.name), self.name
@@ -54,7 +59,7 @@ def render(families: Iterable[Family]) -> str:
     lines = []
     for family in families:
         samples = [(labels, value) for labels, value in family.samples if value is not None]
-        if not samples:
+        if not samples and not family.histograms:
             continue
         lines += [f"# TYPE {family.name} {family.kind}"]
         if family.unit:
@@ -63,7 +68,38 @@ def render(families: Iterable[Family]) -> str:
         suffix = "_total" if family.kind == COUNTER else ""
         for labels, value in samples:
             lines.append(f"{family.name}{suffix}{_labels(labels)} {_number(value)}")
+        for labels, counts, total in family.histograms:
+            lines += _histogram(family, labels, counts, total)
     return "\n".join([*lines, "# EOF\n"])
+
+
+def _histogram(
+    family: Family, labels: Labels, counts: Sequence[int], total: float
+) -> Iterator[str]:
+    sum_so_far = 0
+    for bound, count in zip((*family.bounds, math.inf), counts, strict=True):
+        sum_so_far += count
+        shown = {**labels, "le": _number(float(bound))}
+        yield f"{family.name}_bucket{_labels(shown)} {sum_so_far}"
+    yield f"{family.name}_count{_labels(labels)} {sum_so_far}"
+    yield f"{family.name}_sum{_labels(labels)} {_number(total)}"
+
+
+def of_master(metrics: Iterable[Mapping[str, Any]]) -> list[Family]:
+    """Return the metrics which the master daemon has measured (``QueryMetrics`` of LUXI)."""
+    found = []
+    for one in metrics:
+        unit = "seconds" if one["kind"] == HISTOGRAM else ""
+        family = Family(one["name"], one["kind"], one["help"], unit)
+        family.bounds = tuple(one.get("bounds", ()))
+        for values, *numbers in one["series"]:
+            labels = dict(zip(one["labels"], values, strict=True))
+            if one["kind"] == HISTOGRAM:
+                family.histograms.append((labels, *numbers))
+            else:
+                family.add(numbers[0], **labels)
+        found.append(family)
+    return found
 
 
 def _escape(text: str) -> str:

@@ -29,6 +29,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc.results import Result, from_outcome
+from ganeti.utils import metrics
 from ganeti.wire import json
 from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK, VERSION
 from ganeti.wire.calls.base import Call, Filler
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from ganeti.objects.cluster import ConfigData
 
 _log = logging.getLogger(__name__)
+
+_CALLS = metrics.Counter(
+    "ganeti_master_node_calls", "Calls to nodes, by procedure and outcome", ("call", "outcome")
+)
 
 #: Seconds within which a node answers that is called although it is marked as offline. A machine
 #: which is off costs at most the time limit of the connection (:mod:`ganeti.http.client`).
@@ -445,6 +450,7 @@ class AddressRunner:
 
     def _judge(self, call: Call, target: _Target, outcome: http_client.Outcome) -> Result:
         result = from_outcome(call, target.name, outcome)
+        _CALLS.add(call.name, _outcome_of(result))
         if result.failure is not None:
             _log.log(logging.DEBUG if call.probe else logging.WARNING, "%s", result.failure)
             known = getattr(result.failure, "known_epoch", "")
@@ -477,6 +483,16 @@ class AddressRunner:
         for index, outcome in zip(reached, answers, strict=True):
             outcomes[index] = outcome
         return outcomes
+
+
+def _outcome_of(result: Result) -> str:
+    if result.failure is None:
+        return "answered"
+    return {
+        errors.NodeUnreachable: "unreachable",
+        errors.NodeRefused: "refused",
+        errors.NodeKeyMismatch: "refused",
+    }.get(type(result.failure), "failed")
 
 
 class RpcRunner(AddressRunner):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from ganeti.mond.collectors import cpu_load, diskstats, drbd, logical_volumes
 from ganeti.mond.openmetrics import GAUGE, Family
 from ganeti.mond.registry import Registry
 from ganeti.mond.web import MonitoringApplication
+from ganeti.platform import paths
 from ganeti.server import mond
 
 DATA = Path(__file__).resolve().parents[2] / "data/mond"
@@ -258,15 +261,30 @@ def test_names_and_numbers() -> None:
     assert len(found) == 2
 
 
+#: What a master has measured: a counter, a gauge and a histogram.
+MEASURED = [
+    {"name": "ganeti_a", "kind": "counter", "help": "x", "labels": ["l"], "series": [[["v"], 3]]},
+    {"name": "ganeti_b", "kind": "gauge", "help": "x", "labels": [], "series": [[[], 0]]},
+    {
+        "name": "ganeti_c_seconds", "kind": "histogram", "help": "x", "labels": ["l"],
+        "series": [[["v"], [1, 0, 2], 7.5]], "bounds": [0.5, 2.0],
+    },
+]  # fmt: skip
+
+
 class Master:
     """A client of a master daemon."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.error: Exception | None = None
+        self.before: Callable[[], object] = lambda: None
 
-    def __call__(self) -> Master:
+    def __call__(self, _timeout_s: float) -> Master:
         return self
+
+    def query_metrics(self) -> list[dict[str, Any]]:
+        return MEASURED
 
     def __enter__(self) -> Master:
         return self
@@ -277,29 +295,81 @@ class Master:
     def query(self, what: str, fields: list[str], qfilter: Any = None) -> dict[str, Any]:
         if self.error is not None:
             raise self.error
+        if fields[0] in ("status", "name") and what in ("instance", "node"):
+            self.before()
         self.asked.append(what)
-        rows = {
-            "job": ["running", "queued", "running"],
-            "instance": ["up", "down"],
-            "node": ["M", "C", "O"],
-        }[what]
-        return {"data": [[[0, value]] for value in rows]}
+        rows: dict[tuple[str, str], list[list[Any]]] = {
+            ("job", "status"): [["running"], ["queued"], ["running"]],
+            ("instance", "admin_state"): [["up"], ["down"]],
+            ("instance", "status"): [["running"], ["ERROR_down"]],
+            ("node", "role"): [["M"], ["C"], ["O"]],
+            ("node", "name"): [["n1", 1024, 512, None, None], ["n2", None, None, None, None]],
+            ("group", "name"): [["g1", "uuid-1"], ["g2", "uuid-2"]],
+        }
+        return {"data": [[[0, value] for value in row] for row in rows[what, fields[0]]]}
 
 
-def test_the_master_says_how_the_cluster_is(clock: Clock) -> None:
+def test_the_master_says_how_the_cluster_is(clock: Clock, tmp_path: Path) -> None:
     master = Master()
     state = node_state.ClusterState(connect=master, is_master=lambda: True, monotonic=clock)
-    found = metrics(openmetrics.render(state.families()))
-    assert found["ganeti_node_is_master", ()] == 1
-    assert found["ganeti_cluster_jobs", (("status", "running"),)] == 2
-    assert found["ganeti_cluster_jobs", (("status", "waiting"),)] == 0
-    assert found["ganeti_cluster_instances", (("admin_state", "up"),)] == 1
-    assert found["ganeti_cluster_nodes", (("role", "offline"),)] == 1
+    with paths.override(paths.Paths(str(tmp_path))):
+        status = Path(paths.current().watcher_status_file("uuid-1"))
+        status.parent.mkdir(parents=True)
+        status.write_text("")
+        os.utime(status, (5, 5))
+        found = metrics(openmetrics.render(state.families()))
+        rounds = "ganeti_cluster_watcher_round_timestamp_seconds"
+        assert found[rounds, (("group", "g1"),)] == 5
+        assert (rounds, (("group", "g2"),)) not in found
+        assert found["ganeti_node_is_master", ()] == 1
+        assert found["ganeti_cluster_jobs", (("status", "running"),)] == 2
+        assert found["ganeti_cluster_jobs", (("status", "waiting"),)] == 0
+        assert found["ganeti_cluster_instances", (("admin_state", "up"),)] == 1
+        assert found["ganeti_cluster_nodes", (("role", "offline"),)] == 1
+        assert found["ganeti_a_total", (("l", "v"),)] == 3
+        assert found["ganeti_b", ()] == 0
+        state.wait(60)
+        asked = len(master.asked)
+        found = metrics(openmetrics.render(state.families()))
+        assert len(master.asked) == asked
+        clock.now += node_state.KEEP_S
+        state.families()
+        # The nodes are not asked again so soon.
+        assert master.asked.count("job") == 2 and master.asked.count("node") == 3
+    assert found["ganeti_cluster_instance_states", (("status", "ERROR_down"),)] == 1
+    assert found["ganeti_cluster_node_memory_free_bytes", (("node", "n1"),)] == 512 << 20
+    assert ("ganeti_cluster_node_memory_free_bytes", (("node", "n2"),)) not in found
+
+
+def test_histograms_are_cumulative() -> None:
+    found = metrics(openmetrics.render(openmetrics.of_master(MEASURED)))
+    numbers = {
+        dict(labels)["le"]: value
+        for (name, labels), value in found.items()
+        if name == "ganeti_c_seconds_bucket"
+    }
+    assert numbers == {"0.5": 1, "2.0": 1, "+Inf": 3}
+    assert found["ganeti_c_seconds_count", (("l", "v"),)] == 3
+    assert found["ganeti_c_seconds_sum", (("l", "v"),)] == 7.5
+
+
+def test_nodes_which_do_not_answer_delay_nobody(clock: Clock) -> None:
+    """Their last answer counts for some minutes; then it says nothing any more."""
+    master = Master()
+    state = node_state.ClusterState(connect=master, is_master=lambda: True, monotonic=clock)
     state.families()
-    assert len(master.asked) == 3
-    clock.now += node_state.KEEP_S
-    state.families()
-    assert len(master.asked) == 6
+    state.wait(60)
+    assert "instance_states" in openmetrics.render(state.families())
+    hanging = threading.Event()
+    master.before = hanging.wait
+    clock.now += node_state.LIVE_S
+    assert "instance_states" in openmetrics.render(state.families())
+    # The thread which asks waits, and no second one is started.
+    clock.now += 5 * node_state.LIVE_S
+    assert "instance_states" not in openmetrics.render(state.families())
+    hanging.set()
+    state.wait(60)
+    assert "ganeti_cluster_jobs" in openmetrics.render(state.families())
 
 
 def test_a_master_which_does_not_answer(clock: Clock) -> None:

@@ -1,0 +1,65 @@
+"""Counters and histograms: what is counted, by many threads, and the limit of their memory."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ganeti.utils import metrics
+
+
+@pytest.fixture(autouse=True)
+def _own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_ALL", [])
+
+
+def test_a_counter() -> None:
+    counter = metrics.Counter("ganeti_x", "help", ("a", "b"))
+    assert metrics.snapshot() == []
+    counter.add("1", "2")
+    counter.add("1", "2", amount=2)
+    assert metrics.snapshot() == [
+        {"name": "ganeti_x", "kind": "counter", "help": "help", "labels": ["a", "b"],
+         "series": [[["1", "2"], 3]]}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "place"), [(-5.0, 0), (0.0, 0), (0.001, 0), (0.0011, 1), (3600.0, 9), (1e9, 10)]
+)
+def test_a_duration_is_in_one_class(seconds: float, place: int) -> None:
+    histogram = metrics.Histogram("ganeti_x_seconds", "help")
+    histogram.observe(seconds)
+    ((_labels, counts, total),) = histogram.series()
+    assert [index for index, count in enumerate(counts) if count] == [place]
+    assert total == max(0.0, seconds)
+    (shown,) = metrics.snapshot()
+    assert shown["bounds"] == list(metrics.BOUNDS_S) and len(counts) == len(shown["bounds"]) + 1
+
+
+def test_many_threads_lose_nothing() -> None:
+    counter, histogram = metrics.Counter("a", ""), metrics.Histogram("b_seconds", "")
+
+    def work() -> None:
+        for _ in range(1000):
+            counter.add()
+            histogram.observe(0.002)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.series() == [[[], 8000]]
+    assert histogram.series()[0][1][1] == 8000
+
+
+def test_labels_cannot_use_up_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MAX_SERIES", 2)
+    counter, histogram = metrics.Counter("a", "", ("l",)), metrics.Histogram("b", "", ("l",))
+    for value in "xyzx":
+        counter.add(value)
+        histogram.observe(1.0, value)
+    assert counter.series() == [[["x"], 2], [["y"], 1]]
+    assert [row[0] for row in histogram.series()] == [["x"], ["y"]]
