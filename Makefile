@@ -9,6 +9,7 @@ TIME_BOX ?= 7200
 DEMO ?= $(CURDIR)/build/demo
 
 TOP := $(CURDIR)
+RELEASE := $(shell sed -n 's/^RELEASE = "\(.*\)"$$/\1/p' lib/ganeti/__init__.py)
 VPY := $(TOP)/.venv/bin/python
 export PYTHONPATH := $(TOP)/lib:$(TOP)
 # The tests run hundreds of short programs; compiling them for each run would take most of the time.
@@ -23,7 +24,7 @@ PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants lab \
-	lab-shell bench demo demo-stop pages man completion install clean
+	lab-shell bench demo demo-stop pages man completion install deb sdist wheel clean
 
 help:
 	@echo "The targets, and in parentheses what each one needs besides git, make and python3."
@@ -66,6 +67,10 @@ help:
 	@echo "  make completion generate completion for bash, zsh and fish into build/completion (venv)"
 	@echo "  make install    install below PREFIX=$(PREFIX) for this machine; DESTDIR=DIRECTORY puts the"
 	@echo "                  files below another root       (python3-pycurl and other packages)"
+	@echo "  make deb        build the Debian package in build/deb, and check it with lintian  (build-essential,"
+	@echo "                  debhelper, dh-python, lintian)"
+	@echo "  make sdist      write the source of the last commit to build/dist, as an archive"
+	@echo "  make wheel      build the package for programs which use it as a library         (venv)"
 	@echo "  make clean      remove everything that was built, except .venv"
 
 venv:
@@ -144,6 +149,20 @@ completion: venv
 
 install:
 	devel/install-ganeti --prefix "$(PREFIX)" --destdir "$(DESTDIR)" --python "$(PYTHON)"
+
+deb:
+	devel/make-deb
+
+# The same bytes for each build of a commit.
+sdist:
+	mkdir -p build/dist
+	git archive --format=tar --prefix=ganeti-py-$(RELEASE)/ HEAD | gzip -n -9 >build/dist/ganeti-py-$(RELEASE).tar.gz
+	@ls build/dist/ganeti-py-$(RELEASE).tar.gz
+
+# For programs which use the REST client or htools as a library; the daemons need "make install" or "make deb".
+wheel: venv
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(VPY) -m pip wheel -q --no-deps -w build/dist .
+	@ls build/dist/ganeti-$(RELEASE)-*.whl
 
 clean:
 	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop --quiet "$(DEMO)"; fi
