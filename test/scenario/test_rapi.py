@@ -178,6 +178,14 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert rest.get("/2/tags") == ["a", "b"]
     rest.job("DELETE", "/2/tags?tag=a")
 
+    document = "/2/documents/d"
+    status, tag = rest("PUT", document, {"a": 1}, if_none_match="*")
+    assert status == 200
+    assert rest.get("/2/documents") == [{"name": "d", "uri": document}]
+    assert rest("PUT", document, {}, if_match='"other"')[0] == 412
+    assert rest.get(document) == {"a": 1}
+    assert rest("DELETE", document, if_match=tag) == (200, None)
+
     assert rest.get("/2/groups") == [{"name": "default", "uri": "/2/groups/default"}]
     rest.job("POST", "/2/groups", {"name": "g"})
     rest.job("PUT", "/2/groups/g/modify", {"alloc_policy": "last_resort"})
