@@ -347,6 +347,9 @@ TEXTS: dict[str, Parser] = {
         ("[export]\nversion = 0\n[instance]\nname = a\ndisk_count = 1\ndisk0_size = 5\n",),
     ),
     "external parameters": Parser(ext_provider.parse_parameters, ("size  Size in MiB\nx\n",)),
+    "xl uptime": Parser(
+        xen.parse_uptimes, ("Name  ID Uptime\nDomain-0  0  1 day, 2:03:04\nweb 3  0:00:05\n",)
+    ),
     "external volume": Parser(ext_device.parse_attach, ("/dev/x\nkvm:rbd:pool/a\nxen: b\n",)),
     "file paths": Parser(file_storage.parse_storage_paths, ("# x\n/srv/a\n//etc/../b\n",)),
     "filter": Parser(

@@ -221,9 +221,33 @@ def _volumes(data: Sequence[Mapping[str, Any]]) -> list[Family]:
     return [count, size]
 
 
+def _xen_load(data: Mapping[str, float]) -> list[Family]:
+    family = Family(
+        "ganeti_node_xen_guest_load_ratio",
+        GAUGE,
+        "Processors which a guest of Xen keeps busy on average, over at most ten minutes",
+        "ratio",
+    )
+    for name, load in sorted(data.items()):
+        family.add(load, guest=name)
+    return [family]
+
+
+def _xen_status(data: Mapping[str, Any]) -> list[Family]:
+    family = Family(
+        "ganeti_node_xen_instances", GAUGE, "Instances of this node under Xen, by their state"
+    )
+    states = [one["actualState"] for one in data["instances"]]
+    for state in sorted(set(states)):
+        family.add(states.count(state), state=state)
+    return [family]
+
+
 _MAKERS: Final[dict[str, Callable[[Any], list[Family]]]] = {
     "cpu-avg-load": _cpu,
     "diskstats": _disks,
     "drbd": _drbd,
+    "inst-status-xen": _xen_status,
     "lv": _volumes,
+    "xen-cpu-avg-load": _xen_load,
 }

@@ -10,7 +10,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import cluster as cluster_const
 from ganeti.mond import report
-from ganeti.mond.collectors import cpu_load, diskstats, drbd, logical_volumes
+from ganeti.mond.collectors import cpu_load, diskstats, drbd, logical_volumes, xen
 from ganeti.mond.report import Collector, CollectorError, Questions
 from ganeti.utils import clock
 
@@ -19,12 +19,21 @@ _log = logging.getLogger(__name__)
 _DEFAULT_INTERVAL_S = cluster_const.DATA_COLLECTOR_INTERVAL_US / 1e6
 
 
-def collectors(load: cpu_load.LoadOverTime) -> tuple[Collector, ...]:
+def no_guests(_with_uptime: bool) -> Sequence[xen.XenGuest]:
+    """Say that no guest of Xen is here."""
+    return ()
+
+
+def collectors(
+    load: cpu_load.LoadOverTime, xen_load: xen.XenLoad, guests: xen.Guests
+) -> tuple[Collector, ...]:
     """Return all collectors, in the published order of their names.
 
     :param load: the readings of the processors.
+    :param xen_load: the readings of the processor time of the guests of Xen.
     """
     known = (
+        *xen.collectors(guests, xen_load),
         cpu_load.collector(load),
         diskstats.COLLECTOR,
         drbd.COLLECTOR,
@@ -40,6 +49,7 @@ class Registry:
 
     :param load: the readings of the processors, which :meth:`tick` takes.
     :param hypervisors: returns the enabled hypervisors.
+    :param xen_guests: returns the guests of Xen; it is called only where Xen is enabled.
     """
 
     def __init__(
@@ -48,13 +58,15 @@ class Registry:
         load: cpu_load.LoadOverTime,
         *,
         hypervisors: Callable[[], Sequence[str]],
+        xen_guests: xen.Guests = no_guests,
         monotonic: Callable[[], float] = clock.monotonic,
     ) -> None:
         self._questions = questions
-        self._load = load
+        xen_load = xen.XenLoad(xen_guests, monotonic=monotonic)
+        self._takers = {"cpu-avg-load": load.take, "xen-cpu-avg-load": xen_load.take}
         self._hypervisors = hypervisors
         self._monotonic = monotonic
-        self._all = collectors(load)
+        self._all = collectors(load, xen_load, xen_guests)
         self._intervals: Mapping[str, float] = {one.name: _DEFAULT_INTERVAL_S for one in self._all}
         self._locks = {one.name: threading.Lock() for one in self._all}
         self._results: dict[str, tuple[float, dict[str, Any] | None, str]] = {}
@@ -92,13 +104,15 @@ class Registry:
 
     def tick(self) -> None:
         """Let the collectors of averages take their next reading."""
-        if any(one.always for one in self.active()):
+        for one in self.active():
+            if not one.always:
+                continue
             try:
-                self._load.take()
-            except CollectorError as err:
-                self._note("cpu-avg-load", str(err))
+                self._takers[one.name]()
+            except errors.GenericError as err:
+                self._note(one.name, str(err))
             except Exception:  # noqa: BLE001  the next reading may succeed
-                _log.exception("a reading of the processors failed")
+                _log.exception("a reading of collector %s failed", one.name)
 
     def report(self, collector: Collector) -> dict[str, Any]:
         """Return the report of a collector, which may be as old as its interval.

@@ -25,6 +25,7 @@ from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
 from ganeti.mond import configuration, node_state
 from ganeti.mond.collectors.cpu_load import LoadOverTime
+from ganeti.mond.collectors.xen import XenGuest
 from ganeti.mond.configuration import ConfdQuestions
 from ganeti.mond.openmetrics import Family
 from ganeti.mond.registry import Registry
@@ -133,6 +134,17 @@ def run(options: argparse.Namespace, mond: MonitoringDaemon, signals: daemon.Sig
     return None
 
 
+def xen_guests(with_uptime: bool) -> list[XenGuest]:
+    """Return the domains of this machine, for the collectors of Xen.
+
+    :raises HypervisorError: Xen does not answer.
+    """
+    # Only nodes of clusters with Xen load the driver.
+    from ganeti.hypervisor.xen import monitored
+
+    return monitored.guests(with_uptime)
+
+
 def _ssconf(key: str) -> str:
     try:
         return fs.read_file(paths.current().ssconf_file(key))
@@ -151,6 +163,7 @@ async def _serve(
         questions,
         LoadOverTime(),
         hypervisors=lambda: _ssconf(ssconf.HYPERVISOR_LIST).split(),
+        xen_guests=xen_guests,
     )
     cluster = node_state.ClusterState(is_master=lambda: _ssconf(ssconf.MASTER_NODE).strip() == name)
 

@@ -14,16 +14,27 @@ from typing import Any, Final
 from ganeti import __version__, errors
 from ganeti.cli import terminal
 from ganeti.mond import report
-from ganeti.mond.collectors import diskstats, drbd, logical_volumes
+from ganeti.mond.collectors import diskstats, drbd, logical_volumes, xen
 from ganeti.mond.configuration import ConfdQuestions
 from ganeti.mond.report import Collector
 from ganeti.platform import machine
 from ganeti.utils import fs
 from ganeti.wire import json
 
+_XEN: Final = "inst-status-xen"
 _COLLECTORS: Final = {
     one.name: one for one in (diskstats.COLLECTOR, drbd.COLLECTOR, logical_volumes.COLLECTOR)
 }
+
+
+def _collector(name: str) -> Collector:
+    if name != _XEN:
+        return _COLLECTORS[name]
+    from ganeti.hypervisor.xen import monitored
+
+    return Collector(
+        _XEN, report.INSTANCE, report.STATUS, xen.status(monitored.guests), xen.HYPERVISORS
+    )
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -41,10 +52,13 @@ def make_parser() -> argparse.ArgumentParser:
     for name, words in (
         ("diskstats", "counters of block devices"),
         ("drbd", "state of mirrored devices"),
+        (_XEN, "instances under Xen and their states"),
         ("lv", "logical volumes"),
     ):
         one = commands.add_parser(name, help=words, description=f"Show the {words}.")
-        if name != "drbd":
+        if name == _XEN:
+            one.set_defaults(file=None)
+        elif name != "drbd":
             one.add_argument("-f", "--file", metavar="FILE", help="read this file, not the node")
         else:
             one.add_argument(
@@ -137,7 +151,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
     :raises GenericError: it has no data.
     """
-    collector: Collector = _COLLECTORS[options.collector]
+    collector = _collector(options.collector)
     data = (
         _from_file(options)
         if options.file

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import Refused, Response
 from ganeti.mond import configuration, node_state, openmetrics, registry
-from ganeti.mond.collectors import cpu_load, diskstats, drbd, logical_volumes
+from ganeti.mond.collectors import cpu_load, diskstats, drbd, logical_volumes, xen
 from ganeti.mond.openmetrics import GAUGE, Family
 from ganeti.mond.registry import Registry
 from ganeti.mond.web import MonitoringApplication
@@ -215,7 +215,7 @@ def test_a_reading_that_fails_does_not_end_the_readings(
     def fail() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(known._load, "take", fail)
+    monkeypatch.setitem(known._takers, "cpu-avg-load", fail)
     known.tick()
     assert known.tick_s() > 0
 
@@ -389,8 +389,111 @@ def test_other_nodes_ask_nobody(clock: Clock) -> None:
     assert not master.asked
 
 
-def test_every_published_collector_is_known_or_named_as_missing() -> None:
+def test_every_published_collector_is_known() -> None:
     from ganeti.constants.cluster import DATA_COLLECTORS
 
-    known = {one.name for one in registry.collectors(cpu_load.LoadOverTime(lambda: STAT.format(1)))}
-    assert set(DATA_COLLECTORS) - known == {"inst-status-xen", "xen-cpu-avg-load"}
+    made = registry.collectors(
+        cpu_load.LoadOverTime(lambda: STAT.format(1)),
+        xen.XenLoad(registry.no_guests),
+        registry.no_guests,
+    )
+    assert [one.name for one in made] == sorted(DATA_COLLECTORS)
+
+
+class XenLab:
+    """Domains of Xen, and what confd knows about the instances of this node."""
+
+    def __init__(self) -> None:
+        self.domains: list[xen.XenGuest] = []
+        self.error: Exception | None = None
+
+    def guests(self, with_uptime: bool) -> list[xen.XenGuest]:
+        if self.error is not None:
+            raise self.error
+        return [one if with_uptime else one._replace(uptime=None) for one in self.domains]
+
+    def drbd_minors(self) -> dict[int, str]:
+        return {}
+
+    def instances(self) -> list[dict[str, Any]]:
+        known = (("web", "up"), ("db", "up"), ("old", "down"), ("rogue", "down"))
+        made = [
+            {"name": name, "uuid": f"uuid-{name}", "admin_state": state, "hypervisor": "xen-pvm"}
+            for name, state in known
+        ]
+        return [*made, {"name": "other", "hypervisor": "kvm", "admin_state": "up"}]
+
+
+@pytest.fixture
+def lab(clock: Clock, tmp_path: Path) -> Iterator[tuple[XenLab, Registry]]:
+    made = XenLab()
+    load = cpu_load.LoadOverTime(lambda: STAT.format(1), monotonic=clock)
+    with paths.override(paths.Paths(str(tmp_path))):
+        yield (
+            made,
+            Registry(
+                made, load, hypervisors=lambda: ["xen-pvm"], xen_guests=made.guests, monotonic=clock
+            ),
+        )
+
+
+def test_the_instances_of_xen(lab: tuple[XenLab, Registry]) -> None:
+    own, made = lab
+    own.domains = [
+        xen.XenGuest("Domain-0", "r-----", 100.0, "1:00:00"),
+        xen.XenGuest("web", "-b----", 5.0, "0:10:01"),
+        xen.XenGuest("db", "----c-", 5.0, "0:10:02"),
+        xen.XenGuest("rogue", "------", 5.0, "0:10:03"),
+    ]
+    reasons = Path(paths.current().instance_reason_dir)
+    reasons.mkdir(parents=True)
+    (reasons / "web").write_text('[["gnt:user", "because", 17]]')
+    os.utime(reasons / "web", ns=(9, 9))
+    one = data(get(made, "/1/report/instance/inst-status-xen"))
+    assert (one["kind"], one["category"]) == (1, "instance")
+    web, db, old, rogue = one["data"]["instances"]
+    assert web == {
+        "name": "web", "uuid": "uuid-web", "adminState": "up", "actualState": "blocked",
+        "uptime": "0:10:01", "mtime": 9, "state_reason": [["gnt:user", "because", 17]],
+        "status": {"code": 0, "message": ""},
+    }  # fmt: skip
+    assert (db["actualState"], db["status"]["code"]) == ("crashed", 1)
+    assert (old["actualState"], old["uptime"], old["status"]["code"]) == ("shutdown", None, 0)
+    assert (rogue["actualState"], rogue["status"]["code"]) == ("running", 4)
+    assert one["data"]["status"]["code"] == 4
+    assert "rogue: it should not run" in one["data"]["status"]["message"]
+    found = metrics(text_of(get(made, "/metrics")))
+    assert found["ganeti_node_xen_instances", (("state", "crashed"),)] == 1
+
+
+def test_the_load_of_the_guests_of_xen(lab: tuple[XenLab, Registry], clock: Clock) -> None:
+    own, made = lab
+    for now, web, db in ((0.0, 10.0, 50.0), (10.0, 15.0, 60.0), (20.0, 30.0, 4.0)):
+        clock.now = now
+        own.domains = [xen.XenGuest("web", "r", web), xen.XenGuest("db", "r", db)]
+        made.tick()
+    own.domains.append(xen.XenGuest("new", "r", 1.0))
+    clock.now = 30.0
+    own.domains[1] = xen.XenGuest("db", "r", 9.0)
+    made.tick()
+    one = data(get(made, "/1/report/default/xen-cpu-avg-load"))
+    # db was started again after ten seconds; new is in one reading only.
+    assert one["data"] == {"web": pytest.approx(20 / 30), "db": 0.5, "new": 0.0}
+
+
+def test_xen_does_not_answer(lab: tuple[XenLab, Registry]) -> None:
+    own, made = lab
+    own.error = errors.HypervisorError("'xl list' failed")
+    made.tick()
+    with pytest.raises(Refused, match="'xl list' failed"):
+        get(made, "/1/report/instance/inst-status-xen")
+    own.error = None
+    own.domains = [xen.XenGuest("Domain-0", "r-----", 1.0)]
+    made.tick()
+    assert "xen-cpu-avg-load" not in {one.name for one in made.active() if not one.always}
+
+
+def test_the_letters_of_a_state() -> None:
+    assert [xen.state_of(letters) for letters in ("r-----", "---s--", "--p---", "-----d", "")] == [
+        "running", "shutdown", "paused", "dying", "running",
+    ]  # fmt: skip

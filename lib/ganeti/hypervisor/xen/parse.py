@@ -22,6 +22,11 @@ _LIST_LINE = re.compile(
     r"\s+(?P<state>[a-z-]{5,8})\s+(?P<time>[0-9]{1,15}(\.[0-9]{1,9})?)",
     re.ASCII,
 )
+_UPTIME_LINE = re.compile(
+    r"(?P<name>.*\S)\s+(?P<id>[0-9]{1,9})\s+"
+    r"(?P<uptime>([0-9]{1,9} days?, +)?[0-9]{1,9}:[0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
@@ -94,6 +99,19 @@ def parse_list(text: str) -> list[Domain]:
     if not any(domain.id == 0 for domain in domains):
         raise errors.ParseError(f"the list of domains lacks {DOM0}: {text!r:.200}")
     return domains
+
+
+def parse_uptimes(text: str) -> dict[int, str]:
+    """Read the output of ``xl uptime``: id of a domain -> its time, such as ``1 day, 2:03:04``.
+
+    Lines of another form are ignored.
+    """
+    found = {}
+    for line in text.splitlines():
+        match = _UPTIME_LINE.fullmatch(line.rstrip())
+        if match is not None:
+            found[int(match["id"])] = match["uptime"]
+    return found
 
 
 def parse_info(text: str) -> dict[str, str]:

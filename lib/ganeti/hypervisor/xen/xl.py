@@ -117,6 +117,14 @@ def domains() -> list[parse.Domain]:
         raise errors.HypervisorError(f"cannot read the output of 'xl list': {err}") from err
 
 
+def uptimes() -> dict[int, str]:
+    """How long each domain runs, by its id, as ``xl`` prints it.
+
+    :raises HypervisorError: Xen does not answer.
+    """
+    return parse.parse_uptimes(ask("uptime"))
+
+
 def long_domains() -> dict[int, parse.LongDomain]:
     """Type, name and UUID of all domains, by their id.
 

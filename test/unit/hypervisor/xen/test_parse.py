@@ -103,3 +103,14 @@ def test_long_lists() -> None:
     # Xen 4.0 printed another language.
     with pytest.raises(errors.ParseError):
         parse.parse_long(text("xen-xl-list-long-4.0.1.txt"))
+
+
+def test_uptimes() -> None:
+    text = (
+        "Name                                ID Uptime\n"
+        "Domain-0                             0  1 day, 2:03:04\n"
+        "a name 7                            12  12 days,  0:00:05\n"
+        "web                                  3 0:10:00\n"
+        "nonsense\n"
+    )
+    assert parse.parse_uptimes(text) == {0: "1 day, 2:03:04", 12: "12 days,  0:00:05", 3: "0:10:00"}
