@@ -29,6 +29,7 @@ TOOLS = {
     "cfgupgrade": "ganeti.tools.cfgupgrade",
     "confd-client": "ganeti.tools.confd_client",
     "ensure-dirs": "ganeti.tools.ensure_dirs",
+    "node-cleanup": "ganeti.tools.node_cleanup",
     "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
     "ganeti-watcher": "ganeti.watcher.command",

@@ -115,17 +115,24 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
         )
     if modify_ssh_setup:
         ssh_keys.forget(here)
-    jobqueue.remove_jobs()
-    # The server certificate goes last: while it exists, the call can be repeated.
-    secret = [
-        here.noded_client_cert_file,
-        here.rapi_cert_file,
-        here.hmac_key,
-        here.cluster_domain_secret,
-        here.spice_cert_file,
-        here.spice_cacert_file,
-    ]
-    plain = [
+    remove_files(here)
+    for daemon in ("ganeti-failoverd", "ganeti-confd"):
+        pid = daemonize.read_pid(here.pid_file(daemon))
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+    raise errors.QuitGanetiException(
+        True, f"node {machine.current().hostname()} has left the cluster"
+    )
+
+
+def leave_files(here: paths.Paths) -> list[str]:
+    """Return the files and directories which make a machine a node, in the order of their removal.
+
+    The server certificate is the last one: while it exists, the removal can be repeated. The jobs
+    of the queue are not among them (:func:`ganeti.backend.cluster.jobqueue.remove_jobs`).
+    """
+    return [
         here.cluster_conf_file,
         here.cluster_conf_file + DEMOTED_SUFFIX,
         here.master_state_file,
@@ -135,21 +142,32 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
         here.queue_drain_file,
         here.server_ca_file,
         here.lvm_state_file,
+        here.witness_ca_file,
         *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*"),
         # Its pause, and what it remembers about instances of this cluster.
         *glob.glob(f"{glob.escape(here.data_dir)}/watcher.*"),
+        # Earlier configurations, with their secrets.
+        here.cluster_conf_history_dir,
+        here.noded_client_cert_file,
+        here.rapi_cert_file,
+        here.hmac_key,
+        here.cluster_domain_secret,
+        here.spice_cert_file,
+        here.spice_cacert_file,
+        here.witness_auth_file,
+        here.noded_cert_file,
     ]
-    for path in (*plain, *secret, here.noded_cert_file):
-        fs.remove_file(path)
-    # Earlier configurations, with their secrets.
-    if os.path.isdir(here.cluster_conf_history_dir):
-        shutil.rmtree(here.cluster_conf_history_dir)
+
+
+def remove_files(here: paths.Paths) -> None:
+    """Remove the jobs of the queue and :func:`leave_files`.
+
+    :raises OSError: a file cannot be removed; the call can be repeated.
+    """
+    jobqueue.remove_jobs()
+    for path in leave_files(here):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            fs.remove_file(path)
     fs.flush_dir(here.data_dir)
-    for daemon in ("ganeti-failoverd", "ganeti-confd"):
-        pid = daemonize.read_pid(here.pid_file(daemon))
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-    raise errors.QuitGanetiException(
-        True, f"node {machine.current().hostname()} has left the cluster"
-    )

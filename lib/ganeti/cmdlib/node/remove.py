@@ -79,7 +79,7 @@ class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
         if plan.offline:
             self.warn(
                 f"node {plan.name} is offline, so the files of the cluster stay on it",
-                hint="Remove the cluster's files from the machine before it is started again.",
+                hint="Run 'node-cleanup --yes-do-it' on the machine before it is connected again.",
             )
             return
         self.rpc.expect_keys({plan.primary_ip: plan.key_pins})
