@@ -135,7 +135,7 @@ def test_the_monitoring_data(cluster: Cluster) -> None:
         done = node.call("curl -sf http://127.0.0.1:1815/1/report/default/xen-cpu-avg-load")
         return done.returncode == 0 and NAME in json.loads(done.stdout)["data"]
 
-    wait_until(load, "the monitoring daemon knows the load of the guest")
+    wait_until(load, "the monitoring daemon knows the load of the guest", _PATIENCE_S)
 
 
 def test_a_migration_which_stops_the_guest(cluster: Cluster) -> None:

@@ -17,11 +17,12 @@ from ganeti import errors
 from ganeti.constants import instance as instance_const
 from ganeti.mond import report
 from ganeti.mond.report import Collector, CollectorError, Questions
+from ganeti.objects.hypervisors.xen import XEN_HVM, XEN_PVM
 from ganeti.platform import paths
 from ganeti.utils import clock, fs
 from ganeti.wire import json
 
-HYPERVISORS: Final = frozenset(("xen-pvm", "xen-hvm"))
+HYPERVISORS: Final = frozenset((XEN_PVM.name, XEN_HVM.name))
 WINDOW_S: Final = 600.0
 BUFFER: Final = 150
 
