@@ -5,8 +5,9 @@ It connects the interface of the NIC in the mode of the NIC, as for guests under
 configuration directory, with the same environment. The record of the guest describes the NIC.
 
 ``xl`` passes the number of the domain and of the device in ``XENBUS_PATH``, the interface in
-``vif`` (or ``INTERFACE`` of an emulated one), and the event as the first argument: ``online`` and
-``offline``, for an emulated interface ``add`` and ``remove``.
+``vif``, and the event as the first argument: ``online`` and ``offline``. A guest with emulated
+hardware has two interfaces for each NIC, and the program runs for both: for the emulated one with
+``add`` and ``remove`` and the word ``type_if=tap``, and with ``INTERFACE`` besides ``vif``.
 
 Source: xl-network-configuration(5), *script*; Xen, ``tools/hotplug/Linux/vif-common.sh``.
 """
@@ -28,6 +29,7 @@ from ganeti.utils import fs, process
 
 _TIMEOUT_S = 30.0
 _BACKEND = re.compile(r"backend/vif/(?P<domain>[0-9]{1,9})/(?P<device>[0-9]{1,9})", re.ASCII)
+_EMULATED = "type_if=tap"
 _UP = frozenset(("online", "add"))
 _DOWN = frozenset(("offline", "remove"))
 
@@ -39,9 +41,9 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
     event = next(iter(words), "")
     try:
         if event in _UP:
-            bring_up(variables, "type_if=tap" in words)
+            bring_up(variables, _EMULATED in words)
         elif event in _DOWN:
-            bring_down(variables)
+            bring_down(variables, _EMULATED in words)
         return 0
     except (errors.GenericError, OSError) as err:
         logging.error("vif-ganeti %s: %s", event, err)
@@ -51,12 +53,14 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
         return 1
 
 
-def interface_of(env: Mapping[str, str]) -> str:
+def interface_of(env: Mapping[str, str], emulated: bool) -> str:
     """The interface which an event is about.
 
+    :param emulated: the event is about the interface of the emulated hardware.
     :raises HypervisorError: the environment names none.
     """
-    name = env.get("vif") or env.get("INTERFACE") or env.get("dev") or ""
+    variables = ("INTERFACE", "dev") if emulated else ("vif", "INTERFACE", "dev")
+    name = next(filter(None, map(env.get, variables)), "")
     if not name or "/" in name or name.startswith("."):
         raise errors.HypervisorError(f"the environment names no interface: {name!r}")
     return name
@@ -88,7 +92,7 @@ def find_nic(known: Record, devid: int) -> tuple[int, Mapping[str, object]]:
 
 def bring_up(env: Mapping[str, str], emulated: bool) -> None:
     """Connect the interface of a NIC."""
-    interface = interface_of(env)
+    interface = interface_of(env, emulated)
     domain, devid = device_of(env)
     name = process.run(
         ["xenstore-read", f"/local/domain/{domain}/name"], timeout_s=_TIMEOUT_S
@@ -108,9 +112,9 @@ def bring_up(env: Mapping[str, str], emulated: bool) -> None:
         _tell_xen(env, "hotplug-status", "connected")
 
 
-def bring_down(env: Mapping[str, str]) -> None:
+def bring_down(env: Mapping[str, str], emulated: bool) -> None:
     """Disconnect an interface, if the driver has not done so already."""
-    interface = interface_of(env)
+    interface = interface_of(env, emulated)
     for name in record.names():
         guest = nics.guest_network(name)
         if os.path.exists(guest.connection_file(interface)):

@@ -149,6 +149,28 @@ def test_a_nic_is_connected(node: XenNode, done: list[Any]) -> None:
     assert (Path(record.nic_dir("web1")) / "1").read_text() == "vif3.1"
 
 
+def test_the_interface_of_emulated_hardware_is_connected_too(
+    node: XenNode, done: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Xen names both interfaces in its event; the other one is connected and up already."""
+    recorded(nic("n0"))
+    both = {**event(), "INTERFACE": "vif3.0-emu"}
+    assert vif.main(["online", "type_if=vif"], both) == 0
+    assert vif.main(["add", "type_if=tap"], both) == 0
+    assert [one[:2] for one in done if one[0].startswith("vif")] == [
+        ["vif3.0", 0],
+        ["vif3.0-emu", 0],
+    ]
+    # The file names the interface of the guest's own driver.
+    assert (Path(record.nic_dir("web1")) / "0").read_text() == "vif3.0"
+    found: list[str] = []
+    monkeypatch.setattr(connect, "disconnect", lambda tap, index, guest: found.append(tap))
+    for name in ("vif3.0", "vif3.0-emu"):
+        (Path(record.nic_dir("web1")) / f".{name}").write_text("{}")
+    assert vif.main(["remove", "type_if=tap"], both) == 0
+    assert found == ["vif3.0-emu"]
+
+
 @pytest.mark.parametrize(("mode", "connected"), [("routed", False), ("bridged", True)])
 def test_a_routed_nic_waits_for_the_end_of_a_migration(
     node: XenNode, done: list[Any], mode: str, connected: bool
