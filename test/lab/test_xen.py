@@ -121,7 +121,7 @@ def test_start(cluster: Cluster) -> None:
 
 
 def test_the_monitoring_data(cluster: Cluster) -> None:
-    """The program and the daemon know the guest, its uptime, its state, and who started it."""
+    """The collector knows the guest, its uptime, its state, and who started it."""
     node = primary(cluster)
     found = json.loads(node.run("/usr/lib/ganeti/mon-collector inst-status-xen"))
     assert found["data"]["status"]["code"] == 0, found
@@ -130,12 +130,6 @@ def test_the_monitoring_data(cluster: Cluster) -> None:
     assert one["actualState"] in ("running", "blocked")
     assert re.fullmatch(r"[0-9]+:[0-9]{2}:[0-9]{2}", one["uptime"]), one
     assert one["state_reason"][-1][0].startswith("gnt:daemon:noded"), one
-
-    def load() -> bool:
-        done = node.call("curl -sf http://127.0.0.1:1815/1/report/default/xen-cpu-avg-load")
-        return done.returncode == 0 and NAME in json.loads(done.stdout)["data"]
-
-    wait_until(load, "the monitoring daemon knows the load of the guest", _PATIENCE_S)
 
 
 def test_a_migration_which_stops_the_guest(cluster: Cluster) -> None:
