@@ -68,7 +68,7 @@ class Master:
             }
         )
         self.context = MasterContext(self.config, self.locks, self.rpc)  # type: ignore[arg-type]
-        self.context.queries = queries
+        self.context.queries = queries.QueryService(self.context)
         self.processor = Processor(self.context)
         self.jobs: list[FakeJob] = []
 

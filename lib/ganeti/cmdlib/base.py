@@ -106,29 +106,73 @@ class Queries(Protocol):
     a higher layer than ``cmdlib``.
     """
 
-    def query(
-        self, context: MasterContext, what: str, fields: Sequence[str], qfilter: Any = None, /
-    ) -> QueryAnswer:
+    def query(self, what: str, fields: Sequence[str], qfilter: Any = None, /) -> QueryAnswer:
         """Answer the LUXI request ``Query``: the fields and the data of objects."""
 
     def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> FieldsAnswer:
         """Answer the LUXI request ``QueryFields``: the definitions of fields."""
 
     def query_values(
-        self,
-        context: MasterContext,
-        what: str,
-        names: Sequence[str | int] | None,
-        fields: Sequence[str],
-        /,
+        self, what: str, names: Sequence[str | int] | None, fields: Sequence[str], /
     ) -> list[list[FieldValue]]:
         """Answer the older queries: one list of plain values for each object."""
 
-    def cluster_info(self, context: MasterContext, /) -> dict[str, FieldValue]:
+    def cluster_info(self) -> dict[str, FieldValue]:
         """Answer ``QueryClusterInfo``: name -> value."""
 
-    def config_values(self, context: MasterContext, names: Sequence[str], /) -> list[FieldValue]:
+    def config_values(self, names: Sequence[str], /) -> list[FieldValue]:
         """Answer ``QueryConfigValues``: the values of the named fields."""
+
+
+class JobLocks(Protocol):
+    """The locks of the cluster, as a job uses them (:class:`ganeti.locking.LockManager`)."""
+
+    def add(self, level: Level, keys: Iterable[str], /) -> None:
+        """Create locks, all of them or none."""
+
+    def remove(self, level: Level, keys: Iterable[str], owner: Owner, /) -> None:
+        """Remove locks which the owner holds exclusively."""
+
+    def keys(self, level: Level, /) -> frozenset[str]:
+        """Return the keys of the level's present members."""
+
+    def acquire(
+        self,
+        owner: Owner,
+        level: Level,
+        keys: Collection[str] | None,
+        *,
+        shared: bool,
+        timeout_s: float | None = None,
+        priority: int | Callable[[], int] = 0,
+        opportunistic: bool = False,
+        cancelled: Callable[[], None] | None = None,
+    ) -> frozenset[str] | None:
+        """Take locks of one level, waiting for them in order."""
+
+    def owned(self, owner: Owner, level: Level, /) -> Mapping[str, str]:
+        """Return the members which the owner holds, each ``shared`` or ``exclusive``."""
+
+    def release(
+        self, owner: Owner, level: Level | None = None, keys: Collection[str] | None = ALL, /
+    ) -> None:
+        """Release the named locks, all locks of a level, or all locks."""
+
+    def downgrade(self, owner: Owner, level: Level, keys: Collection[str] | None = ALL, /) -> None:
+        """Turn exclusive locks into shared ones; all of the level when no keys are given."""
+
+
+class JobFiles(Protocol):
+    """The files of the job queue, and their copies (:class:`ganeti.jqueue.queue.JobQueue`)."""
+
+    def compare_copies(self) -> None:
+        """Compare the candidates' copies with the queue and send what they lack, if any."""
+
+    def repair_files(self) -> Mapping[int, str]:
+        """Write files of jobs anew which are damaged; return what was wrong, by job id."""
+
+    def lost_jobs(self) -> Mapping[int, str]:
+        """Return why jobs could not be read when the daemon started, by id."""
 
 
 class WitnessCheck(Protocol):
@@ -163,26 +207,40 @@ class LeftWork(Protocol):
 
 
 @dataclass(slots=True)
-class MasterContext:
-    """The services of the master daemon, made once at its start.
+class JobContext:
+    """The services which jobs use, made once for each process in which jobs run.
 
-    :ivar queue: the job queue; set after construction, because the queue needs the processor and
-        the processor needs this object.
+    A logical unit uses them through its :class:`LuContext`, and neither knows nor asks whether a
+    service is in its own process.
+
+    :ivar job_files: the files of the job queue; set after construction, because the queue needs the
+        processor and the processor needs this object.
     :ivar queries: the query service; set after construction, too.
-    :ivar live_seen: called after a query asked nodes about guests, with the view which holds the
-        live data, and with the instances to which they belong.
     :ivar left_work: keeps the locks of instances on which nodes work for ended jobs.
     :ivar witness: looks after the witness of two candidates.
     """
 
     config: Config
-    locks: LockManager
+    locks: JobLocks
     rpc: RpcRunner
-    queue: Any = None
+    job_files: JobFiles | None = None
     queries: Queries | None = None
-    live_seen: Callable[[View, Sequence[Instance]], None] | None = None
     left_work: LeftWork | None = None
     witness: WitnessCheck | None = None
+
+
+@dataclass(slots=True)
+class MasterContext(JobContext):
+    """The services of the master daemon, made once at its start.
+
+    :ivar queue: the job queue, for the daemon itself; set after construction.
+    :ivar live_seen: called after a query asked nodes about guests, with the view which holds the
+        live data, and with the instances to which they belong.
+    """
+
+    locks: LockManager
+    queue: Any = None
+    live_seen: Callable[[View, Sequence[Instance]], None] | None = None
 
 
 def why(failure: Exception | None) -> str:
@@ -209,7 +267,7 @@ class LuContext:
     :ivar author: the job which changes the configuration, for its history.
     """
 
-    master: MasterContext
+    master: JobContext
     callbacks: OpCallbacks
     ec_id: str = field(default="")
     author: Author | None = None
@@ -225,8 +283,23 @@ class LuContext:
         self.rpc = self.master.rpc.for_job(self.callbacks.owner.job_id, self.callbacks.feedback)
 
     @property
-    def locks(self) -> LockManager:
+    def locks(self) -> JobLocks:
         return self.master.locks
+
+    @property
+    def job_files(self) -> JobFiles | None:
+        """The files of the job queue; None where there is no queue."""
+        return self.master.job_files
+
+    @property
+    def left_work(self) -> LeftWork | None:
+        """What keeps locks as long as nodes work for ended jobs; None without a queue."""
+        return self.master.left_work
+
+    @property
+    def witness(self) -> WitnessCheck | None:
+        """What looks after the witness of two candidates; None in a context without one."""
+        return self.master.witness
 
     @property
     def queries(self) -> Queries:

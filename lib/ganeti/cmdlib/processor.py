@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import cmdlib, errors
 from ganeti.cmdlib import dry_run, prereq
-from ganeti.cmdlib.base import AnyUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
+from ganeti.cmdlib.base import (
+    AnyUnit,
+    JobContext,
+    LuContext,
+    MasterContext,
+    OpCallbacks,
+    ResultWithJobs,
+)
 from ganeti.cmdlib.hooks import HookRunner
 from ganeti.config.history import Author
 from ganeti.constants import job as job_const
@@ -46,7 +53,7 @@ def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
 class Processor:
     """Executes opcodes; it has no state of its own, so all workers share one object."""
 
-    def __init__(self, context: MasterContext) -> None:
+    def __init__(self, context: JobContext) -> None:
         self._context = context
 
     def execute(self, op: OpCode, callbacks: OpCallbacks) -> object:

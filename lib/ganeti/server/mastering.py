@@ -44,6 +44,7 @@ from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.master.node_watch import NodeWatch
 from ganeti.master.witness import MasterWitness
+from ganeti.objects import ConfigData
 from ganeti.platform import machine, paths, users
 from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
@@ -136,14 +137,15 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     witness.last_job = lambda: queue.table.serial
     context.queue = queue
     context.witness = witness
-    context.queries = queries
+    context.job_files = queue
+    context.queries = queries.QueryService(context)
     queue.start()
     left_work.clean_up_migrations(queue)
     events = EventLog()
     job_log = JobLog(here.log_jobs_file, here.log_audit_file)
     job_log.start()
     queue.publisher.on_published = partial(_note_jobs, events, job_log)
-    config.call_on_commit(events.config_changed)
+    config.call_on_commit(partial(note_commit, events, queue))
     context.live_seen = GuestChanges(events, context).seen
     server = LuxiServer(_listen(here), LuxiService(context, events))
     # Present objects live as long as the process; the garbage collector need not visit them.
@@ -176,6 +178,19 @@ def _settle_alone(config: Config, *, override: bool) -> None:
                 f"the witness cannot be informed that this node is the only master candidate: {err}"
             ) from err
         logging.warning("the witness does not know that there is no other candidate: %s", err)
+
+
+def note_commit(
+    events: EventLog,
+    queue: JobQueue,
+    before: ConfigData,
+    after: ConfigData,
+    changed: set[tuple[str, str]],
+) -> None:
+    """Tell clients and the job queue of a commit of the configuration."""
+    if after.cluster.max_running_jobs != before.cluster.max_running_jobs:
+        queue.set_max_running(after.cluster.max_running_jobs)
+    events.config_changed(before, after, changed)
 
 
 def _note_jobs(events: EventLog, job_log: JobLog, published: list[QueuedJob]) -> None:

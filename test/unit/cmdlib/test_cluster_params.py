@@ -334,19 +334,6 @@ def test_pool_size_makes_and_unmakes_candidates() -> None:
     assert len(master.config.master_candidates()) == 3
 
 
-def test_the_queue_is_told_its_limit() -> None:
-    class Queue:
-        limit = 0
-
-        def set_max_running(self, limit: int) -> None:
-            self.limit = limit
-
-    master = Master(cluster_of(1))
-    master.context.queue = Queue()
-    change(master, max_running_jobs=3)
-    assert master.context.queue.limit == 3
-
-
 def test_nothing_given_changes_nothing() -> None:
     master = Master(cluster_of(1))
     assert change(master) is None

@@ -13,4 +13,4 @@ class LUClusterConfigQuery(LogicalUnit[OpClusterConfigQuery, None]):
     """Read single values about the cluster. Result: the values, in the order of the request."""
 
     def exec(self, plan: None) -> list[Any]:
-        return self.ctx.queries.config_values(self.ctx.master, self.op.output_fields)
+        return self.ctx.queries.config_values(self.op.output_fields)

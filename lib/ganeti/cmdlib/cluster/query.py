@@ -13,4 +13,4 @@ class LUClusterQuery(LogicalUnit[OpClusterQuery, None]):
     """Describe the cluster."""
 
     def exec(self, plan: None) -> dict[str, Any]:
-        return self.ctx.queries.cluster_info(self.ctx.master)
+        return self.ctx.queries.cluster_info()

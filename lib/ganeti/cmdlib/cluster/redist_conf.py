@@ -30,5 +30,5 @@ class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
         )
         distribute_files(self)
         ssh_keys.distribute(self)
-        if self.ctx.master.queue is not None:
-            self.ctx.master.queue.compare_copies()
+        if self.ctx.job_files is not None:
+            self.ctx.job_files.compare_copies()

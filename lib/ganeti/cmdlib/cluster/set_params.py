@@ -314,9 +314,6 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             self._change_netmask(plan.old)
         if self.op.candidate_pool_size is not None:
             candidates.keep_pool_size(self)
-        queue = self.ctx.master.queue
-        if "max_running_jobs" in values and queue is not None:
-            queue.set_max_running(values["max_running_jobs"])
         if values.get("modify_etc_hosts"):
             for node in self.config.nodes():
                 ssh_keys.name_in_etc_hosts(self, node, add=True)
@@ -337,7 +334,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
 
         :raises OpExecError: it cannot be the witness; the cluster was not changed.
         """
-        service = self.ctx.master.witness
+        service = self.ctx.witness
         if service is None:
             return
         try:

@@ -46,8 +46,8 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
             )
         if data.cluster.auto_failover is not None:
             self._auto_failover(findings, data)
-        if data.cluster.witness is not None and self.ctx.master.witness is not None:
-            self._witness(findings, self.ctx.master.witness, data)
+        if data.cluster.witness is not None and self.ctx.witness is not None:
+            self._witness(findings, self.ctx.witness, data)
         if data.cluster.auto_instance_failover is not None:
             watchdogs = data.cluster.node_watchdog is not None
             for problem in auto_instance_failover_problems(data, watchdogs=watchdogs):
@@ -61,7 +61,7 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
         findings.section("Checking the job queue of the master")
         self._lost_jobs(findings, data)
         findings.section("Looking for work of jobs which have ended")
-        keeper = self.ctx.master.left_work
+        keeper = self.ctx.left_work
         for node, text in keeper.left() if keeper is not None else ():
             findings.report("ENODERPC", node, text)
         findings.summary()
@@ -135,18 +135,18 @@ class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
 
     def _lost_jobs(self, findings: Findings, data: ConfigData) -> None:
         """Report jobs whose files are damaged, now or when the master daemon started."""
-        queue = self.ctx.master.queue
-        if queue is None:
+        files = self.ctx.job_files
+        if files is None:
             return
         master = data.nodes[data.cluster.master_node].name
-        for job_id, problem in sorted(queue.repair_files().items()):
+        for job_id, problem in sorted(files.repair_files().items()):
             findings.report(
                 "ENODEFILECHECK",
                 master,
                 f"the file of job {job_id} was damaged ({problem}), and has been written again."
                 " Check the disk",
             )
-        for job_id, reason in sorted(queue.lost_jobs().items()):
+        for job_id, reason in sorted(files.lost_jobs().items()):
             findings.report(
                 "ENODEFILECHECK",
                 master,

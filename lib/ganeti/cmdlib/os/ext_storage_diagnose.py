@@ -25,5 +25,5 @@ class LUExtStorageDiagnose(LogicalUnit[OpExtStorageDiagnose, None]):
 
     def exec(self, plan: None) -> list[list[Any]]:
         return self.ctx.queries.query_values(
-            self.ctx.master, query_c.EXTSTORAGE, self.op.names, self.op.output_fields
+            query_c.EXTSTORAGE, self.op.names, self.op.output_fields
         )

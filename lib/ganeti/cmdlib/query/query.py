@@ -65,6 +65,4 @@ class LUQuery(LogicalUnit[OpQuery, None]):
             self.need(level, {self.config.node(uuid).group for uuid in nodes}, shared=True)
 
     def exec(self, plan: None) -> QueryAnswer:
-        return self.ctx.queries.query(
-            self.ctx.master, self.op.what, self.op.fields, self.op.qfilter
-        )
+        return self.ctx.queries.query(self.op.what, self.op.fields, self.op.qfilter)

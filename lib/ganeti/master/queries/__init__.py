@@ -1,9 +1,54 @@
 """Answers about the objects of the cluster: the configuration, and live data where needed.
 
-The package itself is what :class:`ganeti.cmdlib.base.Queries` describes.
+:class:`QueryService` is what logical units use (:class:`ganeti.cmdlib.base.Queries`).
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ganeti.master.queries.cluster import cluster_info, config_values
 from ganeti.master.queries.service import query, query_fields, query_values
 
-__all__ = ["cluster_info", "config_values", "query", "query_fields", "query_values"]
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import FieldValue, MasterContext
+    from ganeti.query.engine import FieldsAnswer, QueryAnswer
+
+__all__ = [
+    "QueryService",
+    "cluster_info",
+    "config_values",
+    "query",
+    "query_fields",
+    "query_values",
+]
+
+
+class QueryService:
+    """Answers queries of logical units from the services of one master daemon."""
+
+    def __init__(self, context: MasterContext) -> None:
+        self._context = context
+
+    def query(self, what: str, fields: Sequence[str], qfilter: Any = None, /) -> QueryAnswer:
+        """Answer the LUXI request ``Query``; see :func:`.service.query`."""
+        return query(self._context, what, fields, qfilter)
+
+    def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> FieldsAnswer:
+        """Answer the LUXI request ``QueryFields``; see :func:`.service.query_fields`."""
+        return query_fields(what, names)
+
+    def query_values(
+        self, what: str, names: Sequence[str | int] | None, fields: Sequence[str], /
+    ) -> list[list[FieldValue]]:
+        """Answer the older queries; see :func:`.service.query_values`."""
+        return query_values(self._context, what, names, fields)
+
+    def cluster_info(self) -> dict[str, FieldValue]:
+        """Answer ``QueryClusterInfo``: name -> value."""
+        return cluster_info(self._context)
+
+    def config_values(self, names: Sequence[str], /) -> list[FieldValue]:
+        """Answer ``QueryConfigValues``: the values of the named fields."""
+        return config_values(self._context, names)
