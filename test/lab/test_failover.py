@@ -8,6 +8,7 @@ Each time everything runs again, and no confirmed block is missing.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -23,6 +24,8 @@ _PLACES = {"one": ("node1", "node3"), "two": ("node3", "node1")}
 #: Seconds without an answer, which emulated machines on a busy one may need.
 _MASTER_S, _NODE_S = 20, 30
 _UP_S = 900.0
+#: The file of a guest of the hypervisor ``fake`` is made when it starts.
+_GUESTS = "/run/ganeti/fake-hypervisor"
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,26 @@ def check(cluster: Cluster, writers: dict[str, drbd.Writer]) -> None:
         assert last and drbd.lost(machine, cluster.device(name, node), last) == 0, name
 
 
+def now(machine: Machine) -> float:
+    """Seconds since 1970, by the clock of a machine."""
+    return float(machine.run("date +%s.%N"))
+
+
+def print_times(cluster: Cluster, since: float) -> None:
+    """Print what happened after a moment: when jobs worked, and when guests were started."""
+    fields = "summary,received_ts,start_ts,end_ts"
+    for job in json.loads(cluster.gnt("job", "list", "--output=json", "-o", fields)):
+        moments = [job["received_ts"], job["start_ts"], job["end_ts"]]
+        times = [one and one[0] + one[1] / 1e6 - since for one in moments]
+        if times[0] > 0:
+            told = [f"{one:.1f}" if one is not None else "-" for one in times]
+            what = ", ".join(job["summary"])
+            print(f"  {what}: submitted {told[0]}, begun {told[1]}, ended {told[2]}")
+    for name, node in running(cluster).items():
+        begun = cluster.lab[node].run(f"stat -c %.3Y {_GUESTS}/{name}")
+        print(f"  the guest of {name} was started on {node} at {float(begun) - since:.1f}")
+
+
 def bring_back(cluster: Cluster, machine: Machine) -> None:
     """What an administrator does when the machine has its power again."""
     power.restore(machine)
@@ -151,10 +174,11 @@ def test_the_instances_of_a_dead_node_start_elsewhere(cluster: Cluster) -> None:
     victim = cluster.lab["node3"]
     assert cluster.master is not victim
     writers = write(cluster)
-    begin = time.monotonic()
+    begin, cut_at = time.monotonic(), now(cluster.master)
     power.cut(victim)
     wait_all_run(cluster, without=victim.name)
     print(f"\nafter the power cut of a node: all instances after {time.monotonic() - begin:.0f} s")
+    print_times(cluster, cut_at)
     # Its secondary node died: it has waited for the master, and goes on.
     writers["one"].more(20)
     check(cluster, writers)
@@ -164,7 +188,7 @@ def test_the_instances_of_a_dead_node_start_elsewhere(cluster: Cluster) -> None:
 def test_another_node_becomes_the_master_and_starts_its_instances(cluster: Cluster) -> None:
     old = cluster.master
     writers = write(cluster)
-    begin = time.monotonic()
+    begin, cut_at = time.monotonic(), now(old)
     power.cut(old)
     find_master(cluster)
     master_s = time.monotonic() - begin
@@ -174,5 +198,6 @@ def test_another_node_becomes_the_master_and_starts_its_instances(cluster: Clust
         f"\nafter the power cut of the master: another master after {master_s:.0f} s, all instances"
         f" after {time.monotonic() - begin:.0f} s"
     )
+    print_times(cluster, cut_at)
     check(cluster, writers)
     bring_back(cluster, old)

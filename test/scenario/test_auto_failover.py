@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -62,10 +63,29 @@ def state(cluster: Cluster) -> str:
     return found
 
 
+def job_times(cluster: Cluster, since: float) -> list[str]:
+    """When the jobs after a moment were submitted, began and ended, for people."""
+    fields = "summary,received_ts,start_ts,end_ts"
+    jobs = json.loads(cluster.run("gnt-job", "list", "--output=json", "-o", fields).ok().stdout)
+    found = []
+    for job in jobs:
+        times = [
+            one and one[0] + one[1] / 1e6 - since
+            for one in (job["received_ts"], job["start_ts"], job["end_ts"])
+        ]
+        if times[0] > 0:
+            told = [f"{one:.1f}" if one is not None else "-" for one in times]
+            found.append(
+                f"  {', '.join(job['summary'])}: submitted {told[0]} s, begun {told[1]} s,"
+                f" ended {told[2]} s after the power cut"
+            )
+    return found
+
+
 def test_a_fenced_node_loses_its_instances(cluster: Cluster) -> None:
     commands = helper(cluster)
     cluster.run("gnt-cluster", "modify", f"--auto-instance-failover={LIMIT_S}s").ok()
-    begin = time.monotonic()
+    begin, cut_at = time.monotonic(), time.time()
     cluster.kill_whole(DEAD, "ganeti-noded")
 
     def moved() -> bool:
@@ -81,6 +101,7 @@ def test_a_fenced_node_loses_its_instances(cluster: Cluster) -> None:
         f"\nthe instances ran elsewhere {took_s:.1f} s after the power cut;"
         f" {LIMIT_S} s are the time without an answer"
     )
+    print(*job_times(cluster, cut_at), sep="\n")
     # The helper is asked again before each failover.
     assert commands.read_text().splitlines()[:3] == [
         f"power-status {DEAD}", f"power-off {DEAD}", f"power-status {DEAD}",

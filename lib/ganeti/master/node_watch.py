@@ -31,18 +31,24 @@ from ganeti.opcodes.node import OpNodeAutoFailover
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.results import Result, is_gone
 from ganeti.utils import clock
-from ganeti.wire.calls import DRBD_WAITING
+from ganeti.wire.calls import DRBD_WAITING, Call
 
 _log = logging.getLogger(__name__)
 
 #: Seconds between two rounds of questions, and which a node has for its answer.
 ROUND_S: Final = 2.0
 ANSWER_S: Final = 4.0
+#: Seconds which a node has that did not answer in the round before. They suffice for its system to
+#: accept a connection, which is a sign of life.
+AGAIN_S: Final = 2.0
+#: Seconds between two rounds are never fewer.
+MIN_PAUSE_S: Final = 0.2
 #: Seconds until a failed attempt is repeated; they double up to the second number.
 RETRY_S, MAX_RETRY_S = 30.0, 3600.0
 
 #: What each node is asked; any answer shows that it is there.
 _QUESTION = dataclasses.replace(DRBD_WAITING, timeout_s=ANSWER_S)
+_QUESTION_AGAIN = dataclasses.replace(DRBD_WAITING, timeout_s=AGAIN_S)
 
 
 class Outages:
@@ -93,6 +99,23 @@ class Outages:
                 due.append(one)
         return due
 
+    def pause_s(self, limit_s: float, took_s: float) -> float:
+        """Return how many seconds to wait before the next round, after :meth:`observe`.
+
+        That is usually :data:`ROUND_S`. When the time of an unresponsive node ends soon, the next
+        round ends with it, so that a node counts as gone no later than necessary.
+
+        :param limit_s: as for :meth:`observe`.
+        :param took_s: seconds which the last round has taken, as the next one will.
+        """
+        unresponsive = [
+            left_s
+            for one, heard in self._heard.items()
+            if one not in self._tries and 0 < (left_s := heard + limit_s - self._last) < limit_s
+        ]
+        pause_s = min(unresponsive, default=ROUND_S + took_s) - took_s
+        return max(MIN_PAUSE_S, pause_s) if pause_s < ROUND_S + 1 else ROUND_S
+
 
 class Queue(Protocol):
     """What this module needs of the job queue."""
@@ -135,33 +158,38 @@ class NodeWatch:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(ROUND_S):
+        pause_s = ROUND_S
+        while not self._stop.wait(pause_s):
             try:
-                self.round()
+                pause_s = self.round()
             except errors.GenericError as err:
+                pause_s = ROUND_S
                 _log.error("cannot watch the nodes: %s", err)
 
-    def round(self) -> None:
+    def round(self) -> float:
         """Ask all nodes once, and submit what follows.
 
+        :returns: seconds until the next round.
         :raises errors.GenericError: the configuration cannot be read, or the queue takes no job.
         """
+        begin = self._monotonic()
         # A node which did not answer the last question would only delay this one.
         watchdogs.look(self._config, self._rpc, {*self._at_work(), *self._unheard})
-        self._unheard = frozenset()
+        unresponsive, self._unheard = self._unheard, frozenset()
         data = self._config.snapshot()
         limit_s = data.cluster.auto_instance_failover
         if not limit_s and not waiting_disks.are_expected(data):
-            return
+            return ROUND_S
         online = [node.uuid for node in data.nodes.values() if not node.offline]
-        answers = self._rpc.call_many(_QUESTION, online)
-        self._let_go_on(answers)
+        heard = self._ask(_QUESTION, [uuid for uuid in online if uuid not in unresponsive])
+        # Disks of the others do not wait for a node which is unresponsive.
+        heard += self._ask(_QUESTION_AGAIN, [uuid for uuid in online if uuid in unresponsive])
         if not limit_s:
-            return
-        heard = [uuid for uuid, answer in answers.items() if not is_gone(answer.failure)]
+            return ROUND_S
         self._unheard = frozenset(online) - frozenset(heard)
         busy = self._at_work()
-        for uuid in self._outages.observe(online, heard, self._monotonic(), limit_s, busy):
+        now = self._monotonic()
+        for uuid in self._outages.observe(online, heard, now, limit_s, busy):
             node = data.nodes[uuid]
             if uuid == data.cluster.master_node or node.is_left_alone():
                 continue
@@ -169,6 +197,15 @@ class NodeWatch:
             job_id = self._queue.submit([_failover(node.name, uuid, limit_s)])
             self._jobs[uuid] = job_id
             _log.warning("job %d fences it and starts its instances elsewhere", job_id)
+        return self._outages.pause_s(limit_s, now - begin)
+
+    def _ask(self, question: Call, nodes: Sequence[str]) -> list[str]:
+        """Ask nodes, and let disks go on which wait; returns those which show a sign of life."""
+        if not nodes:
+            return []
+        answers = self._rpc.call_many(question, nodes)
+        self._let_go_on(answers)
+        return [uuid for uuid, answer in answers.items() if not is_gone(answer.failure)]
 
     def _at_work(self) -> Collection[str]:
         """Nodes for which a job is at work; the others are forgotten."""

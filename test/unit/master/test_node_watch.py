@@ -10,7 +10,14 @@ import pytest
 from fakes.config import cluster_of, commit, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.master.node_watch import MAX_RETRY_S, RETRY_S, ROUND_S, NodeWatch, Outages
+from ganeti.master.node_watch import (
+    MAX_RETRY_S,
+    MIN_PAUSE_S,
+    RETRY_S,
+    ROUND_S,
+    NodeWatch,
+    Outages,
+)
 from ganeti.objects import Disk, Maintenance, updated
 from ganeti.opcodes.base import OpCode
 
@@ -39,6 +46,19 @@ def test_the_whole_time_has_to_pass_and_attempts_become_rare() -> None:
     assert gaps[0] == RETRY_S
     assert gaps == sorted(gaps)
     assert gaps[-1] <= MAX_RETRY_S + ROUND_S
+
+
+@pytest.mark.parametrize("took_s", [0.0, 0.1, 2.0, 4.0])
+@pytest.mark.parametrize("limit_s", [5.0, 14.0, 15.0, 15.7, 30.0])
+def test_a_round_ends_when_the_time_of_a_node_ends(took_s: float, limit_s: float) -> None:
+    """Nobody waits for two rounds more, and there are never many rounds in a second."""
+    outages, now, pauses = Outages(), 100.0, [ROUND_S]
+    outages.observe(ALL, ALL, now, limit_s)
+    while not outages.observe(ALL, ("a", "b"), now := now + pauses[-1] + took_s, limit_s):
+        pauses.append(outages.pause_s(limit_s, took_s))
+    assert limit_s <= now - 100.0 <= limit_s + took_s + MIN_PAUSE_S
+    assert all(MIN_PAUSE_S <= one <= ROUND_S + 1 for one in pauses)
+    assert outages.pause_s(limit_s, took_s) == ROUND_S
 
 
 def test_one_answer_starts_the_time_again() -> None:
@@ -105,8 +125,7 @@ class Watched:
 
     def run(self, rounds: int = 10) -> list[str]:
         for _ in range(rounds):
-            self.watch.round()
-            self.now += ROUND_S
+            self.now += self.watch.round()
         return [op.node_uuid for op in self.submitted]  # type: ignore[attr-defined]
 
 
@@ -127,6 +146,14 @@ def test_no_second_job_while_the_first_one_runs() -> None:
     assert len(watched.run(100)) == 1
     watched.unfinished = set()
     assert len(watched.run(1)) == 2
+
+
+def test_an_unresponsive_node_delays_no_disk_of_the_others() -> None:
+    """It is asked after them, because the answer of a dead machine takes seconds."""
+    watched = Watched()
+    watched.run(2)
+    nodes = [node for node, _args in watched.master.rpc.of("drbd_waiting")]
+    assert nodes[-1] == "node3.example.com" and len(nodes) == 6
 
 
 def test_while_it_is_off_nobody_is_asked() -> None:

@@ -9,6 +9,7 @@ Source: ``doc/design-instance-failover.rst``.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 
 from ganeti import errors
@@ -25,6 +26,10 @@ from ganeti.opcodes.node import OpNodeAutoFailover
 from ganeti.rpc.results import is_gone
 from ganeti.utils import clock
 from ganeti.wire.calls import VERSION
+
+#: Whether nodes answer. One of them has been unresponsive for long, and any sign of life counts:
+#: the time suffices for the system of a busy machine to accept a connection.
+_QUESTION = dataclasses.replace(VERSION, timeout_s=3)
 
 
 @executes(OpNodeAutoFailover)
@@ -63,7 +68,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
         :raises errors.OpPrereqError: the node answers, or too few other nodes do.
         """
         online = [one for one in self.config.nodes() if not one.offline]
-        answers = self.rpc.call_many(VERSION, [one.uuid for one in online])
+        answers = self.rpc.call_many(_QUESTION, [one.uuid for one in online])
         failure = answers[node.uuid].failure
         if not is_gone(failure):
             how = "" if failure is None else f", although with an error: {why(failure)}"
