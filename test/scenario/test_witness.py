@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from harness import ROOT, wait_until
 from role_lab import Lab, make_lab, present
-from test_auto_master_failover import AutoLab
+from test_auto_master_failover import LIMIT_S, AutoLab
 
 PASSWORD = "correct horse"  # noqa: S105
 NODE1, NODE2 = "node1.example.com", "node2.example.com"
@@ -109,10 +109,11 @@ def test_the_machine_of_the_master_dies(two: WitnessLab) -> None:
     lab = two.lab
     old, _ = present(lab)
     assert lab.change(old)
+    begun = time.monotonic()
     two.cluster.cut_power(old)
-    new, taken_s = two.first_job([other(old)], time.monotonic())
+    new, taken_s = two.first_job([other(old)], begun)
+    print(f"with a witness: first job accepted after {taken_s:.1f} s, with a limit of {LIMIT_S} s")
     assert new == other(old)
-    assert taken_s
     assert lab.change(new)
     assert two.document()["master"] == new
     shown = two.cluster.on(new, "gnt-cluster", "failover-status").ok().stdout

@@ -53,7 +53,7 @@ def run(client: Client, memory_file: str, *, dry_run: bool) -> list[int]:
     """Balance the cluster as far as its settings permit now.
 
     :param memory_file: has the times of earlier moves.
-    :param dry_run: only log the moves.
+    :param dry_run: only print the moves.
     :returns: the jobs which were submitted.
     :raises errors.GenericError: the cluster cannot be read, or a job is refused.
     :raises OSError: the file cannot be read or written.
@@ -71,9 +71,10 @@ def run(client: Client, memory_file: str, *, dry_run: bool) -> list[int]:
     jobs: list[int] = []
     for moves in plan(_load_cluster(), _resting_groups(client), settings, left):
         for text, opcodes in moves:
-            _log.info("automatic balance: %s%s", text, " (dry run)" if dry_run else "")
             if dry_run:
+                print(f"automatic balance: {text}")
                 continue
+            _log.info("automatic balance: %s", text)
             # Noted before the job exists: an end in between must not permit more moves.
             made.append(now)
             store(memory_file, made)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.config.ssconf import SimpleStore
+from ganeti.constants import job as job_c
+from ganeti.constants import query as query_c
 from ganeti.constants import ssconf as ssconf_c
 from ganeti.platform import machine, paths
 from ganeti.rapi import client as rapi
 from ganeti.tools import daemon_util
-from ganeti.utils import fs
+from ganeti.utils import clock, fs
 from ganeti.watcher import node
 
 if TYPE_CHECKING:
@@ -68,17 +70,31 @@ def _restart_hanging_rapi(address: str | None) -> None:
         node.start_daemon(_RAPI, dry_run=False)
 
 
-def archive_jobs(client: Client, age_s: int) -> None:
+def archive_jobs(client: Client, age_s: int, *, dry_run: bool) -> None:
     """Move jobs which ended more than `age_s` seconds ago to the archive; a negative age moves
     none.
 
+    :param dry_run: only print how many jobs these are.
     :raises errors.LuxiError: the master does not answer.
     """
     if age_s < 0:
         return
+    if dry_run:
+        _print_old_jobs(client, age_s)
+        return
     archived, left = client.auto_archive_jobs(age_s)
     if archived or left:
         _log.info("%d jobs were archived, %d are left for the next run", archived, left)
+
+
+def _print_old_jobs(client: Client, age_s: int) -> None:
+    ended = ["|", *(["=", "status", one] for one in sorted(job_c.FINALIZED))]
+    limit = clock.now() - age_s
+    count = 0
+    for ((_status, end),) in client.query(query_c.JOB, ["end_ts"], ended)["data"]:
+        count += bool(end) and end[0] < limit
+    if count:
+        print(f"{count} jobs which ended more than {age_s} seconds ago would be archived.")
 
 
 def groups() -> dict[str, str]:

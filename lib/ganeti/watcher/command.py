@@ -42,7 +42,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-d", "--debug", action="count", default=0, help="log more, and also here")
     parser.add_argument(
-        "--node-group", metavar="<uuid>", help="do only the work for this node group (by its UUID)"
+        "--node-group",
+        metavar="<group>",
+        help="do only the work for this node group (by its UUID or name)",
     )
     parser.add_argument(
         "-A",
@@ -108,10 +110,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not os.path.exists(here.noded_cert_file):
         _log.debug("this machine is not a node of a cluster")
         return _EXIT_SUCCESS
-    if not options.ignore_pause and _is_paused():
+    if not options.ignore_pause and _is_paused(options):
         return _EXIT_SUCCESS
     if options.node_group:
-        lock_file, work = here.watcher_group_lock_file(options.node_group), _group_part
+        group_uuid = _find_group(options.node_group)
+        if group_uuid is None:
+            return _EXIT_FAILURE
+        options.node_group = group_uuid
+        lock_file, work = here.watcher_group_lock_file(group_uuid), _group_part
     else:
         lock_file, work = here.watcher_lock_file, _node_part
     was_master = _is_master()
@@ -145,6 +151,19 @@ def _change_since(was_master: bool | None) -> str:
     return ""
 
 
+def _find_group(word: str) -> str | None:
+    """Return the UUID of a node group, given by UUID or name; None after a message if there is
+    none."""
+    known = cluster.groups()
+    for uuid, name in known.items():
+        if word in (uuid, name):
+            return uuid
+    text = f"there is no node group {word!r}; there are: {', '.join(sorted(known.values()))}"
+    _log.error("%s", text)
+    print(f"{NAME}: {text}", file=sys.stderr)
+    return None
+
+
 def _run(
     options: argparse.Namespace, lock_file: str, work: Callable[[argparse.Namespace], int]
 ) -> int:
@@ -169,13 +188,13 @@ def _run(
         return _EXIT_FAILURE
 
 
-def _say(options: argparse.Namespace, text: str) -> None:
-    _log.info("%s", text)
+def _say(options: argparse.Namespace, text: str, level: int = logging.INFO) -> None:
+    _log.log(level, "%s", text)
     if options.dry_run or sys.stderr.isatty():
         print(f"{NAME}: {text}", file=sys.stderr)
 
 
-def _is_paused() -> bool:
+def _is_paused(options: argparse.Namespace) -> bool:
     try:
         until = watcher_pause()
     except errors.ParseError as err:
@@ -183,7 +202,8 @@ def _is_paused() -> bool:
         return False
     if until is None or until <= clock.now():
         return False
-    _log.debug("paused until %s", clock.format_time(until))
+    # For the log of a timer this is no news.
+    _say(options, f"paused until {clock.format_time(until)}; nothing is done", logging.DEBUG)
     return True
 
 
@@ -196,13 +216,17 @@ def _node_part(options: argparse.Namespace) -> int:
 
 def _master_part(options: argparse.Namespace) -> int:
     if not cluster.start_daemons(options.rapi_ip, dry_run=options.dry_run):
+        if options.dry_run:
+            print("What else would be done is known when the master daemon runs.")
+            return _EXIT_SUCCESS
         return _EXIT_FAILURE
     client = cluster.connect(luxi.Client)
     if client is None:
         return _EXIT_FAILURE
     with client:
-        if not options.dry_run:
-            cluster.archive_jobs(client, options.job_age)
+        cluster.archive_jobs(client, options.job_age, dry_run=options.dry_run)
+        if options.dry_run:
+            _require_open_queue(client)
         _balance(client, options)
     children = cluster.start_groups(_group_options(options))
     if not options.wait_children:
@@ -211,6 +235,16 @@ def _master_part(options: argparse.Namespace) -> int:
     if not options.dry_run:
         cluster.merge_status()
     return max(codes, default=_EXIT_SUCCESS)
+
+
+def _require_open_queue(client: luxi.Client) -> None:
+    """Refuse a dry run where the queue would refuse the first job of an ordinary run.
+
+    :raises errors.JobQueueDrainError: the queue takes no jobs.
+    """
+    (drained,) = client.query_config_values(["drain_flag"])
+    if drained:
+        raise errors.JobQueueDrainError("the job queue is drained")
 
 
 def _balance(client: luxi.Client, options: argparse.Namespace) -> None:
@@ -236,13 +270,9 @@ def _group_options(options: argparse.Namespace) -> list[str]:
 
 
 def _group_part(options: argparse.Namespace) -> int:
-    known = cluster.groups()
-    if options.node_group not in known:
-        raise errors.ParameterError(
-            f"there is no node group with the UUID {options.node_group!r}; 'gnt-group list -o"
-            " name,uuid' shows them"
-        )
     with luxi.Client() as client:
+        if options.dry_run:
+            _require_open_queue(client)
         group.GroupRun(
             client,
             options.node_group,
@@ -250,6 +280,7 @@ def _group_part(options: argparse.Namespace) -> int:
                 dry_run=options.dry_run,
                 verify_disks=not options.no_verify_disks,
                 strict=not options.no_strict,
+                name=cluster.groups().get(options.node_group, options.node_group),
             ),
         ).run()
     return _EXIT_SUCCESS

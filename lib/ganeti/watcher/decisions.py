@@ -44,6 +44,7 @@ class ObservedInstance(NamedTuple):
     :ivar maintenance: names of those of its nodes which are in maintenance, and left alone.
     :ivar importing_since: when its import from another cluster began, in seconds since 1970; None
         when it has ended, or there was none.
+    :ivar uuid: empty when it is not known.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ObservedInstance(NamedTuple):
     tags: tuple[str, ...] = ()
     maintenance: tuple[str, ...] = ()
     importing_since: float | None = None
+    uuid: str = ""
 
 
 class Decision(NamedTuple):

@@ -49,6 +49,7 @@ _INSTANCE_FIELDS = (
     "disk.count",
     "tags",
     "importing_since",
+    "uuid",
 )
 
 
@@ -59,11 +60,13 @@ class Options:
     :ivar dry_run: print what would be done, and change nothing.
     :ivar verify_disks: let the master verify the disks.
     :ivar strict: a node which does not answer to the verification is an error.
+    :ivar name: of the node group, for messages.
     """
 
     dry_run: bool = False
     verify_disks: bool = True
     strict: bool = True
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ class GroupRun:
 
     def _verify_disks(self, seen: Observation, handled: Iterable[str]) -> None:
         if self._options.dry_run:
-            print("The disks would be verified.")
+            print(f"The disks of node group {self._options.name} would be verified.")
             return
         opcode = OpGroupVerifyDisks(group_name=self._group, is_strict=self._options.strict)
         opcode.reason = restarting.reason("verify disks")
@@ -269,8 +272,9 @@ def observe(client: Client, group: str) -> Observation:
             tuple(tags or ()),
             tuple(node for node in (primary, *(secondaries or ())) if node in left_alone),
             since,
+            uuid or "",
         )
-        for name, status, primary, secondaries, disks_active, disks, tags, since in _rows(
+        for name, status, primary, secondaries, disks_active, disks, tags, since, uuid in _rows(
             client, query_c.INSTANCE, _INSTANCE_FIELDS, ["=", "pnode.group.uuid", group]
         )
     ]
@@ -288,7 +292,7 @@ def _rows(
 def unfinished_jobs(client: Client, instances: Iterable[ObservedInstance]) -> dict[str, int]:
     """Return which instances an unfinished job names: name of the instance -> id of the job.
 
-    A user may have named an instance by the first part of its name.
+    A user may have named an instance by the first part of its name, or by its UUID.
     """
     unfinished = ["!", ["|", *(["=", "status", one] for one in sorted(job_c.FINALIZED))]]
     given: dict[str, int] = {}
@@ -301,7 +305,7 @@ def unfinished_jobs(client: Client, instances: Iterable[ObservedInstance]) -> di
     return {
         one.name: given[word]
         for one in instances
-        for word in _short_names(one.name)
+        for word in (*_short_names(one.name), one.uuid)
         if word in given
     }
 
@@ -310,8 +314,12 @@ def _named(opcode: Any) -> Iterable[str]:
     """The instances which the parameters of an opcode name."""
     if not isinstance(opcode, Mapping):
         return
-    one, many = opcode.get("instance_name"), opcode.get("instances")
-    for name in [one, *(many if isinstance(many, list) else ())]:
+    many = opcode.get("instances")
+    for name in [
+        opcode.get("instance_name"),
+        opcode.get("instance_uuid"),
+        *(many if isinstance(many, list) else ()),
+    ]:
         if isinstance(name, str):
             yield name.lower()
 

@@ -85,3 +85,4 @@ def add_instance(
         {**row, "disks_active": True, "disk.count": 1, "tags": [], **more}
     )
     master.rows["instance"][-1].setdefault("importing_since", None)
+    master.rows["instance"][-1].setdefault("uuid", f"uuid-of-{name}")

@@ -122,8 +122,9 @@ def test_other_jobs_do_not_matter(client, tmp_path):
     assert run(client, tmp_path)
 
 
-def test_a_dry_run_submits_nothing(client, tmp_path):
+def test_a_dry_run_submits_nothing(client, tmp_path, capsys):
     assert run(client, tmp_path, dry_run=True) == []
+    assert capsys.readouterr().out.startswith("automatic balance: instance ")
     assert balance.load(str(tmp_path / "memory")) == []
 
 

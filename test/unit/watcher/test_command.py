@@ -141,8 +141,43 @@ def test_a_group(here: paths.Paths, master: FakeMaster) -> None:
 
 
 def test_an_unknown_group(here: paths.Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--node-group", "default", "--dry-run"]) == 1
-    assert "there is no node group with the UUID 'default'" in capsys.readouterr().err
+    assert command.main(["--node-group", "other"]) == 1
+    assert "there is no node group 'other'; there are: default" in capsys.readouterr().err
+
+
+def test_a_group_by_its_name(
+    here: paths.Paths, master: FakeMaster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_instance(master)
+    assert command.main(["--node-group", "default", "--dry-run"]) == 0
+    assert "The disks of node group default would be verified.\n" in capsys.readouterr().out
+    with FileLock(here.watcher_group_lock_file(GROUP)) as lock:
+        lock.acquire()
+        assert command.main(["--node-group", "default"]) == 0
+    assert "another watcher is at work" in Path(here.log_watcher_file).read_text("ascii")
+
+
+def test_a_dry_run_says_why_nothing_would_be_done(
+    parts: Parts, here: paths.Paths, master: FakeMaster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master.answers["QueryConfigValues"] = lambda names: [
+        {"drain_flag": True, "master_node": "node1.example.com"}[name] for name in names
+    ]
+    for words in (["--dry-run"], ["--dry-run", "--node-group", GROUP]):
+        assert command.main(words) == 0
+        assert "the job queue is drained" in capsys.readouterr().err
+    Path(here.watcher_pausefile).write_text(str(time.time() + 3600), encoding="ascii")
+    assert command.main(["--dry-run"]) == 0
+    assert "paused until" in capsys.readouterr().err
+
+
+def test_a_dry_run_without_a_master_daemon(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "start_daemons", lambda *_, **__: False)
+    assert command.main(["--dry-run"]) == 0
+    assert "when the master daemon runs" in capsys.readouterr().out
+    assert command.main([]) == 1
 
 
 @pytest.mark.parametrize(
@@ -179,7 +214,7 @@ def test_job_age(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given: list[int] = []
-    monkeypatch.setattr(cluster, "archive_jobs", lambda _, age: given.append(age))
+    monkeypatch.setattr(cluster, "archive_jobs", lambda _, age, dry_run: given.append(age))
     assert command.main(words) == 0
     assert given == [age_s]
 
@@ -206,8 +241,24 @@ def test_old_jobs(age_s: int, master: FakeMaster) -> None:
     client = cluster.connect(command.luxi.Client)
     assert client is not None
     with client:
-        cluster.archive_jobs(client, age_s)
+        cluster.archive_jobs(client, age_s, dry_run=False)
     assert ("AutoArchiveJobs" in master.methods()) is (age_s > 0)
+
+
+def test_a_dry_run_counts_the_old_jobs(
+    master: FakeMaster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = [[int(time.time()) - age_s, 0] for age_s in (30, 200, 300)]
+    found = [[[0, end]] for end in (*ends, None)]
+    master.answers["Query"] = lambda what, names, qfilter: {"fields": [], "data": found}
+    client = cluster.connect(command.luxi.Client)
+    assert client is not None
+    with client:
+        cluster.archive_jobs(client, 100, dry_run=True)
+    assert capsys.readouterr().out == (
+        "2 jobs which ended more than 100 seconds ago would be archived.\n"
+    )
+    assert "AutoArchiveJobs" not in master.methods()
 
 
 def test_the_states_of_all_groups_are_put_together(here: paths.Paths) -> None:

@@ -29,7 +29,7 @@ def client(master: FakeMaster) -> Iterator[Client]:
 
 
 def run(client: Client, *, now: float = NOW, **options: bool) -> None:
-    GroupRun(client, GROUP, Options(**options), now=lambda: now).run()
+    GroupRun(client, GROUP, Options(**options, name="default"), now=lambda: now).run()
 
 
 def done(master: FakeMaster) -> list[tuple[str, Any]]:
@@ -88,7 +88,9 @@ def test_without_a_memory_nothing_is_restarted(
     assert master.jobs == {}
 
 
-@pytest.mark.parametrize("given", ["web1", "web1.example.com", "WEB1.example"])
+@pytest.mark.parametrize(
+    "given", ["web1", "web1.example.com", "WEB1.example", "uuid-of-web1.example.com"]
+)
 @pytest.mark.parametrize("key", ["instance_name", "instances"])
 def test_a_job_of_somebody_else_keeps_the_watcher_away(
     given: str, key: str, master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
@@ -264,7 +266,7 @@ def test_a_dry_run_prints_and_changes_nothing(
     assert capsys.readouterr().out.splitlines() == [
         "instance web1: start it, because it should run, but is down (restart 1 of at most 5)",
         "instance web2: activate its disks, because node node1 has started again",
-        "The disks would be verified.",
+        "The disks of node group default would be verified.",
     ]
     assert master.jobs == {}
     assert sorted(Path(here.data_dir).iterdir()) == before
