@@ -174,7 +174,6 @@ class Scheduler:
             left = [job for job in self._table.jobs.values() if not job.new and not job.finalized]
             self.gate.set_rules(rules, [(job.id, job.inputs) for job in left if job.taken_up])
             for job in left:
-                # A job which a worker is just taking out of the line is judged by that worker.
                 if not job.taken_up and (
                     self.gate.release(job.id)
                     or self.pool.remove(job.id)
@@ -213,19 +212,31 @@ class Scheduler:
 
     # -- execution, in a worker ------------------------------------------------------------------
 
-    def _run_job(self, job_id: int) -> None:
-        """Execute the opcodes of a job until it has ended or has to wait for something."""
-        while True:
+    def _run_job(self) -> None:
+        """Execute the opcodes of the next job until it has ended or has to wait for something."""
+        # One holding of the lock for both: jobs get their places under rate limits in the order
+        # of the line, and no job is between the line and a worker.
+        with self._table.lock:
+            job_id = self.pool.take()
+            begun = None if job_id is None else self._begin(job_id)
+        while begun is not None and self._run_op(*begun):
             with self._table.lock:
-                job = self._table.jobs.get(job_id)
-                try:
-                    op = None if job is None else self._begin_op(job)
-                except Exception as err:  # noqa: BLE001 -- the entry point of a job step
-                    assert job is not None
-                    self._give_up(job, err)
-                    return
-            if job is None or op is None or not self._run_op(job, op):
-                return
+                begun = self._begin(begun[0].id)
+
+    def _begin(self, job_id: int) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
+        """Begin the next opcode of a job; None when there is none, or it may not start now.
+
+        A job with which that fails ends with the error. Needs the lock.
+        """
+        job = self._table.jobs.get(job_id)
+        if job is None:
+            return None
+        try:
+            op = self._begin_op(job)
+        except Exception as err:  # noqa: BLE001 -- the entry point of a job step
+            self._give_up(job, err)
+            return None
+        return None if op is None else (job, op)
 
     def _begin_op(self, job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
         """Move the next opcode to "waiting" (for its locks). Needs the lock."""

@@ -3,6 +3,10 @@
 Jobs that may start wait in line, by priority, then by id; a free worker takes the first one. A
 worker keeps its job until the job has ended or has to wait for another one. A thread starts when
 it is first needed; their number never exceeds the limit, which may change while the pool runs.
+
+A worker takes its job itself (:meth:`WorkerPool.take`), so that it can do so with the lock of its
+caller held. If the pool gave it the job, two workers with the first two jobs of the line could come
+to that lock in either order.
 """
 
 from __future__ import annotations
@@ -16,14 +20,15 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerPool:
-    """Executes jobs by id.
+    """Lets threads execute jobs, which it knows by their ids.
 
-    :param run: executes one job and returns; it handles the errors of the job itself.
+    :param run: takes one job, executes it and returns; it handles the errors of the job itself.
+        When the line is empty by then, it returns at once.
     :param limit: number of jobs which run at once.
     :param fatal: called when `run` raised, which is a bug of the queue.
     """
 
-    def __init__(self, run: Callable[[int], None], limit: int, fatal: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[], None], limit: int, fatal: Callable[[], None]) -> None:
         self._run = run
         self._limit = limit
         self._fatal = fatal
@@ -110,11 +115,11 @@ class WorkerPool:
 
     def _work(self) -> None:
         try:
-            while (job_id := self._next()) is not None:
-                self._run(job_id)
+            while self._wait():
+                self._run()
                 with self._changed:
-                    del self._busy[threading.current_thread()]
-                    self._idle += 1
+                    if self._busy.pop(threading.current_thread(), None) is not None:
+                        self._idle += 1
                     if self._stopping:
                         self._changed.notify_all()
         except BaseException:
@@ -122,19 +127,30 @@ class WorkerPool:
             self._fatal()
             raise
 
-    def _next(self) -> int | None:
-        """Wait for the next job; None when this thread is to end."""
+    def _wait(self) -> bool:
+        """Wait until a job is in line; False when this thread is to end."""
         with self._changed:
             while True:
                 if self._stopping or len(self._threads) > self._limit:
                     self._idle -= 1
                     self._threads.remove(threading.current_thread())
-                    return None
-                while self._line:
-                    priority, job_id = heapq.heappop(self._line)
-                    if self._queued.get(job_id) == priority:
-                        del self._queued[job_id]
-                        self._busy[threading.current_thread()] = job_id
-                        self._idle -= 1
-                        return job_id
+                    return False
+                if self._queued:
+                    return True
                 self._changed.wait()
+
+    def take(self) -> int | None:
+        """Take the first job out of the line, for the worker which calls this.
+
+        :returns: its id; None when the line is empty, for example because another worker took the
+            job which woke this one, and when the worker is above the limit.
+        """
+        with self._changed:
+            while self._line and len(self._threads) <= self._limit:
+                priority, job_id = heapq.heappop(self._line)
+                if self._queued.get(job_id) == priority:
+                    del self._queued[job_id]
+                    self._busy[threading.current_thread()] = job_id
+                    self._idle -= 1
+                    return job_id
+        return None

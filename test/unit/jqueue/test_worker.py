@@ -21,6 +21,18 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+def pool_of(run: Callable[[int], object], limit: int) -> WorkerPool:
+    """A pool whose workers give each job which they take to a function."""
+
+    def work() -> None:
+        job_id = pool.take()
+        if job_id is not None:
+            run(job_id)
+
+    pool = WorkerPool(work, limit, never)
+    return pool
+
+
 def never() -> None:
     raise AssertionError("a worker died")
 
@@ -42,7 +54,7 @@ def test_order_and_no_loss(
             assert gate.wait(PATIENCE_S)
         order.append(job_id)
 
-    pool = WorkerPool(run, 1, never)
+    pool = pool_of(run, 1)
     pool.add(0, 0)
     until(lambda: pool.busy() == {0})
     model = dict(added)
@@ -77,7 +89,7 @@ def test_never_more_than_the_limit_and_all_of_it() -> None:
         with lock:
             running -= 1
 
-    pool = WorkerPool(run, 5, never)
+    pool = pool_of(run, 5)
     for job_id in range(50):
         pool.add(job_id, 0)
     until(lambda: not pool.busy() and not pool.in_line(49))
@@ -87,7 +99,7 @@ def test_never_more_than_the_limit_and_all_of_it() -> None:
 
 def test_a_lower_limit_is_reached_when_jobs_end() -> None:
     gates = [threading.Event() for _ in range(4)]
-    pool = WorkerPool(lambda job_id: gates[job_id].wait(PATIENCE_S) and None, 3, never)
+    pool = pool_of(lambda job_id: gates[job_id].wait(PATIENCE_S), 3)
     for job_id in range(4):
         pool.add(job_id, 0)
     until(lambda: len(pool.busy()) == 3)
@@ -104,7 +116,7 @@ def test_a_lower_limit_is_reached_when_jobs_end() -> None:
 
 def test_a_stopped_pool_takes_nothing() -> None:
     done: list[int] = []
-    pool = WorkerPool(done.append, 2, never)
+    pool = pool_of(done.append, 2)
     pool.stop(PATIENCE_S)
     pool.add(1, 0)
     assert not pool.in_line(1)
