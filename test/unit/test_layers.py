@@ -101,6 +101,7 @@ IMPORTERS = {
     "simplejson": {"wire/json.py"},
     "pyinotify": {"utils/inotify.py"},
     "numpy": {"htools/arrays.py"},
+    "opentelemetry": {"utils/otlp.py"},
     "pyparsing": {"query/filter.py", "storage/drbd/parse.py"},
     # What people read on a terminal, and what they ask for over HTTP; neither package sees the
     # other.

@@ -21,6 +21,7 @@ from ganeti.http import server
 from ganeti.platform import master_epoch
 from ganeti.storage import node_work
 from ganeti.storage.lvm import facts as lvm
+from ganeti.utils import tracing
 from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
 
@@ -62,10 +63,17 @@ class Dispatcher:
             return refusal
         signal.setitimer(signal.ITIMER_REAL, call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
         start = time.monotonic()
+        parent = tracing.parse_traceparent(request.headers.get(tracing.HEADER))
+        span = (
+            tracing.begin(f"node {call.name}", tracing.SERVER, parent, rpc_method=call.name)
+            if parent
+            else tracing.NOTHING
+        )
+        error = ""
         # One child may serve several requests: facts which an earlier one read may have changed.
         lvm.here().forget()
         try:
-            with serving:
+            with serving, span.current():
                 if call.work:
                     # Once more: the record says now that this node works for that master.
                     master_epoch.require(caller.epoch())
@@ -84,8 +92,10 @@ class Dispatcher:
             ok, payload = err.args
             response = server.Response(200, json.dumps([bool(ok), payload]).encode(), quit=True)
         except master_epoch.StaleEpochError as err:
+            error = str(err)
             response = _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
+            error = str(err)
             _log.error(
                 "node call %s from %s failed after %.3f s: %s",
                 call.name,
@@ -95,10 +105,12 @@ class Dispatcher:
             )
             response = failed(err)
         except Exception as err:  # noqa: BLE001  # the entry point of a node call
+            error = f"{type(err).__name__}: {err}"
             _log.exception(
                 "node call %s from %s failed with an internal error", call.name, request.peer
             )
             response = failed(err)
+        span.end(error)
         return response
 
     def _admit(self, call: calls.Call, request: server.AuthorisedRequest) -> server.Response | None:

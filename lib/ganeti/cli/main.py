@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from ganeti.cli import command_log, failures, parser, terminal
 from ganeti.cli.command import Command, Program, Values
+from ganeti.utils import tracing
 
 
 def run(
@@ -80,6 +81,8 @@ def _run_command(
         values.program, values.command = program.name, command.name
         debug = values.debug > 0
         command_log.record(program.name, command, words, values, environ)
+        if tracing.wanted(environ):
+            return _run_traced(program, command, values, arguments)
         return command.run(values, arguments)
     except parser.OptionSyntaxError as err:
         terminal.err(
@@ -94,6 +97,22 @@ def _run_command(
         raise
     except (KeyboardInterrupt, Exception) as err:  # noqa: BLE001  every error becomes an exit code
         return _report(err, debug)
+
+
+def _run_traced(program: Program, command: Command, values: Values, arguments: list[str]) -> int:
+    """Run a command, and send its span; a receiver that does not answer costs seconds."""
+    problem = tracing.set_up(program.name)
+    try:
+        with tracing.span(f"{program.name} {command.name}") as span:
+            code = command.run(values, arguments)
+            span.set(process_exit_code=code)
+            if code != failures.EXIT_SUCCESS:
+                span.end(f"exit code {code}")
+            return code
+    finally:
+        problem = problem or tracing.flush()
+        if problem:
+            terminal.err(f"Warning: {problem}")
 
 
 def _report(err: BaseException, debug: bool) -> int:

@@ -30,6 +30,7 @@ from ganeti.cmdlib.hooks import HookRunner
 from ganeti.config.history import Author
 from ganeti.constants import job as job_const
 from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
+from ganeti.utils import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -71,11 +72,12 @@ class Processor:
         ctx = LuContext(self._context, callbacks, author=_author(op, callbacks))
         unit = unit_class(op, ctx)
         try:
-            self._acquire_big_lock(unit)
-            unit.expand_names()
-            for level in Level:
-                if level is not Level.CLUSTER:
-                    self._acquire_level(unit, level)
+            with tracing.span("locks"):
+                self._acquire_big_lock(unit)
+                unit.expand_names()
+                for level in Level:
+                    if level is not Level.CLUSTER:
+                        self._acquire_level(unit, level)
             callbacks.check_cancel()
             callbacks.notify_start()
             result = self._run(unit)
@@ -207,12 +209,13 @@ class Processor:
         config = self._context.config
         serial_before = config.snapshot().serial_no
         try:
-            with prereq.recorded() as passed:
+            with prereq.recorded() as passed, tracing.span("check_prereq"):
                 plan = unit.check_prereq()
         except errors.RpcError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
         hooks = unit.hooks = HookRunner(unit, plan)
-        hooks.pre()
+        with tracing.span("hooks pre"):
+            hooks.pre()
         if unit.op.dry_run:
             unit.info("dry run: everything is checked, nothing is changed")
             unit.feedback(dry_run.plan_text(unit, plan, passed))
@@ -220,8 +223,10 @@ class Processor:
         # The last moment at which nothing has been changed.
         unit.ctx.callbacks.check_cancel()
         try:
-            result = unit.exec(plan)
-            result = hooks.post(result)
+            with tracing.span("exec"):
+                result = unit.exec(plan)
+            with tracing.span("hooks post"):
+                result = hooks.post(result)
         except errors.RpcError as err:
             raise errors.OpExecError(str(err)) from err
         finally:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ganeti import errors, ht, opcodes
 from ganeti.constants import job as const
 from ganeti.opcodes.base import COMMON_PARAMS, OpCode
+from ganeti.utils import tracing
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
@@ -207,6 +208,8 @@ class QueuedJob:
     :ivar next_log_serial: log entries are numbered through all opcodes of a job, from 1.
     :ivar cancel_reason: why the job is to stop; None when no client canceled it.
     :ivar new: its first commit is under way, so clients do not see it yet.
+    :ivar trace: the ``traceparent`` of the span which submitted the job; empty without one.
+    :ivar span: the span of the job itself, while it is recorded (:mod:`.job_trace`).
     :ivar archived: it was read from the archive, or is being moved there.
     """
 
@@ -219,7 +222,9 @@ class QueuedJob:
         "ops",
         "received",
         "published",
+        "span",
         "state",
+        "trace",
     )
 
     def __init__(self, job_id: int, ops: list[QueuedOpCode], received: Timestamp | None) -> None:
@@ -231,6 +236,8 @@ class QueuedJob:
         self.cancel_reason: str | None = None
         self.new = False
         self.archived = False
+        self.trace = ""
+        self.span: tracing.Span = tracing.NOTHING
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -414,10 +421,12 @@ def encode(snapshot: JobSnapshot) -> str:
         alive += f',"livelock":{json.dumps(snapshot.state.livelock)}'
     if snapshot.state.process_id is not None:
         alive += f',"process_id":{snapshot.state.process_id}'
+    # Only jobs with a trace have this key, which other programs ignore.
+    trace = f',"{tracing.HEADER}":"{job.trace}"' if job.trace else ""
     return (
         f'{{"id":{job.id},"ops":[{",".join(ops)}],"start_timestamp":{_time_text(snapshot.state.start)}'
         f',"end_timestamp":{_time_text(snapshot.state.end)}'
-        f',"received_timestamp":{_time_text(job.received)}{alive}}}'
+        f',"received_timestamp":{_time_text(job.received)}{alive}{trace}}}'
     )
 
 
@@ -484,6 +493,7 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
     job.published = job.state
     job.next_log_serial = serial + 1
     job.archived = archived
+    job.trace = tracing.parse_traceparent(data.get(tracing.HEADER))
     return job
 
 

@@ -42,7 +42,7 @@ from ganeti.jqueue.subscriptions import JobChange, Subscription
 from ganeti.jqueue.table import JobTable
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
-from ganeti.utils import clock
+from ganeti.utils import clock, tracing
 from ganeti.wire import json
 
 # Number of jobs which one commit of an automatic archiving moves, and which are read at once.
@@ -322,6 +322,7 @@ class JobQueue:
             op.add_reason(op.reason_source(), f"job={table.serial};index={index}", now_ns)
         job = jobs.QueuedJob(table.serial, [jobs.QueuedOpCode.from_opcode(op) for op in ops], now)
         job.new = True
+        job.trace = tracing.current()
         if not ops:
             job.state = jobs.JobState(start=now, end=now)
         else:

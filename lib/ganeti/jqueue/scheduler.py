@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ganeti import errors
 from ganeti.constants import job as const
-from ganeti.jqueue import dependencies
+from ganeti.jqueue import dependencies, job_trace
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
 from ganeti.jqueue.commit import Committer
@@ -256,7 +256,11 @@ class Scheduler:
         return op
 
     def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
-        """Execute an opcode; whether the job may go on with the next one."""
+        """Execute an opcode, as a span of a trace; whether the job may go on with the next one."""
+        with job_trace.opcode(job, op):
+            return self._try_op(job, op)
+
+    def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
         callbacks = Callbacks(self._table, self.committer, self._publisher, job, op, self._submit)
         try:
             result = self._execute(op.opcode(), callbacks)
@@ -318,6 +322,7 @@ class Scheduler:
         """Do what follows the end of a job's last opcode. Needs the lock."""
         now = self._table.now()
         job.state = job.state._replace(end=now)
+        job_trace.ended(job)
         self._table.unfinished -= 1
         self.meter.count(now[0])
         _log.info(

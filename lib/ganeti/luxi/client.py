@@ -23,7 +23,7 @@ from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
 from ganeti.platform import machine, paths
-from ganeti.utils import fs, net
+from ganeti.utils import fs, net, tracing
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -106,8 +106,9 @@ class Client:
         :raises errors.ConnectionClosedError: the master closed the connection before it answered.
         :raises errors.GenericError: the error which the master reported.
         """
-        (message,) = self._exchange(wire.encode_request(method, args), 1)
-        return wire.parse_answer(message)
+        with tracing.span(f"LUXI {method}", tracing.CLIENT, rpc_method=method) as span:
+            (message,) = self._exchange(wire.encode_request(method, args, span.traceparent), 1)
+            return wire.parse_answer(message)
 
     def pipeline(self, requests: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
         """Send several requests at once.
@@ -115,7 +116,10 @@ class Client:
         :returns: the result, or the error, of each request in order.
         :raises errors.LuxiError: the connection failed; the master may have received some requests.
         """
-        data = b"".join(wire.encode_request(method, list(args)) for method, args in requests)
+        parent = tracing.current()
+        data = b"".join(
+            wire.encode_request(method, list(args), parent) for method, args in requests
+        )
         results: list[Any] = []
         for message in self._exchange(data, len(requests)):
             try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.constants import luxi as const
+from ganeti.utils import tracing
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
@@ -126,17 +127,21 @@ class Splitter:
             self._parts.append(piece)
 
 
-def encode_request(method: str, args: list[Any] | tuple[Any, ...]) -> bytes:
+def encode_request(method: str, args: list[Any] | tuple[Any, ...], traceparent: str = "") -> bytes:
     """Return the bytes of a request.
 
+    :param traceparent: the span for which the request is made (:mod:`ganeti.utils.tracing`); only
+        a request with one has this key, which other masters ignore.
     :raises errors.ProgrammerError: an argument cannot be written as JSON.
     """
     message = {"method": method, "args": args, "version": VERSION}
+    if traceparent:
+        message[tracing.HEADER] = traceparent
     return json.dumps(message).encode("ascii") + ETX
 
 
-def parse_request(message: bytes) -> tuple[str, list[Any]]:
-    """Read a request: ``(method, args)``.
+def parse_request(message: bytes) -> tuple[str, list[Any], str]:
+    """Read a request: ``(method, args, traceparent)``; the last is empty in most requests.
 
     The version of the client is not compared, because all versions have the same fields.
 
@@ -156,7 +161,7 @@ def parse_request(message: bytes) -> tuple[str, list[Any]]:
         if args:
             raise errors.ParseError(f"the arguments of {method} are not a list")
         args = []
-    return method, args
+    return method, args, tracing.parse_traceparent(request.get(tracing.HEADER))
 
 
 def encode_answer(result: Any) -> bytes:

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, Protocol
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
-from ganeti.utils import memory
+from ganeti.utils import memory, tracing
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +96,7 @@ class LuxiRequest:
         "method",
         "size",
         "slot",
+        "span",
     )
 
     def __init__(
@@ -106,8 +107,14 @@ class LuxiRequest:
         method: str,
         args: list[Any],
         size: int,
+        trace: str = "",
     ) -> None:
-        """:param size: of the message, in bytes."""
+        """Begin with a request.
+
+        :param size: of the message, in bytes.
+        :param trace: the span of the client (:mod:`ganeti.utils.tracing`). Requests without one
+            are not traced.
+        """
         self.method = method
         self.args = args
         self.size = size
@@ -116,6 +123,11 @@ class LuxiRequest:
         self.slot = slot
         self._answered = False
         self._on_timeout: Callable[[], None] | None = None
+        self.span: tracing.Span = (
+            tracing.begin(f"LUXI {method}", tracing.SERVER, trace, rpc_method=method)
+            if trace
+            else tracing.NOTHING
+        )
 
     def peer_uid(self) -> int | None:
         """Return the user id of the client, from the kernel; None when the client has gone."""
@@ -139,11 +151,11 @@ class LuxiRequest:
 
     def fail(self, error: BaseException) -> None:
         """Answer with an error."""
-        self._send(wire.encode_error(error))
+        self._send(wire.encode_error(error), f"{type(error).__name__}: {error}")
 
     def refuse(self, reason: str) -> None:
         """Answer that this is no valid request."""
-        self._send(wire.encode_refusal(reason))
+        self._send(wire.encode_refusal(reason), reason)
 
     def done(self, result: Any, error: Exception | None) -> None:
         """Answer with the result, or with the error if there is one."""
@@ -172,9 +184,10 @@ class LuxiRequest:
         if not self._answered and self._on_timeout is not None:
             self._on_timeout()
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, error: str = "") -> None:
         if not self._answered:
             self._answered = True
+            self.span.end(error)
             self._server.post(lambda: self._server.answered(self.connection, self.slot, data, self))
 
 
@@ -625,12 +638,12 @@ class LuxiServer:
         if len(message) > memory.LARGE_BYTES:
             self.post(self._plan_to_give_back)
         try:
-            method, args = wire.parse_request(message)
+            method, args, trace = wire.parse_request(message)
         except errors.ParseError as err:
             data = wire.encode_refusal(str(err))
             self.post(lambda: self._refused(connection, slot, data))
             return
-        request = LuxiRequest(self, connection, slot, method, args, len(message))
+        request = LuxiRequest(self, connection, slot, method, args, len(message), trace)
         handler = self._service.handler(method)
         if handler is None:
             data = wire.encode_refusal(f"there is no method {method!r}")
@@ -674,7 +687,8 @@ class LuxiServer:
 
     def _begin(self, connection: _Connection, handler: LuxiHandler, request: LuxiRequest) -> None:
         try:
-            handler.begin(request)
+            with request.span.current():
+                handler.begin(request)
         except errors.GenericError as err:
             request.fail(err)
         except Exception as err:  # noqa: BLE001 -- the entry point of a LUXI request

@@ -87,7 +87,7 @@ class Control:
         if message is None:
             return wire.encode_refusal("the request is too long")
         try:
-            method, args = wire.parse_request(message)
+            method, args, _trace = wire.parse_request(message)
         except errors.ParseError as err:
             return wire.encode_refusal(str(err))
         try:

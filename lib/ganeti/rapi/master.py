@@ -24,7 +24,7 @@ from ganeti.constants import luxi as const
 from ganeti.luxi import client
 from ganeti.luxi import protocol as wire
 from ganeti.opcodes.base import OpCode
-from ganeti.utils import net
+from ganeti.utils import net, tracing
 
 TIMEOUT_S: Final = float(const.READ_WRITE_TIMEOUT_S)
 _CONNECT_S: Final = 5.0
@@ -123,7 +123,7 @@ class Master:
         :raises errors.ConnectionClosedError: the master closed the connection before it answered.
         :raises errors.GenericError: the error which the master reported.
         """
-        request = wire.encode_request(method, args)
+        request = wire.encode_request(method, args, tracing.current())
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         while True:
             link, used = await self._take()

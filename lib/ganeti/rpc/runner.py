@@ -29,7 +29,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc.results import Result, from_outcome
-from ganeti.utils import metrics
+from ganeti.utils import metrics, tracing
 from ganeti.wire import json
 from ganeti.wire.calls import IMPEXP_CLEANUP, NODE_WORK, VERSION
 from ganeti.wire.calls.base import Call, Filler
@@ -329,6 +329,9 @@ class AddressRunner:
         cut = machine.current().cut_addresses()
         requests: list[http_client.OutgoingRequest] = []
         works: dict[int, _Lost] = {}
+        spans: list[tracing.Span] = []
+        # Calls which belong to no traced job, such as regular looks at the nodes, are not recorded.
+        traced = bool(tracing.current())
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0
             differs = False
@@ -347,6 +350,9 @@ class AddressRunner:
                     named = (f"{http.WORK_HEADER}: {self._job or '-'} {work.token}",)
                     if call.lasting:
                         self.unsure.add(target.key)
+                if traced:
+                    spans.append(_call_span(call, target))
+                    named = (*named, f"{tracing.HEADER}: {spans[-1].traceparent}")
                 requests.append(
                     http_client.OutgoingRequest(
                         target.address,
@@ -367,10 +373,14 @@ class AddressRunner:
         def judge(index: int, outcome: http_client.Outcome) -> None:
             call, target = places[index]
             judged[index] = self._judge(call, target, outcome)
+            if traced:
+                failure = judged[index].failure
+                spans[index].end("" if failure is None else str(failure))
             if on_result is not None:
                 on_result(call, target.key, judged[index])
 
-        outcomes = self._perform(requests, cut, None if on_result is None else judge, until)
+        at_once = traced or on_result is not None
+        outcomes = self._perform(requests, cut, judge if at_once else None, until)
         self._wait_until_over(
             [
                 work
@@ -483,6 +493,15 @@ class AddressRunner:
         for index, outcome in zip(reached, answers, strict=True):
             outcomes[index] = outcome
         return outcomes
+
+
+def _call_span(call: Call, target: _Target) -> tracing.Span:
+    return tracing.begin(
+        f"node call {call.name}",
+        tracing.CLIENT,
+        rpc_method=call.name,
+        server_address=target.name,
+    )
 
 
 def _outcome_of(result: Result) -> str:

@@ -51,7 +51,7 @@ from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
 from ganeti.rpc.voting import RoleNotWonError, Won
 from ganeti.server import daemon, masterd
-from ganeti.utils import filelock, fs, net, process
+from ganeti.utils import filelock, fs, net, process, tracing
 
 SOCKET_MODE = 0o660
 #: Seconds which the daemon waits at its end for running jobs.
@@ -87,6 +87,9 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     here = paths.current()
     # No thread runs yet.
     process.forbid("the master daemon runs no programs, a node daemon does")
+    problem = tracing.set_up(masterd.NAME, background=True)
+    if problem:
+        logging.warning("%s", problem)
     _raise_file_limit()
     fs.remove_file(here.master_stopped_file)
     fs.make_dirs(here.queue_dir, 0o750)
@@ -319,6 +322,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
     master.fence.stop()
     master.keeper.stop()
     master.job_log.close()
+    tracing.flush()
     for path in (here.master_socket, here.query_socket):
         fs.remove_file(path)
     with contextlib.suppress(OSError):

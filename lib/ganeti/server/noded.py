@@ -31,7 +31,7 @@ from ganeti.http import auth, server
 from ganeti.hypervisor import console_log
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
-from ganeti.utils import fs, retry, x509
+from ganeti.utils import fs, retry, tracing, x509
 from ganeti.wire.calls import base
 
 NAME = "ganeti-noded"
@@ -94,6 +94,9 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
         here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
     )
     base.prepare()
+    problem = tracing.set_up(NAME)
+    if problem:
+        logging.warning("%s", problem)
     noded = NodeDaemon(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
     if not options.no_mlock and machine.current().may_lock_memory:
         _lock_memory()
@@ -152,13 +155,21 @@ def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals)
         noded.authorise,
         limits=server.DEFAULT_LIMITS._replace(children=options.max_clients),
         in_child=lambda: daemon.leave_parent(signals),
-        at_rest=jobqueue.settle,
+        at_rest=at_rest,
         chore=server.Chore(
             "console logs", _CONSOLE_LOGS_S, console_log.is_overgrown, console_log.rotate
         ),
     )
     forking.serve(signals.fileno(), lambda: after_signals(signals.take()))
     return None
+
+
+def at_rest() -> None:
+    """Do in a child, after its answers were sent, what callers need not wait for."""
+    jobqueue.settle()
+    problem = tracing.flush()
+    if problem:
+        logging.warning("%s", problem)
 
 
 def after_signals(taken: list[signal.Signals]) -> server.Wakeup:

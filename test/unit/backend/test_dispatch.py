@@ -4,12 +4,14 @@ import signal
 
 import pytest
 
+from fakes.otlp_receiver import recorded
 from ganeti import errors
 from ganeti.backend import dispatch
 from ganeti.http import EPOCH_HEADER, ERROR_HEADER
 from ganeti.http.server import AuthorisedRequest
 from ganeti.platform import master_epoch
 from ganeti.storage import node_work
+from ganeti.utils import tracing
 from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
 
@@ -197,3 +199,29 @@ def test_every_call_which_changes_an_instance_is_recorded():
         if isinstance(call, calls.Call) and not call.work
     }
     assert named == ONLY_ASKS | OF_NO_INSTANCE
+
+
+def test_spans_of_traced_calls(monkeypatch):
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    seen = []
+
+    def handler(duration_s):
+        seen.append(tracing.current())
+        if duration_s == 2:
+            raise errors.HypervisorError("no such machine")
+
+    def ask_with(headers, body):
+        request = AuthorisedRequest("test_delay", body, "127.0.0.1", "AA", headers, False)
+        return dispatch.Dispatcher({"test_delay": handler})(request)
+
+    with recorded(monkeypatch) as receiver:
+        tracing.set_up("ganeti-noded")
+        assert ask_with({"traceparent": parent}, b"[1]").body == b"[true,null]"
+        ask_with({"traceparent": parent}, b"[2]")
+        for headers in ({}, {"traceparent": "x"}):
+            ask_with(headers, b"[1]")
+        tracing.flush()
+        first, second = receiver.spans
+        assert first.name == "node test_delay" and first.parent == "b" * 16
+        assert [first.failed, second.failed] == [False, True]
+        assert seen[0].split("-")[2] == first.identity and seen[2:] == ["", ""]

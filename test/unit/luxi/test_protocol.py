@@ -28,7 +28,7 @@ def test_messages_survive_any_cut(argument_lists: list[list[object]], data: st.D
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         found += splitter.feed(stream[start:end])
     assert [protocol.parse_request(message or b"") for message in found] == [
-        ("M", args) for args in argument_lists
+        ("M", args, "") for args in argument_lists
     ]
     assert not splitter.partial
 
@@ -85,12 +85,26 @@ def test_garbage_raises_nothing_else(message: bytes) -> None:
 
 @pytest.mark.parametrize("args", [b"null", b"{}", b"[]"])
 def test_empty_arguments_in_all_spellings(args: bytes) -> None:
-    assert protocol.parse_request(b'{"method":"M","args":%s}' % args) == ("M", [])
+    assert protocol.parse_request(b'{"method":"M","args":%s}' % args) == ("M", [], "")
 
 
 def test_the_original_sends_its_version_and_we_do_not_mind() -> None:
     recorded = b'{"method": "QueryClusterInfo", "args": [], "version": 3000000}'
-    assert protocol.parse_request(recorded) == ("QueryClusterInfo", [])
+    assert protocol.parse_request(recorded) == ("QueryClusterInfo", [], "")
+
+
+def test_the_span_of_the_client_travels_with_its_request() -> None:
+    span = f"00-{'a' * 32}-{'b' * 16}-01"
+    request = protocol.encode_request("M", [1], span)[:-1]
+    assert protocol.parse_request(request) == ("M", [1], span)
+    # Without a trace, the bytes are the published ones.
+    assert b"trace" not in protocol.encode_request("M", [1])
+
+
+@pytest.mark.parametrize("value", [b"5", b"null", b'""', b'"00-1-2-3"', b'["x"]', b"{}"])
+def test_a_span_that_cannot_be_read_does_not_matter(value: bytes) -> None:
+    message = b'{"method":"M","args":[],"traceparent":%s}' % value
+    assert protocol.parse_request(message) == ("M", [], "")
 
 
 def test_answers_come_back_as_what_they_were() -> None:

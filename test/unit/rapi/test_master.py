@@ -48,7 +48,7 @@ class Peer:
                 if not data:
                     return
                 for message in splitter.feed(data):
-                    method, args = wire.parse_request(message or b"")
+                    method, args, _trace = wire.parse_request(message or b"")
                     self.requests.append((method, args))
                     done += 1
                     if self.silent:

@@ -5,12 +5,13 @@ import dataclasses
 import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.otlp_receiver import recorded
 from ganeti import errors
 from ganeti.http import client
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.runner import OFFLINE_TIMEOUT_S
-from ganeti.utils import x509
+from ganeti.utils import tracing, x509
 from ganeti.wire import calls, json
 
 
@@ -159,3 +160,26 @@ def test_client_wants_a_cluster(tmp_path):
     with open(here.noded_cert_file, "w") as stream:
         stream.write(x509.create_self_signed())
     assert isinstance(open_client(here), client.Client)
+
+
+def test_calls_of_a_traced_job(runner, wire, monkeypatch):
+    with recorded(monkeypatch) as receiver:
+        tracing.set_up("ganeti-masterd")
+        with tracing.span("exec"):
+            runner.call_many(calls.TEST_DELAY, NODES, duration_s=1)
+        # What no job asks for is not recorded.
+        runner.call_many(calls.TEST_DELAY, NODES, duration_s=1)
+        tracing.flush()
+        sent = [
+            line.removeprefix("traceparent: ").split("-")[2]
+            for request in wire.requests[0]
+            for line in request.headers
+            if line.startswith("traceparent: ")
+        ]
+        spans = receiver.named("node call test_delay")
+        assert sorted(sent) == sorted(one.identity for one in spans) and len(sent) == 3
+        assert {one.facts["server.address"] for one in spans} == {
+            f"node{number}.example.com" for number in (1, 2, 4)
+        }
+        assert not any("traceparent" in line for r in wire.requests[1] for line in r.headers)
+        assert [receiver.path(one)[0] for one in spans] == ["exec"] * 3

@@ -1,0 +1,198 @@
+"""Traces: which process did what for a job, and how long it took, for OpenTelemetry.
+
+A trace is made of *spans*. A span has a name, a begin, an end, and a parent, which may be in
+another process: command, request on the local socket, job, opcode, phase, node call, handler of the
+node. The identity of a span travels as a ``traceparent``: a text of 55 characters,
+``00-TRACE-SPAN-FLAGS`` in hexadecimal.
+
+Nothing is recorded, and no package is imported, unless the environment names a receiver
+(:data:`VARIABLES`) and the program has called :func:`set_up`. Until then every function here
+returns at once. :mod:`ganeti.utils.otlp` does the work.
+
+Source: W3C *Trace Context* (``traceparent``); OpenTelemetry, *OTLP exporter configuration*.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Protocol
+
+    class Span(Protocol):
+        """A span; as a context manager it is the current one of its thread and ends with the block.
+
+        :ivar traceparent: its identity, for other processes; empty when nothing is recorded.
+        """
+
+        @property
+        def traceparent(self) -> str:
+            """The identity of the span; empty when nothing is recorded."""
+
+        def __enter__(self) -> Span: ...
+
+        def __exit__(
+            self,
+            kind: type[BaseException] | None,
+            error: BaseException | None,
+            trace: TracebackType | None,
+        ) -> None: ...
+
+        def current(self) -> AbstractContextManager[object]:
+            """Make it the current span of this thread in a block, and do not end it."""
+
+        def set(self, **attributes: str | int | float | bool) -> None:
+            """Add facts."""
+
+        def end(self, error: str = "", at_ns: int | None = None) -> None:
+            """End it; the first end counts.
+
+            :param error: what went wrong; empty for nothing.
+            :param at_ns: nanoseconds since the epoch; None for now.
+            """
+
+    class Tracer(Protocol):
+        """Makes spans, keeps them, and sends them."""
+
+        def begin(
+            self,
+            name: str,
+            kind: str,
+            parent: str,
+            at_ns: int | None,
+            attributes: Mapping[str, str | int | float | bool],
+        ) -> Span: ...
+
+        def current(self) -> str: ...
+
+        def flush(self) -> str: ...
+
+
+#: The variables of the environment which name a receiver of traces.
+VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+#: The header of HTTP requests, and the key in other messages and files, with the parent span.
+HEADER = "traceparent"
+
+#: What a span is to its parent: a part of the same process; a request to another process; the
+#: answer to such a request; work which was ordered before.
+INTERNAL, CLIENT, SERVER, CONSUMER = "internal", "client", "server", "consumer"
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+
+_tracer: Tracer | None = None
+
+
+class _Nothing:
+    """In place of a span when nothing is recorded."""
+
+    __slots__ = ()
+    traceparent = ""
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def current(self) -> _Nothing:
+        return self
+
+    def set(self, **_attributes: str | int | float | bool) -> None:
+        return
+
+    def end(self, error: str = "", at_ns: int | None = None) -> None:
+        return
+
+
+#: The span which records nothing.
+NOTHING = _Nothing()
+
+
+def wanted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether the environment names a receiver."""
+    return any(environ.get(name) for name in VARIABLES)
+
+
+def set_up(service: str, *, background: bool = False) -> str:
+    """Record spans from now on, if the environment names a receiver.
+
+    :param service: the name of this program in the traces; ``OTEL_SERVICE_NAME`` replaces it.
+    :param background: send the spans from a thread of their own every few seconds. Without it, the
+        program calls :func:`flush`; this also works in processes which it forks.
+    :returns: why nothing can be recorded although that is wanted; empty if there is no problem.
+    """
+    global _tracer
+    if not wanted():
+        return ""
+    try:
+        from ganeti.utils import otlp
+    except ImportError as err:
+        package = str(err.name).partition(".")[0]
+        return (
+            f"the environment names a receiver of traces, but the Python package {package} is"
+            " missing. Install opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http."
+        )
+    if not background:
+        otlp.keep_quiet()
+    _tracer = otlp.Recorder(service, background=background)
+    return ""
+
+
+def shut_down() -> None:
+    """Send what was recorded, and record nothing more; for tests."""
+    global _tracer
+    flush()
+    _tracer = None
+
+
+def span(
+    name: str, kind: str = INTERNAL, parent: str = "", **attributes: str | int | float | bool
+) -> Span:
+    """Begin a span which begins now and ends with its block.
+
+    :param parent: the ``traceparent`` of the parent; empty for the current span of this thread.
+    """
+    if _tracer is None:
+        return NOTHING
+    return _tracer.begin(name, kind, parent, None, attributes)
+
+
+def begin(
+    name: str,
+    kind: str = INTERNAL,
+    parent: str = "",
+    at_ns: int | None = None,
+    **attributes: str | int | float | bool,
+) -> Span:
+    """Begin a span whose begin is known, in nanoseconds since the epoch, or is now."""
+    if _tracer is None:
+        return NOTHING
+    return _tracer.begin(name, kind, parent, at_ns, attributes)
+
+
+def active() -> bool:
+    """Tell whether spans are recorded."""
+    return _tracer is not None
+
+
+def current() -> str:
+    """Return the ``traceparent`` of the current span of this thread; empty without one."""
+    return "" if _tracer is None else _tracer.current()
+
+
+def flush() -> str:
+    """Send the spans which have ended; wait for that for some seconds.
+
+    :returns: what went wrong; empty for nothing.
+    """
+    return "" if _tracer is None else _tracer.flush()
+
+
+def parse_traceparent(value: object) -> str:
+    """Read the ``traceparent`` of a message or a file; anything else counts as none (empty)."""
+    return value if isinstance(value, str) and _TRACEPARENT.fullmatch(value) else ""
