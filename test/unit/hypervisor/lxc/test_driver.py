@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of
+from fakes.lxc_node import Lxc
 from ganeti import errors
 from ganeti.hypervisor import rootfs
 from ganeti.hypervisor.base import RUNNING, SHUTDOWN, AttachedDisk, InstanceInfo
@@ -31,84 +32,11 @@ DATA = Path(__file__).parents[3] / "data/lxc"
 GROUP = "/lxc.payload.web"
 
 
-class Lxc:
-    """A container which is a file; :attr:`fails` is the number of the program which fails.
-
-    :ivar dies: number of the program with which the caller's process ends.
-    """
-
-    def __init__(self, top: Path) -> None:
-        self.group = top / "lxc.payload.web"
-        self.dies: int | None = None
-        self.programs: list[str] = []
-        self.fails: int | None = None
-        self.ignores_halt = False
-
-    @property
-    def monitored(self) -> set[str]:
-        """The containers which run."""
-        path = self.group / "monitor"
-        return {"web"} if path.exists() else set()
-
-    def lose_monitor(self) -> None:
-        """LXC's monitor was killed."""
-        (self.group / "monitor").unlink(missing_ok=True)
-
-    def run(self, argv: Sequence[str], *, check: bool = True, **_: object) -> process.Completed:
-        name = argv[0]
-        self.programs.append(name)
-        failing = self.fails == len(self.programs)
-        if name == "lxc-start" and "--version" not in argv:
-            # It may fail after the container runs.
-            self.begin()
-        elif name == "lxc-stop" and "--kill" in argv:
-            self.end()
-        elif name == "lxc-stop" and not self.ignores_halt and not failing:
-            self.end()
-            self._log("ended-PWR.log")
-        if self.dies == len(self.programs):
-            os._exit(0)
-        if failing:
-            if check:
-                raise errors.CommandError(list(argv), 1, "it fails")
-            return process.Completed(tuple(argv), 1, "", "it fails", None)
-        out = {"blkid": "TYPE=ext4\n", "lxc-info": "4711\n", "lxc-start": "5.0.2\n"}.get(name, "")
-        return process.Completed(tuple(argv), 0, out, "", None)
-
-    def begin(self) -> None:
-        self.group.mkdir(exist_ok=True)
-        (self.group / "monitor").touch()
-        (self.group / "cgroup.events").write_text("populated 1\n")
-        (self.group / "cgroup.procs").write_text("4711\n")
-        (self.group / "memory.max").write_text("134217728\n")
-
-    def end(self) -> None:
-        self.lose_monitor()
-        if self.group.exists():
-            (self.group / "cgroup.events").write_text("populated 0\n")
-            (self.group / "cgroup.procs").write_text("")
-
-    @staticmethod
-    def _log(name: str) -> None:
-        log = Path(paths.current().log_lxc_dir) / "web.log"
-        log.write_text((DATA / name).read_text())
-
-    def kill(self, path: str, value: str) -> None:
-        """What the driver writes into control groups."""
-        Path(path).write_text(value)
-        if path.endswith("cgroup.kill"):
-            self.end()
-
-
 @pytest.fixture
 def lxc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lxc:
     monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path / "node"))
-    top = tmp_path / "cgroup"
-    top.mkdir()
-    (top / "cgroup.controllers").write_text("cpu cpuset memory io\n")
-    (tmp_path / "mounts").write_text(f"cgroup2 {top} cgroup2 rw 0 0\n")
-    made = Lxc(top)
-    monkeypatch.setattr(cgroups, "_MOUNTS", str(tmp_path / "mounts"))
+    made = Lxc(tmp_path)
+    monkeypatch.setattr(cgroups, "_MOUNTS", str(made.mounts))
     monkeypatch.setattr(cgroups, "_write", made.kill)
     monkeypatch.setattr(process, "run", made.run)
     monkeypatch.setattr(parameters, "problem", lambda: None)
@@ -236,7 +164,7 @@ def test_a_user_who_shuts_it_down(lxc: Lxc, web: Any) -> None:
     guest.start(instance, disks)
     lxc.end()
     assert guest.instance_info("web") is None  # no end in the log: a crash
-    lxc._log("ended-poweroff.log")
+    lxc.log("ended-poweroff.log")
     assert guest.all_info() == [InstanceInfo("web", 0, 0, 0, SHUTDOWN, 0.0)]
     guest.cleanup("web")
     assert guest.instance_info("web") is None and left(lxc) == []
