@@ -245,7 +245,8 @@ def annotated_disk(disk: Disk, diskparams: Mapping[str, Any]) -> Disk:
 
 def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
     """Return a disk with the parameters for one node: which replica of a mirrored disk is local,
-    and which one is known to have missed writes (``outdated``: ``local`` or ``remote``).
+    its place in ``logical_id`` (``node-id``: 0 or 1), and which one is known to have missed writes
+    (``outdated``: ``local`` or ``remote``).
 
     A disk which has no replica on that node is returned unchanged.
     """
@@ -258,6 +259,7 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
     if node_uuid == second:
         ours, theirs = theirs, ours
     found: dict[str, Any] = {"port": port, "local-minor": ours[1], "remote-minor": theirs[1]}
+    found["node-id"] = int(node_uuid == second)
     for key, uuid in (("local-ip", ours[0]), ("remote-ip", theirs[0])):
         node = config.nodes.get(uuid)
         if node is None:

@@ -68,6 +68,12 @@ class _Commands:
     def resume_sync(self) -> list[Any]:
         return ["resume_sync"]
 
+    def forget_peer(self) -> None:
+        return None
+
+    def remove_unused(self) -> None:
+        return None
+
     def nothing(self, *_args: Any) -> list[Any]:
         return ["nothing"]
 

@@ -361,7 +361,8 @@ def test_the_primary_stays_when_the_secondary_is_broken():
         BROKEN if node == NODE2 else replace(GOOD)
     )
     master.run(failover(target_node="node3"))
-    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
+    # The replica which stays keeps its place.
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
     assert [node for name, node, _two in steps(master) if name == "blockdev_remove"] == [
         "node2",
         "node2",
@@ -372,7 +373,8 @@ def test_the_primary_stays_when_the_secondary_is_offline():
     master = master_with({2: {"offline": True}})
     master.rpc.answers["blockdev_find"] = ALONE
     master.run(failover(target_node="node3"))
-    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
+    # The replica which stays keeps its place.
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
     # What node2 has is remembered, to be destroyed when it is back.
     loose = [
         one for one in master.config.snapshot().disks.values() if one.uuid != disk(master).uuid
@@ -459,7 +461,8 @@ def test_the_user_chooses_that_the_primary_stays():
     master = master_with()
     master.run(failover(target_node="node3", new_secondary="node1"))
     assert primary(master) == NODE3
-    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
+    # The replica which stays keeps its place.
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
     done = [step[:2] for step in steps(master)]
     assert done.index(("instance_shutdown", "node1")) < done.index(("blockdev_shutdown", "node2"))
     assert ("blockdev_close", "node1") in done

@@ -189,11 +189,15 @@ def test_the_primary_is_disconnected_when_the_new_replica_exists(master: Master)
 @pytest.mark.parametrize(
     "replicas", [(NODE1, NODE2, 11000, 4, 9, "secret"), (NODE2, NODE1, 11000, 9, 4, "secret")]
 )
-def test_the_primary_keeps_its_minor(replicas: tuple[Any, ...]) -> None:
+def test_the_primary_keeps_its_minor_and_its_place(replicas: tuple[Any, ...]) -> None:
+    """With DRBD 9 its place is in its metadata."""
     disk = dataclasses.replace(mirrored(), logical_id=replicas)
     master = master_with(disk, admin_state="up", disks_active=True)
     master.run(replace("replace_new_secondary"))
-    assert disks_of(master)[0].logical_id[:4] == (NODE1, NODE3, 11000, 4)
+    found = disks_of(master)[0].logical_id
+    place = replicas.index(NODE1)
+    assert (found[place], found[3 + place]) == (NODE1, 4)
+    assert found[1 - place] == NODE3 and found[2] == 11000
 
 
 def test_a_primary_which_cannot_be_disconnected_keeps_its_secondary(master: Master) -> None:

@@ -206,8 +206,9 @@ def test_metadata():
 def test_syntax_follows_the_module():
     assert isinstance(argv.commands((8, 4, 11), 0), Commands84)
     assert isinstance(argv.commands((8, 3, 13), 0), Commands83)
-    with pytest.raises(errors.BlockDeviceError, match=r"version 9\.1\.0"):
-        argv.commands((9, 1, 0), 0)
+    assert isinstance(argv.commands((9, 1, 0), 0), argv.Commands9)
+    with pytest.raises(errors.BlockDeviceError, match=r"version 10\.0\.0"):
+        argv.commands((10, 0, 0), 0)
 
 
 def test_a_device_which_waits_for_its_peer():

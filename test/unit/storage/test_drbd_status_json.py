@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.storage.drbd import argv, leftover, status, status_json
+from ganeti.storage.drbd import leftover, status, status_json
 from ganeti.utils import process
 
 DATA = Path(__file__).parents[2] / "data/drbd"
@@ -94,12 +94,22 @@ def test_minors_of_drbd_9_are_seen(drbd9: list[list[str]]) -> None:
     assert drbd9[0] == ["drbdsetup", "status", "all", "--json"]
 
 
-def test_nothing_is_changed_with_drbd_9(drbd9: list[list[str]]) -> None:
-    with pytest.raises(errors.BlockDeviceError, match="version 9.0.0 .* is not supported"):
-        argv.commands(status.version(), 2)
-    with pytest.raises(errors.BlockDeviceError, match="is not supported"):
-        list(leftover.take_down_all())
-    assert {tuple(command[:2]) for command in drbd9} == {("drbdsetup", "status")}
+def test_the_configuration_is_asked_of_its_resource(drbd9: list[list[str]]) -> None:
+    """``drbdsetup show`` of version 9 takes no minor, and says nothing of an unknown resource."""
+    ((number, problem),) = leftover.take_down_all()
+    assert number == 2 and problem is not None
+    assert drbd9[-1] == ["drbdsetup", "show", "1-single-0"]
+
+
+def test_a_minor_without_storage_and_peer_is_not_in_use(drbd9: list[list[str]]) -> None:
+    (resource,) = json.loads(RECORDED)
+    resource |= {"role": "Secondary", "connections": []}
+    resource["devices"][0]["disk-state"] = "Diskless"
+    (state,) = status_json.parse_status(json.dumps([resource])).values()
+    assert not state.configured
+    resource["role"] = "Primary"
+    (state,) = status_json.parse_status(json.dumps([resource])).values()
+    assert state.configured
 
 
 def test_a_program_which_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ rates in KiB/s.
 The shared secret is an argument: ``drbdsetup`` reads it neither from a file nor from its standard
 input. See ganeti-noded(8), *Secrets and command lines*.
 
-Source: drbdsetup(8) of 8.3 and 8.4, drbdmeta(8).
+Source: drbdsetup(8) of 8.3, 8.4 and 9.0, drbdmeta(8); for version 9 also what ``drbdadm -d`` of
+drbd-utils 9.22 would run for two nodes (test/data/drbd/drbd-9.22-drbdadm.txt).
 """
 
 from __future__ import annotations
@@ -56,12 +57,19 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NetOptions:
-    """Options of the connection between two peers."""
+    """Options of the connection between two peers.
 
-    protocol: str  # A, B or C
-    secret: str  # empty for no authentication
+    :ivar protocol: A, B or C.
+    :ivar secret: empty for no authentication.
+    :ivar custom: options of the administrator.
+    :ivar sync: disk parameters, for versions whose connection has the rate of synchronisation.
+    """
+
+    protocol: str
+    secret: str
     dual_primary: bool = False
-    custom: str = ""  # options of the administrator
+    custom: str = ""
+    sync: Mapping[str, Any] | None = None
 
 
 def custom_options(custom: str, parameter: str) -> list[str]:
@@ -139,10 +147,11 @@ class Commands(ABC):
         """
 
     @abstractmethod
-    def sync_options(self, params: Mapping[str, Any]) -> list[str]:
-        """Set the rate of synchronisation.
+    def sync_options(self, params: Mapping[str, Any]) -> list[str] | None:
+        """Set the rate of synchronisation of an attached device.
 
         :param params: disk parameters.
+        :returns: None where :meth:`connect` sets it.
         :raises BlockDeviceError: this version cannot synchronise with a dynamic rate.
         """
 
@@ -153,6 +162,20 @@ class Commands(ABC):
     @abstractmethod
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
         """Disconnect from the peer."""
+
+    def forget_peer(self) -> list[str] | None:
+        """Remove a connection which is down, so that :meth:`connect` can make another one.
+
+        :returns: None where a connection which is down does not exist.
+        """
+        return None
+
+    def remove_unused(self) -> list[str] | None:
+        """Remove the device which has neither storage nor peer; it fails if there is none.
+
+        :returns: None where :meth:`make` can use such a device.
+        """
+        return None
 
     @abstractmethod
     def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
@@ -213,8 +236,12 @@ class Commands(ABC):
         """Resume a synchronisation."""
         return self._plain("resume-sync")
 
-    def show(self) -> list[str]:
-        """Print the configuration of the device."""
+    def show(self, resource: str | None = None) -> list[str]:
+        """Print the configuration of the device.
+
+        :param resource: to which it belongs, if the state of the device says that; see
+            :attr:`.parse.MinorState.resource`.
+        """
         return self._plain("show")
 
 
@@ -262,16 +289,8 @@ class Commands84(Commands):
             *custom_options(params.get("disk-custom", ""), "disk-custom"),
         ]
 
-    def sync_options(self, params: Mapping[str, Any]) -> list[str]:
-        # The rate controller of 8.4 is on by default; the rate is then only its initial value.
-        fixed = [] if params.get("dynamic-resync") else ["--c-plan-ahead", "0"]
-        return [
-            "drbdsetup",
-            "disk-options",
-            str(self.minor),
-            *fixed,
-            *_sync_arguments(params, "--resync-rate"),
-        ]
+    def sync_options(self, params: Mapping[str, Any]) -> list[str] | None:
+        return ["drbdsetup", "disk-options", str(self.minor), *_rate_arguments(params)]
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
         command = [
@@ -314,6 +333,112 @@ class Commands84(Commands):
 
     def _plain(self, verb: str) -> list[str]:
         return ["drbdsetup", verb, str(self.minor)]
+
+
+class Commands9(Commands84):
+    """Commands of DRBD 9, with the two nodes which DRBD 8 has.
+
+    A resource of version 9 has up to 32 numbered nodes. The two of ours have the numbers 0 and 1,
+    in the order in which ``logical_id`` names them. The metadata of a replica keep its number for
+    ever, so a replica never changes its place there.
+
+    :param node_id: the number of this node; None when no command is needed which contains it.
+    """
+
+    _VOLUME = "0"
+
+    def __init__(self, minor: int, node_id: int | None = None) -> None:
+        super().__init__(minor)
+        self._node_id = node_id
+
+    def _own(self) -> int:
+        if self._node_id not in (0, 1):
+            raise errors.BlockDeviceError(
+                f"DRBD minor {self.minor}: the number of this node in its resource is not known"
+            )
+        return self._node_id
+
+    @property
+    def _peer(self) -> list[str]:
+        """The resource and the number of the other node."""
+        return [self.resource, str(1 - self._own())]
+
+    def create_metadata(self, meta: str) -> list[str]:
+        # With a place for one peer. The device has no path yet.
+        return [*self._metadata(meta, "--force"), "create-md", "1"]
+
+    def make(self) -> list[list[str]]:
+        # Opening the device must never promote it: only this project decides that.
+        new = ["drbdsetup", "new-resource", self.resource, str(self._own()), "--auto-promote=no"]
+        return [new, ["drbdsetup", "new-minor", self.resource, str(self.minor), self._VOLUME]]
+
+    def remove_unused(self) -> list[str] | None:
+        # It may have another number of this node, which cannot be changed.
+        return self.down()
+
+    def prepare_attach(self, meta: str) -> list[list[str]]:
+        return [[*self._metadata(meta), "apply-al"]]
+
+    def dump_metadata(self, meta: str) -> list[str]:
+        return [*self._metadata(meta), "dump-md"]
+
+    def _metadata(self, meta: str, *options: str) -> list[str]:
+        return ["drbdmeta", *options, str(self.minor), "v09", meta, "flex-external"]
+
+    def sync_options(self, params: Mapping[str, Any]) -> list[str] | None:
+        return None
+
+    def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
+        new = [
+            "drbdsetup",
+            "new-peer",
+            *self._peer,
+            # The kernel requires a name. It has no meaning for the peer.
+            f"--_name=node{self._peer[-1]}",
+            f"--protocol={options.protocol}",
+            "--after-sb-0pri=discard-zero-changes",
+            "--after-sb-1pri=consensus",
+        ]
+        if options.dual_primary:
+            new.append("--allow-two-primaries=yes")
+        if options.secret:
+            new += [f"--cram-hmac-alg={HMAC}", "--shared-secret", Secret(options.secret)]
+        commands = [
+            [*new, *custom_options(options.custom, "net-custom")],
+            ["drbdsetup", "new-path", *self._peer, str(local), str(remote)],
+        ]
+        if options.sync is not None:
+            rate = _rate_arguments(options.sync)
+            commands.append(["drbdsetup", "peer-device-options", *self._peer, self._VOLUME, *rate])
+        return [*commands, ["drbdsetup", "connect", *self._peer]]
+
+    def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
+        return ["drbdsetup", "disconnect", *self._peer]
+
+    def forget_peer(self) -> list[str] | None:
+        return ["drbdsetup", "del-peer", *self._peer]
+
+    def single_primary(self, local: Endpoint, remote: Endpoint) -> list[str] | None:
+        return ["drbdsetup", "net-options", *self._peer, "--allow-two-primaries=no"]
+
+    def wait_for_peer(self, wait: bool) -> list[str] | None:
+        # The policy belongs to the connection, and no module 9 was there to try what it does.
+        return None
+
+    def primary(self, *, force: bool) -> list[str]:
+        return ["drbdsetup", "primary", self.resource, *(["--force"] if force else [])]
+
+    def secondary(self) -> list[str]:
+        return ["drbdsetup", "secondary", self.resource]
+
+    def pause_sync(self) -> list[str]:
+        return ["drbdsetup", "pause-sync", *self._peer, self._VOLUME]
+
+    def resume_sync(self) -> list[str]:
+        return ["drbdsetup", "resume-sync", *self._peer, self._VOLUME]
+
+    def show(self, resource: str | None = None) -> list[str]:
+        return ["drbdsetup", "show", resource or self.resource]
 
 
 class Commands83(Commands):
@@ -366,7 +491,7 @@ class Commands83(Commands):
             *custom_options(params.get("disk-custom", ""), "disk-custom"),
         ]
 
-    def sync_options(self, params: Mapping[str, Any]) -> list[str]:
+    def sync_options(self, params: Mapping[str, Any]) -> list[str] | None:
         if params.get("dynamic-resync") and self._release < 9:
             raise errors.BlockDeviceError(
                 f"dynamic-resync needs DRBD 8.3.9, this is 8.3.{self._release}"
@@ -424,6 +549,13 @@ class Commands83(Commands):
 _DYNAMIC = ("c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate", "c-min-rate")
 
 
+def _rate_arguments(params: Mapping[str, Any]) -> list[str]:
+    """The rate of synchronisation for versions whose controller of the rate is on by default."""
+    # With the controller, the rate would be only its initial value.
+    fixed = [] if params.get("dynamic-resync") else ["--c-plan-ahead", "0"]
+    return [*fixed, *_sync_arguments(params, "--resync-rate")]
+
+
 def _sync_arguments(params: Mapping[str, Any], rate_option: str) -> list[str]:
     if not params.get("dynamic-resync"):
         return [rate_option, str(params["resync-rate"])]
@@ -435,16 +567,20 @@ def _size(sectors: int) -> str:
     return f"{sectors}s" if rest else f"{mib}m"
 
 
-def commands(version: tuple[int, int, int], minor: int) -> Commands:
+def commands(version: tuple[int, int, int], minor: int, *, node_id: int | None = None) -> Commands:
     """The commands for a version of the kernel module.
 
+    :param node_id: the place of this node in ``logical_id`` of the disk, 0 or 1; None when the disk
+        is not known. Commands of DRBD 9 which change a connection need it.
     :raises BlockDeviceError: the version is not supported.
     """
     major, middle, release = version
+    if major == 9:
+        return Commands9(minor, node_id)
     if major != 8:
         raise errors.BlockDeviceError(
             f"version {major}.{middle}.{release} of the DRBD kernel module is not supported, only"
-            " 8.3 and 8.4"
+            " 8.3, 8.4 and 9"
         )
     return Commands83(minor, release) if middle <= 3 else Commands84(minor)
 

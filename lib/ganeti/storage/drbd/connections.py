@@ -39,7 +39,7 @@ def _one(version: tuple[int, int, int], number: int, state: parse.MinorState) ->
         "disk": state.local_disk,
         "peer_disk": state.remote_disk,
     }
-    command = argv.commands(version, number).show()
+    command = argv.commands(version, number).show(state.resource)
     try:
         shown = parse.parse_show(process.run(command, timeout_s=_TIMEOUT_S).stdout)
     except errors.CommandError as err:

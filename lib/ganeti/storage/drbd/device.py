@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 
 LOCAL_IP, REMOTE_IP, PORT = "local-ip", "remote-ip", "port"
 LOCAL_MINOR, REMOTE_MINOR = "local-minor", "remote-minor"
+#: Place of this node in the ``logical_id`` of the disk: 0 or 1.
+NODE_ID = "node-id"
 #: The replica which is known to have missed writes: "local", "remote", or no such key.
 OUTDATED = "outdated"
 
@@ -87,6 +89,7 @@ class DrbdDevice(BlockDevice):
         self._secret = str(disk.logical_id[5] or "")
         self._params: dict[str, Any] = dict(disk.params or {})
         self._outdated = found.get(OUTDATED)
+        self._node_id: int | None = found.get(NODE_ID)
         self._version: tuple[int, int, int] | None = None
         self._just_created = False
 
@@ -177,6 +180,8 @@ class DrbdDevice(BlockDevice):
         """
         if present.resource not in (None, self._commands().resource):
             return False
+        if present.node_id not in (None, self._node_id):
+            return False
         storage_fits = self._has_our_storage(present)
         diskless = present.data_device is None
         if not storage_fits and not (diskless and self.disk.children):
@@ -228,6 +233,9 @@ class DrbdDevice(BlockDevice):
         )
 
     def _make(self) -> None:
+        unused = self._commands().remove_unused()
+        if unused is not None:
+            self._run(unused, "cannot be removed", check=False)
         for command in self._commands().make():
             self._run(command, "cannot be created")
 
@@ -253,7 +261,9 @@ class DrbdDevice(BlockDevice):
         sectors = max(self.disk.size * argv.SECTORS_PER_MIB, self._agreed_sectors(meta))
         command = commands.attach(data, meta, sectors, self._params)
         self._run(command, f"cannot attach {data}")
-        self._run(commands.sync_options(self._params), "cannot set its synchronisation rate")
+        rate = commands.sync_options(self._params)
+        if rate is not None:
+            self._run(rate, "cannot set its synchronisation rate")
 
     def _agreed_sectors(self, meta: str) -> int:
         """The size of the device when it was last in use, as its metadata have it.
@@ -273,7 +283,11 @@ class DrbdDevice(BlockDevice):
             secret=self._secret,
             dual_primary=dual_primary,
             custom=str(self._params.get("net-custom", "")),
+            sync=self._params,
         )
+        forget = self._commands().forget_peer()
+        if forget is not None and self._configuration().peer_node_id is not None:
+            self._run(forget, "cannot remove its connection")
         for command in self._commands().connect(self._local, self._remote, options):
             self._run(command, f"cannot connect to its peer {self._remote}")
 
@@ -484,6 +498,9 @@ class DrbdDevice(BlockDevice):
             retry.until(disconnected, timeout_s=_DISCONNECT_S, sleep=sleep)
         except errors.RetryTimeout as err:
             raise self.fail(f"cannot be disconnected: {err}") from err
+        forget = self._commands().forget_peer()
+        if forget is not None:
+            self._run(forget, "cannot remove its connection")
 
     def sync_progress(self) -> MinorState:
         """The state of the minor in the kernel.
@@ -760,7 +777,9 @@ class DrbdDevice(BlockDevice):
         return state
 
     def _configuration(self) -> MinorConfig:
-        done = self._run(self._commands().show(), "does not show its configuration")
+        state = status.minor(self.minor)
+        command = self._commands().show(None if state is None else state.resource)
+        done = self._run(command, "does not show its configuration")
         try:
             return parse.parse_show(done.stdout)
         except errors.ParseError as err:
@@ -769,7 +788,7 @@ class DrbdDevice(BlockDevice):
     def _commands(self) -> argv.Commands:
         if self._version is None:
             self._version = status.version()
-        return argv.commands(self._version, self.minor)
+        return argv.commands(self._version, self.minor, node_id=self._node_id)
 
     def _run(
         self, command: Sequence[str], problem: str, *, check: bool = True

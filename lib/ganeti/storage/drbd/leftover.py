@@ -16,6 +16,10 @@ from ganeti.utils import process
 _TIMEOUT_S = 60.0
 
 
+def _shown(commands: argv.Commands, state: parse.MinorState) -> str:
+    return process.run(commands.show(state.resource), timeout_s=_TIMEOUT_S).stdout
+
+
 def take_down_all() -> Iterator[tuple[int, str | None]]:
     """Take down each minor of this node.
 
@@ -23,10 +27,10 @@ def take_down_all() -> Iterator[tuple[int, str | None]]:
     """
     if not status.loaded():
         return
-    for number in status.minors():
+    for number, state in status.minors().items():
         commands = argv.commands(status.version(), number)
         try:
-            present = parse.parse_show(process.run(commands.show(), timeout_s=_TIMEOUT_S).stdout)
+            present = parse.parse_show(_shown(commands, state))
             process.run(commands.down(present.resource), timeout_s=_TIMEOUT_S)
         except (errors.CommandError, errors.ParseError) as err:
             yield number, str(err)
@@ -44,10 +48,10 @@ def take_down(path: str) -> bool:
     """
     if not status.loaded():
         return False
-    for number in status.minors():
+    for number, state in status.minors().items():
         commands = argv.commands(status.version(), number)
         try:
-            present = parse.parse_show(process.run(commands.show(), timeout_s=_TIMEOUT_S).stdout)
+            present = parse.parse_show(_shown(commands, state))
             if path in (present.data_device, present.meta_device):
                 process.run(commands.down(present.resource), timeout_s=_TIMEOUT_S)
                 return True

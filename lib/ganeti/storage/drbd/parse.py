@@ -4,7 +4,7 @@
 Only ``drbdsetup show`` prints the configuration of a minor (:func:`parse_show`); its language has
 nested blocks and is parsed with pyparsing.
 
-Source: drbdsetup(8) of 8.3 and 8.4; captured samples in test/data/drbd.
+Source: drbdsetup(8) of 8.3, 8.4 and 9.0; captured samples in test/data/drbd.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ _SUSPENDED = re.compile(r"\bds:\S+\s+(?:[ABC]\s+)?s")
 class MinorState:
     """The state of one minor in ``/proc/drbd``; time in seconds.
 
+    :ivar resource: to which it belongs; None where ``/proc/drbd`` does not say it.
     :ivar suspended: requests to the device wait, for example because it lost its peer.
     """
 
@@ -74,6 +75,7 @@ class MinorState:
     finish_s: int | None = None
     out_of_sync_kib: int | None = None
     suspended: bool = False
+    resource: str | None = None
 
     @property
     def configured(self) -> bool:
@@ -185,6 +187,8 @@ class MinorConfig:
     """The configuration of a minor; parts which it does not have are None.
 
     Addresses are ``(address, port)``. ``waits_for_peer``: it confirms no write without its peer.
+    ``node_id`` and ``peer_node_id`` exist with DRBD 9 only; the latter also for a connection which
+    is down.
     """
 
     resource: str | None = None
@@ -199,6 +203,8 @@ class MinorConfig:
     secret: str | None = None
     dual_primary: bool = False
     waits_for_peer: bool = False
+    node_id: int | None = None
+    peer_node_id: int | None = None
 
 
 def _grammar() -> pp.ParserElement:
@@ -217,10 +223,14 @@ def _grammar() -> pp.ParserElement:
 _SHOW = _grammar()
 _IPV6 = re.compile(r"^\[(.*)\]:(\d+)$")
 _YES = ("yes", "allow-two-primaries")
+_PATH_ENDS = {"_this_host": "local_address", "_remote_host": "remote_address"}
+_LEVELS = ("resource", "volume", "connection")
 
 
 def parse_show(text: str) -> MinorConfig:
-    """Read the output of ``drbdsetup show`` for one minor, of 8.3 or 8.4.
+    """Read the output of ``drbdsetup show`` for one minor, of 8.3 or 8.4, or one resource of 9.
+
+    Of several connections, which only DRBD 9 can have, the first one counts.
 
     :raises ParseError: the text is not such output.
     """
@@ -255,8 +265,11 @@ def _collect(items: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:
         heading, body = list(item[0]), item[1]
         if heading[0] == "resource" and len(heading) == 2:
             found["resource"] = heading[1]
-        # 8.3 lacks the levels of resource and volume which 8.4 has, so the path omits them.
-        inner = path if heading[0] in ("resource", "volume") else (*path, heading[0])
+        if heading[0] == "connection" and "peer_node_id" in found:
+            continue
+        # 8.3 lacks the levels of resource and volume which 8.4 has, and both that of a connection
+        # which 9 has, so the path omits them.
+        inner = path if heading[0] in _LEVELS else (*path, heading[0])
         _collect(body, inner, found)
 
 
@@ -274,11 +287,17 @@ def _statement(given: list[str], path: tuple[str, ...], found: dict[str, Any]) -
         found["waits_for_peer"] = values == [argv.WAIT_POLICY]
     elif path == ("_remote_host",) and name == "address":
         found["remote_address"] = _address(values)
+    elif path == ("path",) and name in _PATH_ENDS:
+        found.setdefault(_PATH_ENDS[name], _address(values))
+    elif path == () and name == "_peer_node_id" and values:
+        found["peer_node_id"] = _integer(values[0])
 
 
 def _net_option(name: str, values: list[str], found: dict[str, Any]) -> None:
     if name == "allow-two-primaries":
         found["dual_primary"] = not values or values[0] in _YES
+    elif name == "fencing":
+        found["waits_for_peer"] = values == [argv.WAIT_POLICY]
     elif name in ("protocol", "cram-hmac-alg", "shared-secret") and values:
         key = {"cram-hmac-alg": "hmac", "shared-secret": "secret"}.get(name, name)
         found[key] = values[0]
@@ -289,7 +308,9 @@ def _this_host(name: str, values: list[str], found: dict[str, Any]) -> None:
         found["local_address"] = _address(values)
     elif name == "device" and len(values) == 2 and values[0] == "minor":
         found["minor"] = _integer(values[1])
-    elif name == "disk" and values:
+    elif name == "node-id" and values:
+        found["node_id"] = _integer(values[0])
+    elif name == "disk" and values and values != ["none"]:
         found["data_device"] = values[0]
     elif name == "meta-disk" and values:
         found["meta_device"] = values[0]

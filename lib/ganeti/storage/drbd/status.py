@@ -1,7 +1,7 @@
 """The state of the DRBD kernel module of this machine.
 
 It is read from the files of the module, which runs no program. DRBD 9 has no minors in them; its
-minors are asked of ``drbdsetup``, so that one in use is seen, although no command changes it.
+minors are asked of ``drbdsetup``.
 """
 
 from __future__ import annotations

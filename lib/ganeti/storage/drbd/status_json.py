@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors
-from ganeti.storage.drbd.parse import CONNECTED, RESYNCING, STANDALONE, WF_CONNECTION, MinorState
+from ganeti.storage.drbd.parse import (
+    CONNECTED,
+    DISKLESS,
+    PRIMARY,
+    RESYNCING,
+    STANDALONE,
+    UNCONFIGURED,
+    WF_CONNECTION,
+    MinorState,
+)
 from ganeti.wire import json
 
 _CONNECTIONS = {"Connecting": WF_CONNECTION}
@@ -53,12 +62,18 @@ def _state(resource: Mapping[str, Any], device: Mapping[str, Any]) -> MinorState
             replication = _text(replica, "replication-state")
             connection = _REPLICATIONS.get(replication, replication)
     resyncing = connection in RESYNCING
+    role = _text(resource, "role")
+    disk = _text(device, "disk-state")
+    if (connection, disk) == (STANDALONE, DISKLESS) and role != PRIMARY:
+        # What DRBD 8 calls a minor which has nothing, and is not in use.
+        connection = UNCONFIGURED
     return MinorState(
         minor=minor,
+        resource=_text(resource, "name"),
         connection=connection,
-        local_role=_text(resource, "role"),
-        remote_role=_text(peer, "peer-role") if peer else "Unknown",
-        local_disk=_text(device, "disk-state"),
+        local_role=role,
+        remote_role=_text(peer, "peer-role") if "peer-role" in peer else "Unknown",
+        local_disk=disk,
         remote_disk=_text(replica, "peer-disk-state") if replica else "DUnknown",
         sync_percent=_number(replica.get("percent-in-sync")) if resyncing else None,
         finish_s=_whole(replica.get("estimated-seconds-to-finish")) if resyncing else None,

@@ -373,14 +373,12 @@ def _renamed(volume: Disk, suffix: str) -> Disk:
 
 def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
     """The mirrored disk with its other replica on another node."""
-    node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
-    own = minor_a if node_a == primary else minor_b
     nodes = (primary, secondary)
     children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
     return dataclasses.replace(
         disk,
         # With a new secret the former secondary can never connect by mistake.
-        logical_id=(*nodes, port, own, minor, specs.new_secret()),
+        logical_id=specs.with_other_replica(disk, primary, secondary, minor),
         children=children,
         nodes=nodes,
     )

@@ -480,6 +480,21 @@ def mirror_children(
     )
 
 
+def with_other_replica(disk: Disk, kept: str, new: str, minor: int) -> tuple[object, ...]:
+    """The ``logical_id`` of a mirrored disk one replica of which moves to another node.
+
+    The replica which stays keeps its place: DRBD 9 has written it into the metadata of the replica.
+
+    :param kept: UUID of the node whose replica stays.
+    :param new: UUID of the node which gets the other replica.
+    :param minor: on the new node.
+    """
+    node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
+    if node_a == kept:
+        return (kept, new, port, minor_a, minor, new_secret())
+    return (new, kept, port, minor, minor_b, new_secret())
+
+
 def _mirror(
     unit: AnyUnit, spec: Mapping[str, Any], index: int, primary: str, secondary: str
 ) -> dict[str, Any]:

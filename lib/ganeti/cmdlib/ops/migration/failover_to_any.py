@@ -366,13 +366,11 @@ def _make_replicas(
 
 
 def _mirrored_to(disk: Disk, chosen: FailoverToAnyPlan, minor: int) -> Disk:
-    node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
-    kept = minor_a if node_a == chosen.partner.uuid else minor_b
     nodes = (chosen.target.uuid, chosen.partner.uuid)
     return dataclasses.replace(
         disk,
         # With a new secret the replica on the node which was left can never connect by mistake.
-        logical_id=(*nodes, port, minor, kept, specs.new_secret()),
+        logical_id=specs.with_other_replica(disk, chosen.partner.uuid, chosen.target.uuid, minor),
         children=tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children),
         nodes=nodes,
     )
