@@ -24,7 +24,7 @@ PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants lab \
-	lab-shell bench demo demo-stop pages man completion install deb sdist wheel clean
+	lab-shell bench demo demo-stop pages html man completion install deb sdist wheel clean
 
 help:
 	@echo "The targets, and in parentheses what each one needs besides git, make and python3."
@@ -62,7 +62,8 @@ help:
 	@echo "                  and show a live migration; the cluster goes on running  (venv;"
 	@echo "                  qemu-system-x86: without it the fake hypervisor is used)"
 	@echo "  make demo-stop  stop that cluster and remove its directory"
-	@echo "  make pages      generate doc/query-fields.rst and doc/rapi-resources.rst         (venv)"
+	@echo "  make pages      generate the pages of doc/ which are made from tables            (venv)"
+	@echo "  make html       make the manual with all pages as HTML in build/html             (venv)"
 	@echo "  make man        generate the man pages into build/man                            (venv)"
 	@echo "  make completion generate completion for bash, zsh and fish into build/completion (venv)"
 	@echo "  make install    install below PREFIX=$(PREFIX) for this machine; DESTDIR=DIRECTORY puts the"
@@ -139,6 +140,11 @@ pages: venv
 	$(VPY) -m devel.field_list >build/query-fields.rst
 	mv build/query-fields.rst doc/query-fields.rst
 	$(VPY) devel/build-rapi-doc
+	$(VPY) -m devel.reference_pages
+
+# A warning is an error: links to pages which do not exist, for example.
+html: venv
+	$(VPY) -m devel.html build/html
 
 man: venv
 	$(VPY) devel/build-man build/man

@@ -1,0 +1,1 @@
+"""What Sphinx needs to make HTML pages of the documentation."""

@@ -1,0 +1,70 @@
+"""Settings of Sphinx for ``make html``: HTML pages and man pages have one source.
+
+The pages are plain reStructuredText, which docutils alone can read, too: ``devel/build-man`` makes
+the man pages from the same files. :mod:`devel.html.links` makes links of the names of pages in the
+text, and the tree of contents from ``doc/index.rst``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP))
+
+project = "Ganeti in Python"
+author = "The engineers of Ganeti in Python"
+_found = re.search(r'RELEASE = "([^"]+)"', (TOP / "lib/ganeti/__init__.py").read_text())
+release = version = _found[1] if _found else ""
+# The name of the page, not of the author, stands on each page.
+html_show_copyright = False
+
+extensions = ["myst_parser", "devel.html.links"]
+include_patterns = [
+    "doc/*.rst",
+    "doc/checklists/*.rst",
+    "doc/manual/*.rst",
+    "doc/examples/*/README.rst",
+    "man/*.rst",
+    "README.md",
+    "CONTRIBUTING.md",
+    "NEWS.md",
+]
+# Without these, Sphinx walks through the virtual environment and everything that was built.
+exclude_patterns = [
+    ".*",
+    "build",
+    "lib",
+    "test",
+    "devel",
+    "packaging",
+    "daemons",
+    "scripts",
+    "tools",
+]
+root_doc = "doc/index"
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+# doc/index.rst names the pages in lists with a sentence for each; there is no directive toctree.
+suppress_warnings = ["toc.not_included"]
+highlight_language = "none"
+smartquotes = False
+nitpicky = True
+# Sections of Markdown pages get anchors as on other pages.
+myst_heading_anchors = 3
+
+html_theme = "alabaster"
+html_title = f"{project} {release}"
+html_theme_options = {
+    "description": "Cluster manager for virtual machines",
+    "fixed_sidebar": True,
+    "sidebar_width": "260px",
+    "page_width": "1100px",
+    "show_powered_by": False,
+    "show_relbars": True,
+}
+html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html", "relations.html"]}
+html_copy_source = False
+html_use_index = False
+html_show_sourcelink = False

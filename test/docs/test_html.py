@@ -1,0 +1,90 @@
+"""``make html`` works without warnings, and every link of its pages has its target."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.parse
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+class Page(HTMLParser):
+    """The links of a page, and the places to which links can lead."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.places: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            elif name in ("id", "name") and value:
+                self.places.add(value)
+
+
+def broken(directory: Path) -> list[str]:
+    """``page: link`` for each link without target; links to other machines are not followed."""
+    pages = {path.resolve(): Page(path) for path in directory.rglob("*.html")}
+    found = []
+    for path, page in pages.items():
+        for link in page.links:
+            url = urllib.parse.urlsplit(link)
+            if url.scheme or url.netloc:
+                continue
+            target = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
+            place = urllib.parse.unquote(url.fragment)
+            if not target.exists() or (place and place not in pages[target].places):
+                found.append(f"{path.relative_to(directory.resolve())}: {link}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("html") / "pages"
+    done = subprocess.run(
+        [sys.executable, "-m", "devel.html", str(directory)],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+def test_every_page_is_there(html: Path) -> None:
+    sources = [*(TOP / "doc").glob("*.rst"), *(TOP / "doc/manual").glob("*.rst"),
+               *(TOP / "man").glob("*.rst")]  # fmt: skip
+    made = {str(path.relative_to(html)) for path in html.rglob("*.html")}
+    wanted = {str(path.relative_to(TOP).with_suffix(".html")) for path in sources}
+    assert wanted | {"index.html", "search.html"} <= made
+
+
+def test_every_link_has_its_target(html: Path) -> None:
+    assert broken(html) == []
+
+
+def test_pages_are_linked_from_texts(html: Path) -> None:
+    """Names of man pages and of pages in literals become links."""
+    page = (html / "man/gnt-node.html").read_text(encoding="utf-8")
+    assert 'href="gnt-cluster.html"' in page.partition('id="see-also"')[2]
+    page = (html / "doc/architecture.html").read_text(encoding="utf-8")
+    assert 'href="glossary.html"' in page
+
+
+def test_the_contents_have_the_parts_of_the_index(html: Path) -> None:
+    page = (html / "doc/manual/add-node.html").read_text(encoding="utf-8")
+    assert page.index(">Tutorials<") < page.index(">Tasks<") < page.index(">Start here<")
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<a href="b.html#here">x</a> <a href="#no">y</a>')
+    (tmp_path / "b.html").write_text('<p id="here"><a href="a.html"><a href="c.html">')
+    assert sorted(broken(tmp_path)) == ["a.html: #no", "b.html: c.html"]
