@@ -490,9 +490,7 @@ class Values:
             elif component.kind == "pairs":
                 value = self._pairs_after(changed, rows) if self.has_pairs else 0.0
             else:
-                value = 0.0
-                for row in everyone:
-                    value += row[c]
+                value = score.plain_sum([row[c] for row in everyone])
             result += component.weight * value
         return result
 

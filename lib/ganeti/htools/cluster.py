@@ -240,10 +240,11 @@ def prepare(cluster: Cluster, options: Options | None = None) -> list[str]:
             node.offline = True
         node.set_policy(cluster.groups[node.group].policy)
     htags.apply_to_nodes(nodes, cluster.tags)
+    htags.apply_to_instances(instances, cluster.tags, options.exclusion_tags)
+    limited = options.selected is not None or options.excluded
     for number, instance in enumerate(instances):
         instance.index = number
-        htags.apply_to_instance(instance, cluster.tags, options.exclusion_tags)
-        instance.movable = _may_move(instance, options)
+        instance.movable = not limited or _may_move(instance, options)
         if options.ignore_load:
             instance.load = NO_LOAD
         elif options.load is not None:
@@ -272,7 +273,7 @@ def prepare_new(cluster: Cluster, instance: Instance) -> None:
     :raises ParseError: a value of it is not possible.
     """
     check_instance(instance)
-    htags.apply_to_instance(instance, cluster.tags)
+    htags.apply_to_instances([instance], cluster.tags)
 
 
 def _may_move(instance: Instance, options: Options) -> bool:

@@ -150,7 +150,8 @@ class Node:
     def unallocated_memory(self) -> int:
         """MiB of memory which no instance may use, and nothing unknown does."""
         free = int(self.total_memory) - self.own_memory - self.instance_memory
-        return free - self.unaccounted_memory if self.unaccounted_memory > 0 else free
+        unknown = self.unaccounted_memory
+        return free - unknown if unknown > 0 else free
 
     @property
     def available_memory(self) -> int:
@@ -536,6 +537,13 @@ class Node:
         self.instance_spindles_forth = spindles_forth
         self.free_spindles_forth = free_spindles_forth
         return None
+
+    def give_number(self, number: int) -> None:
+        """Give the newest instance, which had none (-1), its number."""
+        for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
+            indices = getattr(self, name)
+            if indices and indices[0] == -1:
+                setattr(self, name, (number, *indices[1:]))
 
     def rejects_migration_from(self, source: Node) -> bool:
         """Whether its tags forbid migrations from another node."""

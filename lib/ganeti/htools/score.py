@@ -8,8 +8,10 @@ made in a fixed order, node by node, so that equal clusters have equal scores to
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 
+from ganeti.htools.instance import UNIT_LOAD
 from ganeti.htools.node import Node, divide
 from ganeti.htools.space import StorageUnit
 from ganeti.utils.records import NamedTuple
@@ -62,28 +64,39 @@ def node_values(node: Node) -> list[float]:
         values = [0.0] * len(COMPONENTS)
         values[4], values[5] = float(instances), float(primaries)
         return values
-    load, pool, speed, spindles = node.load, node.pool, node.cpu_speed, node.max_spindles
+    speed, spindles = node.cpu_speed, node.max_spindles
     reserved = node.reserved_ratio
+    if node.pool is UNIT_LOAD:
+        cpu, memory, disk, net = node.load
+    else:
+        cpu, memory, disk, net = map(divide, node.load, node.pool)
+    # Without forthcoming instances both values are equal; this is computed for every candidate.
+    free_disk, vcpus, use = node.disk_ratio, node.vcpu_ratio / speed, node.instance_spindles
+    use_ratio = divide(use, spindles)
+    free_disk_forth, vcpus_forth, use_ratio_forth = free_disk, vcpus, use_ratio
+    if len(node.primaries_forth) + len(node.secondaries_forth) != instances:
+        free_disk_forth, vcpus_forth = node.disk_ratio_forth, node.vcpu_ratio_forth / speed
+        use_ratio_forth = divide(node.instance_spindles_forth, spindles)
     return [
         node.memory_ratio,
-        node.disk_ratio,
-        float(instances if node.failing else 0),
+        free_disk,
+        float(instances) if node.failing else 0.0,
         reserved,
         0.0,
         0.0,
-        node.vcpu_ratio / speed,
-        divide(load.cpu, pool.cpu),
-        divide(load.memory, pool.memory),
-        divide(load.disk, pool.disk),
-        divide(load.net, pool.net),
-        float(node.conflicting_tags),
-        divide(node.instance_spindles, spindles),
+        vcpus,
+        cpu,
+        memory,
+        disk,
+        net,
+        float(node.conflicting_tags) if node.primary_tags else 0.0,
+        use_ratio,
         node.memory_ratio_forth,
-        node.disk_ratio_forth,
-        node.vcpu_ratio_forth / speed,
-        divide(node.instance_spindles_forth, spindles),
+        free_disk_forth,
+        vcpus_forth,
+        use_ratio_forth,
         float(node.location_score),
-        float(sum(node.location_pairs.values())),
+        float(sum(node.location_pairs.values())) if node.location_pairs else 0.0,
         reserved,
     ]
 
@@ -92,18 +105,29 @@ def node_values(node: Node) -> list[float]:
 FREE_DISK = 1
 
 
+if sys.version_info < (3, 12):
+
+    def plain_sum(values: Iterable[float]) -> float:
+        """The sum of some numbers, added one after the other."""
+        return sum(values, 0.0)
+
+else:
+    # There :func:`sum` compensates for what rounding loses, so that the last bits differ.
+    import functools
+    import operator
+
+    def plain_sum(values: Iterable[float]) -> float:
+        """The sum of some numbers, added one after the other."""
+        return functools.reduce(operator.add, values, 0.0)
+
+
 def deviation(values: Sequence[float]) -> float:
     """The population standard deviation."""
     count = len(values)
     if not count:
         return 0.0
-    total = 0.0
-    for value in values:
-        total += value
-    mean = total / count
-    squares = 0.0
-    for value in values:
-        squares += (value - mean) * (value - mean)
+    mean = plain_sum(values) / count
+    squares = plain_sum([(value - mean) * (value - mean) for value in values])
     return math.sqrt(squares / count)
 
 
@@ -161,10 +185,8 @@ def details(nodes: Sequence[Node]) -> list[float]:
             distinct = {pair for node in online for pair in node.location_pairs}
             found.append(sum(row[c] for row in rows) - len(distinct))
         else:
-            total = 0.0
-            for row in off_rows if component.kind == "offline" else rows:
-                total += row[c]
-            found.append(total)
+            counted = off_rows if component.kind == "offline" else rows
+            found.append(plain_sum([row[c] for row in counted]))
     return found
 
 

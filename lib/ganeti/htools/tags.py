@@ -54,24 +54,27 @@ def apply_to_nodes(nodes: Iterable[Node], cluster_tags: Sequence[str]) -> None:
         node.location_tags = frozenset(matching(location, node.tags))
 
 
-def apply_to_instance(
-    instance: Instance, cluster_tags: Sequence[str], more_exclusion: Iterable[str] = ()
+def apply_to_instances(
+    instances: Iterable[Instance], cluster_tags: Sequence[str], more_exclusion: Iterable[str] = ()
 ) -> None:
-    """Give an instance its exclusion tags and desired locations.
+    """Give instances their exclusion tags and desired locations.
 
     :param more_exclusion: names of exclusion tags besides those of the cluster.
     """
     exclusion = [*more_exclusion, *values(EXCLUSION, cluster_tags)]
-    instance.exclusion_tags = tuple(matching(exclusion, instance.tags))
-    instance.desired_locations = frozenset(
-        matching(values(DESIRED_LOCATION, cluster_tags), instance.tags)
-    )
+    desired = values(DESIRED_LOCATION, cluster_tags)
+    nothing: frozenset[str] = frozenset()
+    for instance in instances:
+        tags = instance.tags
+        instance.exclusion_tags = tuple(matching(exclusion, tags)) if tags else ()
+        instance.desired_locations = frozenset(matching(desired, tags)) if tags else nothing
 
 
 def location_score(instance: Instance, primary: Node, secondary: Node | None) -> int:
     """How many location tags its nodes share, plus the desired ones its primary node lacks."""
-    score = len(instance.desired_locations - primary.location_tags)
-    if secondary is not None:
+    desired = instance.desired_locations
+    score = len(desired - primary.location_tags) if desired else 0
+    if secondary is not None and primary.location_tags:
         score += len(primary.location_tags & secondary.location_tags)
     return score
 

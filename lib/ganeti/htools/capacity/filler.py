@@ -53,8 +53,10 @@ class Filler:
         self.cluster = cluster.copy()
         self._plan = plan_
         self._before = before
+        self._values = balance.Values(cluster.nodes, sums=False)
         self._ranking = self._make_ranking(cluster)
-        self._values = balance.Values(cluster.nodes, sums=self._ranking is None)
+        if self._ranking is None:
+            self._values.sum_up()
         self._instance: Instance | None = None
         self._primaries: dict[int, dict[int, Role | Fail]] = {}
         self._secondaries: dict[int, dict[int, Role | Fail]] = {}
@@ -72,8 +74,7 @@ class Filler:
             return None
         if not ranking.usable(cluster.nodes):
             return None
-        values = balance.Values(cluster.nodes, sums=False)
-        return Ranking(cluster.nodes, values, plan_.members)
+        return Ranking(cluster.nodes, self._values, plan_.members)
 
     def attempt(self, instance: Instance, *, count: bool = True) -> Attempt:
         """Try all places for an instance, and change nothing.
@@ -158,9 +159,7 @@ class Filler:
         new.name = new.alias = f"new-{count}"
         self.cluster.instances.append(new)
         for node in nodes:
-            for name in ("primaries", "primaries_forth", "secondaries", "secondaries_forth"):
-                indices = getattr(node, name)
-                setattr(node, name, tuple(number if i == -1 else i for i in indices))
+            node.give_number(number)
             self.cluster.nodes[node.index] = node
         self._values.take_over(nodes, [role.row for role in roles])
         if self._ranking is None:

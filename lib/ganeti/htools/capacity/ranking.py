@@ -37,9 +37,6 @@ _LOCATION = _NAMES["location_score"]
 #: The components whose value is the share of the reserved memory.
 _RESERVED, _RESERVED_SUM = _NAMES["reserved_mem_cv"], _NAMES["reserved_mem_rtotal"]
 
-#: By how much the slopes of nodes of one size differ because of rounding, for a slope of one.
-_EQUAL = 1e-12
-
 
 def _least_slope(count: int) -> float:
     """What more reserved memory does to the score, for each share of the memory, at least.
@@ -62,36 +59,24 @@ def usable(nodes: Sequence[Node]) -> bool:
 
 #: A group and location tags: the nodes which have both.
 _Block = tuple[int, frozenset[str]]
-#: Classes with the bounds of their role, in ascending order.
-_Bounds = list[tuple[float, Class]]
+#: Positions of classes, and the multiple of a column of numbers, one for each class.
+_Order = list[int]
+_Multiple = tuple[float, list[float]]
 #: A score, both nodes with a negative sign, and further pairs with the same score.
 _Ready = tuple[float, int, int, Iterator[Place]]
 
 
-class _Pairs:
-    """The pairs of two classes at one position of the order of their bounds."""
+class _Pairs(NamedTuple):
+    """The pairs of the nodes of two blocks.
 
-    __slots__ = ("firsts", "i", "j", "more", "seconds")
+    :ivar more: what all these pairs cost because of the locations which both nodes share.
+    :ivar firsts: positions of the classes of primary nodes, in the order of their bounds;
+        ``seconds`` those of secondary nodes.
+    """
 
-    def __init__(
-        self, firsts: _Bounds, seconds: _Bounds, more: float, i: int = 0, j: int = 0
-    ) -> None:
-        #: What all these pairs cost because of the locations which both nodes share.
-        self.more = more
-        self.firsts = firsts
-        self.seconds = seconds
-        self.i = i
-        self.j = j
-
-    def bound(self) -> float:
-        return self.firsts[self.i][0] + self.seconds[self.j][0] + self.more
-
-    def following(self) -> Iterator[_Pairs]:
-        """The positions which come after this one, and after no other one."""
-        if self.j + 1 < len(self.seconds):
-            yield _Pairs(self.firsts, self.seconds, self.more, self.i, self.j + 1)
-        if not self.j and self.i + 1 < len(self.firsts):
-            yield _Pairs(self.firsts, self.seconds, self.more, self.i + 1)
+    more: float
+    firsts: _Order
+    seconds: _Order
 
 
 class _Kept(NamedTuple):
@@ -127,6 +112,8 @@ class Ranking:
         self._first, self._second = self._make_sides()
         self._one_block = len({(nodes[i].group, nodes[i].location_tags) for i in members}) == 1
         self._rows: dict[int, tuple[Row | Fail, Row | Fail]] = {}
+        memory = [nodes[index].total_memory for index in members]
+        self._least_memory, self._most_memory = min(memory), max(memory)
 
     def update(self, node: Node, row: Row) -> None:
         """Take over a node which has changed, without its roles."""
@@ -257,18 +244,24 @@ class Ranking:
         """
         tracks = self._tracks
         tracks.sum_up()
+        firsts, seconds = self._first.classes, self._second.classes
+        if not (firsts and seconds):
+            return
         constant, first_bounds, second_bounds = self._bounds()
         least, most = self._losses(needed)
         constant += min(0.0, most)
-        # Pairs to visit, by their bounds; and visited ones, by their scores.
-        waiting: list[tuple[float, int, _Pairs | _Kept]] = []
+        # Pairs to visit, by their bounds, with the positions in both orders; and visited ones, by
+        # their scores.
+        waiting: list[tuple[float, int, _Pairs | _Kept, int, int]] = []
         ready: list[_Ready] = []
         number = 0
-        for (group, locations), firsts in first_bounds.items():
-            for (other_group, others), seconds in second_bounds.items():
+        second_blocks = _blocks(second_bounds, seconds, self._one_block)
+        for (group, locations), order in _blocks(first_bounds, firsts, self._one_block).items():
+            for (other_group, others), other_order in second_blocks.items():
                 if group == other_group:
-                    pairs = _Pairs(firsts, seconds, WEIGHTS[_LOCATION] * len(locations & others))
-                    waiting.append((pairs.bound(), number, pairs))
+                    more = WEIGHTS[_LOCATION] * len(locations & others)
+                    bound = first_bounds[order[0]] + second_bounds[other_order[0]] + more
+                    waiting.append((bound, number, _Pairs(more, order, other_order), 0, 0))
                     number += 1
         heapq.heapify(waiting)
         while waiting or ready:
@@ -276,18 +269,25 @@ class Ranking:
                 not ready
                 or waiting[0][0] + constant <= ready[0][0] + TOLERANCE * max(1.0, abs(ready[0][0]))
             ):
-                found = heapq.heappop(waiting)[2]
+                _, _, found, i, j = heapq.heappop(waiting)
                 if isinstance(found, _Kept):
                     self._visit_kept(found, needed, ready)
                     continue
-                for more in found.following():
+                more, order, other_order = found
+                # The positions which come after this one, and after no other one.
+                following = []
+                if j + 1 < len(other_order):
+                    following.append((i, j + 1))
+                if not j and i + 1 < len(order):
+                    following.append((i + 1, 0))
+                for x, y in following:
                     number += 1
-                    heapq.heappush(waiting, (more.bound(), number, more))
-                first, second = found.firsts[found.i][1], found.seconds[found.j][1]
-                kept = self._visit(first, second, needed, ready)
+                    bound = first_bounds[order[x]] + second_bounds[other_order[y]] + more
+                    heapq.heappush(waiting, (bound, number, found, x, y))
+                kept = self._visit(firsts[order[i]], seconds[other_order[j]], needed, ready)
                 if kept is not None:
                     number += 1
-                    heapq.heappush(waiting, (kept.value + least - constant, number, kept))
+                    heapq.heappush(waiting, (kept.value + least - constant, number, kept, 0, 0))
             if ready:
                 value, first_sign, second_sign, pairs_left = heapq.heappop(ready)
                 yield -first_sign, -second_sign
@@ -299,9 +299,8 @@ class Ranking:
         :returns: the cost for 1 MiB, and for as much as it can be.
         """
         slope = _least_slope(self._tracks.counts[_RESERVED])
-        memory = [self._nodes[index].total_memory for index in self.members]
-        most = slope * needed / min(memory)
-        return (most, most) if slope < 0 else (slope / max(memory), most)
+        most = slope * needed / self._least_memory
+        return (most, most) if slope < 0 else (slope / self._most_memory, most)
 
     def _visit(self, first: Class, second: Class, needed: int, ready: list[_Ready]) -> _Kept | None:
         """Compute the score of the pairs of two classes.
@@ -349,102 +348,79 @@ class Ranking:
                     values[key] = self._tracks.value(kept.first, kept.second.old, row)
                 heapq.heappush(ready, (values[key], -one, -other, iter(())))
 
-    def _bounds(self) -> tuple[float, dict[_Block, _Bounds], dict[_Block, _Bounds]]:
-        """The bounds of both roles, in ascending order for each block, and what is in all pairs."""
-        tracks, sides = self._tracks, (self._first, self._second)
-        if not all(side.classes for side in sides):
-            return 0.0, {}, {}
-        bounds = [list(side.sums) for side in sides]
-        constant = sum([tracks.terms[c] for c in SUMS])
-        for t, c in enumerate(tracks.numbers):
-            weight = tracks.weights[t] / tracks.counts[c]
-            parts = [_Part(side, t, tracks.total[c]) for side in sides]
-            low, high = sum([one.low for one in parts]), sum([one.high for one in parts])
-            # What rounding may make of the difference of two large sums.
-            largest = max(abs(low), abs(high))
-            rounding = 1e-14 * (tracks.counts[c] * tracks.squares[c] + largest)
-            middle = tracks.variance[c] - rounding
-            changing = [own for own in (0, 1) if parts[own].changes]
-            if not changing:
-                constant += weight * math.sqrt(max(middle, 0.0))
-            elif len(changing) == 1:
-                own = changing[0]
-                bounds[own] = parts[own].add_roots(bounds[own], middle, weight)
-            else:
-                # A change of both nodes adds the product of both changes, twice.
-                products = [-a * b / 2 for a in parts[0].ends for b in parts[1].ends]
-                start = max(0.0, middle + low + min(products))
-                end = max(start, middle + 2 * rounding + high + max(products), 1e-300)
-                steep = weight / (math.sqrt(start) + math.sqrt(end))
-                constant += weight * math.sqrt(start) + steep * (middle + min(products) - start)
-                for own in (0, 1):
-                    bounds[own], more = parts[own].add_line(bounds[own], steep)
-                    constant += more
-        return (
-            constant,
-            _sorted(bounds[0], self._first.classes, self._one_block),
-            _sorted(bounds[1], self._second.classes, self._one_block),
-        )
-
-
-class _Part:
-    """What one role adds to the variance of a track, for each class.
-
-    :ivar low: the least of it; ``high`` the most.
-    :ivar ends: the least and the greatest slope.
-    """
-
-    __slots__ = ("changes", "ends", "fixed", "high", "low", "slopes", "total")
-
-    def __init__(self, side: Side, track: int, total: float) -> None:
-        fixed = self.fixed = side.fixed[track]
-        slopes = self.slopes = side.slopes[track]
-        self.total = total
-        least, most, low, high = side.spread(track)
-        self.ends = least, most
-        self.changes = bool(least or most or low or high)
-        if most - least <= _EQUAL * abs(most):
-            # Nodes of one size: only the fixed parts differ.
-            self.slopes = []
-        else:
-            fixed = self.fixed = [a + total * b for a, b in zip(fixed, slopes, strict=True)]
-            low, high, least, most = min(fixed), max(fixed), 0.0, 0.0
-        self.low = low + min(total * least, total * most)
-        self.high = high + max(total * least, total * most)
-
-    def _rest(self) -> float:
-        """What is not in the fixed parts, or a little less."""
-        return min([self.total * one for one in self.ends]) if not self.slopes else 0.0
-
-    def add_roots(self, bounds: list[float], middle: float, weight: float) -> list[float]:
-        """Add the deviation which each class leads to."""
-        middle += self._rest()
+    def _bounds(self) -> tuple[float, list[float], list[float]]:
+        """What is in the scores of all pairs, and the bounds of the classes of both roles."""
+        tracks, first, second = self._tracks, self._first, self._second
         sqrt = math.sqrt
-        if middle + min(self.fixed) > 0:
-            return [a + weight * sqrt(middle + b) for a, b in zip(bounds, self.fixed, strict=True)]
-        return [
-            a + weight * sqrt(max(middle + b, 0.0)) for a, b in zip(bounds, self.fixed, strict=True)
+        constant = sum([tracks.terms[c] for c in SUMS])
+        sides = [first.sums, second.sums]
+        columns: tuple[list[_Multiple], list[_Multiple]] = ([], [])
+        for t, c in enumerate(tracks.numbers):
+            total, number = tracks.total[c], tracks.counts[c]
+            weight = tracks.weights[t] / number
+            low, high, least, most, changes = first.extent(t, total)
+            other_low, other_high, other_least, other_most, other_changes = second.extent(t, total)
+            # What rounding may make of the difference of two large sums.
+            sums = max(abs(low), abs(high)) + max(abs(other_low), abs(other_high))
+            rounding = 1e-14 * (number * tracks.squares[c] + sums)
+            middle = tracks.variance[c] - rounding
+            if not (changes or other_changes):
+                constant += weight * sqrt(max(middle, 0.0))
+                continue
+            if not (changes and other_changes):
+                own = 0 if changes else 1
+                sides[own] = (first if changes else second).add_roots(
+                    sides[own], t, total, middle, weight
+                )
+                continue
+            # A change of both nodes adds the product of both changes, twice.
+            products = (
+                least * other_least, least * other_most, most * other_least, most * other_most
+            )  # fmt: skip
+            common = middle - max(products) / 2
+            start = max(0.0, common + low + other_low)
+            highest = middle - min(products) / 2 + 2 * rounding
+            end = max(start, highest + high + other_high, 1e-300)
+            root = sqrt(start)
+            steep = weight / (root + sqrt(end))
+            constant += weight * root + steep * (common - start)
+            constant += first.multiply(t, total, steep, columns[0])
+            constant += second.multiply(t, total, steep, columns[1])
+        return constant, _combined(sides[0], columns[0]), _combined(sides[1], columns[1])
+
+
+def _combined(start: list[float], columns: Sequence[_Multiple]) -> list[float]:
+    """Add multiples of columns to a column, several at a time."""
+    found = start
+    position = 0
+    while len(columns) - position >= _AT_ONCE:
+        (a, one), (b, two), (c, three) = columns[position : position + _AT_ONCE]
+        found = [
+            s + a * x + b * y + c * z for s, x, y, z in zip(found, one, two, three, strict=True)
         ]
+        position += _AT_ONCE
+    for a, one in columns[position:]:
+        found = [s + a * x for s, x in zip(found, one, strict=True)]
+    return found
 
-    def add_line(self, bounds: list[float], steep: float) -> tuple[list[float], float]:
-        """Add a multiple of the parts; returns also what is to be added to all bounds."""
-        added = [a + steep * b for a, b in zip(bounds, self.fixed, strict=True)]
-        return added, steep * self._rest()
+
+#: So many columns :func:`_combined` adds at a time.
+_AT_ONCE = 3
 
 
-def _sorted(
+def _blocks(
     bounds: Sequence[float], classes: Sequence[Class], one_block: bool
-) -> dict[_Block, _Bounds]:
-    """Sort the bounds, for each block.
+) -> dict[_Block, _Order]:
+    """The positions of the classes of each block, in the order of their bounds.
 
     :param one_block: whether all classes are in one.
     """
-    ordered = [(bounds[n], classes[n]) for n in sorted(range(len(bounds)), key=bounds.__getitem__)]
+    ordered = sorted(range(len(bounds)), key=bounds.__getitem__)
     if one_block:
         return {classes[0][:2]: ordered}
-    found: dict[_Block, _Bounds] = {}
-    for pair in ordered:
-        found.setdefault(pair[1][:2], []).append(pair)
+    found: dict[_Block, _Order] = {}
+    for position in ordered:
+        found.setdefault(classes[position][:2], []).append(position)
     return found
 
 

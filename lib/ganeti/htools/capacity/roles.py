@@ -5,9 +5,7 @@ Used by :mod:`ganeti.htools.capacity.ranking`.
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Sequence
 
 from ganeti.htools import score
@@ -25,6 +23,9 @@ Row = Sequence[float]
 
 #: After so many removed classes the spreads of a side are computed again.
 _SPREADS_STAY = 6
+
+#: By how much the slopes of nodes of one size differ because of rounding, for a slope of one.
+_EQUAL = 1e-12
 
 
 class Class(NamedTuple):
@@ -98,6 +99,61 @@ class Side:
             known = min(slopes), max(slopes), min(fixed), max(fixed)
             self._spreads[track] = known
         return known
+
+    def extent(self, track: int, total: float) -> tuple[float, float, float, float, bool]:
+        """The least and greatest part, the least and greatest slope, and whether any is not zero.
+
+        :param total: the sum over all nodes.
+        """
+        least, most, low, high = self.spread(track)
+        if most - least > _EQUAL * abs(most):
+            parts = [
+                a + total * b for a, b in zip(self.fixed[track], self.slopes[track], strict=True)
+            ]
+            return min(parts), max(parts), least, most, True
+        if not (least or most):
+            return low, high, 0.0, 0.0, bool(low or high)
+        # Nodes of one size: only the fixed parts differ.
+        return (
+            low + min(total * least, total * most),
+            high + max(total * least, total * most),
+            least,
+            most,
+            True,
+        )
+
+    def add_roots(
+        self, bounds: list[float], track: int, total: float, middle: float, weight: float
+    ) -> list[float]:
+        """Add to some bounds the deviations of a track to which only this role adds a part.
+
+        :param middle: its variance before.
+        """
+        least, most, low, _ = self.spread(track)
+        fixed, sqrt = self.fixed[track], math.sqrt
+        if most - least > _EQUAL * abs(most):
+            return [
+                s + weight * sqrt(max(middle + a + total * b, 0.0))
+                for s, a, b in zip(bounds, fixed, self.slopes[track], strict=True)
+            ]
+        middle += min(total * least, total * most)
+        if middle + low > 0:
+            return [s + weight * sqrt(middle + a) for s, a in zip(bounds, fixed, strict=True)]
+        return [s + weight * sqrt(max(middle + a, 0.0)) for s, a in zip(bounds, fixed, strict=True)]
+
+    def multiply(
+        self, track: int, total: float, factor: float, columns: list[tuple[float, list[float]]]
+    ) -> float:
+        """Add a multiple of the parts to some columns; returns what all parts have in common.
+
+        :param columns: gets pairs of a factor and a list with one item for each class.
+        """
+        least, most = self.spread(track)[:2]
+        columns.append((factor, self.fixed[track]))
+        if most - least > _EQUAL * abs(most):
+            columns.append((factor * total, self.slopes[track]))
+            return 0.0
+        return factor * min(total * least, total * most)
 
     def add(self, node: Node, old: Row, new: Row, tracks: Tracks) -> None:
         """Add a node.
@@ -219,9 +275,8 @@ class Tracks:
             if same is not None:
                 self.total[c], self.variance[c] = self.total[same], self.variance[same]
             else:
-                total = self.total[c] = functools.reduce(operator.add, self._columns[c], 0.0)
-                squares = functools.reduce(operator.add, self._squares[c], 0.0)
-                self.squares[c] = squares
+                total = self.total[c] = score.plain_sum(self._columns[c])
+                squares = self.squares[c] = score.plain_sum(self._squares[c])
                 self.variance[c] = number * squares - total * total
             weight = self._all_weights[c]
             if self._deviates[c]:
