@@ -46,8 +46,9 @@ class Growth(NamedTuple):
     """Processor time in milliseconds for one size of cluster.
 
     :ivar step_ms: each of some further steps of a search which runs.
-    :ivar programs_ms: program -> its whole run: ``hbal`` with one step, ``hspace`` with as
-        many instances as nodes in each of two allocations, ``hail`` with one mirrored instance.
+    :ivar programs_ms: run -> its time: ``hbal`` with one step, ``hspace`` until the cluster is
+        full in each of two allocations, ``hspace_some`` with as many instances as nodes at most,
+        ``hail`` with one mirrored instance. The first part of the name is the program.
     :ivar original_ms: the same for the original programs, but not those which reached the limit.
     :ivar limit_ms: this limit.
     """
@@ -211,12 +212,14 @@ def growth(
     request.write_text(_as_request(made), encoding="utf-8")
     commands = {
         "hbal": (f"--text-data={data}", "--max-length=1"),
-        "hspace": (f"--text-data={data}", *_CAPACITY, f"--max-length={nodes}"),
+        "hspace": (f"--text-data={data}", *_CAPACITY),
+        "hspace_some": (f"--text-data={data}", *_CAPACITY, f"--max-length={nodes}"),
         "hail": (str(request),),
     }
     own: dict[str, float] = {}
     others: dict[str, float] = {}
-    for program, words in commands.items():
+    for run, words in commands.items():
+        program = run.partition("_")[0]
         samples = []
         output = ""
         for _ in range(rounds):
@@ -224,11 +227,11 @@ def growth(
             assert found is not None
             samples.append(found[0])
             output = found[1]
-        own[program] = statistics.median(samples)
+        own[run] = statistics.median(samples)
         if original:
             other = _run([ORIGINAL, *words], {**os.environ, "HTOOLS": program}, limit_s)
             if other is not None:
-                others[program] = other[0]
+                others[run] = other[0]
                 if other[1].split() != output.split():
                     raise errors.OpExecError(
                         f"{program} and the original differ for {nodes} nodes and {instances}"

@@ -15,11 +15,16 @@ from ganeti.htools.node import Node
 from ganeti.htools.policy import DEFAULT, Policy
 from ganeti.utils.records import field, record, replace
 
-ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
+UNALLOCABLE = "unallocable"
+ALLOC_POLICIES = ("preferred", "last_resort", UNALLOCABLE)
 
 #: Unaccounted memory and disk space (MiB) above which a node is reported.
 _MEMORY_WARNING = 512
 _DISK_WARNING = 1024
+
+
+class NoNodesError(errors.GenericError):
+    """There are no nodes to choose from."""
 
 
 @record(slots=True)
@@ -204,11 +209,15 @@ def check_instance(instance: Instance) -> None:
     """Check the types and limits of an instance, see :func:`check`."""
     _require_texts("an instance", (instance.name,))
     owner = f"instance {instance.name}"
-    _require_texts(owner, instance.tags)
+    if instance.tags:
+        _require_texts(owner, instance.tags)
     for name in _INSTANCE_NUMBERS:
-        _require_number(owner, name, getattr(instance, name))
+        value = getattr(instance, name)
+        if type(value) is not int or not -LIMIT < value < LIMIT:
+            _require_number(owner, name, value)
     for disk in instance.disks:
-        _require_number(owner, "size of a disk", disk.size)
+        if type(disk.size) is not int or not -LIMIT < disk.size < LIMIT:
+            _require_number(owner, "size of a disk", disk.size)
         if disk.spindles is not None:
             _require_number(owner, "spindles of a disk", disk.spindles)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ganeti import errors
 from ganeti.htools import moves, place, score
-from ganeti.htools.cluster import Cluster, Group
+from ganeti.htools.cluster import UNALLOCABLE, Cluster, Group, NoNodesError
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.moves import Kind, Move
 from ganeti.htools.node import Fail, Node
@@ -259,11 +259,11 @@ def _best_group(
     for group in possible:
         try:
             found = place.in_group(cluster, group, instance, required, options)
-        except place.NoNodesError as err:
+        except NoNodesError as err:
             log.append(f"Group {group.name}: error {err}")
             continue
         log.append(place.describe(group, found, cluster.nodes))
-        if found.best is None or group.alloc_policy == place.UNALLOCABLE:
+        if found.best is None or group.alloc_policy == UNALLOCABLE:
             continue
         value = found.best.value
         rank = (place.preference(group), value if isinstance(value, float) else 0.0)

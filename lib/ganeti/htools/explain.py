@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ganeti.htools import formats, place
-from ganeti.htools.cluster import Cluster, Group
+from ganeti.htools.cluster import UNALLOCABLE, Cluster, Group, NoNodesError
 from ganeti.htools.instance import Instance
 from ganeti.htools.limits import violates
 from ganeti.htools.loading.request import New, Request
@@ -105,7 +105,7 @@ def explain(
             )  # fmt: skip
             try:
                 places.find(one.instance, one.required)
-            except place.NoNodesError as err:
+            except NoNodesError as err:
                 closed = str(err).lower()
         rows += [
             _row(cluster, node, member, one.instance, closed or _unusable(node, options, states),
@@ -131,7 +131,7 @@ def _closed(group: Group, instance: Instance, allowed: Sequence[int] | None) -> 
     if allowed is not None:
         if group.index not in allowed:
             return f"group {group.name} is not the one of the request"
-    elif group.alloc_policy == place.UNALLOCABLE:
+    elif group.alloc_policy == UNALLOCABLE:
         return f"group {group.name} is unallocable"
     wanted = {nic.network for nic in instance.nics if nic.network is not None}
     if not wanted <= set(group.networks):

@@ -51,6 +51,9 @@ SHARED_STORAGE = frozenset(
 #: The number of a node which does not exist.
 NO_NODE = -1
 
+#: The number of a primary node for which no node reserves memory yet.
+NOBODY = -2
+
 
 def memory_to_keep(instances: Iterable[tuple[K, int]]) -> dict[K, int]:
     """The memory which a node keeps free for the loss of each other node.

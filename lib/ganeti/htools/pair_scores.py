@@ -15,13 +15,10 @@ from collections.abc import Sequence
 
 from ganeti.htools import moves, score
 from ganeti.htools.balance import TOLERANCE, Values
-from ganeti.htools.instance import NO_NODE, Instance
+from ganeti.htools.instance import NO_NODE, NOBODY, Instance
 from ganeti.htools.limits import violates
 from ganeti.htools.node import Fail, Node
 from ganeti.utils.records import NamedTuple
-
-#: The number of a primary node for which no node reserves memory yet.
-NOBODY = -2
 
 _COMPONENTS = score.COMPONENTS
 _WEIGHTS = [one.weight for one in _COMPONENTS]

@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from ganeti import errors
 from ganeti.htools import moves, pair_scores, redundancy
 from ganeti.htools.balance import Values
-from ganeti.htools.cluster import Cluster, Group
+from ganeti.htools.cluster import UNALLOCABLE, Cluster, Group, NoNodesError
 from ganeti.htools.formats import fixed
 from ganeti.htools.instance import NO_NODE, Instance
 from ganeti.htools.limits import violates
@@ -18,14 +17,8 @@ from ganeti.htools.node import Fail, Node
 from ganeti.htools.policy import Range
 from ganeti.utils.records import NamedTuple, field, record
 
-UNALLOCABLE = "unallocable"
-
 #: Better policies of groups come first.
 _PREFERENCE = {"preferred": 0, "last_resort": 1, UNALLOCABLE: 2}
-
-
-class NoNodesError(errors.GenericError):
-    """There are no nodes to choose from."""
 
 
 @record(frozen=True, slots=True)

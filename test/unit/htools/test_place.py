@@ -13,7 +13,7 @@ import pytest
 
 from ganeti.htools import answer, moves, place, redundancy, score
 from ganeti.htools import cluster as model
-from ganeti.htools.cluster import Cluster
+from ganeti.htools.cluster import Cluster, NoNodesError
 from ganeti.htools.instance import NO_NODE, Disk, Instance
 from ganeti.htools.limits import violates
 from ganeti.htools.loading import request, text
@@ -103,7 +103,7 @@ def test_equals_a_plain_search(seed, checks):
     options = place.Options(capacity_checks=checks, ignore_soft_errors=r.random() < 0.2)
     required = 2 if instance.mirrored else 1
     if len([node for node in cluster.nodes if not node.offline]) < required:
-        with pytest.raises(place.NoNodesError):
+        with pytest.raises(NoNodesError):
             place.Places(cluster, options).find(instance, required)
         return
     found = place.Places(cluster, options).find(instance, required)

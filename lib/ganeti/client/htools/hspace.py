@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.client.htools import loading
 from ganeti.client.htools import program as prog
 from ganeti.client.htools.options import Values
-from ganeti.htools import capacity, figures, formats, score, tables
+from ganeti.htools import capacity, figures, formats, score
 from ganeti.htools.capacity import Filled, Plan
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.figures import Figures
@@ -117,6 +117,8 @@ class _Run:
         values, machine = self.values, self.values.machine_readable
         prog.print_nodes(values, self.cluster, "Initial cluster")
         if values.verbose > 2:
+            from ganeti.htools import tables
+
             found = score.details(self.cluster.nodes)
             total = formats.fixed(score.total(found), 8)
             prog.err(f"Initial coefficients: overall {total}")
@@ -196,8 +198,9 @@ class _Run:
     def _print_plan(self, plan: Plan) -> None:
         if plan.bad_nodes:
             prog.err(f"Bad nodes: {formats.texts([node.name for node in plan.bad_nodes])}")
-        if plan.bad_groups:
-            names = [self.cluster.groups[index].name for index in plan.bad_groups]
+        bad_groups = capacity.bad_groups(self.cluster, plan.options)
+        if bad_groups:
+            names = [self.cluster.groups[index].name for index in bad_groups]
             prog.err(f"Bad groups: {formats.texts(names)}")
         if capacity.required_nodes(self.template) == 1:
             numbers = ",".join(str(first) for first, _ in plan.places)

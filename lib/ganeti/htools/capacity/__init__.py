@@ -11,10 +11,17 @@ from __future__ import annotations
 
 from ganeti.htools.capacity.equal_sizes import Filled, fill
 from ganeti.htools.capacity.filler import Filler
-from ganeti.htools.capacity.places import Options, Plan, new_instance, plan, required_nodes
+from ganeti.htools.capacity.places import (
+    Options,
+    Plan,
+    bad_groups,
+    new_instance,
+    plan,
+    required_nodes,
+)
 from ganeti.htools.capacity.tiers import tiered
 
 __all__ = [
-    "Filled", "Filler", "Options", "Plan", "fill", "new_instance", "plan", "required_nodes",
-    "tiered",
+    "Filled", "Filler", "Options", "Plan", "bad_groups", "fill", "new_instance", "plan",
+    "required_nodes", "tiered",
 ]  # fmt: skip

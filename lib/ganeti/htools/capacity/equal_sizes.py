@@ -6,10 +6,9 @@ from itertools import groupby
 
 from ganeti.htools.capacity.filler import Filler
 from ganeti.htools.capacity.places import Plan, required_nodes
-from ganeti.htools.cluster import Cluster
+from ganeti.htools.cluster import Cluster, NoNodesError
 from ganeti.htools.instance import Instance
 from ganeti.htools.node import Fail
-from ganeti.htools.place import NoNodesError
 from ganeti.utils.records import field, record
 
 

@@ -16,10 +16,9 @@ from ganeti.htools.capacity import ranking
 from ganeti.htools.capacity.places import Place, Plan
 from ganeti.htools.capacity.ranking import Ranking
 from ganeti.htools.cluster import Cluster
-from ganeti.htools.instance import NO_NODE, Instance
+from ganeti.htools.instance import NO_NODE, NOBODY, Instance
 from ganeti.htools.limits import violates
 from ganeti.htools.node import Fail, Node
-from ganeti.htools.pair_scores import NOBODY
 from ganeti.utils.records import NamedTuple
 
 

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from ganeti.constants import disk as disk_c
 from ganeti.htools import redundancy, units
-from ganeti.htools.cluster import Cluster
+from ganeti.htools.cluster import UNALLOCABLE, Cluster
 from ganeti.htools.instance import NO_NODE, Disk, Instance
 from ganeti.htools.node import Node
-from ganeti.htools.place import UNALLOCABLE
 from ganeti.htools.policy import Spec
 from ganeti.utils.records import record
 
@@ -39,7 +38,6 @@ class Plan:
     """Which places of a cluster may be filled, see :func:`plan`.
 
     :ivar bad_nodes: nodes which could not start the instances of another node.
-    :ivar bad_groups: numbers of the groups which do not survive the loss of one of their nodes.
     :ivar nodes: all nodes; ``members`` the numbers of those which may be primary nodes.
     :ivar required: how many nodes an instance has.
     :ivar refused: nothing may be placed, because there are bad nodes.
@@ -48,7 +46,6 @@ class Plan:
     """
 
     bad_nodes: list[Node]
-    bad_groups: list[int]
     nodes: Sequence[Node]
     members: list[int]
     required: int
@@ -74,16 +71,22 @@ def required_nodes(template: str) -> int:
     return 2 if template == disk_c.DRBD8 else 1
 
 
+def bad_groups(cluster: Cluster, options: Options) -> list[int]:
+    """The numbers of the groups which do not survive the loss of one of their nodes."""
+    checker = redundancy.Checker(online_only=options.accept_existing)
+    bad = {node.group for node in checker.lost(cluster.nodes, cluster.instances)}
+    bad.update(node.group for node in cluster.nodes if node.failing and not node.offline)
+    return [group.index for group in cluster.groups if group.index in bad]
+
+
 def plan(cluster: Cluster, template: str, options: Options) -> Plan:
     """Find the places which may be filled.
 
     :raises NoNodesError: there are none; raised unless bad nodes are the reason.
     """
     bad_nodes = [node for node in cluster.nodes if node.failing and not node.offline]
-    checker = redundancy.Checker(online_only=options.accept_existing)
-    lost = checker.lost(cluster.nodes, cluster.instances)
     touched = {node.group for node in bad_nodes}
-    bad = {node.group for node in lost} | touched
+    bad = set(bad_groups(cluster, options)) if options.independent else set()
     left_out = bad if options.independent else set() if options.accept_existing else touched
     usable = [
         node
@@ -101,7 +104,6 @@ def plan(cluster: Cluster, template: str, options: Options) -> Plan:
         refused = refused and touched == all_groups
     return Plan(
         bad_nodes=bad_nodes,
-        bad_groups=[group.index for group in cluster.groups if group.index in bad],
         nodes=cluster.nodes,
         members=[node.index for node in usable if sizes[node.group] >= required],
         required=required,

@@ -361,7 +361,7 @@ class Ranking:
             low, high, least, most, changes = first.extent(t, total)
             other_low, other_high, other_least, other_most, other_changes = second.extent(t, total)
             # What rounding may make of the difference of two large sums.
-            sums = max(abs(low), abs(high)) + max(abs(other_low), abs(other_high))
+            sums = abs(low) + abs(high) + abs(other_low) + abs(other_high)
             rounding = 1e-14 * (number * tracks.squares[c] + sums)
             middle = tracks.variance[c] - rounding
             if not (changes or other_changes):
@@ -370,7 +370,7 @@ class Ranking:
             if not (changes and other_changes):
                 own = 0 if changes else 1
                 sides[own] = (first if changes else second).add_roots(
-                    sides[own], t, total, middle, weight
+                    sides[own], t, total, middle, weight, low + other_low
                 )
                 continue
             # A change of both nodes adds the product of both changes, twice.

@@ -24,8 +24,16 @@ Row = Sequence[float]
 #: After so many removed classes the spreads of a side are computed again.
 _SPREADS_STAY = 6
 
+#: The least and the greatest slope of a track, the least and the greatest fixed part, and whether
+#: all slopes are equal but for rounding.
+Spread = tuple[float, float, float, float, bool]
+
 #: By how much the slopes of nodes of one size differ because of rounding, for a slope of one.
 _EQUAL = 1e-12
+
+
+def _spread(least: float, most: float, low: float, high: float) -> Spread:
+    return least, most, low, high, most - least <= _EQUAL * abs(most)
 
 
 class Class(NamedTuple):
@@ -57,7 +65,7 @@ class Side:
         self.slopes: list[list[float]] = [[] for _ in range(tracks)]
         self.sums: list[float] = []
         #: Track -> see :meth:`spread`.
-        self._spreads: list[tuple[float, float, float, float] | None] = [None] * tracks
+        self._spreads: list[Spread | None] = [None] * tracks
         self._removed = 0
         self._class_of: dict[int, Class] = {}
         self._position: dict[tuple[int, frozenset[str], Row, Row], int] = {}
@@ -88,15 +96,15 @@ class Side:
             if last is not found:
                 values[position] = moved
 
-    def spread(self, track: int) -> tuple[float, float, float, float]:
-        """The least and the greatest slope, and the least and the greatest fixed part.
+    def spread(self, track: int) -> Spread:
+        """The spread of a track.
 
         Removed classes still count for a while, so that a change does not look at all classes.
         """
         known = self._spreads[track]
         if known is None:
             slopes, fixed = self.slopes[track], self.fixed[track]
-            known = min(slopes), max(slopes), min(fixed), max(fixed)
+            known = _spread(min(slopes), max(slopes), min(fixed), max(fixed))
             self._spreads[track] = known
         return known
 
@@ -105,41 +113,44 @@ class Side:
 
         :param total: the sum over all nodes.
         """
-        least, most, low, high = self.spread(track)
-        if most - least > _EQUAL * abs(most):
+        least, most, low, high, equal = self._spreads[track] or self.spread(track)
+        if not equal:
             parts = [
                 a + total * b for a, b in zip(self.fixed[track], self.slopes[track], strict=True)
             ]
             return min(parts), max(parts), least, most, True
         if not (least or most):
-            return low, high, 0.0, 0.0, bool(low or high)
+            return low, high, 0.0, 0.0, low != 0.0 or high != 0.0
         # Nodes of one size: only the fixed parts differ.
-        return (
-            low + min(total * least, total * most),
-            high + max(total * least, total * most),
-            least,
-            most,
-            True,
-        )
+        same, other = total * least, total * most
+        if same > other:
+            same, other = other, same
+        return low + same, high + other, least, most, True
 
     def add_roots(
-        self, bounds: list[float], track: int, total: float, middle: float, weight: float
+        self,
+        bounds: list[float],
+        track: int,
+        total: float,
+        middle: float,
+        weight: float,
+        low: float,
     ) -> list[float]:
         """Add to some bounds the deviations of a track to which only this role adds a part.
 
         :param middle: its variance before.
+        :param low: the least part.
         """
-        least, most, low, _ = self.spread(track)
-        fixed, sqrt = self.fixed[track], math.sqrt
-        if most - least > _EQUAL * abs(most):
-            return [
-                s + weight * sqrt(max(middle + a + total * b, 0.0))
-                for s, a, b in zip(bounds, fixed, self.slopes[track], strict=True)
-            ]
-        middle += min(total * least, total * most)
-        if middle + low > 0:
-            return [s + weight * sqrt(middle + a) for s, a in zip(bounds, fixed, strict=True)]
-        return [s + weight * sqrt(max(middle + a, 0.0)) for s, a in zip(bounds, fixed, strict=True)]
+        least, most, _, _, equal = self.spread(track)
+        parts, sqrt = self.fixed[track], math.sqrt
+        positive = middle + low > 0
+        if not equal:
+            parts = [a + total * b for a, b in zip(parts, self.slopes[track], strict=True)]
+        else:
+            middle += min(total * least, total * most)
+        if positive:
+            return [s + weight * sqrt(middle + a) for s, a in zip(bounds, parts, strict=True)]
+        return [s + weight * sqrt(max(middle + a, 0.0)) for s, a in zip(bounds, parts, strict=True)]
 
     def multiply(
         self, track: int, total: float, factor: float, columns: list[tuple[float, list[float]]]
@@ -148,9 +159,9 @@ class Side:
 
         :param columns: gets pairs of a factor and a list with one item for each class.
         """
-        least, most = self.spread(track)[:2]
+        least, most, _, _, equal = self.spread(track)
         columns.append((factor, self.fixed[track]))
-        if most - least > _EQUAL * abs(most):
+        if not equal:
             columns.append((factor * total, self.slopes[track]))
             return 0.0
         return factor * min(total * least, total * most)
@@ -174,11 +185,11 @@ class Side:
                 self.slopes[track].append(slope)
                 known = self._spreads[track]
                 if known is not None:
-                    least, most, low, high = known
+                    least, most, low, high, _ = known
                     if not (least <= slope <= most and low <= value <= high):
-                        self._spreads[track] = (
+                        self._spreads[track] = _spread(
                             min(least, slope), max(most, slope), min(low, value), max(high, value)
-                        )  # fmt: skip
+                        )
         found = self._class_of[index] = self.classes[position]
         found.members.append(index)
         found.members.sort()
