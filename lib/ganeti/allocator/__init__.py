@@ -28,6 +28,7 @@ from ganeti.allocator.answers import Answer
 from ganeti.allocator.ask import ask, explain, prepare, run
 from ganeti.allocator.builtin import is_builtin
 from ganeti.allocator.describe import nic_dict
+from ganeti.allocator.live import LiveData
 from ganeti.allocator.requests import (
     Allocate,
     AllocateSecondary,
@@ -49,6 +50,7 @@ __all__ = [
     "AllocateSecondary",
     "Answer",
     "ChangeGroup",
+    "LiveData",
     "Moves",
     "MultiAllocate",
     "NodeEvacuate",

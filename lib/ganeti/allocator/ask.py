@@ -22,9 +22,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def prepare(rpc: RpcRunner, config: ConfigData, request: AllocationRequest[Any]) -> dict[str, Any]:
+def prepare(
+    rpc: RpcRunner,
+    config: ConfigData,
+    request: AllocationRequest[Any],
+    on_live: Callable[[live.LiveData], None] | None = None,
+) -> dict[str, Any]:
     """Make the input of an allocator; asks the nodes for their present state.
 
+    :param on_live: gets this state.
     :returns: the input as published in the manual page **ganeti-iallocator**.
     :raises AllocatorError: a node sent a wrong answer, or the request does not fit the cluster.
     """
@@ -34,6 +40,8 @@ def prepare(rpc: RpcRunner, config: ConfigData, request: AllocationRequest[Any])
         hypervisor=request.hypervisor_of(config),
         template=request.disk_template_of(config),
     )
+    if on_live is not None:
+        on_live(found)
     for name, reason in found.unresponsive.items():
         log.warning("node %s is described to the allocator as offline: %s", name, reason)
     return {
@@ -73,8 +81,10 @@ def _ask_builtin(
     config: ConfigData,
     request: AllocationRequest[Any],
     on_explanation: Callable[[str], None] | None = None,
+    on_live: Callable[[live.LiveData], None] | None = None,
 ) -> answers.Answer:
-    description, parameters = prepare(rpc, config, request), _parameters(config, request)
+    description = prepare(rpc, config, request, on_live)
+    parameters = _parameters(config, request)
     if on_explanation is not None:
         for one in builtin.explain(description, parameters):
             on_explanation(builtin.explanation_text(one))
@@ -107,18 +117,21 @@ def ask(
     allocator: str,
     request: AllocationRequest[T],
     on_explanation: Callable[[str], None] | None = None,
+    on_live: Callable[[live.LiveData], None] | None = None,
 ) -> T:
     """Ask an allocator and check its answer.
 
     :param config: a snapshot of the configuration; the answer is checked against it.
     :param on_explanation: gets a table with the reasons for each node, before the answer; only the
         allocator of the master daemon explains.
+    :param on_live: gets the state of the nodes, from the allocator of the master daemon only: the
+        answer of a program may come long after the nodes were asked.
     :returns: the result of the request, see its class.
     :raises NoPlacement: the allocator found no nodes; has its reason.
     :raises AllocatorError: the allocator could not be run, or its answer is wrong.
     """
     if builtin.is_builtin(allocator):
-        found = _ask_builtin(rpc, config, request, on_explanation)
+        found = _ask_builtin(rpc, config, request, on_explanation, on_live)
     else:
         found = answers.parse(allocator, _run_program(rpc, config, allocator, request))
     if not found.success:

@@ -35,6 +35,7 @@ class LiveNode:
 
     :ivar running: name of each instance whose guest runs on the node -> its memory in MiB.
     :ivar storage: storage units, as the input of an allocator describes them.
+    :ivar facts: what its hypervisor reported, by name.
     """
 
     memory_total_mib: int
@@ -48,6 +49,7 @@ class LiveNode:
     spindles_free: int = 0
     running: Mapping[str, int] = field(default_factory=dict)
     storage: Sequence[Mapping[str, Any]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,7 @@ def live_node(
         spindles_total=spindles["storage_size"],
         spindles_free=spindles["storage_free"],
         running=running,
+        facts=facts,
     )
 
 

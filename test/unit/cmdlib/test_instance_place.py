@@ -448,3 +448,11 @@ def test_the_plan_of_a_creation_comes_from_the_model(master, monkeypatch):
     assert master.rpc.of("instance_start") == []
     (chosen,) = master.run(create(iallocator="hail", disk_template="diskless", disks=[]))
     assert chosen == planned
+
+
+@pytest.mark.parametrize(("chosen_by", "questions"), [("hail", 1), ("chooser", 2)])
+def test_what_the_own_allocator_asked_is_not_asked_again(master, chosen_by, questions):
+    """The answer of a program may come late, so the node is asked again then."""
+    (name,) = master.run(create(iallocator=chosen_by, disk_template="diskless", disks=[]))
+    asked = [node for node, _args in master.rpc.of("node_info") if node == name]
+    assert len(asked) == questions

@@ -161,7 +161,10 @@ def check_policy(
     )
     ignore = unit.op.ignore_ipolicy
     policy.refuse(unit, unit.name, nodes[0], found, ignore=ignore)
-    facts = prereq.node_facts(unit, nodes[0].uuid, unit.hypervisor, parameters.hvparams_filled)
+    # The allocator has asked the nodes a moment ago, under the same locks.
+    facts = unit.facts.get(nodes[0].uuid) or prereq.node_facts(
+        unit, nodes[0].uuid, unit.hypervisor, parameters.hvparams_filled
+    )
     for position, node in enumerate(nodes):
         own = ratios.use_of(parameters.beparams_filled, unit.template, primary=position == 0)
         reserved = None if unit.reserved is None else unit.reserved.uuid

@@ -6,6 +6,7 @@ failures into errors for the user. The questions and answers are in :mod:`ganeti
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import allocator, errors
@@ -101,6 +102,7 @@ def ask_allocator(
     temporary: bool = False,
     explain: bool = False,
     hint: str = "",
+    on_live: Callable[[allocator.LiveData], None] | None = None,
 ) -> T:
     """Ask the allocator; for ``check_prereq``, because a failure means that nothing was changed.
 
@@ -108,6 +110,7 @@ def ask_allocator(
         so that it may find a place later.
     :param explain: add to the job log why each node was or was not chosen.
     :param hint: what to do when it found no place, as whole sentences.
+    :param on_live: see :func:`ganeti.allocator.ask`.
     :raises errors.OpPrereqError: it found no place (insufficient resources, temporarily or not),
         cannot be asked, or answered nonsense (environment).
     """
@@ -115,6 +118,7 @@ def ask_allocator(
         return allocator.ask(
             unit.rpc, config, name, request,
             (lambda text: unit.info(f"nodes which were looked at:\n{text}")) if explain else None,
+            on_live,
         )  # fmt: skip
     except errors.NoPlacement as err:
         raise errors.OpPrereqError(

@@ -8,9 +8,11 @@ for other jobs, but may get too few nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ganeti import allocator, errors
+from ganeti.allocator import LiveData
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, PlanT
 from ganeti.cmdlib.ops.disks.specs import DiskSpec
@@ -36,6 +38,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     :ivar reserved: the forthcoming instance which becomes real.
     :ivar keeps_disks: the disks of the reservation are kept, as far as their nodes are.
     :ivar imported: the source of the content of the disks; None for an installation.
+    :ivar facts: UUID of a node -> what its hypervisor reported to the allocator just before.
     """
 
     name: str
@@ -49,6 +52,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     reserved: Instance | None
     keeps_disks: bool
     imported: ImportSource | None
+    facts: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def declare_locks(self, level: Level) -> None:
         if self.allocator is None:
@@ -145,6 +149,9 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             hint += f" The cluster has no other node for instances; name this one with '-n {name}'."
         return hint.strip()
 
+    def _keep_facts(self, found: LiveData) -> None:
+        self.facts = {uuid: node.facts for uuid, node in found.nodes.items()}
+
     def place(
         self,
         beparams_filled: Mapping[str, Any],
@@ -183,6 +190,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
             temporary=op.opportunistic_locking,
             explain=bool(op.explain),
             hint=self._no_place_hint(),
+            on_live=self._keep_facts,
         )
         nodes = [config.nodes[uuid] for uuid in chosen]
         self.release_locks(Level.NODE_RES, self.owned(Level.NODE_RES) - set(chosen))
