@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
@@ -37,7 +39,17 @@ def _start(client: luxi.Client, values: Values, name: str) -> int:
     if not values.move_back:
         raise errors.OpPrereqError("--no-move-back is an option of 'end'", errors.ECODE_INVAL)
     ((name, pinst),) = client.query_nodes([name], ["name", "pinst_list"], False)
+    opcode = OpNodeMaintenanceStart(
+        node_name=name,
+        evacuate=values.evacuate,
+        stop=values.stop,
+        remote_node=values.dst_node,
+        iallocator=values.iallocator,
+        **jobs.common_params(values),
+    )
     if pinst and not values.force and not values.dry_run:
+        # A refusal comes before the question, and so does what would go where.
+        _show_plan(client, opcode)
         code = confirmation.ask(
             values, f"Move or stop the instances of node {name}: {', '.join(sorted(pinst))}?"
         )
@@ -46,18 +58,23 @@ def _start(client: luxi.Client, values: Values, name: str) -> int:
     return _run(
         client,
         values,
-        OpNodeMaintenanceStart(
-            node_name=name,
-            evacuate=values.evacuate,
-            stop=values.stop,
-            remote_node=values.dst_node,
-            iallocator=values.iallocator,
-            **jobs.common_params(values),
-        ),
+        opcode,
         f"Node {name} is ready: no guest runs there, and it is safe to switch it off.\n"
         f"Bring back what it had with: gnt-node maintenance end {name}",
         f"Node {name} is not ready; do not switch it off.",
     )
+
+
+def _show_plan(client: luxi.Client, opcode: OpCode) -> None:
+    """Let the master check an operation without carrying it out, and print what it says.
+
+    :raises errors.GenericError: the operation is refused.
+    """
+    plan = copy.copy(opcode)
+    plan.dry_run = True
+    with jobs.submission():
+        job_id = client.submit_job([plan])
+    jobs.wait_for_job(client, job_id, terminal.err)
 
 
 def _end(client: luxi.Client, values: Values, name: str) -> int:
