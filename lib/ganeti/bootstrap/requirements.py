@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors, hypervisor
+from ganeti.backend.node.info import missing_bridges
 from ganeti.bootstrap import local
 from ganeti.constants import disk, net
 from ganeti.platform import hosts, machine, paths
@@ -186,6 +187,8 @@ def check_cluster(
         _check_ssh(here, findings)
     if machine.current().has_own_system and not cluster.use_external_mip_script:
         _check_network(cluster, findings)
+    if machine.current().has_own_system:
+        _check_bridge(cluster, findings)
     _check_directories(cluster, here, findings, will_be_made)
     if disk.LVM_BASED & set(cluster.enabled_disk_templates):
         _check_lvm(cluster, findings)
@@ -233,6 +236,17 @@ def _check_network(cluster: Cluster, findings: Findings) -> None:
         )
 
 
+def _check_bridge(cluster: Cluster, findings: Findings) -> None:
+    """Check that this machine has the bridge to which NICs are connected by default."""
+    params = cluster.nicparams["default"]
+    link = params.get("link") or ""
+    if params.get("mode") == net.NIC_MODE_BRIDGED and missing_bridges([link]):
+        findings.notes.append(
+            f"the bridge {link}, for their NICs. Make it on every node, or choose another one with"
+            " the option --nic-parameters link=NAME of 'gnt-cluster init' or 'gnt-cluster modify'."
+        )
+
+
 def _check_directories(
     cluster: Cluster, here: paths.Paths, findings: Findings, will_be_made: Sequence[str]
 ) -> None:
@@ -241,6 +255,14 @@ def _check_directories(
         (disk.SHARED_FILE, cluster.shared_file_storage_dir),
     ):
         if template not in cluster.enabled_disk_templates or directory in will_be_made:
+            continue
+        if not directory:
+            findings.lacks(
+                f"disk template {template} has no directory. Give one with"
+                f" --{'shared-' if template == disk.SHARED_FILE else ''}file-storage-dir, or"
+                " choose other disk templates with --enabled-disk-templates.",
+                errors.ECODE_INVAL,
+            )
             continue
         path = here.to_local(directory)
         if not os.path.isdir(path):

@@ -288,6 +288,50 @@ def test_what_instances_need_does_not_prevent_a_cluster() -> None:
     found.refuse()
 
 
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    ("nicparams", "lacking"),
+    [
+        ({"mode": "bridged", "link": "lo"}, ["lo"]),
+        ({"mode": "bridged", "link": "br-nowhere"}, ["br-nowhere"]),
+        ({"mode": "routed", "link": ""}, []),
+    ],
+)
+def test_a_bridge_which_does_not_exist_is_told(
+    nicparams: dict[str, str], lacking: list[str]
+) -> None:
+    host = hosts.Hostname("a", "192.0.2.1")
+    params = bootstrap.InitParams(
+        **{**GOOD, "nicparams": nicparams, "use_external_mip_script": True}
+    )
+    found = requirements.Findings()
+    requirements.check_cluster(
+        init.build_config(params, host, host).cluster, paths.current(), found
+    )
+    told = [note for note in found.notes if "--nic-parameters link=NAME" in note]
+    assert [note.startswith(f"the bridge {lacking[0]}, for their NICs") for note in told] == [
+        True for _ in lacking
+    ]
+
+
+@pytest.mark.usefixtures("vc")
+@pytest.mark.parametrize(
+    ("template", "option"),
+    [("file", " --file-storage-dir"), ("sharedfile", " --shared-file-storage-dir")],
+)
+def test_a_template_without_a_directory_is_refused(template: str, option: str) -> None:
+    params = bootstrap.InitParams(
+        **{
+            **GOOD,
+            "enabled_disk_templates": [template],
+            "file_storage_dir": "",
+            "shared_file_storage_dir": "",
+        }
+    )
+    with pytest.raises(errors.OpPrereqError, match=f"{template} has no directory.*{option}"):
+        bootstrap.init_cluster(params)
+
+
 @pytest.mark.usefixtures("vc")
 def test_a_hypervisor_without_a_driver_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # Taken out and put back, it would be the last one, and the order counts.
