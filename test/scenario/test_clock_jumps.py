@@ -7,11 +7,13 @@ asks the kernel: how far a clock may be behind a new certificate is in the tests
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from harness import CLOCK_SHIM, ROOT, wait_until
-from role_lab import MASTERD, Lab, make_lab, present
+from role_lab import INSTANCE, MASTERD, Lab, make_lab, present
 
 CONFD_CLIENT = str(ROOT / "tools" / "confd-client")
 # What a clock that is wrong on purpose lets the verification find.
@@ -113,6 +115,41 @@ def test_a_candidate_with_a_wrong_clock_becomes_master(
     clocks.put(other)
     assert lab.change(other)
     lab.settled(other)
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [
+        # What was restarted in the future counts as restarted now, and waits.
+        (48, [(True, 1), (False, 1), (True, 2)]),
+        # The pause seems to be over; the restart counts all the same.
+        (-2, [(True, 1), (True, 2), (True, 3)]),
+    ],
+)
+def test_the_watcher_counts_restarts(
+    lab: Lab, clocks: Clocks, hours: int, expected: list[tuple[bool, int]]
+) -> None:
+    """The clock of the master jumps, comes back, and then is an hour fast."""
+    master, _ = present(lab)
+    guest = lab.cluster.path(master, f"var/run/ganeti/fake-hypervisor/{INSTANCE}")
+
+    def memory() -> list[Path]:
+        return list(lab.cluster.node_root(master).glob("var/lib/ganeti/watcher.*.data"))
+
+    for path in memory():
+        path.unlink()
+    lab.cluster.on(master, "gnt-instance", "startup", INSTANCE).ok()
+    found = []
+    for offset in (hours, 0, 1):
+        clocks.put(master, offset)
+        guest.unlink(missing_ok=True)
+        lab.cluster.on(master, "ganeti-watcher", "--no-verify-disks").ok()
+        (path,) = memory()
+        known = json.loads(path.read_text())["instance"][INSTANCE]
+        found.append((guest.exists(), known["restart_count"]))
+    assert found == expected
+    clocks.put(master)
+    lab.cluster.on(master, "gnt-instance", "shutdown", INSTANCE).ok()
 
 
 def test_a_running_job_and_its_waiter_do_not_notice(lab: Lab, clocks: Clocks) -> None:

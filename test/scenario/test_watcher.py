@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, SteadyCluster, alive, children, made, wait_until
+from harness import ROOT, Cluster, SteadyCluster, alive, children, made, wait_until
+
+from ganeti.utils.filelock import FileLock
+from ganeti.watcher import restarting
 
 MASTER, OTHER = "node1.example.com", "node2.example.com"
+#: Guests which lose their power at once.
+MANY = 200
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +181,71 @@ def test_with_a_full_disk_nothing_restarts_and_the_reason_is_shown(
     assert memory(cluster)["instance"][web[0]]["restart_count"] == 1
 
 
+#: What Python loads as ``sitecustomize`` kills the process before a step which others can see: a
+#: request to the master, or a new content of a file. The steps of all processes are counted.
+_KILL_SHIM = """
+import os, signal, socket
+
+def _step(path=os.environ["TEST_STEPS"], last=int(os.environ["TEST_LAST_STEP"])):
+    with open(path, "ab") as stream:
+        stream.write(b".")
+    if os.path.getsize(path) >= last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def _before(function):
+    def counted(*args, **kwargs):
+        _step()
+        return function(*args, **kwargs)
+    return counted
+
+os.rename = _before(os.rename)
+_sendall = socket.socket.sendall
+socket.socket.sendall = lambda self, data: (_step(), _sendall(self, data))[1]
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1, 7))
+def test_a_watcher_which_is_killed_at_each_step(
+    cluster: Cluster, web: list[str], first: int
+) -> None:
+    """The next one completes the work, and no restart is forgotten, so that none is free.
+
+    All runs of this test together try each step.
+    """
+    directory, steps = cluster.directory / "kill", cluster.directory / "steps"
+    directory.mkdir(exist_ok=True)
+    (directory / "sitecustomize.py").write_text(_KILL_SHIM)
+    settings = (f"PYTHONPATH={directory}", f"TEST_STEPS={steps}")
+    program = (sys.executable, str(ROOT / "daemons/ganeti-watcher"))
+    for last in range(first, 100, 6):
+        for path in cluster.directory.glob("node*/var/lib/ganeti/watcher.*"):
+            path.unlink()
+        steps.unlink(missing_ok=True)
+        cluster.crash_guests(OTHER, web[2])
+        killed = cluster.run("env", *settings, f"TEST_LAST_STEP={last}", *program)
+        if killed.exit_code == 0:
+            break
+        # A job which it has submitted ends without it; and its restart has a back-off.
+        wait_until(lambda: not unfinished(cluster), "no job is at work")
+        started = states(cluster)[web[2]] == "running"
+        cluster.run_later(1, "ganeti-watcher").ok()
+        assert states(cluster)[web[2]] == "running", f"killed before step {last}"
+        count = memory(cluster)["instance"].get(web[2], {}).get("restart_count", 0)
+        assert count >= 1, f"killed before step {last}: a restart without a count"
+        assert count <= (1 if started else 2)
+    else:
+        pytest.fail("it does not end")
+    assert last > 10, "each request and each file is a step"
+    assert states(cluster)[web[2]] == "running"
+
+
+def unfinished(cluster: Cluster) -> list[list[str]]:
+    """The jobs which have not ended."""
+    filters = 'status != "success" and status != "error" and status != "canceled"'
+    return cluster.rows("gnt-job", "list", "-o", "id", "-F", filters)
+
+
 def test_the_master_daemon_dies_while_the_watcher_waits(cluster: Cluster, web: list[str]) -> None:
     cluster.crash_guests(MASTER, web[0])
     begun, go_on = cluster.directory / "begun2", cluster.directory / "go-on2"
@@ -227,19 +300,81 @@ def test_old_jobs_are_archived(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
-def test_a_power_cut_of_many_guests(cluster: Cluster) -> None:
-    names = [f"many{number:02}.example.com" for number in range(30)]
-    for name in names:
-        cluster.add_instance(name, MASTER, "--submit").ok()
-    wait_until(lambda: len(states(cluster)) == len(names), "all exist")
-    cluster.run("gnt-instance", "add-tags", names[29], "ganeti:watcher:order:1").ok()
+def test_a_power_cut_of_many_guests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All run again after one run, with a limited number of jobs at once, in the wanted order."""
+    directory = tmp_path_factory.mktemp("w") / "vc"
+    with made(SteadyCluster(directory, 3, "--hypervisor", "fake")) as cluster:
+        _power_cut_of_many_guests(cluster)
+
+
+def _power_cut_of_many_guests(cluster: Cluster) -> None:
+    nodes = cluster.node_names
+    names = [f"many{number:03}.example.com" for number in range(MANY)]
+    batch = cluster.directory / "batch.json"
+    batch.write_text(
+        json.dumps(
+            [
+                {
+                    "name": name,
+                    "disk_template": "diskless",
+                    "os_type": "none",
+                    "no_install": True,
+                    "start": False,
+                    "pnode": nodes[number % len(nodes)],
+                    "beparams": {"memory": 128},
+                    "nics": [],
+                }
+                for number, name in enumerate(names)
+            ]
+        )
+    )
+    cluster.run("gnt-instance", "batch-create", str(batch)).ok()
+    cluster.run("gnt-instance", "add-tags", names[-1], "ganeti:watcher:order:1").ok()
     cluster.start_instances(*names)
-    cluster.crash_guests(MASTER, *names)
+    for number, name in enumerate(names):
+        cluster.crash_guests(nodes[number % len(nodes)], name)
+    before = int(cluster.rows("gnt-job", "list", "-o", "id")[-1][0])
+    begin = time.monotonic()
     cluster.run("ganeti-watcher").ok()
+    print(f"\n{MANY} guests run again after {time.monotonic() - begin:.1f} s")
     assert set(states(cluster).values()) == {"running"}
-    started = [line for line in log(cluster).splitlines() if "many" in line and "start it" in line]
-    assert names[29] in started[0]
-    remove(cluster, names)
+    fields = "id,summary,received_ts,end_ts"
+    jobs = json.loads(cluster.run("gnt-job", "list", "--output=json", "-o", fields).ok().stdout)
+    starts = [job for job in jobs if job["id"] > before and "INSTANCE_STARTUP" in job["summary"][0]]
+    assert len(starts) == MANY
+    assert names[-1] in min(starts, key=lambda job: int(job["id"]))["summary"][0]
+    # How many of them were unfinished at the same time.
+    changes = sorted(
+        change for job in starts for change in ((job["received_ts"], 1), (job["end_ts"], -1))
+    )
+    most = max(itertools.accumulate(step for _moment, step in changes))
+    assert 1 < most <= restarting.MAX_JOBS
+
+
+def test_each_node_group_has_its_own_watcher(cluster: Cluster, web: list[str]) -> None:
+    """One which hangs does not keep the others from their work."""
+    cluster.run("gnt-group", "add", "second").ok()
+    cluster.run("gnt-group", "assign-nodes", "second", OTHER).ok()
+    (uuid,) = [
+        row[0] for row in cluster.rows("gnt-group", "list", "-o", "uuid,name") if row[1] == "second"
+    ]
+    lock = cluster.path(MASTER, f"var/lock/ganeti-watcher-{uuid}.lock")
+    try:
+        cluster.crash_guests(MASTER, web[0])
+        cluster.crash_guests(OTHER, web[2])
+        with FileLock(str(lock)) as held:
+            held.acquire()
+            cluster.run("ganeti-watcher", "--no-verify-disks").ok()
+        assert states(cluster) == {web[0]: "running", web[1]: "running", web[2]: "ERROR_down"}
+        cluster.run("ganeti-watcher", "--no-verify-disks", "--node-group=second").ok()
+        assert states(cluster)[web[2]] == "running"
+        # The states of both groups are in one file.
+        cluster.run("ganeti-watcher", "--no-verify-disks").ok()
+        status = cluster.path(MASTER, "var/run/ganeti/instance-status").read_text()
+        assert status == "".join(f"{name} running\n" for name in web)
+    finally:
+        cluster.run("gnt-group", "assign-nodes", "default", OTHER).ok()
+        cluster.run("gnt-group", "remove", "second").ok()
 
 
 def test_a_virtual_cluster_runs_it_by_itself(tmp_path_factory: pytest.TempPathFactory) -> None:

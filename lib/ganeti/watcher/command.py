@@ -231,10 +231,11 @@ def _master_part(options: argparse.Namespace) -> int:
     children = cluster.start_groups(_group_options(options))
     if not options.wait_children:
         return _EXIT_SUCCESS
+    # A process which was killed has a negative code.
     codes = [child.wait() for child in children]
     if not options.dry_run:
         cluster.merge_status()
-    return max(codes, default=_EXIT_SUCCESS)
+    return _EXIT_FAILURE if any(codes) else _EXIT_SUCCESS
 
 
 def _require_open_queue(client: luxi.Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -234,6 +235,21 @@ def test_the_options_reach_the_groups(
     monkeypatch.setattr(cluster, "start_groups", lambda words: seen.extend(words) or [])
     command.main(["--ignore-pause", "--no-strict", "--no-verify-disks", "-n"])
     assert sorted(seen) == ["--dry-run", "--ignore-pause", "--no-strict", "--no-verify-disks"]
+
+
+@pytest.mark.parametrize(("codes", "code"), [((0, 0), 0), ((0, 1), 1), ((0, -9), 1)])
+def test_a_node_group_that_failed_or_was_killed_is_told(
+    codes: tuple[int, ...],
+    code: int,
+    parts: Parts,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children = [types.SimpleNamespace(wait=lambda end=end: end) for end in codes]
+    monkeypatch.setattr(cluster, "start_groups", lambda words: children)
+    assert command.main([]) == code
+    # What the others have found is published all the same.
+    assert parts[-1] == "merge_status"
 
 
 @pytest.mark.parametrize("age_s", [100, -1])
