@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,7 +16,9 @@ from ganeti.config import upgrade
 from ganeti.constants import node_watchdog
 from ganeti.constants.disk import LDS_FAULTY, LDS_OKAY
 from ganeti.objects import BlockDevStatus, Disk, FailoverReport, WatchdogPromise, codec, updated
+from ganeti.opcodes.instance import OpInstanceFailover
 from ganeti.opcodes.node import OpNodeAutoFailover, OpNodeSetParams
+from ganeti.wire.calls import Call
 
 NODE3 = "node3.example.com"
 GONE = errors.NodeUnreachable(NODE3, "version", "no route to host")
@@ -104,6 +106,35 @@ def test_a_node_is_fenced_before_anything_starts() -> None:
     assert submitted(master) == ["web.example.com", "OP_CLUSTER_SET_PARAMS"]
     assert not master.job.submitted[0][0].ignore_consistency
     assert report(master).fenced and report(master).started == (uuid_of("web"),)
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_fenced_node_is_asked_for_a_short_time(
+    monkeypatch: pytest.MonkeyPatch, fenced: bool
+) -> None:
+    """Its instances are failed over one after the other, and each would wait for the machine."""
+    master = dead(shared("web"))
+    master.run(op())
+    if not fenced:
+        with master.config.transaction() as change:
+            node = change.data.nodes[uuid_of("node3")]
+            change.update_node(updated(node, auto_failover=None))
+    asked: dict[str, float] = {}
+    call_many = master.rpc.call_many
+
+    def note(call: Call, node_uuids: Iterable[str], **args: Any) -> dict[str, Any]:
+        uuids = list(node_uuids)
+        if call.name == "instance_info":
+            assert args["even_offline"]
+            asked.update((uuid, call.timeout_s) for uuid in uuids)
+        return call_many(call, uuids, **args)
+
+    monkeypatch.setattr(master.rpc, "call_many", note)
+    master.run(OpInstanceFailover(instance_name="web", target_node="node1"))
+    assert set(asked) == {uuid_of(f"node{number}") for number in (1, 2, 3)}
+    usual = asked[uuid_of("node1")]
+    assert asked[uuid_of("node2")] == usual
+    assert (asked[uuid_of("node3")] < usual) is fenced
 
 
 def test_a_machine_which_is_off_already_is_not_switched() -> None:

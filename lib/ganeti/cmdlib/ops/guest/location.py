@@ -9,7 +9,8 @@ which asks hypervisors about one guest (``test_who_asks.py`` compares that with 
 *Who is asked.* All nodes which can run the instance (:func:`possible_nodes`); the disks decide: any
 node of the group when several nodes can reach them, both nodes of a mirror, else only the primary
 node. A node which is marked as offline is asked, too, with a short time limit: the mark is a
-statement of the administrator, not a proof.
+statement of the administrator, not a proof. The limit is shorter for a node which an automatic
+failover has fenced, because that is a proof.
 
 *What an answer means.*
 
@@ -30,6 +31,7 @@ none, not marked as offline    unknown. What destroys or replaces data is refuse
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -43,10 +45,14 @@ from ganeti.platform import machine
 from ganeti.wire.calls import INSTANCE_INFO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from ganeti.objects import Instance, Node
     from ganeti.rpc import Result
+
+
+#: A fenced machine usually does not answer, and each of its instances would wait for that.
+_FENCED_INFO = dataclasses.replace(INSTANCE_INFO, timeout_s=2)
 
 
 def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
@@ -81,14 +87,20 @@ class _Whereabouts:
     unresponsive: list[tuple[Node, Exception]]
 
 
-def _ask(unit: AnyUnit, instance: Instance, nodes: Iterable[Node]) -> dict[str, Result]:
-    found: dict[str, Result] = unit.rpc.call_many(
-        INSTANCE_INFO,
-        [node.uuid for node in nodes],
-        even_offline=True,
-        **_question(unit, instance),
-    )
+def _ask(unit: AnyUnit, instance: Instance, nodes: Sequence[Node]) -> dict[str, Result]:
+    question = _question(unit, instance)
+    found: dict[str, Result] = {}
+    # The others first, which answer.
+    for fenced, call in ((False, INSTANCE_INFO), (True, _FENCED_INFO)):
+        asked = [node.uuid for node in nodes if _is_fenced(node) is fenced]
+        if asked:
+            found |= unit.rpc.call_many(call, asked, even_offline=True, **question)
     return found
+
+
+def _is_fenced(node: Node) -> bool:
+    """Return whether an automatic failover has made certain that no guest of it goes on."""
+    return node.offline and node.auto_failover is not None and node.auto_failover.fenced
 
 
 def _question(unit: AnyUnit, instance: Instance) -> dict[str, Any]:
@@ -366,7 +378,7 @@ def _refuse_unresponsive(
 
 
 def _warn_unresponsive(
-    unit: AnyUnit, instance: Instance, unresponsive: Iterable[tuple[Node, Exception]]
+    unit: AnyUnit, instance: Instance, unresponsive: Sequence[tuple[Node, Exception]]
 ) -> None:
     for node, failure in unresponsive:
         unit.warn(
