@@ -14,7 +14,7 @@ have used. For each step there is a file before and one after it in ``test/data/
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ganeti import errors
@@ -267,7 +267,7 @@ def _to_3_1(config: Config, new_uuid: NewUuid) -> None:
     """Version 3.1 only adds parameters, which get their defaults."""
 
 
-def _devices(disks: list[Config]) -> Iterator[Config]:
+def _devices(disks: Iterable[Config]) -> Iterator[Config]:
     """Iterate over all devices of these disks, parents first."""
     for disk in disks:
         yield disk
@@ -302,12 +302,91 @@ _HV_UNTIL_3_0: dict[str, Config] = {
     "xen-hvm": {"xen_cmd": "xl"},
 }
 
-# Own parameters of hypervisors, which other versions refuse.
-_HV_OURS: dict[str, tuple[str, ...]] = {"xen-pvm": ("type",)}
+#: Own parameters of hypervisors, which other versions refuse.
+HV_OURS: dict[str, tuple[str, ...]] = {
+    "kvm": ("firmware", "firmware_path", "firmware_vars_path", "migration_tls", "tpm_version"),
+    "xen-pvm": ("type",),
+}
+
+#: Own fields of objects, by their place in the configuration. Other versions refuse a file with
+#: them, and would not keep up to date what is recorded about replicas and growths.
+OURS: dict[str, tuple[str, ...]] = {
+    "": ("damaged", "documents"),
+    "cluster": (
+        "auto_balance",
+        "auto_failover",
+        "auto_instance_failover",
+        "node_watchdog",
+        "rapi_require_authentication",
+        "witness",
+    ),
+    "nodegroups": ("enabled_hypervisors",),
+    # The flag ``drained`` stays, so that nothing is placed on a node in maintenance. Other versions
+    # show the key of the cluster on all nodes.
+    "nodes": ("auto_failover", "key_pins", "maintenance", "watchdog"),
+    "instances": ("importing_since",),
+    "disks": ("in_sync_at", "never_alone", "outdated_node", "outdated_since", "unwiped_from"),
+}
+
+# Own fields which the master writes for itself: without them no setting is lost.
+_RECORDS = {
+    "nodes": ("auto_failover", "key_pins", "watchdog"),
+    "disks": ("in_sync_at", "never_alone", "outdated_since"),
+}
+
+
+def _places(config: Config) -> Iterator[tuple[str, Config]]:
+    """Iterate over the objects which may have own fields, with their places in :data:`OURS`."""
+    yield "", config
+    yield "cluster", config["cluster"]
+    for key in OURS:
+        if key not in ("", "cluster"):
+            entries = (config.get(key) or {}).values()
+            for entry in _devices(entries) if key == "disks" else entries:
+                yield key, entry
+
+
+def _hypervisor_sets(config: Config) -> Iterator[tuple[str, Config]]:
+    """Iterate over all sets of parameters of hypervisors: whose they are, parameters by name."""
+    yield "the cluster", config["cluster"].setdefault("hvparams", {})
+    for name, own in (config["cluster"].get("os_hvp") or {}).items():
+        yield f"the OS definition {name}", own
+    for instance in config.get("instances", {}).values():
+        owner = f"instance {instance.get('name')}"
+        yield owner, {instance.get("hypervisor", ""): instance.get("hvparams") or {}}
+
+
+def own_features(config: Config) -> list[str]:
+    """Name what a configuration uses and other versions do not have.
+
+    :param config: of this version, as a dictionary; it is not changed.
+    :returns: a text for each use, such as ``instance web1: parameter tpm_version of kvm``;
+        :func:`downgrade` loses these settings.
+    """
+    found = []
+    for place, entry in _places(config):
+        owner = {"": "the configuration", "cluster": "the cluster"}.get(
+            place, f"{place.removesuffix('s')} {entry.get('name') or entry.get('uuid')}"
+        )
+        for name in OURS[place]:
+            if entry.get(name) not in (None, False, {}, []) and name not in _RECORDS.get(place, ()):
+                found.append(f"{owner}: {name}")
+    for owner, by_hypervisor in _hypervisor_sets(copy.deepcopy(config)):
+        for hypervisor, names in HV_OURS.items():
+            own = by_hypervisor.get(hypervisor) or {}
+            normal = hvparams.defaults(hypervisor)
+            found += [
+                f"{owner}: parameter {name} of {hypervisor}"
+                for name in names
+                if name in own and own[name] != normal[name]
+            ]
+    return found
 
 
 def downgrade(config: Config) -> Config:
     """Bring a configuration of this version to the version before.
+
+    What other versions do not have is left out; :func:`own_features` names it.
 
     :returns: a new dictionary.
     :raises ConfigVersionMismatch: it does not have the version of this program.
@@ -319,32 +398,13 @@ def downgrade(config: Config) -> Config:
     known = changed["cluster"].setdefault("hvparams", {})
     for hypervisor, params in _HV_UNTIL_3_0.items():
         known[hypervisor] = {**params, **known.get(hypervisor, {})}
-    own_sets = [known, *(changed["cluster"].get("os_hvp") or {}).values()]
-    own_sets += [
-        {instance.get("hypervisor", ""): instance.get("hvparams") or {}}
-        for instance in changed.get("instances", {}).values()
-    ]
-    for by_hypervisor in own_sets:
-        for hypervisor, names in _HV_OURS.items():
+    for _owner, by_hypervisor in _hypervisor_sets(changed):
+        for hypervisor, names in HV_OURS.items():
             for name in names:
                 by_hypervisor.get(hypervisor, {}).pop(name, None)
-    for disk in changed.get("disks", {}).values():
-        # What is known about replicas and growths is not kept up to date by other versions.
-        for key in ("outdated_node", "outdated_since", "in_sync_at", "never_alone", "unwiped_from"):
-            disk.pop(key, None)
-    for instance in changed.get("instances", {}).values():
-        instance.pop("importing_since", None)
-    for node in changed.get("nodes", {}).values():
-        # The flag ``drained`` stays, so that nothing is placed on a node in maintenance.
-        for key in ("maintenance", "auto_failover", "watchdog"):
-            node.pop(key, None)
-        # Other versions show the key of the cluster on all nodes.
-        node.pop("key_pins", None)
-    changed["cluster"].pop("auto_instance_failover", None)
-    changed["cluster"].pop("auto_failover", None)
-    changed["cluster"].pop("node_watchdog", None)
-    changed["cluster"].pop("witness", None)
-    changed["cluster"].pop("auto_balance", None)
+    for place, entry in _places(changed):
+        for name in OURS[place]:
+            entry.pop(name, None)
     changed["version"] = DOWNGRADE_VERSION
     return changed
 

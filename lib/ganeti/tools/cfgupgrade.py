@@ -103,6 +103,9 @@ class _Run:
         old_text, new_text = map(upgrade.version_text, (version, new["version"]))
         if new != raw:
             config_files.refuse_unfinished_jobs(options.data_dir)
+        if options.downgrade:
+            for feature in upgrade.own_features(upgrade.upgrade(raw)):
+                say(f"Warning: version {new_text} does not have this, so it is lost: {feature}")
         if new == raw:
             say(f"{self._path} has version {old_text} already.")
         elif not self._agreed(f"Convert {self._path} from version {old_text} to {new_text}?"):

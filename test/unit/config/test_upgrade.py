@@ -7,6 +7,7 @@ our step makes of the file of the version before.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable
@@ -19,7 +20,17 @@ from ganeti import errors
 from ganeti.config import upgrade, verify
 from ganeti.config.api import Config, load
 from ganeti.constants import cluster as const
-from ganeti.objects import ConfigData, codec
+from ganeti.objects import (
+    Cluster,
+    ConfigData,
+    Disk,
+    FilterRule,
+    Instance,
+    Network,
+    Node,
+    NodeGroup,
+    codec,
+)
 
 DATA = Path(__file__).parents[2] / "data"
 TEXTS = [upgrade.version_text(version) for version in upgrade.VERSIONS]
@@ -190,7 +201,11 @@ def test_back_and_forth_again() -> None:
         disk |= {"unwiped_from": 128}
     for node in known["nodes"].values():
         node["key_pins"] = ["A" * 43 + "="]
-    assert known["disks"] and known["nodes"]
+    for group in known["nodegroups"].values():
+        group["enabled_hypervisors"] = ["kvm"]
+    assert known["disks"] and known["nodes"] and known["nodegroups"]
+    known["cluster"]["rapi_require_authentication"] = True
+    known["cluster"]["hvparams"]["kvm"]["tpm_version"] = "2.0"
     known["cluster"]["auto_balance"] = {"moves_per_hour": 2, "min_gain": 0.1}
     known["cluster"]["hvparams"]["xen-pvm"]["type"] = "pvh"
     known["cluster"].setdefault("os_hvp", {})["an-os"] = {"xen-pvm": {"type": "pvh"}}
@@ -208,3 +223,48 @@ def test_back_and_forth_again() -> None:
     assert upgrade.upgrade(back) == here
     with pytest.raises(errors.ConfigVersionMismatch):
         upgrade.downgrade(back)
+
+
+#: Fields of our classes which are never in the file.
+_RUNTIME = {"dynamic_params", "hvinfo", "pci", "netinfo"}
+
+
+def test_no_field_of_ours_is_left_for_another_version() -> None:
+    """A new field must be in the table, because the original refuses a file with an unknown one."""
+    published = json.loads((DATA / "published.json").read_text())["objects"]
+    classes = {
+        "": ConfigData,
+        "cluster": Cluster,
+        "nodegroups": NodeGroup,
+        "nodes": Node,
+        "instances": Instance,
+        "disks": Disk,
+        "filters": FilterRule,
+        "networks": Network,
+    }
+    for place, kind in classes.items():
+        names = {field.name for field in dataclasses.fields(kind)}
+        own = names - set(published[kind.__name__]) - _RUNTIME
+        assert own == set(upgrade.OURS.get(place, ())), place
+    assert set(upgrade.OURS) <= set(classes)
+
+
+def test_what_only_this_version_has_is_named() -> None:
+    config = upgrade.upgrade(_original("3.1"))
+    assert upgrade.own_features(config) == []
+    disk, node, instance = (
+        next(iter(config[key].values())) for key in ("disks", "nodes", "instances")
+    )
+    disk["outdated_node"] = disk["nodes"][0]
+    disk["in_sync_at"] = 1.5
+    node["key_pins"] = ["A" * 43 + "="]
+    node["maintenance"] = {"since": 1.0}
+    instance |= {"hypervisor": "kvm", "hvparams": {"tpm_version": "2.0"}}
+    config["cluster"]["auto_failover"] = 10
+    found = upgrade.own_features(config)
+    assert found == [
+        "the cluster: auto_failover",
+        f"node {node['name']}: maintenance",
+        f"disk {disk['uuid']}: outdated_node",
+        f"instance {instance['name']}: parameter tpm_version of kvm",
+    ]

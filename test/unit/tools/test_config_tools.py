@@ -221,6 +221,16 @@ def test_contradictions_are_told(place: Path, run: Callable[..., tuple[int, str]
         assert (code, "candidate pool size is 0" in err) == ((1, True), (0, False))[number]
 
 
+def test_a_downgrade_names_what_is_lost(place: Path, run: Callable[..., tuple[int, str]]) -> None:
+    config = upgrade.upgrade(json.loads(_original("3.1")))
+    config["cluster"]["rapi_require_authentication"] = True
+    (place / "config.data").write_text(json.dumps(config))
+    code, err = run("--dry-run", "--downgrade")
+    lost = "version 3.0 does not have this, so it is lost: the cluster: rapi_require_authentication"
+    assert (code, err.count(lost)) == (0, 1)
+    assert json.loads((place / "config.data").read_text()) == config
+
+
 # -- cfgshell -----------------------------------------------------------------------------------
 
 
