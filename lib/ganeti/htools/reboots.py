@@ -196,12 +196,17 @@ def _together(cluster: Cluster, nodes: Sequence[Node], options: Options) -> list
 def _empty(state: _State, number: int, gone: set[int], options: Options) -> list[Instance] | None:
     """Move away what a node must lose; None when that is not possible. Changes the state.
 
-    What came to the node from one that is emptied, too, moves on.
+    What came to the node from one that is emptied, too, moves on. Where space is scarce, the order
+    decides who gets it: instances without a replica first, then mirrored primary instances from the
+    oldest one, then replicas.
     """
     moved: list[Instance] = []
     node = state.nodes[number]
+    instances = state.instances
+    single = [one for one in node.primaries if instances[one].secondary == NO_NODE]
+    mirrored = [one for one in reversed(node.primaries) if instances[one].secondary != NO_NODE]
     replicas = node.secondaries if options.evacuate else ()
-    for index in (*node.primaries, *replicas):
+    for index in (*single, *mirrored, *replicas):
         instance = state.instances[index]
         places: list[tuple[int, int]] = []
         if instance.secondary == NO_NODE:

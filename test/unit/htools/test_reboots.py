@@ -145,10 +145,8 @@ def test_plans_like_the_original(
         code, out, _ = run("hroller", *words)
         if (code, out.strip()) != (original.returncode, original.stdout.strip()):
             wrong.append(seed)
-    if option == "--full-evacuation" and not crowded:
-        # Where disk space is scarce, the order of equally good moves decides who gets it.
-        assert len(wrong) <= 8, wrong
-    elif not (crowded and option in ("--full-evacuation", "--skip-non-redundant")):
+    # There the original empties nodes which it does not reboot (design-htools.rst, Reboots).
+    if not (crowded and option in ("--full-evacuation", "--skip-non-redundant")):
         assert wrong == []
 
 

@@ -85,8 +85,12 @@ def _run(program: Program, words: list[str]) -> int:
         err(f"Error while parsing command line arguments:\n{failure}\n")
         return EXIT_FAILURE
     except opt.OptionError as failure:
-        err(f"Command line error: {failure}")
-        sys.stderr.write(opt.usage(program.name, program.options, program.arguments))
+        # Without the list of all options, above which the error would not be seen.
+        err(
+            f"Command line error: {failure}\n"
+            f"Usage: {program.name} [OPTION...]{program.arguments}\n"
+            f"Run '{program.name} --help' to see all options."
+        )
         return EXIT_USAGE
     if values.help:
         sys.stdout.write(opt.usage(program.name, program.options, program.arguments))
