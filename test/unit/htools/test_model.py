@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ganeti.htools import balance, moves, place, score
@@ -238,3 +238,14 @@ def test_the_deviation_of_the_load_grows_with_its_unit(seed: int, factor: float)
             assert math.isclose(other, factor * one, rel_tol=1e-9, abs_tol=1e-9)
         else:
             assert other == one
+
+
+@given(st.lists(st.floats(-1e6, 1e6)))
+@example([1e16, 1.0, -1e16])
+@example([0.1] * 10)
+def test_sums_are_made_one_number_after_the_other(values: list[float]) -> None:
+    """To the last bit, because equal moves are equal then; a sum which compensates differs."""
+    total = 0.0
+    for value in values:
+        total += value
+    assert score.plain_sum(values) == total
