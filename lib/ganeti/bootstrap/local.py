@@ -183,6 +183,8 @@ def remove_state(here: paths.Paths) -> None:
         here.master_state_file,
         here.watcher_pausefile,
         here.server_ca_file,
+        # Of a process which died while it wrote a key.
+        *fs.unfinished_files(here.data_dir),
         *credential_files(here),
     ):
         fs.remove_file(path)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # From this size on, freeing the blocks of a replaced file takes a noticeable time.
@@ -28,6 +30,8 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 _serial = itertools.count()
+# The names of temporary files: the real name, the process, a number.
+_TEMPORARY = re.compile(r"\..+\.[0-9]+\.[0-9]+\.new", re.ASCII)
 
 
 def write_file(
@@ -62,6 +66,21 @@ def write_file(
     _replace(path, fill)
     if sync:
         flush_dir(os.path.dirname(path) or ".")
+
+
+def unfinished_files(directory: str) -> list[str]:
+    """Return the temporary files in a directory whose writers died before the rename.
+
+    They may contain what the file was to contain, such as a key. The caller knows that nothing is
+    being written there.
+
+    :returns: paths; none when there is no such directory.
+    """
+    return sorted(
+        path
+        for path in glob.glob(f"{glob.escape(directory)}/.*.new")
+        if _TEMPORARY.fullmatch(os.path.basename(path))
+    )
 
 
 def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:

@@ -171,3 +171,11 @@ def test_replacing_a_large_file(tmp_path):
     os.chmod(path, 0)
     fs.write_file(path, b"e" * (2 << 20))
     assert os.stat(path).st_size == 2 << 20
+
+
+def test_files_whose_writer_died(tmp_path: Path) -> None:
+    for name in (".key.12.3.new", ".a.b.1.0.new", ".key.new", "key.1.2.new", ".key.1.x.new"):
+        (tmp_path / name).touch()
+    found = fs.unfinished_files(str(tmp_path))
+    assert [os.path.basename(path) for path in found] == [".a.b.1.0.new", ".key.12.3.new"]
+    assert fs.unfinished_files(str(tmp_path / "missing")) == []

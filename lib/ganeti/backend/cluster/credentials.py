@@ -155,6 +155,8 @@ def leave_files(here: paths.Paths) -> list[str]:
         here.spice_cert_file,
         here.spice_cacert_file,
         here.witness_auth_file,
+        # Of a process which died while it wrote one of these files.
+        *fs.unfinished_files(here.data_dir),
         here.noded_cert_file,
     ]
 
