@@ -13,142 +13,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from devel.bench import calls as call
 from devel.bench import instances as instance
 from devel.bench import lists as query
-from devel.bench import placement, power_cut, queue
+from devel.bench import monitoring, placement, power_cut, queue
 from devel.bench import rapi as rest
-from ganeti import __version__, errors, vcluster
+from devel.bench.figures import Figure, figure, read_baseline, table, to_data
+from ganeti import errors, vcluster
 from ganeti.platform import paths
-from ganeti.utils import clock, fs, process
+from ganeti.utils import fs, process
 from ganeti.watcher import restarting
 from ganeti.wire import json
 
 _STEP_S = 600.0
-_FORMAT = 1
-
-
-class Figure(NamedTuple):
-    """One measured quantity."""
-
-    key: str
-    title: str
-    unit: str
-    value: float
-    worst: float
-    samples: int
-    budget: float | None
-    more_is_better: bool
-    #: Load average of the machine after the measurement: what others did to it.
-    load: float = 0.0
-
-    @property
-    def within_budget(self) -> bool | None:
-        """Whether the value is within the budget; None without a budget."""
-        if self.budget is None:
-            return None
-        return self.value >= self.budget if self.more_is_better else self.value <= self.budget
-
-
-def figure(
-    key: str,
-    title: str,
-    unit: str,
-    samples: Sequence[float],
-    *,
-    budget: float | None = None,
-    more_is_better: bool = False,
-) -> Figure:
-    """Summarise repeated measurements."""
-    worst = min(samples) if more_is_better else max(samples)
-    return Figure(
-        key, title, unit, statistics.median(samples), worst, len(samples), budget, more_is_better
-    )
-
-
-def ratio(now: Figure, before: Mapping[str, float]) -> float | None:
-    """Return the ratio to an earlier run: above 1 is better, below 1 is worse, None is unknown."""
-    old = before.get(now.key)
-    if not old or not now.value:
-        return None
-    return now.value / old if now.more_is_better else old / now.value
-
-
-def _digits(value: float) -> int:
-    return 2 if value < 2 else 1
-
-
-def table(figures: Sequence[Figure], before: Mapping[str, float] | None = None) -> str:
-    """Format the figures as a table."""
-    rows = [["What", "Median", "Worst", "Budget", "Within", "Load"]]
-    if before is not None:
-        rows[0].append("Ratio")
-    for one in figures:
-        within = {True: "yes", False: "no", None: "-"}[one.within_budget]
-        budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
-        row = [
-            one.title,
-            f"{one.value:.{_digits(one.value)}f} {one.unit}",
-            f"{one.worst:.{_digits(one.worst)}f} {one.unit}",
-            budget,
-            within,
-            f"{one.load:.1f}",
-        ]
-        if before is not None:
-            better = ratio(one, before)
-            row.append("-" if better is None else f"{better:.2f}")
-        rows.append(row)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [f"{row[0]:<{widths[0]}}"]
-        cells += [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def to_data(figures: Sequence[Figure]) -> dict[str, Any]:
-    """Return the figures for ``--json``; a later ``--baseline`` reads them."""
-    return {
-        "format": _FORMAT,
-        "version": __version__,
-        "when": clock.format_time(clock.now()),
-        "cores": os.cpu_count(),
-        "figures": {
-            one.key: {
-                "title": one.title,
-                "unit": one.unit,
-                "value": one.value,
-                "worst": one.worst,
-                "samples": one.samples,
-                "budget": one.budget,
-                "load": one.load,
-            }
-            for one in figures
-        },
-    }
-
-
-def read_baseline(path: str) -> dict[str, float]:
-    """Read the figures of an earlier run, which were saved with ``--json``.
-
-    :returns: key of the figure -> value.
-    :raises ConfigurationError: the file is not the result of a run.
-    """
-    try:
-        data = json.loads(fs.read_file(path))
-        if data["format"] != _FORMAT:
-            raise errors.ConfigurationError(f"{path} has format {data['format']}, not {_FORMAT}")
-        return {key: float(one["value"]) for key, one in data["figures"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, errors.ParseError) as err:
-        raise errors.ConfigurationError(f"{path} is not the result of a bench run") from err
 
 
 # --- measurements ------------------------------------------------------------------------------
@@ -521,9 +404,26 @@ def _placement_figures(one: placement.Growth, original: bool) -> list[Figure]:
     return found
 
 
+def _monitoring(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    count = 20 if quick else 300
+    found = monitoring.scrapes(cluster, count, 1 if quick else 5, 5.0 if quick else 60.0)
+    where = f"{count} instances"
+    minute = f"one minute, a reading every {monitoring.EVERY_S:g} s"
+    return [
+        figure("scrape_kept", f"/metrics of the master, {where}", "ms", found.kept_ms, budget=50),
+        figure("scrape_fresh", "  when the master is asked for it", "ms", found.fresh_ms,
+               budget=200),
+        figure("scrape_page", "  size of the page", "KiB", [found.page_kib]),
+        figure("scrape_mond_cpu", f"CPU of ganeti-mond for {minute}", "ms", [found.mond_ms]),
+        figure("scrape_master_cpu", "  of the master daemon", "ms", [found.master_ms]),
+        figure("scrape_nodes_cpu", "  of all node daemons", "ms", [found.nodes_ms]),
+    ]  # fmt: skip
+
+
 class Section(NamedTuple):
     """A group of figures, and the sizes of the clusters on which they are measured.
 
+    :ivar monitored: the nodes run ``ganeti-mond``.
     :ivar alone: measures without a virtual cluster; then there are no sizes.
     """
 
@@ -531,6 +431,7 @@ class Section(NamedTuple):
     nodes: Sequence[int] = ()
     measure: Callable[[vcluster.VirtualCluster, bool], list[Figure]] | None = None
     alone: Callable[[bool], list[Figure]] | None = None
+    monitored: bool = False
 
 
 # Budget of jobs per second, by number of candidates.
@@ -547,6 +448,12 @@ SECTIONS = {
     ),
     "calls": Section("node calls, with the key of the node pinned and without", (2,), _calls),
     "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
+    "monitoring": Section(
+        "readings of the metrics of a cluster with 300 instances, on five nodes",
+        (5,),
+        _monitoring,
+        monitored=True,
+    ),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section(
         "small jobs with other numbers of candidates up to ten", (2, 3, 4, 6, 8, 10), _jobs
@@ -574,7 +481,13 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
         for count in section.nodes[:1] if quick else section.nodes:
             with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
                 directory = f"{place}/vc"
-                cluster = vcluster.create(directory, count, hypervisor="fake", say=_nothing)
+                cluster = vcluster.create(
+                    directory,
+                    count,
+                    hypervisor="fake",
+                    monitoring=section.monitored,
+                    say=_nothing,
+                )
                 try:
                     # Writes which are still pending would disturb the measurement.
                     os.sync()
@@ -602,7 +515,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="bench", description="Measure latency, throughput and start-up of a cluster.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="sections:\n" + "\n".join(
-            f"  {name:<9} {section.about}"
+            f"  {name:<10} {section.about}"
             + (" (default)" if name in DEFAULT_SECTIONS else "")
             for name, section in SECTIONS.items()),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devel.bench import placement
+from devel.bench import figures, placement
 from devel.bench import program as bench
 from devel.bench import queue as bench_queue
 from ganeti import errors
@@ -15,36 +15,36 @@ from ganeti.wire import json
 
 
 def test_figures() -> None:
-    slow = bench.figure("x", "latency", "ms", [3, 1, 2], budget=2)
+    slow = figures.figure("x", "latency", "ms", [3, 1, 2], budget=2)
     assert (slow.value, slow.worst, slow.samples, slow.within_budget) == (2, 3, 3, True)
-    fast = bench.figure("y", "rate", "jobs/s", [300, 100, 200], budget=500, more_is_better=True)
+    fast = figures.figure("y", "rate", "jobs/s", [300, 100, 200], budget=500, more_is_better=True)
     assert (fast.value, fast.worst, fast.within_budget) == (200, 100, False)
-    assert bench.figure("z", "free", "ms", [1]).within_budget is None
+    assert figures.figure("z", "free", "ms", [1]).within_budget is None
 
 
 def test_ratio_above_one_is_better() -> None:
-    latency = bench.figure("x", "latency", "ms", [2])
-    rate = bench.figure("y", "rate", "jobs/s", [200], more_is_better=True)
-    assert bench.ratio(latency, {"x": 4}) == 2
-    assert bench.ratio(rate, {"y": 400}) == 0.5
-    assert bench.ratio(rate, {"x": 4}) is None
-    assert bench.ratio(rate, {"y": 0}) is None
+    latency = figures.figure("x", "latency", "ms", [2])
+    rate = figures.figure("y", "rate", "jobs/s", [200], more_is_better=True)
+    assert figures.ratio(latency, {"x": 4}) == 2
+    assert figures.ratio(rate, {"y": 400}) == 0.5
+    assert figures.ratio(rate, {"x": 4}) is None
+    assert figures.ratio(rate, {"y": 0}) is None
 
 
 def test_table() -> None:
-    figures = [bench.figure("x", "latency", "ms", [2.25], budget=20)._replace(load=1.5)]
-    assert bench.table(figures).splitlines() == [
+    rows = [figures.figure("x", "latency", "ms", [2.25], budget=20)._replace(load=1.5)]
+    assert figures.table(rows).splitlines() == [
         "What     Median   Worst  Budget  Within  Load",
         "latency  2.2 ms  2.2 ms   20 ms     yes   1.5",
     ]
-    assert bench.table(figures, {"x": 4.5}).splitlines()[1].endswith("2.00")
-    assert bench.table(figures, {}).splitlines()[1].endswith("-")
+    assert figures.table(rows, {"x": 4.5}).splitlines()[1].endswith("2.00")
+    assert figures.table(rows, {}).splitlines()[1].endswith("-")
 
 
 def test_a_saved_run_is_a_baseline(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(bench.to_data([bench.figure("x", "latency", "ms", [2])])))
-    assert bench.read_baseline(str(path)) == {"x": 2.0}
+    path.write_text(json.dumps(figures.to_data([figures.figure("x", "latency", "ms", [2])])))
+    assert figures.read_baseline(str(path)) == {"x": 2.0}
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 1, "figures": 3}'])
@@ -52,10 +52,10 @@ def test_bad_baseline(tmp_path: Path, content: str) -> None:
     path = tmp_path / "run.json"
     path.write_text(content)
     with pytest.raises(errors.ConfigurationError, match="not the result of a bench run"):
-        bench.read_baseline(str(path))
+        figures.read_baseline(str(path))
     path.write_text('{"format": 2}')
     with pytest.raises(errors.ConfigurationError, match="format 2"):
-        bench.read_baseline(str(path))
+        figures.read_baseline(str(path))
 
 
 def test_sections(capsys: pytest.CaptureFixture[str]) -> None:
