@@ -23,7 +23,8 @@ PARALLEL ?= -n 4 --dist loadfile
 PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants lab \
+.PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants \
+	crash-points lab \
 	lab-shell bench demo demo-stop pages html man completion install deb sdist wheel clean
 
 help:
@@ -53,6 +54,8 @@ help:
 	@echo "                  (venv; the packages of make scenario)"
 	@echo "  make mutants    put known faults into a copy of the program, one after the other, and see"
 	@echo "                  that a test fails; MUTANTS=\"jqueue --part 1/7\" chooses some      (venv)"
+	@echo "  make crash-points  let processes die at each of their writes, flushes, renames and node calls;"
+	@echo "                  CRASH=\"--every 10 WORD\" chooses (doc/fault-injection.rst)      (venv)"
 	@echo "  make lab        run the tests in virtual machines with real LVM and DRBD, at most 25 minutes"
 	@echo "                  (venv; qemu-system-x86, qemu-utils, debootstrap, cpio, e2fsprogs, iproute2,"
 	@echo "                  openssh-client; root to build the image)"
@@ -116,6 +119,11 @@ check-long: venv scenario-packages
 # For example: make mutants MUTANTS="jqueue config --part 1/7"
 mutants: venv
 	$(VPY) -m devel.mutate $(MUTANTS)
+
+# For example: make crash-points CRASH="--every 10 'job queue' role"
+crash-points: venv
+	cd test && env TMPDIR="$$(../devel/temporary-directory)" PYTHONPATH="$(TOP)/lib:$(TOP):$(TOP)/test" \
+		$(VPY) -m crash_points $(CRASH)
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv

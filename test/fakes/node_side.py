@@ -243,7 +243,8 @@ class NodeSide:
         for node in self.config.nodes():
             with paths.override(paths.Paths(str(self.root(node.name)))):
                 directory = Path(paths.current().fake_root)
-                for path in sorted(directory.glob("*")) if directory.is_dir() else ():
+                # A file whose writer died before the rename is not visible to the driver either.
+                for path in sorted(directory.glob("[!.]*")) if directory.is_dir() else ():
                     if wanted(int(path.read_text().split()[0])):
                         found.setdefault(path.name, []).append(node.name.split(".")[0])
         return found

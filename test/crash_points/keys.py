@@ -1,0 +1,127 @@
+"""Keys: a machine which joins, and certificates which are renewed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crash_points.engine import Points, Subject
+from ganeti.backend.cluster import credentials
+from ganeti.bootstrap import local
+from ganeti.bootstrap.join_protocol import JoinError
+from ganeti.config.store import ConfigStore
+from ganeti.platform import paths
+from ganeti.utils import x509
+
+
+class Join(Subject):
+    """``ganeti-join`` on a machine: it gets the credentials, and starts its daemons."""
+
+    name = "join"
+    promise = "node-cleanup removes every secret, and the machine joins with a new token"
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(directory)
+        self._tests: Any = importlib.import_module("unit.bootstrap.test_join")
+        self._lab: Any = None
+        self._points: Points | None = None
+        patch.setattr(local, "daemon_util", self._daemon_util)
+
+    def _daemon_util(self, *words: str, **_: Any) -> None:
+        if self._points is not None:
+            self._points.reach(f"daemon-util {' '.join(words)}")
+
+    def make(self) -> None:
+        self._lab = self._tests.Lab(self.directory)
+
+    def _join(self) -> None:
+        os.environ[paths.ENV_HOSTNAME] = self._tests.NODE
+        os.environ[paths.ENV_ROOT] = self._lab.machine.root
+        with self._lab.offer() as (offer, came):
+            acting = self._lab.take_in(came)
+            self._lab.join(offer.token)
+            acting.join()
+
+    def work(self, points: Points) -> None:
+        self._points = points
+        with points.on_disk(Path(self._lab.machine.root)):
+            self._join()
+
+    def _secrets_left(self) -> list[str]:
+        """Files of the machine with a secret of the cluster, whatever they are called."""
+        words = [text.strip() for text in self._lab.shared if text.strip()]
+        return [
+            str(path)
+            for path in Path(self._lab.machine.root).rglob("*")
+            if path.is_file() and any(word in path.read_text(errors="replace") for word in words)
+        ]
+
+    def recover(self, survivors: Any) -> None:
+        machine = self._lab.machine
+        if self._lab.traces:
+            # What is there is not taken for the node of another cluster, nor used in silence.
+            with pytest.raises(JoinError, match="already belongs to a cluster"):
+                self._join_refused()
+        with paths.override(machine):
+            credentials.remove_files(machine)
+        assert self._lab.traces == []
+        assert self._secrets_left() == [], self._secrets_left()
+        self._join()
+        assert local.read_credentials(machine) == self._lab.shared
+        assert x509.digest_file(machine.noded_client_cert_file)
+
+    def _join_refused(self) -> None:
+        os.environ[paths.ENV_HOSTNAME] = self._tests.NODE
+        os.environ[paths.ENV_ROOT] = self._lab.machine.root
+        token = self._tests.TOKEN._replace(node_name=self._tests.NODE)
+        self._lab.join(token)
+
+
+class Renewal(Subject):
+    """``gnt-cluster renew-crypto``: a new certificate for the cluster, and one for each node."""
+
+    name = "key renewal"
+    promise = "every candidate reaches every node at every moment, and the same command ends it"
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(directory)
+        self._tests: Any = importlib.import_module("unit.cmdlib.test_renew_crypto")
+        self._patch = patch
+        self._lab: Any = None
+        self._new_pem = x509.create_self_signed()
+        patch.setattr(os, "fsync", lambda descriptor: None)
+
+    def make(self) -> None:
+        self._lab = self._tests.Lab(self.directory, self._patch)
+        self._lab.prepare(noded_cert_file=self._new_pem)
+
+    def work(self, points: Points) -> None:
+        lab = self._lab
+        real = lab.answer
+
+        def answer(call: Any, node_name: str, args: dict[str, Any]) -> Any:
+            points.reach(f"call {call.name}")
+            result = real(call, node_name, args)
+            points.reach(f"called {call.name}")
+            return result
+
+        lab.master.rpc._answer = lab.answer = answer
+        with points.on_disk(self.directory):
+            lab.run()
+
+    def survivors(self) -> Any:
+        return self._lab.master.config.snapshot()
+
+    def recover(self, survivors: Any) -> None:
+        lab = self._lab
+        lab.master.config._store = ConfigStore(
+            "config.data", survivors, write=lambda path, text: None
+        )
+        lab.master.config.use_distribution(lab.distribute)
+        lab.check_everybody("after the death")
+        lab.run_again()
+        lab.check_end(self._new_pem)
