@@ -40,7 +40,8 @@ help:
 	@echo "  make unit       run the unit tests  (venv; zsh, fish, mtools, dosfstools, qemu-utils, fdisk,"
 	@echo "                  curl, openssh-client, openssh-server, ganeti-htools-3.0, systemd, logrotate:"
 	@echo "                  without them some tests are skipped; no server is started)"
-	@echo "  make docs       check that documentation and programs agree                      (venv)"
+	@echo "  make docs       check that documentation and programs agree     (venv; prometheus, whose"
+	@echo "                  promtool checks the rules of alerts: without it these tests are skipped)"
 	@echo "  make scenario   run real daemons and guests on this machine  (venv; qemu-system-x86,"
 	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: without them tests"
 	@echo "                  fail or are skipped; ovmf, swtpm, nftables, iptables, openvswitch-switch,"
@@ -97,6 +98,7 @@ unit: venv
 	$(PYTEST) $(PARALLEL) -m "not long" test/unit
 
 docs: venv
+	-@devel/install-packages prometheus
 	$(PYTEST) test/docs
 
 scenario: venv scenario-packages

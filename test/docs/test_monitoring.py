@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -66,4 +67,165 @@ def test_prometheus_accepts_the_rules() -> None:
     done = subprocess.run(
         [PROMTOOL, "check", "rules", str(EXAMPLES / "alerts.yml")], capture_output=True, text=True
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Alert(NamedTuple):
+    """Series of samples, one a minute; when the alert is not there yet, and when it is.
+
+    :ivar labels: of the alert, besides its severity.
+    :ivar value: of the expression, where the text shows it.
+    """
+
+    series: dict[str, str]
+    quiet_min: int
+    fires_min: int
+    labels: dict[str, str]
+    value: str = ""
+
+
+_NODE = 'instance="node1:1815"'
+_CALLS = "ganeti_master_node_calls_total"
+
+#: Each alert: the situation is well at first.
+ALERTS = {
+    "GanetiMasterDoesNotAnswer": Alert(
+        {f"ganeti_cluster_master_answers{{{_NODE}}}": "1x5 0x10"}, 6, 9, {"instance": "node1:1815"}
+    ),
+    "GanetiNoMaster": Alert({f"ganeti_node_is_master{{{_NODE}}}": "1x5 0x10"}, 6, 9, {}),
+    "GanetiTwoMasters": Alert(
+        {
+            f"ganeti_node_is_master{{{_NODE}}}": "1x15",
+            'ganeti_node_is_master{instance="node2:1815"}': "0x5 1x10",
+        },
+        6,
+        8,
+        {},
+    ),
+    "GanetiDaemonStopped": Alert(
+        {f'ganeti_node_daemon_up{{daemon="ganeti-noded",{_NODE}}}': "1x5 0x20"},
+        15,
+        17,
+        {"daemon": "ganeti-noded", "instance": "node1:1815"},
+    ),
+    "GanetiInstanceInError": Alert(
+        {'ganeti_cluster_instance_states{status="ERROR_down"}': "0x5 2x30"},
+        20,
+        22,
+        {"status": "ERROR_down"},
+        "2",
+    ),
+    "GanetiReplicaMissing": Alert(
+        {f'ganeti_node_drbd_connected{{minor="3",{_NODE}}}': "1x5 0x30"},
+        20,
+        22,
+        {"minor": "3", "instance": "node1:1815"},
+    ),
+    "GanetiWatcherStopped": Alert(
+        {'ganeti_cluster_watcher_round_timestamp_seconds{group="default"}': "0x60"},
+        34,
+        37,
+        {"group": "default"},
+    ),
+    "GanetiCommitsFail": Alert(
+        {"ganeti_master_config_commits_failed_total": "0x10 1x10"}, 10, 12, {}
+    ),
+    "GanetiNodesLagging": Alert(
+        {'ganeti_cluster_nodes_lagging{file="configuration"}': "0x5 1x60"},
+        35,
+        37,
+        {"file": "configuration"},
+        "1",
+    ),
+    "GanetiNodeCallsFail": Alert(
+        {
+            f'{_CALLS}{{call="version",outcome="answered"}}': "0+10x60",
+            f'{_CALLS}{{call="version",outcome="unreachable"}}': "0x10 0+10x50",
+        },
+        20,
+        45,
+        {},
+    ),
+    "GanetiQueueDoesNotMove": Alert(
+        {
+            'ganeti_cluster_jobs{status="queued"}': "0x5 3x90",
+            'ganeti_master_opcodes_total{opcode="OP_TEST_DELAY",status="success"}': "0+1x5 5x90",
+        },
+        60,
+        70,
+        {},
+    ),
+}
+
+
+def rules() -> dict[str, Any]:
+    groups = yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def test_every_alert_has_a_situation() -> None:
+    assert set(ALERTS) == set(rules())
+
+
+def expected(rule: dict[str, Any], alert: Alert) -> dict[str, Any]:
+    """What Prometheus is to show: the texts with their labels and the value filled in."""
+
+    def filled(text: str) -> str:
+        for name, value in alert.labels.items():
+            text = text.replace(f"{{{{ $labels.{name} }}}}", value)
+        return text.replace("{{ $value }}", alert.value)
+
+    return {
+        "exp_labels": {**rule["labels"], **alert.labels},
+        "exp_annotations": {name: filled(text) for name, text in rule["annotations"].items()},
+    }
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (package prometheus)")
+@pytest.mark.parametrize("name", ALERTS)
+def test_the_alert_comes_in_its_situation_and_not_before(tmp_path: Path, name: str) -> None:
+    """Prometheus's own evaluation of the rules, on made-up samples."""
+    assert PROMTOOL is not None
+    alert, rule = ALERTS[name], rules()[name]
+    test = {
+        "rule_files": [str(EXAMPLES / "alerts.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": series, "values": values} for series, values in alert.series.items()
+                ],
+                "alert_rule_test": [
+                    {"eval_time": f"{alert.quiet_min}m", "alertname": name, "exp_alerts": []},
+                    {
+                        "eval_time": f"{alert.fires_min}m",
+                        "alertname": name,
+                        "exp_alerts": [expected(rule, alert)],
+                    },
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "alerts_test.yml"
+    file.write_text(yaml.safe_dump(test))
+    done = subprocess.run([PROMTOOL, "test", "rules", str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (package prometheus)")
+def test_prometheus_accepts_every_expression_of_the_dashboard(tmp_path: Path) -> None:
+    """As recording rules, because promtool checks no dashboards."""
+    assert PROMTOOL is not None
+    dashboard = json.loads((EXAMPLES / "dashboard.json").read_text())
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert found
+    for variable in ("$__rate_interval", "$__interval", "$__range"):
+        found = [expression.replace(variable, "5m") for expression in found]
+    recorded = [
+        {"record": f"ganeti:panel{number}", "expr": one} for number, one in enumerate(found)
+    ]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    done = subprocess.run([PROMTOOL, "check", "rules", str(file)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

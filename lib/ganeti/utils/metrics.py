@@ -38,7 +38,9 @@ class Counter:
         self.help = help
         self.labels = labels
         self._lock = threading.Lock()
-        self._values: dict[tuple[str, ...], float] = {}
+        # A series which begins with 1 has not grown, as Prometheus sees it: the first event of a
+        # counter without labels would be missed.
+        self._values: dict[tuple[str, ...], float] = {} if labels else {(): 0}
         _ALL.append(self)
 
     def add(self, *values: str, amount: float = 1) -> None:

@@ -25,6 +25,14 @@ def test_a_counter() -> None:
     ]  # fmt: skip
 
 
+def test_a_counter_without_labels_begins_with_nothing() -> None:
+    """Prometheus sees that a series grows, and not that it appears."""
+    counter = metrics.Counter("ganeti_x", "help")
+    assert counter.series() == [[[], 0]]
+    counter.add()
+    assert counter.series() == [[[], 1]]
+
+
 @pytest.mark.parametrize(
     ("seconds", "place"), [(-5.0, 0), (0.0, 0), (0.001, 0), (0.0011, 1), (3600.0, 9), (1e9, 10)]
 )
