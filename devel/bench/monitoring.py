@@ -64,7 +64,10 @@ def scrapes(
             ],
         )
     size = len(_read(cluster))
-    fresh = [_timed_ms(cluster) for _ in range(rounds) if not time.sleep(node_state.KEEP_S)]
+    fresh = []
+    for _ in range(rounds):
+        time.sleep(node_state.KEEP_S)  # until the answers of the master are too old
+        fresh.append(_timed_ms(cluster))
     kept = [_timed_ms(cluster) for _ in range(rounds)]
     idle = _processor_s(cluster, minute_s, read=False)
     busy = _processor_s(cluster, minute_s, read=True)

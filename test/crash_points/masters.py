@@ -205,6 +205,8 @@ class RoleMoved(Subject):
     """``gnt-cluster master-failover``, which takes the role from node1 to node2."""
 
     name = "role: moved"
+    # Nodes which have not answered in time get their copies in a thread.
+    steady = False
     promise = "the same command moves the role; no daemon starts before the old master is out"
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
@@ -266,6 +268,7 @@ class RoleTaken(Subject):
     """A master daemon which starts: votes, its epoch, the queue, the configuration."""
 
     name = "role: taken at a start"
+    steady = False
     promise = "the next start wins a later epoch, and has every change which was acknowledged"
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
