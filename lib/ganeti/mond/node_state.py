@@ -76,6 +76,8 @@ class ClusterState:
         self._kept: tuple[float, list[Family]] | None = None
         self._live: tuple[float, list[Family]] | None = None
         self._lock = threading.Lock()
+        # Readers who come while the master is asked wait for the same answer.
+        self._ask_lock = threading.Lock()
         self._asking: threading.Thread | None = None
 
     def families(self) -> list[Family]:
@@ -84,10 +86,12 @@ class ClusterState:
         master.add(int(self._is_master()))
         if not self._is_master():
             return [master]
-        now = self._monotonic()
-        if self._kept is None or now - self._kept[0] >= KEEP_S:
-            self._kept = (now, self._ask())
-        return [master, *self._kept[1], *self._of_nodes(now)]
+        with self._ask_lock:
+            now = self._monotonic()
+            if self._kept is None or now - self._kept[0] >= KEEP_S:
+                self._kept = (now, self._ask())
+            kept = self._kept[1]
+        return [master, *kept, *self._of_nodes(now)]
 
     def _of_nodes(self, now: float) -> list[Family]:
         """Return what the nodes have answered; begin to ask them again when that is old."""

@@ -372,6 +372,30 @@ def test_nodes_which_do_not_answer_delay_nobody(clock: Clock) -> None:
     assert "ganeti_cluster_jobs" in openmetrics.render(state.families())
 
 
+def test_many_readers_at_once_cost_as_one(clock: Clock) -> None:
+    """The second reader comes while the master is being asked for the first."""
+    master = Master()
+    waits, go_on = threading.Event(), threading.Event()
+    real = master.query_metrics
+
+    def measured() -> list[dict[str, Any]]:
+        waits.set()
+        go_on.wait()
+        return real()
+
+    master.query_metrics = measured  # type: ignore[method-assign]
+    state = node_state.ClusterState(connect=master, is_master=lambda: True, monotonic=clock)
+    readers = [threading.Thread(target=state.families) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    waits.wait()
+    go_on.set()
+    for reader in readers:
+        reader.join()
+    state.wait(60)
+    assert master.asked.count("job") == 1
+
+
 def test_a_master_which_does_not_answer(clock: Clock) -> None:
     master = Master()
     master.error = errors.NoMasterError("no daemon")
