@@ -28,6 +28,9 @@ from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.transfer import export_description
 from ganeti.config import damaged, history
 from ganeti.config import witness as config_witness
+from ganeti.foreign import export as foreign_export
+from ganeti.foreign import images as foreign_images
+from ganeti.foreign import libvirt, ovf, proxmox
 from ganeti.helpers import kvm_console
 from ganeti.htools import repair as htools_repair
 from ganeti.htools import units as htools_units
@@ -252,6 +255,18 @@ TEXTS: dict[str, Parser] = {
     ),
     "drbd status of version 9": Parser(
         drbd_status_json.parse_status, (data("drbd/drbd-9-connected.status.json"),)
+    ),
+    "domain of libvirt": Parser(libvirt.parse_libvirt, (data("libvirt/web.xml"),)),
+    "machine of proxmox": Parser(proxmox.parse_proxmox, (data("proxmox/101.conf"),)),
+    "appliance": Parser(ovf.parse_ovf, (data("ovf/ganeti.ovf"), data("ovf/virtualbox.ovf"))),
+    "manifest of an appliance": Parser(ovf.parse_manifest, (data("ovf/ganeti.mf"),)),
+    "export as a machine": Parser(foreign_export.parse_export, (data("ovf/config.ini"),)),
+    "image of a disk": Parser(
+        foreign_images.parse_info,
+        (
+            '{"format": "vmdk", "virtual-size": 1, "filename": "a", "format-specific": {"data":'
+            ' {"extents": [{"filename": "a"}]}}}',
+        ),
     ),
     "lxc cgroup mounts": Parser(lxc.parse_cgroup_mounts, (data("lxc/mounts-hybrid"),)),
     "lxc cgroups of a process": Parser(

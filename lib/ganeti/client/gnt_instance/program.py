@@ -11,6 +11,7 @@ from ganeti.client.gnt_instance import (
     add,
     batch_create,
     disks,
+    foreign,
     modify,
     move,
     reinstall,
@@ -154,6 +155,7 @@ PROGRAM = Program(
     [
         add.ADD,
         batch_create.BATCH_CREATE,
+        foreign.IMPORT,
         Command(
             "remove",
             remove,
@@ -247,6 +249,7 @@ PROGRAM = Program(
     examples={
         "add": "-t drbd -s 20g -o debian+minimal -B memory=2g,vcpus=2 -n node1:node2 web1",
         "batch-create": "--dry-run instances.json",
+        "import": "--from=libvirt -t drbd web1.xml web1.example.com",
         "remove": "web1",
         "list": "-F 'status == \"ERROR_down\"'",
         "list-fields": "",

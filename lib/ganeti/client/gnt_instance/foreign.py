@@ -1,0 +1,158 @@
+"""The command ``gnt-instance import``: make an instance of a machine of another program."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.instance_creation import OPTIONS, create
+from ganeti.cli.options import Option
+from ganeti.constants import instance as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.foreign.machine import Machine
+
+_KINDS = ("libvirt", "ovf", "proxmox")
+#: Options of instances which an import decides itself.
+_OWN = ("disks", "sd_size", "dry_run", "submit_only", "print_jobid")
+
+
+def import_machine(values: Values, arguments: list[str]) -> int:
+    """Make an instance of a machine of another program (``import``).
+
+    The disks are converted into an export on the master, of which the cluster makes the instance.
+    """
+    import dataclasses
+    import os
+    import shutil
+    import tempfile
+
+    from ganeti.foreign import images, reading
+    from ganeti.foreign.export import CONFIG_FILE, Dump, describe
+    from ganeti.platform import machine as platform
+    from ganeti.platform import paths
+    from ganeti.utils import fs
+
+    if values.source_kind is None:
+        raise errors.OpPrereqError(
+            f"it is not known what wrote {arguments[0]}. Write --from={'|'.join(_KINDS)}.",
+            errors.ECODE_INVAL,
+        )
+    # On another node than the master, this is the place where the user learns it.
+    client = jobs.connect()
+    top = paths.current().export_dir
+    fs.make_dirs(top, 0o750)
+    work = tempfile.mkdtemp(prefix=".import-", dir=top)
+    # The export says what the disks are.
+    values.set("disks", [])
+    values.set("sd_size", None)
+    try:
+        found, description = reading.read(values.source_kind, arguments[0], work)
+        name = (arguments[1] if len(arguments) > 1 else found.name).lower()
+        _require_name(name, arguments[0])
+        if values.no_nics:
+            found = dataclasses.replace(found, nics=())
+        directories = [values.disks_from] if values.disks_from else []
+        _show(found, name)
+        for disk in found.disks:
+            path = images.locate(disk.path, description, directories)
+            if not disk.gzip:
+                images.inspect(path, disk.format)
+        if values.dry_run:
+            terminal.out("Nothing was changed, because of --dry-run.")
+            return failures.EXIT_SUCCESS
+        target = os.path.join(top, name)
+        if os.path.exists(target):
+            raise errors.OpPrereqError(
+                f"there is an export of {name} already. Remove it with 'gnt-backup remove"
+                f" {name}', or give another name.",
+                errors.ECODE_EXISTS,
+            )
+        export = os.path.join(work, "export")
+        os.mkdir(export, 0o700)
+        terminal.out("Converting the disks...")
+        dumps = images.to_raw(found, description, export, directories=directories)
+        node = platform.current().hostname()
+        text = describe(found, name, [Dump(*one) for one in dumps], source=node)
+        fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
+        os.rename(export, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    try:
+        create(
+            values,
+            name,
+            mode=const.IMPORT,
+            start=False,
+            src_node=client.query_config_values(["master_node"])[0],
+            src_path=name,
+            os_type=values.os,
+        )
+    except errors.GenericError:
+        terminal.err(
+            f"The converted disks are in {target}. Remove them with 'gnt-backup remove {name}'."
+        )
+        raise
+    shutil.rmtree(target)
+    terminal.out(f"Start the instance with 'gnt-instance startup {name}'.")
+    return failures.EXIT_SUCCESS
+
+
+def _require_name(name: str, path: str) -> None:
+    from ganeti.foreign.machine import is_name
+
+    if not is_name(name):
+        raise errors.OpPrereqError(
+            f"{path} names the machine {name!r:.60}, which cannot be the name of an instance."
+            " Write the name of the instance after the file.",
+            errors.ECODE_INVAL,
+        )
+
+
+def _show(found: Machine, name: str) -> None:
+    terminal.out(
+        f"Instance {name}: memory {found.memory_mib} MiB, virtual processors {found.vcpus},"
+        f" disks {len(found.disks)}, network interfaces {len(found.nics)}"
+    )
+    for note in found.notes:
+        terminal.out(f"  - NOTICE: {note}")
+
+
+IMPORT = Command(
+    "import",
+    import_machine,
+    [Argument("file", 1, 1), Argument("unknown", 0, 1)],
+    [
+        Option(
+            "--from",
+            choices=_KINDS,
+            dest="source_kind",
+            metavar="KIND",
+            help="what wrote the description: libvirt (virsh dumpxml), proxmox (a file of"
+            " /etc/pve/qemu-server), or ovf (also OVA archives)",
+        ),
+        Option(
+            "--disks-from",
+            kind="string",
+            metavar="DIRECTORY",
+            completion="file",
+            help="where the images of the disks are, if not in the places which the description"
+            " names or beside it",
+        ),
+        Option(
+            "-o",
+            "--os-type",
+            kind="string",
+            dest="os",
+            metavar="<os>",
+            completion="os",
+            help="OS definition of the instance; image by default",
+        ),
+        opt.DRY_RUN,
+        *(option for option in OPTIONS if option.dest not in _OWN),
+    ],
+    "Make an instance of a machine of libvirt, Proxmox or OVF",
+    usage="--from=KIND [<options>] <file> [<instance>]",
+)

@@ -1,0 +1,191 @@
+"""Disk images of other programs: looking at them, and converting them with **qemu-img**.
+
+The images come from somewhere else, so they are not trusted. The format is never guessed from the
+content when the description says it: a raw disk whose guest has written the header of a qcow2
+image could otherwise name any file of this machine. An image which is based on another file is
+refused for the same reason.
+
+Source: qemu-img(1).
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.foreign.machine import Machine, whole_mib
+from ganeti.utils import process
+from ganeti.wire import json
+
+QEMU_IMG = "qemu-img"
+#: Formats from which an image may be converted.
+READABLE = ("raw", "qcow2", "qcow", "vmdk", "vdi", "vpc", "vhdx", "qed")
+#: Published name of a format to write -> that of qemu-img.
+WRITABLE = {"raw": "raw", "cow": "qcow2", "vmdk": "vmdk"}
+_INFO_S, _CONVERT_S = 60.0, 24 * 3600.0
+
+Runner = Callable[..., process.Completed]
+
+
+class ImageInfo(NamedTuple):
+    """What qemu-img says about an image; ``based_on`` are other files which belong to it."""
+
+    format: str
+    size: int
+    based_on: tuple[str, ...]
+
+
+def info_argv(path: str, format_: str) -> list[str]:
+    """The command which describes an image. The format is detected when it is empty."""
+    return [QEMU_IMG, "info", "--output=json", *(["-f", format_] if format_ else []), path]
+
+
+def convert_argv(source: str, source_format: str, target: str, target_format: str) -> list[str]:
+    """The command which writes an image in another format."""
+    extra = ["-o", "subformat=streamOptimized"] if target_format == "vmdk" else []
+    return [
+        QEMU_IMG, "convert", "-f", source_format, "-O", target_format, *extra, source, target,
+    ]  # fmt: skip
+
+
+def parse_info(text: str) -> ImageInfo:
+    """Read the output of :func:`info_argv`.
+
+    :raises ParseError: the text has another form.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as err:
+        raise errors.ParseError(f"the output of qemu-img is not JSON: {err}") from err
+    if not isinstance(found, dict):
+        raise errors.ParseError("the output of qemu-img is not an object")
+    kind, size = found.get("format"), found.get("virtual-size")
+    if not isinstance(kind, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise errors.ParseError("the output of qemu-img has no format or no size")
+    based_on = [found[key] for key in ("backing-filename", "full-backing-filename") if key in found]
+    data = found.get("format-specific")
+    data = data.get("data") if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        if "data-file" in data:
+            based_on.append(data["data-file"])
+        extents = data.get("extents")
+        if kind == "vmdk" and isinstance(extents, list):
+            names = {one.get("filename") for one in extents if isinstance(one, dict)}
+            based_on += [name for name in names if name != found.get("filename")]
+    return ImageInfo(kind, size, tuple(str(name) for name in based_on))
+
+
+def inspect(path: str, format_: str, run: Runner = process.run) -> ImageInfo:
+    """Look at an image.
+
+    :param format_: its format as the description says it; empty lets qemu-img detect it.
+    :raises OpPrereqError: the image cannot be read, or cannot be trusted.
+    """
+    try:
+        found = parse_info(run(info_argv(path, format_), timeout_s=_INFO_S).stdout)
+    except errors.CommandError as err:
+        raise errors.OpPrereqError(
+            f"image {path} cannot be read: {err}", errors.ECODE_ENVIRON
+        ) from err
+    if found.format not in READABLE:
+        raise errors.OpPrereqError(
+            f"image {path} has the format {found.format}, which is not supported",
+            errors.ECODE_INVAL,
+        )
+    if found.based_on:
+        raise errors.OpPrereqError(
+            f"image {path} is based on another file ({found.based_on[0]}). Make one file of both"
+            " with 'qemu-img convert', where you trust them",
+            errors.ECODE_INVAL,
+        )
+    return found
+
+
+def convert(
+    source: str, source_format: str, target: str, target_format: str, run: Runner = process.run
+) -> None:
+    """Write an image in another format.
+
+    :raises OpExecError: qemu-img failed; no target is left.
+    """
+    try:
+        run(convert_argv(source, source_format, target, target_format), timeout_s=_CONVERT_S)
+    except errors.CommandError as err:
+        if os.path.exists(target):
+            os.unlink(target)
+        raise errors.OpExecError(f"image {source} cannot be converted: {err}") from err
+
+
+def unpacked(path: str, directory: str) -> str:
+    """Unpack an image which is compressed with gzip; return the path of the copy.
+
+    :raises OpPrereqError: the file is not compressed with gzip.
+    """
+    target = os.path.join(directory, os.path.basename(path).removesuffix(".gz") + ".unpacked")
+    try:
+        with gzip.open(path) as source, open(target, "xb") as stream:
+            shutil.copyfileobj(source, stream, 1 << 20)
+    except (gzip.BadGzipFile, EOFError) as err:
+        os.unlink(target)
+        raise errors.OpPrereqError(
+            f"image {path} is not compressed with gzip: {err}", errors.ECODE_INVAL
+        ) from err
+    return target
+
+
+def locate(path: str, description: str, directories: Sequence[str] = ()) -> str:
+    """Find the image of a disk.
+
+    :param path: the path in the description.
+    :param description: path of the description; its directory is looked in, too.
+    :param directories: where to look first.
+    :raises OpPrereqError: there is no such file.
+    """
+    beside = os.path.dirname(os.path.abspath(description))
+    name = os.path.basename(path)
+    places = [os.path.join(directory, name) for directory in directories]
+    places += [path] if os.path.isabs(path) else []
+    places += [os.path.join(beside, name)]
+    # A volume of Proxmox has no suffix; a copy of it may have one.
+    places += [place + suffix for place in places for suffix in (".raw", ".img")]
+    for place in places:
+        if os.path.exists(place):
+            return place
+    raise errors.OpPrereqError(
+        f"there is no image for disk {path!r:.120}; looked at {', '.join(places[:4])}",
+        errors.ECODE_NOENT,
+    )
+
+
+def to_raw(
+    machine: Machine,
+    description: str,
+    target: str,
+    *,
+    directories: Sequence[str] = (),
+    run: Runner = process.run,
+) -> list[tuple[str, int]]:
+    """Write all disks of a machine as raw images into a directory.
+
+    :returns: for each disk the name of its file and its size in MiB.
+    :raises OpPrereqError: an image is missing, or cannot be used.
+    :raises OpExecError: a conversion failed.
+    """
+    found = []
+    for number, disk in enumerate(machine.disks):
+        source = locate(disk.path, description, directories)
+        copy = unpacked(source, target) if disk.gzip else ""
+        try:
+            source = copy or source
+            info = inspect(source, disk.format, run)
+            name = f"disk{number}.raw"
+            convert(source, info.format, os.path.join(target, name), "raw", run)
+        finally:
+            if copy:
+                os.unlink(copy)
+        found.append((name, max(1, whole_mib(info.size))))
+    return found

@@ -1,0 +1,248 @@
+"""Reads and writes OVF, the Open Virtualization Format, with the section of Ganeti.
+
+An appliance is a file ``NAME.ovf`` with the images of its disks, and optionally ``NAME.mf`` with
+their checksums. OVA is a tar archive of these files (:mod:`ganeti.foreign.ova`). The section
+``GanetiSection`` has what OVF cannot say, such as the OS definition and the disk template.
+
+Source: DMTF DSP0243 1.1; the samples of Ganeti.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from ganeti import errors
+from ganeti.foreign.machine import (
+    MIB,
+    Disk,
+    Machine,
+    Nic,
+    local,
+    mac_address,
+    positive,
+    read_xml,
+    size_bytes,
+    whole_mib,
+)
+
+# Kinds of virtual hardware (CIM ResourceType).
+_PROCESSOR, _MEMORY, _NETWORK, _DISK = "3", "4", "10", "17"
+_UNIT = re.compile(r"\s*byte\s*\*\s*2\s*\^\s*([0-9]{1,2})\s*")
+_UNITS = {
+    "": MIB, "megabytes": MIB, "mb": MIB, "kilobytes": 1 << 10, "gigabytes": 1 << 30, "byte": 1,
+    "bytes": 1,
+}  # fmt: skip
+_FORMATS = (("vmdk", "vmdk"), ("qcow", "qcow2"), ("raw", "raw"), ("vdi", "vdi"))
+_MANIFEST = re.compile(r"(SHA1|SHA256|SHA512)\s*\(([^()/]{1,255})\)\s*=\s*([0-9a-fA-F]{40,128})")
+_DIGITS = {"SHA1": 40, "SHA256": 64, "SHA512": 128}
+_NONE = ("", "none", "None", "auto")
+#: What the format attribute of a disk says, by the format of the image.
+FORMAT_URIS = {
+    "vmdk": "http://www.vmware.com/specifications/vmdk.html#sparse",
+    "cow": "http://www.gnome.org/~markmc/qcow-image-format.html",
+    "raw": "raw",
+}
+
+
+class Checksum(NamedTuple):
+    """A line of a manifest: kind of the checksum, name of the file, and the checksum in hex."""
+
+    kind: str
+    file: str
+    digest: str
+
+
+def parse_manifest(text: str) -> list[Checksum]:
+    """Read a manifest (``.mf``).
+
+    :raises ParseError: a line has another form.
+    """
+    found = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        match = _MANIFEST.fullmatch(line.strip())
+        if match is None or len(match[3]) != _DIGITS[match[1]]:
+            raise errors.ParseError(f"a line of the manifest is {line.strip()!r:.80}")
+        found.append(Checksum(match[1], match[2], match[3].lower()))
+    return found
+
+
+def parse_ovf(text: str) -> Machine:
+    """Read the description of one virtual machine.
+
+    :raises ParseError: the text is no such description, or a value in it cannot be understood.
+    """
+    root = read_xml(text)
+    if local(root.tag) != "Envelope":
+        raise errors.ParseError(f"the description is a <{local(root.tag):.40}>, not an <Envelope>")
+    systems = _all(root, "VirtualSystem")
+    if len(systems) != 1:
+        raise errors.ParseError(
+            f"the description has {len(systems)} virtual systems; only one is supported"
+        )
+    system = systems[0]
+    notes: list[str] = []
+    hardware = [
+        {local(part.tag): (part.text or "").strip() for part in item}
+        for item in _all(system, "Item")
+    ]
+    ours = _first(root, "GanetiSection")
+    machine = Machine(
+        name=_text(system, "Name") or _attribute(system, "id"),
+        memory_mib=_memory(hardware),
+        vcpus=_processors(hardware),
+        disks=tuple(_disks(root, hardware, notes)),
+        nics=tuple(_nics(hardware, ours)),
+        hvparams={"kernel_path": ""},
+        notes=tuple(notes),
+    )
+    return machine if ours is None else _with_our_section(machine, ours)
+
+
+def _all(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return [one for one in element.iter() if local(one.tag) == name]
+
+
+def _first(element: ElementTree.Element | None, name: str) -> ElementTree.Element | None:
+    if element is None:
+        return None
+    return next((one for one in element if local(one.tag) == name), None)
+
+
+def _text(element: ElementTree.Element | None, *names: str) -> str:
+    for name in names:
+        element = _first(element, name)
+    return "" if element is None else (element.text or "").strip()
+
+
+def _attribute(element: ElementTree.Element, name: str) -> str:
+    return next((value for key, value in element.attrib.items() if local(key) == name), "")
+
+
+def _memory(hardware: Sequence[Mapping[str, str]]) -> int:
+    for item in hardware:
+        if item.get("ResourceType") == _MEMORY:
+            number = positive(item.get("VirtualQuantity", ""), "the memory")
+            unit = item.get("AllocationUnits", "")
+            if found := _UNIT.fullmatch(unit):
+                return max(1, whole_mib(number << int(found[1])))
+            if unit.lower() not in _UNITS:
+                raise errors.ParseError(f"the unit of the memory is {unit!r:.40}")
+            return max(1, whole_mib(number * _UNITS[unit.lower()]))
+    raise errors.ParseError("the description does not say how much memory the machine has")
+
+
+def _processors(hardware: Sequence[Mapping[str, str]]) -> int:
+    for item in hardware:
+        if item.get("ResourceType") == _PROCESSOR:
+            return positive(item.get("VirtualQuantity", ""), "the number of processors")
+    return 1
+
+
+def _disks(
+    root: ElementTree.Element, hardware: Sequence[Mapping[str, str]], notes: list[str]
+) -> list[Disk]:
+    """The disks of the hardware, each of them once."""
+    files = {_attribute(one, "id"): one for one in _all(root, "File")}
+    known: dict[str, Disk] = {}
+    for disk in _all(root, "Disk"):
+        reference = _attribute(disk, "fileRef")
+        if not reference:
+            notes.append(f"disk {_attribute(disk, 'diskId')} has no image and was left out")
+            continue
+        if reference not in files:
+            raise errors.ParseError(f"the description names no file for {reference!r:.60}")
+        known[_attribute(disk, "diskId")] = _disk(disk, files[reference])
+    used = [
+        item.get("HostResource", "").rpartition("/")[2]
+        for item in hardware
+        if item.get("ResourceType") == _DISK
+    ]
+    for name in used:
+        if name not in known and not any(note.startswith(f"disk {name} ") for note in notes):
+            raise errors.ParseError(f"the description has no disk {name!r:.60}")
+    # Some programs write one disk for all items of the hardware, or no items at all.
+    return list(known.values())
+
+
+def _disk(disk: ElementTree.Element, file: ElementTree.Element) -> Disk:
+    href = _attribute(file, "href")
+    if not href or "/" in href or href.startswith("."):
+        raise errors.ParseError(f"{href!r:.80} is not the name of a file beside the description")
+    compression = _attribute(file, "compression")
+    if compression not in ("", "identity", "gzip"):
+        raise errors.ParseError(f"{href} is compressed with {compression!r:.40}")
+    said = _attribute(disk, "format").lower()
+    shown = href.removesuffix(".gz").rpartition(".")[2].lower()
+    kind = next((kind for word, kind in _FORMATS if word in said), "") or next(
+        (kind for word, kind in _FORMATS if word == shown), ""
+    )
+    size = _attribute(disk, "capacity")
+    unit = _attribute(disk, "capacityAllocationUnits") or "byte"
+    size_mib = 0
+    if size:
+        if found := _UNIT.fullmatch(unit):
+            size_mib = whole_mib(size_bytes(size, "b") << int(found[1]))
+        else:
+            size_mib = whole_mib(size_bytes(size, unit))
+    return Disk(href, kind, size_mib, gzip=compression == "gzip")
+
+
+def _nics(hardware: Sequence[Mapping[str, str]], ours: ElementTree.Element | None) -> list[Nic]:
+    section = _first(ours, "Network")
+    described = [] if section is None else [one for one in section if local(one.tag) == "Nic"]
+    if described:
+        return [
+            Nic(
+                mac=mac_address(_given(one, "MACAddress")),
+                mode=_given(one, "Mode"),
+                link=_given(one, "Link"),
+                ip=_given(one, "IPAddress"),
+            )
+            for one in described
+        ]
+    found = []
+    for item in hardware:
+        if item.get("ResourceType") == _NETWORK:
+            address = item.get("Address", "").strip()
+            # Some programs write the position on the bus there.
+            found.append(Nic(mac=mac_address(address) if ":" in address else ""))
+    return found
+
+
+def _given(element: ElementTree.Element | None, *names: str) -> str:
+    text = _text(element, *names)
+    return "" if text in _NONE else text
+
+
+def _parameters(section: ElementTree.Element | None) -> dict[str, str]:
+    parameters = _first(section, "Parameters")
+    if parameters is None:
+        return {}
+    return {local(one.tag): (one.text or "").strip() for one in parameters if local(one.tag)}
+
+
+def _with_our_section(machine: Machine, ours: ElementTree.Element) -> Machine:
+    """Add what the section of Ganeti says."""
+    hypervisor = _given(ours, "Hypervisor", "Name")
+    hvparams = _parameters(_first(ours, "Hypervisor"))
+    balance = _given(ours, "AutoBalance")
+    return Machine(
+        name=machine.name,
+        memory_mib=machine.memory_mib,
+        vcpus=machine.vcpus,
+        disks=machine.disks,
+        nics=machine.nics,
+        hypervisor=hypervisor or machine.hypervisor,
+        hvparams=hvparams or machine.hvparams,
+        beparams={"auto_balance": balance == "True"} if balance else {},
+        osparams=_parameters(_first(ours, "OperatingSystem")),
+        disk_template=_given(ours, "DiskTemplate"),
+        os=_given(ours, "OperatingSystem", "Name"),
+        tags=tuple(_given(ours, "Tags").replace(",", " ").split()),
+        notes=machine.notes,
+    )

@@ -1,0 +1,222 @@
+"""The program ``ovfconverter``: makes exports of OVF and OVA appliances, and appliances of exports.
+
+``import`` writes a directory with ``config.ini`` and raw disks, which ``gnt-backup import`` reads;
+``gnt-instance import --from=ovf`` does both at once. ``export`` writes an appliance for other
+programs from the directory which ``gnt-backup export`` has written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gzip
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.foreign import images, ova, ovf_writer, reading
+from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
+from ganeti.foreign.machine import Machine, is_name, positive, whole_mib
+from ganeti.platform import machine as platform
+from ganeti.platform import paths
+from ganeti.utils import fs, process
+
+PROGRAM = "ovfconverter"
+EXIT_SUCCESS, EXIT_FAILURE, EXIT_USAGE = 0, 1, 2
+_KEY_VALUE = re.compile(r"([A-Za-z0-9_.-]+)=(.*)")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        allow_abbrev=False,
+        description="Convert OVF and OVA appliances to exports, and exports to appliances.",
+    )
+    add = parser.add_argument
+    add("action", choices=("import", "export"), help="what to do")
+    add("file", metavar="FILE", help="import: an .ovf or .ova file; export: config.ini")
+    add("-n", "--name", metavar="NAME", help="name of the instance, or of the appliance")
+    add("--output-dir", metavar="DIRECTORY",
+        help="where to write; by default, import writes into the directory of the exports, and"
+             " export beside FILE")  # fmt: skip
+    add("-B", "--backend-parameters", metavar="KEY=VALUE,...", default="",
+        help="import: memory=MIB and vcpus=NUMBER")  # fmt: skip
+    add("-t", "--disk-template", metavar="TEMPL", help="import: kind of the disks")
+    add("-H", "--hypervisor-parameters", metavar="HYPERVISOR[:KEY=VALUE,...]",
+        help="import: hypervisor and its parameters")  # fmt: skip
+    add("-o", "--os-type", metavar="OS", help="import: OS definition; image by default")
+    add("-O", "--os-parameters", metavar="KEY=VALUE,...", default="",
+        help="import: parameters of the OS definition")  # fmt: skip
+    add("--no-nics", action="store_true", help="import: leave out the network interfaces")
+    add("--tags", metavar="TAG,...", default="", help="import: tags of the instance")
+    add("-f", "--format", choices=sorted(images.WRITABLE), default="raw",
+        help="export: format of the disks (default: %(default)s)")  # fmt: skip
+    add("--compress", action="store_true", help="export: compress the disks with gzip")
+    add("--external", action="store_true",
+        help="export: leave out the section of Ganeti, for programs which refuse it")  # fmt: skip
+    add("--ova", action="store_true", help="export: write one file, an OVA archive")
+    add("-v", "--verbose", action="store_true", help="print each command before it runs")
+    add("-d", "--debug", action="store_true", help="the same as --verbose")
+    return parser
+
+
+def _values(text: str) -> dict[str, str]:
+    """Read ``KEY=VALUE,...``."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        match = _KEY_VALUE.fullmatch(part)
+        if match is None:
+            raise errors.OpPrereqError(f"{part!r:.60} is not KEY=VALUE", errors.ECODE_INVAL)
+        found[match[1]] = match[2]
+    return found
+
+
+def changed(machine: Machine, options: argparse.Namespace) -> Machine:
+    """Return the machine with what the options say.
+
+    :raises OpPrereqError: an option is wrong.
+    :raises ParseError: a number is wrong.
+    """
+    new: dict[str, Any] = {}
+    backend = _values(options.backend_parameters)
+    if memory := backend.pop("memory", None):
+        new["memory_mib"] = positive(memory, "memory")
+    if vcpus := backend.pop("vcpus", None):
+        new["vcpus"] = positive(vcpus, "vcpus")
+    if backend:
+        raise errors.OpPrereqError(
+            f"backend parameter {next(iter(backend))} cannot be given here", errors.ECODE_INVAL
+        )
+    if options.hypervisor_parameters:
+        name, _colon, values = options.hypervisor_parameters.partition(":")
+        new["hypervisor"] = name
+        same = machine.hvparams if name == machine.hypervisor else {}
+        new["hvparams"] = {**same, **_values(values)}
+    if options.disk_template:
+        new["disk_template"] = options.disk_template
+    if options.os_type:
+        new["os"] = options.os_type
+    if options.os_parameters:
+        new["osparams"] = _values(options.os_parameters)
+    if options.no_nics:
+        new["nics"] = ()
+    if options.tags:
+        new["tags"] = tuple(filter(None, options.tags.split(",")))
+    return dataclasses.replace(machine, **new)
+
+
+def _runner(options: argparse.Namespace) -> images.Runner:
+    """What runs qemu-img: with --verbose, each command is printed before."""
+
+    def shown(argv: Sequence[str], **values: Any) -> process.Completed:
+        print(process.show(argv))
+        return process.run(argv, **values)
+
+    return shown if options.verbose or options.debug else process.run
+
+
+def import_appliance(options: argparse.Namespace) -> int:
+    """Write an export; return the exit code."""
+    top = options.output_dir or paths.current().export_dir
+    fs.make_dirs(top, 0o750)
+    with tempfile.TemporaryDirectory(prefix=".import-", dir=top) as work:
+        found, description = reading.read(reading.OVF, options.file, work)
+        found = changed(found, options)
+        name = (options.name or found.name).lower()
+        if not is_name(name):
+            raise errors.OpPrereqError(
+                f"{name!r:.60} cannot be the name of an instance. Give one with --name.",
+                errors.ECODE_INVAL,
+            )
+        target = os.path.join(top, name)
+        _require_new(target)
+        export = os.path.join(work, "export")
+        os.mkdir(export, 0o700)
+        dumps = images.to_raw(found, description, export, run=_runner(options))
+        text = describe(
+            found, name, [Dump(*one) for one in dumps], source=platform.current().hostname()
+        )
+        fs.write_file(os.path.join(export, CONFIG_FILE), text, mode=0o600)
+        os.rename(export, target)
+    for note in found.notes:
+        print(f"{PROGRAM}: notice: {note}")
+    print(f"{PROGRAM}: the export is in {target}")
+    return EXIT_SUCCESS
+
+
+def _require_new(path: str) -> None:
+    if os.path.lexists(path):
+        raise errors.OpPrereqError(f"{path} exists already", errors.ECODE_EXISTS)
+
+
+def export_appliance(options: argparse.Namespace) -> int:
+    """Write an appliance; return the exit code."""
+    found = parse_export(fs.read_file(options.file))
+    source = os.path.dirname(os.path.abspath(options.file))
+    name = options.name or found.name
+    if "/" in name or name.startswith("."):
+        raise errors.OpPrereqError(f"{name!r:.60} is not a name", errors.ECODE_INVAL)
+    top = options.output_dir or source
+    target = os.path.join(top, f"{name}.ova" if options.ova else name)
+    _require_new(target)
+    fs.make_dirs(top, 0o750)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=top) as work:
+        made = [
+            _image(os.path.join(source, disk.path), work, number, options)
+            for number, disk in enumerate(found.disks)
+        ]
+        text = ovf_writer.describe(
+            dataclasses.replace(found, name=name), made, external=options.external
+        )
+        files = [f"{name}.ovf", *(image.file for image in made)]
+        _write(os.path.join(work, files[0]), text)
+        manifest = f"{name}.mf"
+        _write(os.path.join(work, manifest), ova.manifest(work, files))
+        files.insert(1, manifest)
+        if options.ova:
+            ova.pack(os.path.join(work, "archive"), work, files)
+            os.rename(os.path.join(work, "archive"), target)
+        else:
+            os.mkdir(target, 0o750)
+            for file in files:
+                os.rename(os.path.join(work, file), os.path.join(target, file))
+    print(f"{PROGRAM}: the appliance is in {target}")
+    return EXIT_SUCCESS
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "x", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _image(source: str, work: str, number: int, options: argparse.Namespace) -> ovf_writer.Image:
+    """Convert one disk."""
+    run = _runner(options)
+    info = images.inspect(source, "raw", run)
+    file = f"disk{number}.{options.format}"
+    path = os.path.join(work, file)
+    images.convert(source, "raw", path, images.WRITABLE[options.format], run)
+    if options.compress:
+        with open(path, "rb") as stream, gzip.open(f"{path}.gz", "wb") as packed:
+            shutil.copyfileobj(stream, packed, 1 << 20)
+        os.unlink(path)
+        file, path = f"{file}.gz", f"{path}.gz"
+    return ovf_writer.Image(
+        file, os.path.getsize(path), options.format, whole_mib(info.size), gzip=options.compress
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns the exit code."""
+    options = make_parser().parse_args(argv)
+    try:
+        return (import_appliance if options.action == "import" else export_appliance)(options)
+    except (errors.GenericError, OSError) as err:
+        print(f"{PROGRAM}: {err}", file=sys.stderr)
+        return EXIT_FAILURE

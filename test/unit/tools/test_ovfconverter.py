@@ -1,0 +1,110 @@
+"""``ovfconverter``: from an appliance to an export and back, with real images."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.foreign import ovf
+from ganeti.foreign.export import parse_export
+from ganeti.tools import ovfconverter
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "ovf"
+pytestmark = [pytest.mark.programs]
+needs_qemu = pytest.mark.skipif(
+    shutil.which("qemu-img") is None, reason="qemu-img (qemu-utils) is not installed"
+)
+
+
+def options(*argv: str) -> argparse.Namespace:
+    return ovfconverter.make_parser().parse_args(argv)
+
+
+@needs_qemu
+def test_an_appliance_becomes_an_export(tmp_path: Path) -> None:
+    code = ovfconverter.main(
+        ["import", str(DATA / "virtualbox.ovf"), "--output-dir", str(tmp_path), "-n", "web1",
+         "-B", "memory=512,vcpus=3", "-t", "file", "-o", "lenny", "-H", "kvm:acpi=False",
+         "--tags", "a,b", "-O", "image=x", "--no-nics"]
+    )  # fmt: skip
+    assert code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["web1"]
+    text = (tmp_path / "web1/config.ini").read_text()
+    found = parse_export(text)
+    assert (found.name, found.memory_mib, found.vcpus, found.os) == ("web1", 512, 3, "lenny")
+    assert found.hvparams == {"kernel_path": "", "acpi": "False"} and found.nics == ()
+    assert (found.disk_template, found.tags) == ("file", ("a", "b"))
+    assert (tmp_path / "web1/disk0.raw").stat().st_size == 51200
+    assert (tmp_path / "web1/config.ini").stat().st_mode & 0o777 == 0o600
+
+
+@needs_qemu
+@pytest.mark.parametrize("form", ["raw", "cow", "vmdk"])
+@pytest.mark.parametrize("compress", [False, True])
+def test_an_export_becomes_an_archive_and_comes_back(
+    tmp_path: Path, form: str, compress: bool
+) -> None:
+    source = tmp_path / "export"
+    source.mkdir()
+    shutil.copy(DATA / "config.ini", source)
+    content = bytes(range(256)) * 8192
+    (source / "rawdisk.raw").write_bytes(content)
+    argv = ["export", str(source / "config.ini"), "--output-dir", str(tmp_path), "-n", "app",
+            "-f", form, "--ova", *(["--compress"] if compress else [])]  # fmt: skip
+    assert ovfconverter.main(argv) == 0
+    with tarfile.open(tmp_path / "app.ova") as archive:
+        names = archive.getnames()
+    assert names[:2] == ["app.ovf", "app.mf"]
+    assert names[2] == f"disk0.{form}" + (".gz" if compress else "")
+    back = ["import", str(tmp_path / "app.ova"), "--output-dir", str(tmp_path / "back")]
+    assert ovfconverter.main(back) == 0
+    assert (tmp_path / "back/app/disk0.raw").read_bytes() == content
+    found = parse_export((tmp_path / "back/app/config.ini").read_text())
+    assert (found.os, found.hypervisor) == ("lenny-image", "xen-pvm")
+    assert ovfconverter.main(back) == 1
+
+
+@needs_qemu
+def test_an_appliance_for_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["export", str(DATA / "config.ini"), "--output-dir", str(tmp_path), "--external"]
+    assert ovfconverter.main(argv) == 0, capsys.readouterr().err
+    assert "qemu-img" not in capsys.readouterr().out
+    text = (tmp_path / "ganeti-test-xen/ganeti-test-xen.ovf").read_text()
+    assert "GanetiSection" not in text
+    assert ovf.parse_ovf(text).disks[0].path == "disk0.raw"
+    assert ovfconverter.main(argv) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert ovfconverter.main([*argv, "-n", "other", "-v"]) == 0
+    assert "qemu-img convert -f raw" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["-B", "memory"], "KEY=VALUE"),
+        (["-B", "spindle_use=2"], "cannot be given here"),
+        (["-B", "memory=0"], "not a number from 1"),
+    ],
+)
+def test_wrong_options(argv: list[str], why: str) -> None:
+    machine = ovf.parse_ovf((DATA / "ganeti.ovf").read_text())
+    with pytest.raises(errors.GenericError, match=why):
+        ovfconverter.changed(machine, options("import", "x.ovf", *argv))
+
+
+def test_another_hypervisor_forgets_the_parameters() -> None:
+    machine = ovf.parse_ovf((DATA / "ganeti.ovf").read_text())
+    changed = ovfconverter.changed(machine, options("import", "x", "-H", "kvm:acpi=True"))
+    assert (changed.hypervisor, changed.hvparams) == ("kvm", {"acpi": "True"})
+
+
+def test_a_manifest_which_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["import", str(DATA / "wrong_manifest.ovf"), "--output-dir", str(tmp_path)]
+    assert ovfconverter.main(argv) == 1
+    assert "checksum" in capsys.readouterr().err or not (tmp_path / "x").exists()
+    assert list(tmp_path.iterdir()) == []
