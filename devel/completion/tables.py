@@ -70,6 +70,10 @@ _PARSERS = {
     "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
     "ganeti-watcher": "ganeti.watcher.command",
+    "lvmstrap": "ganeti.tools.lvmstrap",
+    "ovfconverter": "ganeti.tools.ovfconverter",
+    "query-config": "ganeti.tools.query_config",
+    "users-setup": "ganeti.tools.users_setup",
 }
 # Published kind of a value or an argument of a placement program -> kind of a word.
 _PLACEMENT_KINDS = {
@@ -86,6 +90,9 @@ _PLACEMENT_KINDS = {
 # What stands for the value of an option in a parser of argparse -> kind of a word.
 _METAVARS = {
     "FILE": "file",
+    "DIRECTORY": "file",
+    "OS": "os",
+    "<ADDRESS>": "node",
     "<file>": "file",
     "<OS>": "os",
     "<node,node,...>": "&node",
@@ -154,7 +161,7 @@ def _parsed(name: str, parser: argparse.ArgumentParser) -> PlainProgram:
             continue
         kind = f"={' '.join(map(str, action.choices))}" if action.choices else ""
         if not action.option_strings:
-            arguments.append(kind)
+            arguments.append(kind or _METAVARS.get(str(action.metavar), ""))
         else:
             value = kind or _METAVARS.get(str(action.metavar), "")
             options.append(

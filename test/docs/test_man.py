@@ -33,10 +33,14 @@ TOOLS = {
     "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
     "ganeti-watcher": "ganeti.watcher.command",
+    "lvmstrap": "ganeti.tools.lvmstrap",
     "mon-collector": "ganeti.tools.mon_collector",
     "node-daemon-setup": "ganeti.tools.node_daemon_setup",
+    "ovfconverter": "ganeti.tools.ovfconverter",
+    "query-config": "ganeti.tools.query_config",
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",
+    "users-setup": "ganeti.tools.users_setup",
 }
 #: Programs with the table of options in ``client/htools/options.py``.
 PLACEMENT = (

@@ -76,7 +76,14 @@ from ganeti.storage.drbd import status_json as drbd_status_json
 from ganeti.storage.ext import device as ext_device
 from ganeti.storage.ext import provider as ext_provider
 from ganeti.storage.lvm import parse as lvm
-from ganeti.tools import daemon_units, daemon_util, move_instance, node_daemon_setup
+from ganeti.tools import (
+    daemon_units,
+    daemon_util,
+    lvmstrap,
+    move_instance,
+    node_daemon_setup,
+    users_setup,
+)
 from ganeti.utils import daemonize, linear_re, ssh, text, x509
 from ganeti.watchdogd import device as watchdog_device
 from ganeti.watchdogd import rule as watchdog_rule
@@ -255,6 +262,19 @@ TEXTS: dict[str, Parser] = {
     ),
     "drbd status of version 9": Parser(
         drbd_status_json.parse_status, (data("drbd/drbd-9-connected.status.json"),)
+    ),
+    "disks of a machine": Parser(
+        lvmstrap.parse_lsblk,
+        (
+            '{"blockdevices": [{"name": "sda", "path": "/dev/sda", "type": "disk", "size": 1, "rm":'
+            ' false, "ro": false, "mountpoints": ["/"], "fstype": null, "pttype": "gpt",'
+            ' "children": [{"name": "sda1", "type": "part", "mountpoints": [null], "fstype":'
+            ' "ext4"}]}]}',
+        ),
+    ),
+    "users of a machine": Parser(
+        lambda text: users_setup.parse_accounts(text, text),
+        ("root:x:0:0:root:/root:/bin/bash\n", "gnt-daemons:x:900:gnt-rapi\n"),
     ),
     "domain of libvirt": Parser(libvirt.parse_libvirt, (data("libvirt/web.xml"),)),
     "machine of proxmox": Parser(proxmox.parse_proxmox, (data("proxmox/101.conf"),)),

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import tempfile
 import threading
@@ -457,3 +458,75 @@ def move_back(cluster: Cluster, other: Cluster, directory: Path, name: str, want
     )
     assert digest(disk) == wanted
     run().failed("was not moved")
+
+
+# -- machines of other programs ------------------------------------------------------------------
+
+DATA = ROOT / "test" / "data"
+needs_qemu_img = pytest.mark.skipif(
+    shutil.which("qemu-img") is None, reason="qemu-img (qemu-utils) is not installed"
+)
+FAKE = ("-o", "plain", "-H", "fake", "-t", "file", "-n", "node2")
+
+
+def begins_with(path: Path, content: bytes) -> None:
+    """The disk has the content, and then only zeros."""
+    found = path.read_bytes()
+    assert found[: len(content)] == content and not found[len(content) :].strip(b"\0")
+
+
+@needs_qemu_img
+def test_a_machine_of_libvirt_becomes_an_instance(cluster: Cluster, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4096
+    (tmp_path / "raw").write_bytes(content)
+    for name in ("web.qcow2", "web-data"):
+        form = "qcow2" if name.endswith("qcow2") else "raw"
+        run_program(
+            ("qemu-img", "convert", "-f", "raw", "-O", form, str(tmp_path / "raw"),
+             str(tmp_path / name)), cluster.environment,
+        ).ok()  # fmt: skip
+    xml = str(DATA / "libvirt/web.xml")
+    command = ("gnt-instance", "import", "--from=libvirt", "--disks-from", str(tmp_path))
+    shown = cluster.run(*command, "--dry-run", xml, "web8").ok().stdout
+    assert "memory 2048 MiB, virtual processors 4, disks 2" in shown and "hostdev" in shown
+    assert ["web8"] not in cluster.rows("gnt-instance", "list", "-o", "name")
+    cluster.run(*command, *FAKE, "-B", "memory=128M", "--no-nics", xml, "web8").ok()
+    row = cluster.rows("gnt-instance", "list", "-o", "be/vcpus,be/maxmem,nic.count,status", "web8")
+    assert row == [["4", "128", "0", "ADMIN_down"]]
+    begins_with(disk_of(cluster, "web8"), content)
+    # The copy of the disks is gone, and so is the working directory.
+    assert list(cluster.path(cluster.master, "var/lib/ganeti/export").glob("*web*")) == []
+    assert list(cluster.path(cluster.master, "var/lib/ganeti/export").glob(".import*")) == []
+    cluster.run("gnt-instance", "startup", "web8").ok()
+    cluster.run("gnt-instance", "remove", "-f", "web8").ok()
+
+
+@needs_qemu_img
+def test_an_appliance_becomes_an_instance(cluster: Cluster) -> None:
+    path = str(DATA / "ovf/virtualbox.ovf")
+    command = ("gnt-instance", "import", "--from=ovf", *FAKE)
+    cluster.run(*command, "--no-nics", path).ok()
+    fields = "name,disk.count,be/maxmem"
+    (row,) = cluster.rows("gnt-instance", "list", "-o", fields, "ubuntu-freshly-created")
+    assert row == ["ubuntu-freshly-created", "2", "2048"]
+    cluster.run(*command, path).failed("already", exit_code=1)
+    cluster.run("gnt-instance", "remove", "-f", "ubuntu-freshly-created").ok()
+    cluster.run("gnt-backup", "remove", "ubuntu-freshly-created").ok()
+
+
+def test_what_cannot_be_imported(cluster: Cluster, tmp_path: Path) -> None:
+    xml = str(DATA / "libvirt/web.xml")
+    cluster.run("gnt-instance", "import", xml).failed("--from")
+    cluster.run("gnt-instance", "import", "--from=proxmox", xml).failed("not a description")
+    cluster.run("gnt-instance", "import", "--from=libvirt", xml).failed("no image for disk")
+    cluster.run("gnt-instance", "import", "--from=libvirt", xml, "a b").failed("after the file")
+    assert list(cluster.path(cluster.master, "var/lib/ganeti/export").glob(".import*")) == []
+
+
+def test_a_value_of_the_configuration(cluster: Cluster) -> None:
+    """``query-config`` asks the daemon of a node, which reads the present configuration."""
+    address = cluster.rows("gnt-node", "list", "-o", "pip", cluster.master)[0][0]
+    done = cluster.run(
+        str(ROOT / "tools/query-config"), "-a", address, "/cluster/cluster_name"
+    ).ok()
+    assert json.loads(done.stdout) == "cluster.example.com"

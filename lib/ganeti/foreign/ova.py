@@ -21,7 +21,7 @@ _MOST_FILES = 100
 _BLOCK = 1 << 20
 
 
-def unpack(archive: str, directory: str) -> str:
+def extract(archive: str, directory: str) -> str:
     """Unpack an archive; return the path of its description.
 
     :raises OpPrereqError: the file is not an OVA archive, or cannot be trusted.

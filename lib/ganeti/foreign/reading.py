@@ -30,7 +30,7 @@ def read(kind: str, path: str, directory: str) -> tuple[Machine, str]:
     try:
         if kind == OVF:
             if not path.endswith(".ovf"):
-                path = ova.unpack(path, directory)
+                path = ova.extract(path, directory)
             ova.verify(path)
         if os.path.getsize(path) > _MOST_BYTES:
             raise errors.OpPrereqError(

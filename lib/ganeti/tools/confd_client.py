@@ -38,20 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="confd-client", description="Test and measure a configuration query daemon."
     )
-    parser.add_argument(
-        "--hmac",
-        metavar="<KEY>",
-        help="HMAC key of the cluster; other users of this machine can see it in the list of"
-        " processes. Without this option the key file of this node is read",
-    )
-    parser.add_argument(
-        "-a",
-        "--address",
-        dest="mc",
-        default="localhost",
-        metavar="<ADDRESS>",
-        help="address or name of the node whose daemon is queried (default: %(default)s)",
-    )
+    add_address_options(parser, default="localhost")
     parser.add_argument(
         "-r",
         "--requests",
@@ -63,7 +50,29 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _client(options: argparse.Namespace) -> Client:
+def add_address_options(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """Add the options which say which daemon is asked, and with which key."""
+    parser.add_argument(
+        "--hmac",
+        metavar="<KEY>",
+        help="HMAC key of the cluster; other users of this machine can see it in the list of"
+        " processes. Without this option the key file of this node is read",
+    )
+    parser.add_argument(
+        "-a",
+        "--address",
+        dest="mc",
+        default=default,
+        metavar="<ADDRESS>",
+        help="address or name of the node whose daemon is queried (default: %(default)s)",
+    )
+
+
+def client(options: argparse.Namespace) -> Client:
+    """Return a client for the daemon which the options name.
+
+    :raises ConfdClientError: the key cannot be read.
+    """
     address = options.mc if net.is_ip(options.mc) else machine.current().resolve(options.mc)
     if options.hmac is not None:
         key = options.hmac.encode("utf-8")
@@ -82,16 +91,16 @@ def run(options: argparse.Namespace) -> int:
     :returns: the exit code.
     :raises ConfdClientError: the daemon does not answer, or the key cannot be read.
     """
-    client = _client(options)
+    asked = client(options)
     failed = False
     for what, kind, query in _QUERIES:
-        answer = client.query(kind, query)
+        answer = asked.query(kind, query)
         failed |= not answer.ok
         shown = json.dumps(answer.answer) if answer.ok else f"error {answer.answer}"
         print(f"{what}: {shown} (serial {answer.serial})")
     started = time.monotonic()
     for _ in range(options.requests):
-        client.query(const.REQ_PING)
+        asked.query(const.REQ_PING)
     took_s = time.monotonic() - started
     if options.requests > 0:
         print(

@@ -63,6 +63,7 @@ ADDED = {
 }
 #: Commands which nobody else has.
 OWN = {
+    ("gnt-instance", "import"): "instances from machines of other programs",
     ("gnt-instance", "snapshot"): "snapshots that stay",
     ("gnt-instance", "list-snapshots"): "snapshots that stay",
     ("gnt-instance", "remove-snapshot"): "snapshots that stay",

@@ -145,7 +145,7 @@ def archive(path: Path, *members: tuple[str, bytes], **other: object) -> Path:
 def test_an_archive_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     path = archive(tmp_path / "a.ova", ("a.ovf", b"text"), ("./disk.vmdk", b"disk"))
-    assert ova.unpack(str(path), str(tmp_path / "out")) == str(tmp_path / "out/a.ovf")
+    assert ova.extract(str(path), str(tmp_path / "out")) == str(tmp_path / "out/a.ovf")
     assert (tmp_path / "out/disk.vmdk").read_bytes() == b"disk"
 
 
@@ -166,13 +166,13 @@ def test_archives_which_cannot_be_trusted(
     (tmp_path / "out").mkdir()
     path = archive(tmp_path / "a.ova", *members, **other)
     with pytest.raises(errors.OpPrereqError, match="not an OVA archive"):
-        ova.unpack(str(path), str(tmp_path / "out"))
+        ova.extract(str(path), str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("name", ["no_ovf.ova", "wrong_ova.ova"])
 def test_broken_samples_of_archives(tmp_path: Path, name: str) -> None:
     with pytest.raises(errors.OpPrereqError, match="not an OVA archive"):
-        ova.unpack(str(DATA / name), str(tmp_path))
+        ova.extract(str(DATA / name), str(tmp_path))
 
 
 def test_checksums(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_archives_are_reproducible(tmp_path: Path) -> None:
     (tmp_path / "a.ovf").write_text("a")
     ova.pack(str(tmp_path / "1.ova"), str(tmp_path), ["a.ovf"])
     (tmp_path / "out").mkdir()
-    assert ova.unpack(str(tmp_path / "1.ova"), str(tmp_path / "out")).endswith("/a.ovf")
+    assert ova.extract(str(tmp_path / "1.ova"), str(tmp_path / "out")).endswith("/a.ovf")
 
 
 @pytest.mark.parametrize("kind", reading.KINDS)
