@@ -135,7 +135,7 @@ def read(here: paths.Paths | None = None) -> MasterState:
     found: dict[str, Epoch] = {}
     demoted = (NONE, 0)
     try:
-        for line in fs.read_file(here.master_state_file).splitlines():
+        for line in _whole_lines(fs.read_file(here.master_state_file)):
             word, _, value = line.partition(" ")
             if word == _DEMOTED:
                 serial, _, value = value.partition(" ")
@@ -145,7 +145,12 @@ def read(here: paths.Paths | None = None) -> MasterState:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, errors.ParseError) as err:
-        raise errors.ConfigurationError(f"cannot read {here.master_state_file}: {err}") from err
+        raise errors.ConfigurationError(
+            f"cannot read {here.master_state_file}: {err}. This node obeys no master, because it"
+            " does not know which one it has promised to obey. When one master daemon runs, and"
+            " 'gnt-cluster verify' there names no other node with this error, remove the file"
+            f" {here.master_state_file} on this node; the next calls of the master write it again."
+        ) from err
     try:
         published = _read_ssconf(here)
     except errors.ConfigurationError:
@@ -164,6 +169,21 @@ def read(here: paths.Paths | None = None) -> MasterState:
         failover,
         ignored_offline and failover != NONE,
     )
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Return the lines of ``master_state``.
+
+    A shorter owner or number would be another, lower epoch, so a file which was torn must not be
+    read as a whole one.
+
+    :raises ParseError: the last line has no end, or an epoch is missing.
+    """
+    lines = text.splitlines()
+    missing = {_EPOCH, CONFIG, QUEUE} - {line.partition(" ")[0] for line in lines}
+    if missing or not text.endswith("\n"):
+        raise errors.ParseError("the file is not complete")
+    return lines
 
 
 def _read_ssconf(here: paths.Paths) -> Epoch:

@@ -163,6 +163,33 @@ def test_damaged(here: paths.Paths, text: str) -> None:
         master_epoch.admit(E1)
 
 
+def test_a_torn_file_is_damaged_wherever_it_ends(here: paths.Paths) -> None:
+    """A part of a number or of an owner would be another epoch, and a lower one."""
+    master_epoch.claim(Epoch(12, "uuid-1"))
+    with master_epoch.writing(CONFIG, Epoch(12, "uuid-1")):
+        pass
+    master_epoch.record_failover(Epoch(13, "uuid-1"), ignored_offline=False)
+    path = Path(here.master_state_file)
+    text, whole = path.read_text(), master_epoch.read()
+    for length in range(len(text)):
+        path.write_text(text[:length])
+        try:
+            found = master_epoch.read()
+        except errors.ConfigurationError as err:
+            assert f"remove the file {path} on this node" in str(err)  # noqa: PT017
+        else:
+            # Only the lines at its end are missing, which make nothing newer than it is.
+            assert text[length - 1] == "\n" and found.epoch == whole.epoch
+            assert found.config == whole.config and found.queue == whole.queue
+    # What the message says helps: the number of the epoch is in the other file.
+    path.unlink()
+    with pytest.raises(StaleEpochError):
+        master_epoch.admit(Epoch(12, "uuid-1"))
+    master_epoch.admit(Epoch(13, "uuid-1"))
+    assert path.read_text().startswith("epoch 13 uuid-1\n")
+    assert master_epoch.read().config == master_epoch.NONE, "its copies count as old ones"
+
+
 @pytest.mark.parametrize("ignored", [True, False])
 def test_a_failover_counts_until_the_next_master(here: paths.Paths, ignored: bool) -> None:
     assert not master_epoch.read().moved_to("")
