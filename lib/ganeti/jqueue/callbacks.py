@@ -7,6 +7,7 @@ logical units receives it (protocol ``ganeti.cmdlib.base.OpCallbacks``).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,10 @@ from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
+
+# How often an opcode tries to begin while too few candidates know it, and the seconds in between.
+_START_ATTEMPTS = 60
+_START_PAUSE_S = 1.0
 
 #: The answer to the submission of one job: ``[True, job id]`` or ``[False, message]``.
 SubmitResult = list[bool | int | str]
@@ -37,6 +42,7 @@ class Callbacks:
 
     :param job: the job; `op` is its opcode.
     :param submit: submits the jobs for which the opcode asks.
+    :param pause: waits some seconds.
     :ivar owner: the owner of the locks which the opcode takes: its job.
     """
 
@@ -48,6 +54,8 @@ class Callbacks:
         job: jobs.QueuedJob,
         op: jobs.QueuedOpCode,
         submit: Submit,
+        *,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._table = table
         self._committer = committer
@@ -55,6 +63,7 @@ class Callbacks:
         self._job = job
         self._op = op
         self._submit = submit
+        self._pause = pause
         self._owner = table.owner(job.id)
 
     @property
@@ -65,7 +74,12 @@ class Callbacks:
     def notify_start(self) -> None:
         """Report that the opcode holds its locks; returns when "running" is on disk.
 
+        In a cluster whose master is replaced automatically, a majority of the master candidates has
+        it then as well: a successor which does not know that the opcode runs would run it again.
+        As long as too few have it, the opcode does not begin.
+
         :raises errors.JobCanceled: the job was canceled before.
+        :raises errors.JobQueueError: too few candidates have it for a long time; nothing was done.
         """
         job, op = self._job, self._op
         with self._table.lock:
@@ -73,9 +87,19 @@ class Callbacks:
                 return
             self.check_cancel()
             op.move(jobs.RUNNING, exec=self._table.now())
-            waiter = Waiter()
-            self._committer.touch(job).when_durable(lambda err: waiter.done(None, err))
-        waiter.wait()
+        for attempt in range(_START_ATTEMPTS):
+            shortfall = self._publish_start()
+            if not shortfall:
+                break
+            if not attempt:
+                _log.warning("job %d waits: %s know that it begins", job.id, shortfall)
+            self._pause(_START_PAUSE_S)
+            self.check_cancel()
+        else:
+            raise errors.JobQueueError(
+                f"{shortfall} know that this begins, so it was not begun: another node may be the"
+                " master now, and would run it again"
+            )
         _log.info(
             "job %d begins with %s (%d of %d)",
             job.id,
@@ -83,6 +107,17 @@ class Callbacks:
             job.ops.index(op) + 1,
             len(job.ops),
         )
+
+    def _publish_start(self) -> str:
+        """Write the job, and send it; returns which majority is missing, empty for none."""
+        waiter = Waiter()
+        with self._table.lock:
+            batch = self._committer.touch(self._job)
+            if self._committer.start_waits():
+                batch.when_published(lambda err: waiter.done(batch.shortfall, err))
+            else:
+                batch.when_durable(lambda err: waiter.done("", err))
+        return str(waiter.wait())
 
     def feedback(self, *args: Any) -> None:
         """Add a log entry: ``(message)`` or ``(type, message)``.

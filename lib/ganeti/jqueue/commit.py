@@ -14,6 +14,11 @@ on it. It is *published* when the files are in place and the candidates have it:
 clients see it (Ganeti design 2.0, *Job Queue*). Callbacks for the second mark run in the announcer,
 in the order of the batches; a slow candidate delays answers, but never the disk.
 
+In a cluster whose master is replaced automatically, another node may be the master already when too
+few candidates have a batch, and it does not know what is in it. So an opcode does not begin before
+a majority knows that (:meth:`Committer.start_waits`), and the end of a job is published when a
+majority has it: until then the job is written and sent again.
+
 When the disk refuses a write, new jobs are given up and their submitters get the error; changes of
 existing jobs stay in memory and are tried again until they are written.
 """
@@ -192,6 +197,7 @@ class Committer:
     :param publish: called with each batch to be published, before its callbacks, without the lock.
     :param alone: called with new jobs of which no candidate has a copy, although there are some.
     :param fatal: called when one of the threads dies of a bug; without them nothing can go on.
+    :param majority: whether a majority of the candidates is wanted for each commit.
     """
 
     def __init__(
@@ -203,6 +209,7 @@ class Committer:
         publish: Callable[[Batch], None],
         fatal: Callable[[], None],
         alone: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
+        majority: Callable[[], bool] = lambda: False,
         retry_s: float = RETRY_S,
         idle_flush_s: float = IDLE_FLUSH_S,
     ) -> None:
@@ -212,6 +219,7 @@ class Committer:
         self._send = send or _send_nothing
         self._publish = publish
         self._alone = alone
+        self._majority = majority
         self._retry_s = retry_s
         self._idle_flush_s = idle_flush_s
         self._work = threading.Condition(lock)
@@ -282,6 +290,10 @@ class Committer:
         self._open.changed[job.id] = job
         self._work.notify()
         return self._open
+
+    def start_waits(self) -> bool:
+        """Whether an opcode waits for the candidates, and not only for the disk, to begin."""
+        return self._majority()
 
     def add_new(self, new: Sequence[jobs.QueuedJob], serial: int) -> Batch:
         """Take new jobs; return the batch that will contain them. Needs the queue's lock."""
@@ -383,8 +395,26 @@ class Committer:
             batch.shortfall = delivered.shortfall
             if delivered.alone and batch.serial is not None:
                 self._alone([snapshot.job for snapshot in batch.snapshots])
+            if delivered.shortfall:
+                self._hold_ends(batch)
             self._publish(batch)
             batch.run_published()
+
+    def _hold_ends(self, batch: Batch) -> None:
+        """Take the ends of jobs out of a batch which is published; they are sent again."""
+        held = [snapshot.job for snapshot in batch.snapshots if snapshot.state.end is not None]
+        batch.snapshots = [one for one in batch.snapshots if one.state.end is None]
+        if not held:
+            return
+
+        def again() -> None:
+            with self._lock:
+                for job in held:
+                    self.touch(job)
+
+        timer = threading.Timer(self._retry_s, again)
+        timer.daemon = True
+        timer.start()
 
     # -- the other threads -----------------------------------------------------------------------
 

@@ -126,6 +126,7 @@ class JobQueue:
             publish=self.publisher.publish,
             alone=self._accepted_alone,
             fatal=fatal,
+            majority=majority,
         )
         self.scheduler = Scheduler(
             self.table,

@@ -180,3 +180,73 @@ def test_many_jobs_are_answered_before_they_begin(tmp_path: Path) -> None:
     assert lab.order[2] == "early"
     assert lab.order[-1] == "late"
     lab.queue.stop()
+
+
+def of_majority(tmp_path: Path) -> tuple[Lab, Candidates]:
+    """A queue whose master is replaced automatically; all candidates are up to date."""
+    lab = Lab(tmp_path / "queue")
+    candidates = Candidates()
+    lab.queue = lab.new(transport=candidates, majority=lambda: True)
+    replicator = lab.queue.replicator
+    assert replicator is not None
+    lab.queue.start()
+    assert lab.wait(lab.queue.submit([op("before")])) == "success"
+    until(lambda: not replicator.lagging())
+    return lab, candidates
+
+
+def test_an_opcode_begins_when_a_majority_knows_it(tmp_path: Path) -> None:
+    """Another master may be there already, and would run the job again (found by the chaos run)."""
+    lab, candidates = of_majority(tmp_path)
+    candidates.failing = {"one", "two"}
+    answers: list[object] = []
+    lab.queue.submit_async([op("single")], lambda result, error: answers.append(error))
+    until(lambda: answers)
+    assert "not acknowledged" in str(answers[0])
+    # It waits in the state in which a successor would find it, if this one can still send it.
+    (job,) = [job for job in lab.queue.table.jobs.values() if not job.finalized]
+    until(lambda: job.ops[0].state.exec is not None)
+    assert lab.order == ["before"]
+    candidates.failing = {"two"}
+    until(lambda: lab.order == ["before", "single"])
+    assert lab.wait(job.id) == "success"
+    lab.queue.stop()
+
+
+def test_a_job_which_waits_for_a_majority_can_be_canceled(tmp_path: Path) -> None:
+    lab, candidates = of_majority(tmp_path)
+    candidates.failing = {"one", "two"}
+    lab.queue.submit_async([op("single")], lambda result, error: None)
+    until(lambda: any(not job.finalized for job in lab.queue.table.jobs.values()))
+    (job,) = [job for job in lab.queue.table.jobs.values() if not job.finalized]
+    until(lambda: job.ops[0].state.exec is not None)
+    lab.queue.cancel(job.id)
+    until(lambda: job.finalized)
+    candidates.failing = set()
+    assert lab.wait(job.id) == "canceled"
+    assert lab.order == ["before"]
+    lab.queue.stop()
+
+
+def test_the_end_of_a_job_is_shown_when_a_majority_has_it(tmp_path: Path) -> None:
+    """A successor would call the job an error (found by the chaos run)."""
+    lab, candidates = of_majority(tmp_path)
+    gate = lab.gate("slow")
+    job_id = lab.queue.submit([op("slow")])
+    assert lab.reached["slow"].wait(PATIENCE_S)
+    candidates.failing = {"one", "two"}
+    gate.set()
+    job = lab.queue.table.jobs[job_id]
+    until(lambda: job.finalized)
+    replicator = lab.queue.replicator
+    assert replicator is not None
+    until(lambda: len(replicator.lagging()) == 2)
+    # More commits which too few candidates have.
+    for _ in range(3):
+        answers: list[object] = []
+        lab.queue.submit_async([op("other")], lambda result, error: answers.append(error))  # noqa: B023
+        until(lambda: answers)  # noqa: B023
+        assert lab.row(job_id, "status") == ["running"]
+    candidates.failing = {"one"}
+    assert lab.wait(job_id) == "success"
+    lab.queue.stop()
