@@ -88,7 +88,8 @@ class VirtualNode(base.Machine):
     def cut_addresses(self) -> frozenset[str]:
         """The addresses of nodes which share a line with this node in ``<cluster>/cut``.
 
-        A line of this file has the names of two nodes which do not reach each other.
+        A line of this file has the names of two nodes which do not reach each other; with ``>``
+        between them, only requests of the first to the second do not arrive.
 
         :raises ResolverError: a name in the file is not known.
         """
@@ -100,9 +101,14 @@ class VirtualNode(base.Machine):
         except FileNotFoundError:
             return frozenset()
         own = self.hostname()
-        return frozenset(
-            self.resolve(name) for pair in pairs if own in pair for name in pair if name != own
-        )
+        found = set()
+        for words in pairs:
+            if ">" in words:
+                if words[0] == own:
+                    found.add(words[-1])
+            elif own in words:
+                found.update(name for name in words if name != own)
+        return frozenset(map(self.resolve, found))
 
     @property
     def may_change_owners(self) -> bool:

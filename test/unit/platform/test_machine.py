@@ -79,6 +79,11 @@ def test_connections_that_are_cut(vcluster: Path) -> None:
     assert machine.current().cut_addresses() == frozenset()
     (vcluster / "cut").write_text("node2.example.com node1.example.com\nnode3 node4\n")
     assert machine.current().cut_addresses() == {"127.3.4.2"}
+    # One way: this node reaches node2, and node2 does not reach this one; or the reverse.
+    (vcluster / "cut").write_text("node2.example.com > node1.example.com\n")
+    assert machine.current().cut_addresses() == frozenset()
+    (vcluster / "cut").write_text("node1.example.com > node2.example.com\n")
+    assert machine.current().cut_addresses() == {"127.3.4.2"}
 
 
 def test_other_nodes_of_a_virtual_cluster(vcluster: Path) -> None:
