@@ -24,7 +24,7 @@ PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants \
-	crash-points lab \
+	crash-points chaos chaos-defects lab \
 	lab-shell bench demo demo-stop pages html man completion install deb sdist wheel clean
 
 help:
@@ -49,14 +49,19 @@ help:
 	@echo "                  openssh-server: without them some tests are skipped)"
 	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the unit tests under the other versions of Python which are installed,"
-	@echo "                  a part of the known faults, and the tests which take too long for make"
-	@echo "                  check: broken networks, every interruption, larger models; it stops after"
+	@echo "                  a part of the known faults, ten minutes of make chaos, and the tests which"
+	@echo "                  take too long for make check: broken networks, every interruption, larger models; it stops after"
 	@echo "                  TIME_BOX=$(TIME_BOX) seconds, and begins with others every day"
 	@echo "                  (venv; the packages of make scenario)"
 	@echo "  make mutants    put known faults into a copy of the program, one after the other, and see"
 	@echo "                  that a test fails; MUTANTS=\"jqueue --part 1/7\" chooses some      (venv)"
 	@echo "  make crash-points  let processes die at each of their writes, flushes, renames and node calls;"
 	@echo "                  CRASH=\"--every 10 WORD\" chooses (doc/fault-injection.rst)      (venv)"
+	@echo "  make chaos      run a virtual cluster of five nodes under load while its parts fail, and check"
+	@echo "                  that nothing is lost; CHAOS=\"--minutes 30 --seed 1\" chooses the time and"
+	@echo "                  the faults                                                       (venv)"
+	@echo "  make chaos-defects  put known defects into a copy of the program, and see that the chaos run"
+	@echo "                  finds each of them                                               (venv)"
 	@echo "  make lab        run the tests in virtual machines with real LVM and DRBD, at most 25 minutes"
 	@echo "                  (venv; qemu-system-x86, qemu-utils, debootstrap, cpio, e2fsprogs, iproute2,"
 	@echo "                  openssh-client; root to build the image)"
@@ -126,6 +131,13 @@ mutants: venv
 crash-points: venv
 	cd test && env TMPDIR="$$(../devel/temporary-directory)" PYTHONPATH="$(TOP)/lib:$(TOP):$(TOP)/test" \
 		$(VPY) -m crash_points $(CRASH)
+
+# For example: make chaos CHAOS="--minutes 30 --seed 1"
+chaos: venv
+	@env TMPDIR="$$(devel/temporary-directory)" $(VPY) -m devel.chaos $(CHAOS)
+
+chaos-defects: venv
+	@env TMPDIR="$$(devel/temporary-directory)" $(VPY) -m devel.chaos --defects $(CHAOS)
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv

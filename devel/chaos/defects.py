@@ -1,0 +1,103 @@
+"""Shows that the chaos run finds defects: ``make chaos-defects``.
+
+``known/defects.toml`` has three, in the form of the known faults (:mod:`devel.mutate`). Each is put
+into a copy of the program, and the run begins with this copy; a defect is found when the run breaks
+a promise. The same rounds without a defect break none: that is the run itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from devel import mutate
+from devel.chaos.lab import TOP
+
+KNOWN: Final = Path(__file__).with_name("known")
+#: What the copy needs to make a virtual cluster and to run its daemons and commands.
+_COPIED: Final = ("lib", "daemons", "scripts", "tools", "packaging")
+#: Seeds for each defect, by the begin of its description. Their first rounds have faults which can
+#: show it; with other seeds the run takes longer.
+SEEDS: Final = {
+    "acknowledgement before flush": (54, 4, 36),
+    "an epoch not checked": (96, 324, 367),
+    "a lock released early": (1, 2, 3),
+}
+
+
+def read() -> list[mutate.Fault]:
+    """Read the list of defects.
+
+    :raises mutate.ListError: a defect does not fit the program.
+    """
+    return mutate.read_lists(KNOWN)
+
+
+def copy_with(fault: mutate.Fault, directory: Path) -> Path:
+    """Make a copy of the program with a defect.
+
+    :raises mutate.ListError: the defect does not fit the program.
+    """
+    project = directory / "project"
+    for name in _COPIED:
+        if (TOP / name).is_dir():
+            shutil.copytree(
+                TOP / name, project / name, symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )  # fmt: skip
+    path = project / "lib/ganeti" / fault.file
+    path.write_text(fault.apply(path.read_text()))
+    return project
+
+
+def main(only: str | None, minutes: float) -> int:
+    """Try the defects; returns 0 when all were found.
+
+    :param only: a part of the description of the defects to be tried; None for all.
+    :param minutes: of each run.
+    """
+    missed = []
+    for fault in read():
+        if only is None or only in fault.what:
+            print(f"defect: {fault.what}", flush=True)
+            if not _is_found(fault, minutes):
+                missed.append(fault.what)
+    for what in missed:
+        print(f"not found: {what}")
+    return 1 if missed else 0
+
+
+def _is_found(fault: mutate.Fault, minutes: float) -> bool:
+    with tempfile.TemporaryDirectory(prefix="gnt-defect-") as name:
+        directory = Path(name)
+        project = copy_with(fault, directory)
+        for seed in SEEDS[fault.what.partition(":")[0]]:
+            code = _run(project, seed, minutes, directory / str(seed))
+            if code == 1:
+                print(f"found with the seed {seed}: {fault.what}\n", flush=True)
+                return True
+            if code != 0:
+                raise SystemExit(f"chaos: the run ended with exit code {code}")
+    return False
+
+
+def _run(project: Path, seed: int, minutes: float, directory: Path) -> int:
+    """Run the chaos run with a copy of the program; returns its exit code."""
+    process = subprocess.Popen(
+        [
+            sys.executable, "-u", "-m", "devel.chaos", "--seed", str(seed),
+            "--minutes", str(minutes), "--project", str(project), "--directory", str(directory),
+        ],
+        cwd=TOP,
+    )  # fmt: skip
+    try:
+        return process.wait()
+    except BaseException:
+        # It removes its cluster, which a kill would leave.
+        process.terminate()
+        process.wait()
+        raise

@@ -1,0 +1,287 @@
+"""Makes the faults of a round, and mends them.
+
+The numbers of nodes in a schedule become names at the begin of a round: 0 is the node of the
+present master, and the others follow in their order. Each fault is made by a method whose name is
+its kind; it returns what mends it, or None for a fault of a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from devel.chaos import evidence, power, schedule
+from devel.chaos.checker import Promise
+from devel.chaos.history import now
+from devel.chaos.lab import COMMAND_S, Lab
+from devel.chaos.schedule import Fault, Round
+
+Mend = Callable[[], object]
+_RANK = re.compile(r"(\d)([->])(\d)")
+
+
+class Faults:
+    """The faults of a run.
+
+    :ivar made: how often each kind was made.
+    :ivar lost_files: how many files power cuts have lost or made older.
+    """
+
+    def __init__(self, lab: Lab, say: Callable[[str], None]) -> None:
+        self.lab = lab
+        self.made: Counter[str] = Counter()
+        self.lost_files = 0
+        self._say = say
+        self._ranks = list(lab.nodes)
+        self._cuts: list[list[str]] = []
+        self._commands: list[threading.Thread] = []
+
+    # -- a round -----------------------------------------------------------------------------------
+
+    def take_copies(self) -> None:
+        """Copy the data of all nodes, while they agree: what a node returns with later."""
+        for node in self.lab.nodes:
+            target = self._copy_of(node)
+            shutil.rmtree(target, ignore_errors=True)
+            copy_quickly(self.lab.data(node), target)
+
+    def _copy_of(self, node: str) -> Path:
+        return self.lab.directory / f"old.{node}"
+
+    def play(self, one: Round, master: str) -> None:
+        """Make the faults of a round at their times, and mend each when it is over."""
+        self._ranks = [master, *(node for node in self.lab.nodes if node != master)]
+        begun = now()
+        events: list[tuple[float, int, Fault, Mend | None]] = [
+            (fault.at_s, number, fault, None) for number, fault in enumerate(one.faults)
+        ]
+        while events:
+            events.sort(key=lambda event: event[:2])
+            at_s, number, fault, mend = events.pop(0)
+            threading.Event().wait(max(0.0, begun + at_s - now()))
+            if mend is not None:
+                mend()
+                continue
+            self._say(f"    {fault.text()} ({self._ranks[fault.node]})")
+            mend = self.make(fault)
+            self.made[fault.kind] += 1
+            if mend is not None:
+                events.append((at_s + fault.lasts_s, number, fault, mend))
+
+    def make(self, fault: Fault) -> Mend | None:
+        """Make a fault; returns what mends it."""
+        method: Callable[[str, str], Mend | None] = getattr(self, fault.kind.replace(" ", "_"))
+        return method(self._ranks[fault.node], fault.detail)
+
+    def mend_all(self) -> None:
+        """Mend everything that is left, and start all daemons."""
+        self._cuts.clear()
+        self.lab.set_cut(())
+        for node in self.lab.nodes:
+            self.lab.set("disk", node, "ok")
+            self.lab.set("clock", node, "0")
+            self.lab.plug_in(node)
+            self.lab.signal_all(node, signal.SIGCONT)
+        for command in self._commands:
+            command.join()
+        self._commands.clear()
+        starts = [
+            threading.Thread(target=self.lab.power_on, args=(node,)) for node in self.lab.nodes
+        ]
+        for one in starts:
+            one.start()
+        for one in starts:
+            one.join()
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def kill_daemon(self, node: str, daemon: str) -> None:
+        """End a daemon by SIGKILL; the watcher or this run starts it again."""
+        self._signal(node, daemon, signal.SIGKILL)
+
+    def pause_daemon(self, node: str, daemon: str) -> Mend | None:
+        """Stop a daemon, so that connections are made and nobody answers."""
+        pid = self._signal(node, daemon, signal.SIGSTOP)
+        if pid is None:
+            return None
+
+        def resume() -> None:
+            # It may have been killed since, and its number belongs to another process.
+            if self.lab.pid(node, daemon) == pid:
+                self._signal(node, daemon, signal.SIGCONT)
+
+        return resume
+
+    def _signal(self, node: str, daemon: str, number: signal.Signals) -> int | None:
+        pid = self.lab.pid(node, daemon)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return pid
+
+    def pause_node(self, node: str, _detail: str) -> Mend:
+        """Stop all processes of a node."""
+        self.lab.signal_all(node, signal.SIGSTOP)
+        return lambda: self.lab.signal_all(node, signal.SIGCONT)
+
+    # -- power -------------------------------------------------------------------------------------
+
+    def power_cut(self, node: str, _detail: str) -> Mend | None:
+        """Cut the power of a node: what was not flushed is lost, and its guests have ended."""
+        return self._power_off([node])
+
+    def blackout(self, _node: str, _detail: str) -> Mend | None:
+        """Cut the power of all nodes at once."""
+        return self._power_off(self.lab.nodes)
+
+    def _power_off(self, nodes: Sequence[str]) -> Mend | None:
+        self.lost_files += self.lab.power_off(nodes)
+
+        def on() -> None:
+            for node in nodes:
+                self.lab.plug_in(node)
+                self._command(node, "daemon-util", "start-all")
+
+        return on
+
+    def old_data(self, node: str, _detail: str) -> Mend:
+        """Let a node return with the data which it had at the begin of the round."""
+
+        def restore(data: Path) -> None:
+            shutil.rmtree(data)
+            shutil.copytree(self._copy_of(node), data, symlinks=True)
+
+        return self._forget(node, restore)
+
+    def torn_file(self, node: str, detail: str) -> Mend:
+        """Let a node return with a file which ends somewhere in the middle."""
+        what, _, share = detail.partition(" ")
+
+        def tear(data: Path) -> None:
+            for path in torn_paths(data, what):
+                content = path.read_bytes()
+                mode = path.stat().st_mode
+                path.chmod(0o600)
+                path.write_bytes(content[: int(len(content) * float(share))])
+                path.chmod(mode & 0o7777)
+
+        return self._forget(node, tear)
+
+    def _forget(self, node: str, change: Callable[[Path], None]) -> Mend:
+        on = self._power_off([node])
+        assert on is not None
+        data = self.lab.data(node)
+        change(data)
+        power.begin(data, self.lab.flushed(node))
+        return on
+
+    def promise(self, node: str) -> Promise | None:
+        """What a node has promised; None when it does not know that."""
+        try:
+            return evidence.promise_of((self.lab.data(node) / "master_state").read_text())
+        except (OSError, ValueError):
+            return None
+
+    # -- network, disk, clock ----------------------------------------------------------------------
+
+    def split(self, _node: str, detail: str) -> Mend:
+        """Keep nodes from calling each other: groups, rings, bridges, one way."""
+        lines = []
+        for one, how, other in _RANK.findall(detail):
+            first, second = self._ranks[int(one)], self._ranks[int(other)]
+            lines.append(f"{first} > {second}" if how == ">" else f"{first} {second}")
+        self._cuts.append(lines)
+        self._write_cuts()
+
+        def heal() -> None:
+            if lines in self._cuts:
+                self._cuts.remove(lines)
+            self._write_cuts()
+
+        return heal
+
+    def _write_cuts(self) -> None:
+        self.lab.set_cut([line for lines in self._cuts for line in lines])
+
+    def disk_full(self, node: str, _detail: str) -> Mend:
+        """Let every write of a node fail for want of space."""
+        return self._disk(node, "full")
+
+    def disk_slow(self, node: str, detail: str) -> Mend:
+        """Let every flush of a node take some seconds."""
+        return self._disk(node, f"slow {detail}")
+
+    def disk_fails(self, node: str, _detail: str) -> Mend:
+        """Let every write and flush of a node fail."""
+        return self._disk(node, "fails")
+
+    def _disk(self, node: str, how: str) -> Mend:
+        self.lab.set("disk", node, how)
+        return lambda: self.lab.set("disk", node, "ok")
+
+    def clock_jumps(self, node: str, detail: str) -> Mend:
+        """Let the clock of a node be wrong by some seconds."""
+        self.lab.set("clock", node, detail)
+        return lambda: self.lab.set("clock", node, "0")
+
+    # -- what administrators do --------------------------------------------------------------------
+
+    def renew(self, _node: str, detail: str) -> None:
+        """Renew a key or certificate of the cluster."""
+        masters = self.lab.masters()
+        if masters:
+            self._command(random.choice(masters), "gnt-cluster", "renew-crypto", "-f", detail)
+
+    def master_failover(self, node: str, _detail: str) -> None:
+        """Move the role of the master to a node."""
+        self._command(node, "gnt-cluster", "master-failover")
+
+    def _command(self, node: str, *argv: str) -> None:
+        """Run a command and go on; :meth:`mend_all` waits for it."""
+
+        def run() -> None:
+            done = self.lab.run(node, *argv, timeout_s=COMMAND_S * 2)
+            lines = done.err.strip().splitlines()
+            result = {0: "done", None: "given up"}.get(done.code, f"exit {done.code}")
+            if argv[0] != "daemon-util":
+                self._say(f"      {' '.join(argv)} on {node}: {result} {lines[-1:] or ''}")
+
+        thread = threading.Thread(target=run, name=f"command {argv[:2]}")
+        thread.start()
+        self._commands.append(thread)
+
+
+def torn_paths(data: Path, what: str) -> list[Path]:
+    """Return the files of a node which are torn.
+
+    :param what: one of :data:`schedule.TORN_FILES`.
+    """
+    assert what in schedule.TORN_FILES
+    if what == "queue":
+        jobs = sorted((data / "queue").glob("job-*"), key=lambda path: int(path.name[4:]))
+        return [*jobs[-3:], *sorted((data / "queue").glob("journal-*"))[-1:]]
+    if what == "serial":
+        return [data / "queue/serial"]
+    if what == "ssconf":
+        return sorted(data.glob("ssconf_*"))[:8]
+    return [data / what] if (data / what).exists() else []
+
+
+def copy_quickly(source: Path, target: Path) -> None:
+    """Copy a directory while files come and go in it."""
+    for directory, _names, files in os.walk(source):
+        here = target / Path(directory).relative_to(source)
+        here.mkdir(parents=True, exist_ok=True)
+        shutil.copymode(directory, here)
+        for name in files:
+            # It may be gone; a socket cannot be copied.
+            with contextlib.suppress(FileNotFoundError, shutil.SpecialFileError, OSError):
+                shutil.copy2(Path(directory) / name, here / name, follow_symlinks=False)

@@ -1,0 +1,206 @@
+"""The schedule of faults: a pure function of a number, the *seed*.
+
+The run is a sequence of *rounds*. In each round some faults are made, each at its second and for
+some seconds; then everything is mended, and the promises are checked. Round `n` depends on the seed
+and on `n` only, so a longer run begins with the rounds of a shorter one, and each round can be
+repeated alone.
+
+A node which returns with old or damaged files has forgotten what it had acknowledged as one of a
+majority. No protocol survives that together with the loss of the rest of this majority, so such a
+fault is alone in its round, and the round begins when all nodes have the same state. All other
+faults only take nodes away, slow them down or lose what was not flushed; they are combined freely.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+NODES: Final = 5
+#: Seconds of a round in which faults are made and last.
+ROUND_S: Final = 24.0
+
+MASTERD: Final = "ganeti-masterd"
+NODED: Final = "ganeti-noded"
+RAPI: Final = "ganeti-rapi"
+DAEMONS: Final = (MASTERD, NODED, "ganeti-confd", RAPI, "ganeti-failoverd")
+TORN_FILES: Final = ("config.data", "queue", "serial", "ssconf", "master_state")
+RENEWALS: Final = (
+    "--new-cluster-certificate", "--new-node-certificates", "--new-rapi-certificate",
+    "--new-confd-hmac-key", "--new-cluster-domain-secret",
+)  # fmt: skip
+
+# Node 0 is the master at the beginning of the round; the others follow in the
+# order of their names. So faults hit the master as often as the schedule wants.
+MASTER: Final = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A fault.
+
+    :ivar at_s: seconds after the begin of the round.
+    :ivar kind: a key of :data:`KINDS`.
+    :ivar node: the node concerned: :data:`MASTER`, or the number of another node.
+    :ivar lasts_s: seconds until it is mended; 0 for a fault of a moment.
+    :ivar detail: what else it needs, for example the name of a daemon.
+    """
+
+    at_s: float
+    kind: str
+    node: int
+    lasts_s: float
+    detail: str = ""
+
+    def text(self) -> str:
+        """One line for people."""
+        which = "the master" if self.node == MASTER else f"node {self.node}"
+        lasts = f" for {self.lasts_s:g} s" if self.lasts_s else ""
+        return f"{self.at_s:5.1f} s: {self.kind}, {which}{lasts} {self.detail}".rstrip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """A round with its faults, in the order of their seconds."""
+
+    number: int
+    faults: tuple[Fault, ...]
+
+    def text(self) -> str:
+        """A line for the round, and one for each fault."""
+        lines = [f"round {self.number}", *(f"  {fault.text()}" for fault in self.faults)]
+        return "\n".join(lines)
+
+
+_SHAPES: Final = (
+    "two", "two", "two", "three", "bridge", "ring", "isolated", "mute", "deaf", "deaf",
+)  # fmt: skip
+
+
+def _daemon(rng: random.Random) -> str:
+    return rng.choices(DAEMONS, (4, 4, 1, 1, 1))[0]
+
+
+def _split(rng: random.Random) -> str:
+    """Choose who does not reach whom; the numbers of nodes, as ``01|234`` or ``0>3``."""
+    nodes = list(range(NODES))
+    rng.shuffle(nodes)
+    shape = rng.choice(_SHAPES)
+    if shape == "two":
+        cut = rng.randint(1, NODES - 1)
+        groups = [nodes[:cut], nodes[cut:]]
+    elif shape == "three":
+        groups = [nodes[:2], nodes[2:4], nodes[4:]]
+    elif shape == "bridge":  # two groups, which both reach the last one
+        groups = [nodes[:2], nodes[2:4]]
+    elif shape == "isolated":
+        groups = [[node] for node in nodes]
+    elif shape == "ring":  # each reaches its two neighbours only
+        pairs = [
+            (nodes[one], nodes[other])
+            for one, other in itertools.combinations(range(NODES), 2)
+            if other - one not in (1, NODES - 1)
+        ]
+        return " ".join(f"{one}-{other}" for one, other in pairs)
+    else:
+        # The master, when it is concerned, is replaced by others and does not notice.
+        one = MASTER if rng.random() < 0.5 else rng.randrange(1, NODES)
+        others = [node for node in nodes if node != one]
+        if shape == "deaf":  # requests to it do not arrive
+            return " ".join(f"{other}>{one}" for other in others)
+        return " ".join(f"{one}>{other}" for other in others[: rng.randint(1, NODES - 1)])
+    return " ".join(
+        f"{one}-{other}"
+        for first, second in itertools.combinations(groups, 2)
+        for one in first
+        for other in second
+    )
+
+
+#: Kind of fault -> how often it is chosen, and how its detail is chosen.
+KINDS: Final[dict[str, tuple[int, Any]]] = {
+    "kill daemon": (6, _daemon),
+    "pause daemon": (6, _daemon),
+    "pause node": (2, lambda rng: ""),
+    "power cut": (4, lambda rng: ""),
+    "blackout": (2, lambda rng: ""),
+    "split": (6, _split),
+    "disk full": (2, lambda rng: ""),
+    "disk slow": (2, lambda rng: f"{rng.choice((0.2, 0.5, 2.0)):g}"),
+    "disk fails": (2, lambda rng: ""),
+    "clock jumps": (3, lambda rng: str(rng.choice((-7200, -90, 90, 7200, 172800)))),
+    "renew": (2, lambda rng: rng.choice(RENEWALS)),
+    "master failover": (4, lambda rng: ""),
+}
+#: Kinds which make a node forget what it had acknowledged; each is alone in its round.
+FORGETFUL: Final[dict[str, tuple[int, Any]]] = {
+    "old data": (1, lambda rng: ""),
+    "torn file": (1, lambda rng: f"{rng.choice(TORN_FILES)} {rng.random():.3f}"),
+}
+_MOMENT: Final = frozenset(("kill daemon", "renew", "master failover"))
+_FORGETFUL_SHARE: Final = 0.2
+
+
+def one_round(seed: int, number: int) -> Round:
+    """Make the round of a number, from 1."""
+    rng = random.Random(f"{seed}/{number}")
+    if rng.random() < _FORGETFUL_SHARE:
+        kind = rng.choice(sorted(FORGETFUL))
+        node = rng.choices(range(NODES), (2, 1, 1, 1, 1))[0]
+        detail = FORGETFUL[kind][1](rng)
+        return Round(number, (Fault(round(rng.uniform(2, 8), 1), kind, node, 6.0, detail),))
+    faults = []
+    weights = [weight for weight, _ in KINDS.values()]
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.choices(list(KINDS), weights)[0]
+        at_s = round(rng.uniform(1, ROUND_S - 8), 1)
+        lasts_s = 0.0 if kind in _MOMENT else round(rng.uniform(1, ROUND_S - at_s), 1)
+        node = MASTER if rng.random() < 0.45 else rng.randrange(1, NODES)
+        detail = KINDS[kind][1](rng)
+        # Only the master has a master daemon and a REST daemon.
+        if kind in ("blackout", "split") or detail in (MASTERD, RAPI):
+            node = MASTER
+        if kind == "master failover" and node == MASTER:
+            node = rng.randrange(1, NODES)
+        faults.append(Fault(at_s, kind, node, lasts_s, detail))
+    return Round(number, tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def rounds(seed: int) -> Iterator[Round]:
+    """Make all rounds of a seed, without end."""
+    return (one_round(seed, number) for number in itertools.count(1))
+
+
+def dump(seed: int, some: Iterable[Round]) -> str:
+    """Write a schedule as JSON, to be kept or changed by hand."""
+    content = {"seed": seed, "rounds": [dataclasses.asdict(one) for one in some]}
+    return json.dumps(content, indent=1) + "\n"
+
+
+class ScheduleError(Exception):
+    """The text is no schedule."""
+
+
+def parse_schedule(text: str) -> tuple[int, Sequence[Round]]:
+    """Read what :func:`dump` wrote: the seed, and the rounds.
+
+    :raises ScheduleError: the text is no schedule, or has an unknown kind of fault or node.
+    """
+    try:
+        content = json.loads(text)
+        found = [
+            Round(int(one["number"]), tuple(Fault(**fault) for fault in one["faults"]))
+            for one in content["rounds"]
+        ]
+        for fault in (fault for one in found for fault in one.faults):
+            if fault.kind not in KINDS and fault.kind not in FORGETFUL:
+                raise ScheduleError(f"unknown kind of fault '{fault.kind}'")
+            if not 0 <= fault.node < NODES or not 0 <= fault.at_s or not 0 <= fault.lasts_s:
+                raise ScheduleError(f"node or time is out of range: {fault.text()}")
+        return int(content["seed"]), found
+    except (ValueError, KeyError, TypeError) as err:
+        raise ScheduleError(f"this is no schedule: {type(err).__name__}: {err}") from err

@@ -1,0 +1,265 @@
+"""What every Python process of the cluster loads at its start, under the name ``sitecustomize``.
+
+It works below the program, at Python's calls of the system, so the program itself is unchanged:
+
+* *clock*: the time of day is wrong by the seconds in a file, which may change at any time;
+* *disk*: writes and flushes below the data directory of the node are slow, or fail;
+* *flushes*: the content of files and the names in directories are copied at each flush, so that a
+  power cut can leave what was flushed and nothing else (:mod:`devel.chaos.power`);
+* *guests*: each start and end of a guest of the hypervisor ``fake`` leaves a line in a log outside
+  of the cluster;
+* *promises*: each change of the file ``master_state``, which has the epochs of masters that the
+  node obeys, leaves a line, too.
+
+The module imports nothing but the standard library, and little of that, because every command of
+the cluster loads it. Programs in other languages are not concerned; none of them writes state of
+the cluster. The environment names the directory of the run (``CHAOS_DIRECTORY``)::
+
+    <directory>/clock.<node>      seconds, may be negative
+    <directory>/disk.<node>       "ok", "full", "fails", or "slow SECONDS"
+    <directory>/flushed.<node>/   see devel.chaos.power
+    <directory>/guests.log        <time> <node> <name> begun|ended
+    <directory>/promises.log      <node> <epoch> | <of the configuration> | <of the queue>
+"""
+
+# No "from __future__": this file runs under its own name, and loads as few modules as possible.
+import errno
+import os
+import stat
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DIRECTORY = os.environ.get("CHAOS_DIRECTORY", "")
+NODE = os.environ.get("GANETI_HOSTNAME", "")
+DATA = os.path.realpath(os.environ.get("GANETI_ROOTDIR", "/nowhere") + "/var/lib/ganeti")
+FLUSHED = f"{DIRECTORY}/flushed.{NODE}"
+_GUESTS = "/fake-hypervisor/"
+_RUNS = b"1"
+
+_open, _read, _write, _close = os.open, os.read, os.write, os.close
+_writev, _rename, _unlink = os.writev, os.rename, os.unlink
+_fsync, _fdatasync, _fstat = os.fsync, os.fdatasync, os.fstat
+_readlink, _scandir, _copy_range = os.readlink, os.scandir, os.copy_file_range
+_time, _time_ns, _monotonic, _sleep = time.time, time.time_ns, time.monotonic, time.sleep
+
+
+def _setting(name: str) -> bytes:
+    """Read a file of the run; empty when it is missing."""
+    try:
+        fd = _open(f"{DIRECTORY}/{name}.{NODE}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return _read(fd, 40)
+    finally:
+        _close(fd)
+
+
+# -- clock -------------------------------------------------------------------------------------
+
+
+def _offset_s() -> int:
+    return int(_setting("clock") or 0)
+
+
+def _shifted_time() -> float:
+    return _time() + _offset_s()
+
+
+def _shifted_time_ns() -> int:
+    return _time_ns() + _offset_s() * 10**9
+
+
+# -- disk --------------------------------------------------------------------------------------
+
+
+def _place(what: "int | str | bytes") -> str:
+    """Return the path of a file below the data directory, and an empty text for any other."""
+    try:
+        path = _readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fsdecode(what)
+    except OSError:
+        return ""
+    return path if path == DATA or path.startswith(f"{DATA}/") else ""
+
+
+def _trouble(what: "int | str | bytes", *, flush: bool = False) -> None:
+    """Be slow, or fail, as the disk of this node shall.
+
+    :raises OSError: the disk is full, or fails.
+    """
+    words = _setting("disk").split()
+    if not words or words[0] == b"ok" or not _place(what):
+        return
+    if words[0] == b"slow":
+        if flush:
+            _sleep(float(words[1]))
+    elif words[0] == b"fails":
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    elif not flush:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _watched_open(path: "Any", flags: int, *args: "Any", **kwargs: "Any") -> int:
+    creates = flags & os.O_CREAT and not kwargs.get("dir_fd") and not os.path.lexists(path)
+    if creates:
+        _trouble(path)
+    fd = _open(path, flags, *args, **kwargs)
+    if creates and _place(fd):
+        # The system may have given it the number of a file which was removed.
+        _forget(_fstat(fd).st_ino)
+    return fd
+
+
+def _watched_write(fd: int, data: "Any") -> int:
+    _trouble(fd)
+    return _write(fd, data)
+
+
+def _watched_writev(fd: int, pieces: "Any") -> int:
+    _trouble(fd)
+    return _writev(fd, pieces)
+
+
+# -- flushes -----------------------------------------------------------------------------------
+
+
+def _forget(number: int) -> None:
+    try:
+        _unlink(f"{FLUSHED}/{number}")
+    except OSError:
+        return
+
+
+def record(fd: int) -> None:
+    """Copy what a flush of an open file or directory makes durable.
+
+    A file keeps its copy, and only what was added to it is copied again: the programs replace
+    files, or append to them.
+    """
+    path = _place(fd)
+    if not path or not os.path.isdir(FLUSHED):
+        return
+    found = _fstat(fd)
+    if stat.S_ISDIR(found.st_mode):
+        with _scandir(path) as entries:
+            names = "".join(f"{entry.inode()} {entry.name}\n" for entry in entries)
+        target = f"{FLUSHED}/names{path[len(DATA) :].replace('/', '%')}"
+        new = f"{target}.{os.getpid()}.{time.monotonic_ns()}"
+        out = _open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _write(out, names.encode("utf-8", "surrogateescape"))
+        finally:
+            _close(out)
+        _rename(new, target)
+        return
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    copy = _open(f"{FLUSHED}/{found.st_ino}", flags, stat.S_IMODE(found.st_mode) | 0o600)
+    source = _open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        begin = _fstat(copy).st_size
+        if begin > found.st_size:
+            os.ftruncate(copy, found.st_size)
+        while begin < found.st_size:
+            block = os.pread(source, found.st_size - begin, begin)
+            if not block:
+                break
+            begin += os.pwrite(copy, block, begin)
+        os.fchmod(copy, stat.S_IMODE(found.st_mode))
+    finally:
+        _close(source)
+        _close(copy)
+
+
+def _watched_fsync(fd: "Any") -> None:
+    _trouble(fd, flush=True)
+    # The copy is what counts here; the real flush would only cost the time of the real disk.
+    if _place(fd):
+        record(fd)
+    else:
+        _fsync(fd)
+
+
+# -- guests ------------------------------------------------------------------------------------
+
+
+def _note(log: str, line: str) -> None:
+    """Append a line to a log of the run; the system does this as a whole."""
+    fd = _open(f"{DIRECTORY}/{log}", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _write(fd, line.encode())
+    finally:
+        _close(fd)
+
+
+def note_guest(when: float, path: str, what: str) -> None:
+    """Write a line to the log of the guests."""
+    _note("guests.log", f"{when:.6f} {NODE} {os.path.basename(path)} {what}\n")
+
+
+def promise_line(text: str) -> str:
+    """Make the line of a promise from the content of ``master_state``."""
+    found = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+    return " | ".join(found.get(word, "0").strip() for word in ("epoch", "config", "queue"))
+
+
+def _note_promise(path: str) -> None:
+    fd = _open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = _read(fd, 4096).decode()
+    finally:
+        _close(fd)
+    _note("promises.log", f"{NODE} {promise_line(text)}\n")
+
+
+def _guest_runs(path: str) -> bool:
+    try:
+        fd = _open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _read(fd, 2).split() == [_RUNS]
+    finally:
+        _close(fd)
+
+
+def _is_guest(path: "Any") -> bool:
+    text = os.fsdecode(path) if isinstance(path, str | bytes) else ""
+    return _GUESTS in text and not os.path.basename(text).startswith(".")
+
+
+def _watched_rename(source: "Any", target: "Any", **kwargs: "Any") -> None:
+    if not _is_guest(target):
+        _rename(source, target, **kwargs)
+        if target == f"{DATA}/master_state":
+            # The program still holds the lock of the file, so the lines are in the right order.
+            _note_promise(target)
+        return
+    ran, runs = _guest_runs(target), _guest_runs(source)
+    # A guest runs for certain from the line after its start to the line before its end.
+    if ran and not runs:
+        note_guest(_monotonic(), target, "ended")
+    _rename(source, target, **kwargs)
+    if runs and not ran:
+        note_guest(_monotonic(), target, "begun")
+
+
+def _watched_unlink(path: "Any", **kwargs: "Any") -> None:
+    if _is_guest(path) and _guest_runs(path):
+        note_guest(_monotonic(), path, "ended")
+    _unlink(path, **kwargs)
+
+
+def install() -> None:
+    """Replace the calls of this process."""
+    time.time, time.time_ns = _shifted_time, _shifted_time_ns
+    os.open, os.write, os.writev = _watched_open, _watched_write, _watched_writev
+    os.fsync = os.fdatasync = _watched_fsync
+    os.rename = os.replace = _watched_rename  # type: ignore[assignment]
+    os.unlink = os.remove = _watched_unlink
+
+
+if __name__ == "sitecustomize" and DIRECTORY and NODE:
+    install()
