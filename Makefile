@@ -121,6 +121,7 @@ scenario-packages:
 	-@devel/install-packages openssh-client openssh-server
 
 check-long: venv scenario-packages
+	-@devel/install-packages ceph-mon ceph-osd ceph-common rbd-fuse
 	@devel/check-long $(TIME_BOX) $(PARALLEL)
 
 # For example: make mutants MUTANTS="jqueue config --part 1/7"

@@ -113,10 +113,14 @@ def size_by_address(node: Node, guest: FilledInstance) -> int:
     return int(found["virtual-size"])
 
 
-def life(first: Node, second: Node) -> dict[str, Any]:
-    """What the guest and its nodes have seen."""
+def life(
+    first: Node, second: Node, guest: FilledInstance, extra_id: tuple[str, str]
+) -> dict[str, Any]:
+    """What a guest and its nodes have seen; its disk does not exist yet.
+
+    :param extra_id: ``logical_id`` of a second disk, which it gets while it runs.
+    """
     seen: dict[str, Any] = {}
-    guest = on_gluster(first.instance(NAME, disks=1), "userspace")
     path = create(first, guest.disks_info[0], guest.name)
     installed = subprocess.run(
         [str(TOP / "doc/examples/os/tiny/create")],
@@ -145,7 +149,7 @@ def life(first: Node, second: Node) -> dict[str, Any]:
     disk = replace(
         guest.disks_info[0],
         uuid=f"ffffffff{guest.disks_info[0].uuid[8:]}",
-        logical_id=("loop", "ganeti/extra.gluster.disk"),
+        logical_id=extra_id,
     )
     create(first, disk, guest.name)
     with paths.override(first.paths):
@@ -173,7 +177,8 @@ def main(directory: str, image: str) -> None:
         ssconf.parent.mkdir(parents=True, exist_ok=True)
         ssconf.write_text("/var/run/ganeti/gluster\n")
     try:
-        print(json.dumps(life(*nodes)))
+        guest = on_gluster(nodes[0].instance(NAME, disks=1), "userspace")
+        print(json.dumps(life(*nodes, guest, ("loop", "ganeti/extra.gluster.disk"))))
     finally:
         for node in nodes:
             node.end_all()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kvm_node import PATIENCE_S, TOP
@@ -27,14 +28,14 @@ pytestmark = [
 ]
 
 
-def test_a_guest_on_gluster(image: Path) -> None:
-    """It starts, gets and loses a disk, and moves; the kernel has none of its disks."""
+def run_lab(program: str, image: Path) -> dict[str, Any]:
+    """Run a program of this directory in namespaces of its own; return what it has seen."""
     directory = Path(tempfile.mkdtemp(prefix="gnt-gl-"))
     try:
         done = subprocess.run(
             [
                 "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child",
-                sys.executable, str(Path(__file__).with_name("gluster_lab.py")), str(directory),
+                sys.executable, str(Path(__file__).with_name(program)), str(directory),
                 str(image),
             ],
             capture_output=True,
@@ -44,9 +45,15 @@ def test_a_guest_on_gluster(image: Path) -> None:
             env={**os.environ, paths.ENV_VCLUSTER: str(TOP / "build")},
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        seen = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_a_guest_on_gluster(image: Path) -> None:
+    """It starts, gets and loses a disk, and moves; the kernel has none of its disks."""
+    seen = run_lab("gluster_lab.py", image)
     assert seen["size by address"] == seen["size"] * 2**20
     (opened,) = seen["opened"]
     assert "gluster" in opened and "192.0.2.7" in opened and "gv0" in opened
