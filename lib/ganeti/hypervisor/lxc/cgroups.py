@@ -214,15 +214,27 @@ class Cgroups:
                 _write(f"{directory}/cpu.max", f"{quota} {CPU_PERIOD_US}")
             else:
                 _write(f"{directory}/cpu.cfs_quota_us", str(quota))
-            if not cpus and not self.is_v2("cpuset"):
-                cpus = _read(f"{os.path.dirname(places)}/cpuset.cpus").strip()
-            # In version 2 an empty line means those of the group above.
+            # The kernel refuses an empty list for a group with processes.
+            cpus = cpus or self._processors_above(places)
             _write(f"{places}/cpuset.cpus", f"{cpus}\n")
         except OSError as err:
             raise errors.HypervisorError(
                 f"the kernel does not limit it to {vcpus} processors"
                 f"{f' out of {cpus}' if cpus else ''}: {err.strerror}"
             ) from err
+
+    def _processors_above(self, directory: str) -> str:
+        """The processors which a group may have; empty when the kernel does not say it.
+
+        In version 2 the group above need not have the controller.
+        """
+        if not self.is_v2("cpuset"):
+            return _read(f"{os.path.dirname(directory)}/cpuset.cpus").strip()
+        found = ""
+        while not found and directory not in (self._mounts.unified, "/"):
+            directory = os.path.dirname(directory)
+            found = _read(f"{directory}/cpuset.cpus.effective").strip()
+        return found
 
     @staticmethod
     def _set_memory_v2(directory: str, limit: int) -> None:

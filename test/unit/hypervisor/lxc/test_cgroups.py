@@ -143,10 +143,20 @@ def test_processors_of_both_versions(unified: Path) -> None:
     Cgroups().set_processors({"": GROUP}, 2, "0-1")
     assert (unified / "cpu.max").read_text() == "200000 100000"
     assert (unified / "cpuset.cpus").read_text() == "0-1\n"
+    # Not an empty list, which the kernel refuses for a group with processes.
+    (unified.parent / "cpuset.cpus.effective").write_text("0-3\n")
     Cgroups().set_processors({"": GROUP}, 2, "")
-    assert (unified / "cpuset.cpus").read_text() == "\n"
+    assert (unified / "cpuset.cpus").read_text() == "0-3\n"
     with pytest.raises(errors.HypervisorError, match="no control groups for processors"):
         Cgroups().set_processors({}, 2, "")
+
+
+def test_a_group_above_without_the_controller(unified: Path) -> None:
+    """The processors are those of the first group above which has the controller."""
+    (unified.parent / "cpuset.cpus.effective").write_text("0-7\n")
+    put(unified / "inner/own")
+    Cgroups().set_processors({"": f"{GROUP}/inner/own"}, 1, "")
+    assert (unified / "inner/own/cpuset.cpus").read_text() == "0-7\n"
 
 
 def test_processors_of_version_1(hybrid: Path) -> None:
