@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from harness import Cluster, made, wait_until
 
-SWITCH = "gntsw0"
+SWITCH, FIRST = "gntsw0", "gntsw1"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 pytestmark = [
@@ -86,3 +86,24 @@ def test_the_switch_of_a_new_node(one: Cluster) -> None:
     names = one.node_names
     one.vcluster("add-node", str(one.directory)).failed("does not exist")
     assert one.node_names == names
+
+
+def test_the_switch_of_the_first_node(one: Cluster) -> None:
+    """A cluster is made with the switch, and not without it when it cannot be had."""
+    again = (
+        "gnt-cluster", "init", "--no-ssh-init", "--no-etc-hosts", "--master-netdev", "lo",
+        "--enabled-hypervisors", "fake", "--enabled-disk-templates", "diskless",
+        "--nic-parameters", "mode=user,link=", "--node-parameters",
+    )  # fmt: skip
+    place = one.path("node1.example.com", "var/lib/ganeti")
+    cluster_name = (place / "ssconf_cluster_name").read_text().strip()
+    one.run("gnt-cluster", "destroy", "--yes-do-it").ok()
+    wrong = f"ovs=yes,ovs_name={FIRST},ovs_link=nosuch0"
+    one.run(*again, wrong, cluster_name).failed("does not exist")
+    assert not (place / "config.data").exists()
+    one.run(*again, f"ovs=yes,ovs_name={FIRST}", cluster_name).ok()
+    assert FIRST in bridges()
+    wait_until(lambda: FIRST not in one.run("gnt-cluster", "verify").text, "verify is content")
+    bridges_gone = ("ovs-vsctl", "--timeout=60", "del-br", FIRST)
+    subprocess.run(bridges_gone, check=True, capture_output=True)
+    one.run("gnt-cluster", "verify").failed(f"there is no Open vSwitch {FIRST}")
