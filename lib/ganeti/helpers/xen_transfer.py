@@ -39,7 +39,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.hypervisor import host
-from ganeti.hypervisor.xen import transfer
+from ganeti.hypervisor.xen import transfer, xl
 from ganeti.hypervisor.xen.transfer import Transfer
 from ganeti.utils import daemonize, x509
 
@@ -353,6 +353,7 @@ def run_target(options: argparse.Namespace, ready: _Report) -> None:
             progress.set(status=transfer.ACTIVE)
             peer.send(BANNER)
             _restore(peer, options.config, progress)
+            _require_domain(options.name)
             progress.set(status=transfer.ARRIVED, sync=True)
             peer.send(READY)
             peer.receive(GO, "that the guest is ours")
@@ -399,6 +400,19 @@ def _restore(peer: Peer, config: str, progress: Progress) -> None:
         program.stdin.close()
         program.wait()
     _require_success(program)
+
+
+def _require_domain(name: str) -> None:
+    """Check that Xen has the guest, whatever ``xl`` said: the source gives it up for that.
+
+    :raises Failed: it has not, or does not answer.
+    """
+    try:
+        found = [domain for domain in xl.domains() if domain.name == name]
+    except errors.HypervisorError as err:
+        raise Failed(f"it is not known whether the guest has arrived: {err}") from err
+    if not found:
+        raise Failed("xl ended without an error, but Xen has no domain of the guest")
 
 
 # -- the program -----------------------------------------------------------------------------------

@@ -187,6 +187,10 @@ def test_a_target_never_ends_a_guest_which_is_its_own(pair: Pair) -> None:
         ("target", "restore", False, "late"),
         ("target", "restore", True, "exit"),
         ("target", "restore", True, "late"),
+        # It ends without an error, and without a domain.
+        ("target", "restore", False, "lose"),
+        ("target", "restore", True, "lose"),
+        ("target", "restore", True, "garbage"),
     ],
 )
 def test_a_broken_transfer_lets_the_guest_run_on(
