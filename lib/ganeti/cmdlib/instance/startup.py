@@ -136,6 +136,6 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
             if self.op.no_remember:
                 raise
             raise errors.OpExecError(
-                f"{err}. The instance stays marked to run; mark it down with"
+                f"{str(err).rstrip('.')}. The instance stays marked to run; mark it down with"
                 f" 'gnt-instance shutdown {instance.name}' if the watcher must not start it."
             ) from err
