@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.hypervisor.chroot import parse as mount_points
 from ganeti.objects import hypervisors
 from ganeti.platform import paths
 from ganeti.tools import daemon_util
@@ -39,6 +40,8 @@ _DAEMONS = (
     "ganeti-confd",
     "ganeti-noded",
 )
+_MOUNTS = "/proc/self/mounts"
+_UNMOUNT_S = 60.0
 _WATCHER = "ganeti-watcher"
 _GUEST_PROGRAMS = tuple(
     program for hypervisor in hypervisors.ALL.values() for program in hypervisor.guest_programs
@@ -106,7 +109,18 @@ def destroy(directory: str) -> None:
     with locked(cluster.directory):
         _end_watchers(cluster)
         end_processes(cluster)
+        _unmount(cluster.directory)
         remove_directory(cluster.directory)
+
+
+def _unmount(directory: str) -> None:
+    """Unmount the disks of guests which are directories (hypervisor ``chroot``).
+
+    :raises CommandError: one is in use.
+    """
+    points = mount_points.parse_mount_points(fs.read_file(_MOUNTS))
+    for point in mount_points.below(points, directory):
+        process.run(["umount", "--", point], timeout_s=_UNMOUNT_S)
 
 
 def _end_watchers(cluster: VirtualCluster) -> None:
@@ -146,6 +160,7 @@ class _Process(NamedTuple):
     parent: int
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    root: str = "/"
 
 
 def _own_processes() -> list[_Process]:
@@ -158,12 +173,14 @@ def _own_processes() -> list[_Process]:
             raw_argv = fs.read_bytes(f"/proc/{name}/cmdline")
             raw_env = fs.read_bytes(f"/proc/{name}/environ")
             stat = fs.read_bytes(f"/proc/{name}/stat")
+            root = os.readlink(f"/proc/{name}/root")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         argv = tuple(os.fsdecode(word) for word in raw_argv.split(b"\0")[:-1])
         pairs = (os.fsdecode(word).partition("=") for word in raw_env.split(b"\0"))
         parent = int(stat.rpartition(b")")[2].split()[1])
-        found.append(_Process(int(name), parent, argv, {key: value for key, _, value in pairs}))
+        env = {key: value for key, _, value in pairs}
+        found.append(_Process(int(name), parent, argv, env, root))
     return found
 
 
@@ -172,7 +189,7 @@ def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
 
     The environment alone does not decide: an editor which was started from a shell of the cluster
     has it, too. A daemon also has its program in its arguments, and a guest has files of the
-    directory.
+    directory, or its root file system is mounted there.
 
     :param directory: directory of the virtual cluster.
     :param root: root directory of one node, to check for this node only.
@@ -180,6 +197,8 @@ def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
     if not one.argv:
         return False
     place = root or directory
+    if one.root.startswith(f"{place}/"):
+        return True
     if os.path.basename(one.argv[0]).startswith(_GUEST_PROGRAMS):
         return any(f"{place}/" in word for word in one.argv[1:])
     if one.argv[0].startswith(_GUEST_TITLES):

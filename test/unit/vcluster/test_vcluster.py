@@ -182,6 +182,35 @@ def test_failed_create_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.programs
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_destroy_ends_and_unmounts_guests_which_are_directories(tmp_path: Path) -> None:
+    import subprocess
+
+    cluster = _cluster(tmp_path / "one")
+    for node in cluster.nodes:
+        creation._make_node(cluster, node, ssh=False)
+    description.write(cluster)
+    place = Path(cluster.directory) / "a guest"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
+    code = "import os, sys, signal; os.chroot(sys.argv[1]); print('up', flush=True); signal.pause()"
+    guest = subprocess.Popen(
+        [sys.executable, "-c", code, str(place)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert guest.stdout is not None and guest.stdout.readline() == "up\n"
+        vcluster.destroy(cluster.directory)
+        assert guest.wait(60) == -15 and os.listdir(tmp_path) == []
+    finally:
+        guest.kill()
+        guest.wait()
+        assert guest.stdout is not None
+        guest.stdout.close()
+        if os.path.ismount(place):
+            subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.programs
 def test_destroy_ends_daemons_and_guests_of_this_cluster_only(tmp_path: Path) -> None:
     import subprocess
 
