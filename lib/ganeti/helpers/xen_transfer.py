@@ -403,7 +403,7 @@ def _restore(peer: Peer, config: str, progress: Progress) -> None:
 
 
 def _require_domain(name: str) -> None:
-    """Check that Xen has the guest, whatever ``xl`` said: the source gives it up for that.
+    """Check that Xen has the guest, as ``xl`` said: the source gives it up for that.
 
     :raises Failed: it has not, or does not answer.
     """
