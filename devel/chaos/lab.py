@@ -363,10 +363,10 @@ class Lab:
         """Let programs start on a node again."""
         self._off_mark(node).unlink(missing_ok=True)
 
-    def end_guests(self, node: str) -> None:
-        """Let all guests of a node end, and note it."""
+    def end_guests(self, node: str, pattern: str = "*") -> None:
+        """Let guests of a node end, and note it; all of them, or those of a name."""
         directory = self.run_dir(node) / "fake-hypervisor"
-        for path in sorted(directory.glob("*")) if directory.is_dir() else ():
+        for path in sorted(directory.glob(pattern)) if directory.is_dir() else ():
             with (self.directory / "guests.log").open("a") as stream:
                 stream.write(f"{time.monotonic():.6f} {node} {path.name} ended\n")
             path.unlink()

@@ -37,6 +37,8 @@ REMEDIES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 _EXPECTED: Final = ("guests of hypervisor kvm run as root",)
 # Instances which are down are started by the watcher, or stay down as their disks are gone.
 _DOWN: Final = re.compile(r"instance (\S+): should run, but does not run on its node")
+# ``burnin`` removes its instances also when their node does not answer, and the guests go on.
+_ORPHAN: Final = re.compile(r"node (\S+): runs instance (\S+), which is not in the configuration")
 _REMOVE: Final = re.compile(r"remove the file (\S+) on this node")
 
 _DAEMONS: Final = (
@@ -167,6 +169,7 @@ class Settled:
 
     def _remedy(self, master: str, findings: Sequence[tuple[str, str]]) -> None:
         commands: dict[tuple[str, ...], str] = {}
+        before = self.remedies.total()
         for _kind, text in findings:
             for named, argv in REMEDIES:
                 if named in text:
@@ -174,9 +177,14 @@ class Settled:
             if _DOWN.search(text):
                 # The watcher starts it, as it would in some minutes.
                 commands["ganeti-watcher", "--no-verify-disks"] = text
+            if match := _ORPHAN.search(text):
+                self.lab.end_guests(match[1], match[2])
+                self.remedies["end the guest of a removed instance on its node"] += 1
+                self._say(f"    verify: {text}; it is ended there")
+                continue
             if match := _REMOVE.search(text):
                 commands["rm", "-f", match[1]] = text
-        if not commands:
+        if not commands and self.remedies.total() == before:
             time.sleep(5)
         for argv, text in commands.items():
             done = self.lab.run(master, *argv, timeout_s=300.0)

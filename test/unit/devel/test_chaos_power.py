@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devel.chaos import defects, faults, power, settle, shim
-from devel.chaos.lab import TOP
+from devel.chaos.lab import TOP, Lab
 from ganeti.utils import fs
 
 pytestmark = pytest.mark.programs
@@ -208,6 +208,23 @@ def test_findings_of_a_verification() -> None:
     assert settle.parse_findings(text) == [
         ("ERROR", "cluster: file /x is old. Write it again with 'gnt-cluster redist-conf'.")
     ]
+
+
+def test_a_guest_of_a_removed_instance_is_ended_on_its_node(tmp_path: Path) -> None:
+    """The one which the finding names, and no other."""
+    lab = Lab(tmp_path, 2)
+    guests = lab.run_dir("node2.example.com") / "fake-hypervisor"
+    guests.mkdir(parents=True)
+    for name in ("web", "other"):
+        (guests / name).write_text("1\n128\n1\n")
+    settled = settle.Settled(lab, lambda text: None)
+    settled._remedy(
+        "node1.example.com",
+        [("ERROR", "node node2.example.com: runs instance web, which is not in the configuration")],
+    )
+    assert [path.name for path in guests.iterdir()] == ["other"]
+    assert (tmp_path / "guests.log").read_text().endswith(" node2.example.com web ended\n")
+    assert list(settled.remedies) == ["end the guest of a removed instance on its node"]
 
 
 def test_the_known_defects_fit_the_program(tmp_path: Path) -> None:
