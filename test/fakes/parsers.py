@@ -272,6 +272,9 @@ TEXTS: dict[str, Parser] = {
             ' "ext4"}]}]}',
         ),
     ),
+    "content of a disk": Parser(
+        lvmstrap.parse_wipefs, ('{"signatures": [{"device": "sda", "type": "ext4"}]}',)
+    ),
     "users of a machine": Parser(
         lambda text: users_setup.parse_accounts(text, text),
         ("root:x:0:0:root:/root:/bin/bash\n", "gnt-daemons:x:900:gnt-rapi\n"),

@@ -1,11 +1,11 @@
 """The program ``lvmstrap``: makes the volume group of a new node from its unused disks.
 
-It knows the disks from **lsblk**, which also shows what is on them: partitions, file systems,
-parts of other volume groups, of RAID or of encrypted devices. A disk with anything on it is used
-only when the administrator names it and allows that with ``--force``; one which is in use now,
-never.
+It knows the disks from **lsblk**, and reads what is on them with **wipefs**: partitions, file
+systems, parts of other volume groups, of RAID or of encrypted devices. A disk with anything on it
+is used only when the administrator names it and allows that with ``--force``; one which is in use
+now, never.
 
-Source: lsblk(8), pvcreate(8), vgcreate(8), sfdisk(8).
+Source: lsblk(8), wipefs(8), pvcreate(8), vgcreate(8), sfdisk(8).
 """
 
 from __future__ import annotations
@@ -91,6 +91,39 @@ def _users(one: Mapping[str, Any]) -> list[str]:
     if one.get("fstype") == "LVM2_member":
         found.append("a physical volume of LVM")
     return list(dict.fromkeys(found))
+
+
+def wipefs_argv(path: str) -> list[str]:
+    """The command which lists what is on a disk, and changes nothing."""
+    return ["wipefs", "--json", "--no-act", path]
+
+
+def parse_wipefs(text: str) -> list[str]:
+    """Read the output of :func:`wipefs_argv`: the kinds of what is on a disk.
+
+    :raises ParseError: the text has another form.
+    """
+    if not text.strip():
+        return []
+    try:
+        return sorted({str(one["type"]) for one in json.loads(text)["signatures"]})
+    except (ValueError, KeyError, TypeError, errors.ParseError) as err:
+        raise errors.ParseError(f"the output of wipefs cannot be read: {err!r:.120}") from err
+
+
+def probed(disk: BlockDisk, runner: Runner) -> BlockDisk:
+    """Add what the disk itself says; lsblk knows it only where udev runs.
+
+    :raises CommandError: the disk cannot be read.
+    """
+    if disk.used_by or disk.read_only:
+        return disk
+    found = parse_wipefs(runner(wipefs_argv(disk.path), timeout_s=_TIMEOUT_S).stdout)
+    known = [disk.content, *(kind for kind in found if kind not in disk.content)]
+    return disk._replace(
+        content=", ".join(filter(None, known)),
+        used_by="a physical volume of LVM" if "LVM2_member" in found else "",
+    )
 
 
 def partition_argv(path: str) -> list[str]:
@@ -209,7 +242,8 @@ def run(options: argparse.Namespace, runner: Runner = process.run) -> int:
     :raises OpPrereqError: nothing was changed.
     :raises CommandError: a program failed.
     """
-    disks = parse_lsblk(runner(lsblk_argv(), timeout_s=_TIMEOUT_S).stdout)
+    listed = parse_lsblk(runner(lsblk_argv(), timeout_s=_TIMEOUT_S).stdout)
+    disks = [probed(disk, runner) for disk in listed]
     if options.command == "diskinfo":
         show(disks, options)
         return EXIT_SUCCESS

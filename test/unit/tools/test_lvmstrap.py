@@ -44,13 +44,17 @@ LSBLK = json.dumps({"blockdevices": DISKS})
 class Machine:
     """Answers lsblk and vgs, and records the other commands."""
 
-    def __init__(self, groups: str = "") -> None:
+    def __init__(self, groups: str = "", **signatures: str) -> None:
         self.groups = groups
+        self.signatures = signatures
         self.ran: list[tuple[list[str], Any]] = []
 
     def __call__(self, argv: Sequence[str], **values: Any) -> process.Completed:
         out = {"lsblk": LSBLK, "vgs": self.groups}.get(argv[0], "")
-        if argv[0] not in ("lsblk", "vgs"):
+        if argv[:3] == ["wipefs", "--json", "--no-act"]:
+            kind = self.signatures.get(argv[3].removeprefix("/dev/"))
+            out = json.dumps({"signatures": [{"type": kind}]}) if kind else ""
+        elif argv[0] not in ("lsblk", "vgs"):
             self.ran.append((list(argv), values.get("stdin")))
         return process.Completed(tuple(argv), 0, out, "", None)
 
@@ -127,6 +131,22 @@ def test_content_is_overwritten_when_that_is_allowed() -> None:
     assert machine.ran[-1][0] == ["vgcreate", "xenvg", "/dev/sde", "/dev/sdc"]
 
 
+@pytest.mark.parametrize(("kind", "why"), [("xfs", "not empty: xfs"), ("LVM2_member", "LVM")])
+def test_what_only_the_disk_itself_says(kind: str, why: str) -> None:
+    """Without udev, lsblk does not know what is on a disk."""
+    machine = Machine(sdb=kind)
+    with pytest.raises(errors.OpPrereqError, match=why):
+        lvmstrap.run(options("create", "-d", "sdb"), machine)
+    lvmstrap.run(options("create", "--alldisks"), machine)
+    assert machine.ran[-1][0] == ["vgcreate", "xenvg", "/dev/nvme0n1"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"signatures": [1]}', "x"])
+def test_other_output_of_wipefs_is_refused(text: str) -> None:
+    with pytest.raises(errors.ParseError):
+        lvmstrap.parse_wipefs(text)
+
+
 def test_an_existing_group_is_not_changed() -> None:
     machine = Machine("  xenvg|51200.00|wz--n-|102400.00\n")
     with pytest.raises(errors.OpPrereqError, match="vgextend"):
@@ -161,14 +181,16 @@ def loop(tmp_path: Path) -> Iterator[str]:
     os.geteuid() != 0 or not all(map(shutil.which, ("lsblk", "losetup", "vgcreate"))),
     reason="needs root and LVM (lvm2)",
 )
-def test_a_real_disk(loop: str) -> None:
+def test_a_real_disk(loop: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"gnttest{os.getpid()}"
     done = subprocess.run(["pvcreate", "--test", "--yes", loop], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"LVM does not work here: {done.stderr.strip()[-200:]}")
     try:
         assert lvmstrap.main(["create", "-d", loop, "-g", name]) == 0
-        assert lvmstrap.main(["create", "-d", loop, "-g", f"{name}b"]) == 1
+        capsys.readouterr()
+        assert lvmstrap.main(["create", "-d", loop, "-g", f"{name}b", "--force"]) == 1
+        assert "is in use: a physical volume of LVM" in capsys.readouterr().err
     finally:
         subprocess.run(["vgremove", "--force", name], check=False)
         subprocess.run(["pvremove", "--force", "--yes", loop], check=False)
