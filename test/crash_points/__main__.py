@@ -32,6 +32,7 @@ def subjects(base: Path, patch: pytest.MonkeyPatch) -> Iterator[Subject]:
     yield masters.RoleMoved(base / "moved", patch)
     yield masters.RoleTaken(base / "taken", patch)
     yield keys.Join(base / "join", patch)
+    yield keys.NodeAdded(base / "added")
     yield keys.Renewal(base / "renewal", patch)
     yield from operations.subjects(base, patch)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crash_points.engine import Points, Subject
+from fakes.config import cluster_of
+from fakes.master import Master
 from ganeti.backend.cluster import credentials
 from ganeti.bootstrap import local
 from ganeti.bootstrap.join_protocol import JoinError
 from ganeti.config.store import ConfigStore
-from ganeti.platform import paths
+from ganeti.platform import hosts, paths
+from ganeti.platform.base import Machine
 from ganeti.utils import x509
 
 
@@ -125,3 +130,66 @@ class Renewal(Subject):
         lab.check_everybody("after the death")
         lab.run_again()
         lab.check_end(self._new_pem)
+
+
+class NodeAdded(Subject):
+    """The job which adds a machine to the cluster, and gives it a certificate of a candidate."""
+
+    name = "join: job of the master"
+    promise = (
+        "the node is known completely or not at all, and the command, or --readd, completes it"
+    )
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._tests: Any = importlib.import_module("unit.cmdlib.test_node")
+        self._master: Any = None
+
+    def make(self) -> None:
+        self._master = Master(cluster_of(2))
+
+    def work(self, points: Points) -> None:
+        master = self._master
+        real, transaction = master.rpc._answer, master.config.transaction
+
+        def answer(call: Any, node_name: str, args: dict[str, Any]) -> Any:
+            points.reach(f"call {call.name}")
+            result = real(call, node_name, args)
+            points.reach(f"called {call.name}")
+            return result
+
+        @contextlib.contextmanager
+        def committed() -> Iterator[Any]:
+            with transaction() as change:
+                yield change
+                points.reach("commit")
+            points.reach("committed")
+
+        master.rpc._answer, master.config.transaction = answer, committed
+        Machine.lookup = _lookup  # type: ignore[method-assign]
+        master.run(self._tests.add())
+
+    def survivors(self) -> Any:
+        return self._master.config.snapshot()
+
+    def recover(self, survivors: Any) -> None:
+        Machine.lookup = _lookup  # type: ignore[method-assign]
+        before = set(Master(cluster_of(2)).config.verify())
+        master = Master(survivors)
+        new = master.config.node_by_name(self._tests.NEW)
+        certs = master.config.cluster().candidate_certs
+        if new is not None:
+            assert (new.uuid in certs) == new.master_candidate, "a candidate without certificate"
+        master.run(self._tests.add(readd=new is not None))
+        node = master.config.node_by_name(self._tests.NEW)
+        assert node is not None and node.master_candidate
+        assert node.uuid in master.config.cluster().candidate_certs
+        # The UUIDs of the fake are names.
+        wrong = {text for text in master.config.verify() if not text.endswith("is not a uuid")}
+        assert wrong <= before, wrong - before
+
+
+def _lookup(_machine: Machine, name: str) -> hosts.Hostname:
+    """In place of the name service, in a child process only."""
+    full = name if name.endswith(".example.com") else f"{name}.example.com"
+    return hosts.Hostname(full, f"192.0.2.{full.removeprefix('node')[0]}")

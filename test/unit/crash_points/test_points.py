@@ -47,7 +47,7 @@ def run(*words: str) -> str:
 @pytest.mark.programs
 def test_some_points_of_some_subjects() -> None:
     table = run("--every", "29", "join", "role: taken", "startup (files)", "remove (files)")
-    assert len(table.splitlines()) == 2 + 5
+    assert len(table.splitlines()) == 2 + 6
 
 
 @pytest.mark.programs
