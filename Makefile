@@ -167,7 +167,7 @@ pages: venv
 
 # A warning is an error: links to pages which do not exist, for example.
 html: venv
-	$(VPY) -m devel.html build/html
+	$(VPY) -m devel.html_pages build/html
 
 man: venv
 	$(VPY) devel/build-man build/man

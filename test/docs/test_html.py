@@ -50,7 +50,7 @@ def broken(directory: Path) -> list[str]:
 def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("html") / "pages"
     done = subprocess.run(
-        [sys.executable, "-m", "devel.html", str(directory)],
+        [sys.executable, "-m", "devel.html_pages", str(directory)],
         cwd=TOP,
         capture_output=True,
         text=True,

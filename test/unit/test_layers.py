@@ -344,3 +344,9 @@ def test_the_graph_finds_what_is_there() -> None:
     assert chain_to("server/noded.py", "utils/process.py")
     assert chain_to(MASTERD, "cmdlib/processor.py")
     assert not chain_to("constants/job.py", "errors.py")
+
+
+def test_nothing_in_devel_hides_a_module_of_python() -> None:
+    """A program which is started by its path finds what is beside it before all other modules."""
+    names = {path.name.removesuffix(".py") for path in (TOP / "devel").iterdir()}
+    assert names & set(sys.stdlib_module_names) == set()

@@ -1,8 +1,8 @@
 """Settings of Sphinx for ``make html``: HTML pages and man pages have one source.
 
 The pages are plain reStructuredText, which docutils alone can read, too: ``devel/build-man`` makes
-the man pages from the same files. :mod:`devel.html.links` makes links of the names of pages in the
-text, and the tree of contents from ``doc/index.rst``.
+the man pages from the same files. :mod:`devel.html_pages.links` makes links of the names of pages
+in the text, and the tree of contents from ``doc/index.rst``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ release = version = _found[1] if _found else ""
 # The name of the page, not of the author, stands on each page.
 html_show_copyright = False
 
-extensions = ["myst_parser", "devel.html.links"]
+extensions = ["myst_parser", "devel.html_pages.links"]
 include_patterns = [
     "doc/*.rst",
     "doc/checklists/*.rst",

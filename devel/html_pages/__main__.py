@@ -1,4 +1,4 @@
-"""``python -m devel.html DIRECTORY``: writes the documentation as HTML pages, with a search.
+"""``python -m devel.html_pages DIRECTORY``: writes the documentation as HTML pages, with a search.
 
 The first page is ``DIRECTORY/index.html``. Warnings of Sphinx are errors.
 """
@@ -23,11 +23,11 @@ _START = """\
 def main(argv: Sequence[str]) -> int:
     """Build the pages; returns the exit code of Sphinx, or 2 without a directory."""
     if len(argv) != 1:
-        print("usage: python -m devel.html DIRECTORY", file=sys.stderr)
+        print("usage: python -m devel.html_pages DIRECTORY", file=sys.stderr)
         return 2
     target = Path(argv[0])
     code = build_main(
-        ["-q", "-E", "-W", "--keep-going", "-c", str(TOP / "devel" / "html"), "-b", "html",
+        ["-q", "-E", "-W", "--keep-going", "-c", str(Path(__file__).parent), "-b", "html",
          "-d", f"{target}.doctrees", str(TOP), str(target)]
     )  # fmt: skip
     if code == 0:
