@@ -54,10 +54,13 @@ time.sleep(0.3)
 note("ended")
 """
 
-# The helper is no process of the cluster's programs, so the shim is not below it.
+# The helper leaves the environment of its node: the shim is not below it, and a power cut of that
+# node does not kill it while it changes the files of another one.
 _FENCE = """\
 #!{python} -I
-import sys
+import os, sys
+if "GANETI_ROOTDIR" in os.environ:
+    os.execve("{python}", ["{python}", "-I", *sys.argv], {{"PATH": os.defpath}})
 sys.path[:0] = ["{top}", "{top}/lib"]
 from devel.chaos import fence
 sys.exit(fence.main("{directory}", sys.argv[1:]))
