@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.foreign.machine import Disk, Machine, Nic, mac_address, positive
+from ganeti.foreign.machine import USUAL_HYPERVISOR, Disk, Machine, Nic, mac_address, positive
 from ganeti.utils import clock
 
 VERSION = "0"
@@ -109,7 +109,7 @@ def parse_export(text: str) -> Machine:
         vcpus=positive(instance.get("vcpus") or backend.get("vcpus") or "1", "vcpus"),
         disks=tuple(_disks(instance)),
         nics=tuple(_nics(instance)),
-        hypervisor=instance.get("hypervisor", "kvm"),
+        hypervisor=instance.get("hypervisor", USUAL_HYPERVISOR),
         hvparams=_section(parser, "hypervisor"),
         beparams={"auto_balance": backend.get("auto_balance", "True") == "True"},
         osparams={key: str(value) for key, value in _section(parser, "os").items()},

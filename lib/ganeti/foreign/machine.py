@@ -54,6 +54,10 @@ class Nic:
     ip: str = ""
 
 
+#: The hypervisor of a description which names none, as those of libvirt and Proxmox.
+USUAL_HYPERVISOR = "kvm"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A virtual machine.
@@ -68,7 +72,7 @@ class Machine:
     vcpus: int
     disks: tuple[Disk, ...] = ()
     nics: tuple[Nic, ...] = ()
-    hypervisor: str = "kvm"
+    hypervisor: str = USUAL_HYPERVISOR
     hvparams: dict[str, Any] = field(default_factory=dict)
     beparams: dict[str, Any] = field(default_factory=dict)
     osparams: dict[str, str] = field(default_factory=dict)

@@ -22,6 +22,7 @@ HOME = ("constants/hv.py", "objects/hypervisors/", "hypervisor/__init__.py")
 EXCEPTIONS = {
     "client/htools/show.py": "the published form of a cluster names them as in another language",
     "config/upgrade.py": "old versions of the configuration had other parameters",
+    "foreign/machine.py": "machines of other programs run under one of the hypervisors",
     "htools/loading/rest.py": "an option is about nodes with one of the hypervisors",
     "hypervisor/chroot/": "a driver knows its own name",
     "hypervisor/fake/": "a driver knows its own name",
