@@ -92,6 +92,7 @@ class FakeRpc:
         *,
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
         even_offline: bool = False,
+        patient: bool = True,
         **args: Any,
     ) -> dict[str, Result]:
         found = {}

@@ -11,6 +11,8 @@ The file is read for every request, so a node which was demoted is refused from 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ganeti import errors
 
 
@@ -46,13 +48,23 @@ class CandidatesOnly:
             candidates = {}
         except (OSError, UnicodeDecodeError, errors.ParseError) as err:
             return f"cannot read the list of master candidates' certificates: {err}"
-        if not candidates:
-            if digest == self._own_digest:
-                return None
-            return (
-                "this node knows no master candidates, so only the server certificate may "
-                f"call, not {digest}"
-            )
-        if digest in candidates.values():
+        return refusal(candidates, digest, self._own_digest)
+
+
+def refusal(candidates: Mapping[str, str], digest: str, own_digest: str) -> str | None:
+    """Return the reason why a certificate may not call; None if it may.
+
+    :param candidates: node UUID -> digest in upper case.
+    :param digest: digest of the certificate of the caller.
+    :param own_digest: digest of the server certificate.
+    """
+    if not candidates:
+        if digest == own_digest:
             return None
-        return f"certificate {digest} does not belong to a master candidate"
+        return (
+            "this node knows no master candidates, so only the server certificate may "
+            f"call, not {digest}"
+        )
+    if digest in candidates.values():
+        return None
+    return f"certificate {digest} does not belong to a master candidate"

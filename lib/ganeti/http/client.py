@@ -65,6 +65,8 @@ FAILED = "failed"
 
 # Idle handles which are kept for each node. One call of ``perform`` uses one of them.
 _IDLE_HANDLES = 32
+# Connections which a multi keeps open; more than a cluster has nodes.
+_KEPT_CONNECTIONS = 4096
 # Less than a server keeps a connection, so that it is seldom closed already.
 _KEEP_S = 45
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
@@ -469,6 +471,8 @@ class _Driver:
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
+        # The default closes kept connections as soon as some hundred nodes have one.
+        self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT_CONNECTIONS)
         self._deadline: float | None = None
         self._watched: set[int] = set()
 

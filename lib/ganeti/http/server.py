@@ -644,7 +644,8 @@ def _read_body(tls: ssl.SSLSocket, rest: bytes, length: int) -> bytes:
     return b"".join(chunks)
 
 
-def _send(tls: ssl.SSLSocket, response: Response) -> None:
+def encode(response: Response) -> bytes:
+    """Return the bytes of an answer."""
     kind = "application/json" if response.status == 200 else "text/plain; charset=utf-8"
     lines = [
         f"HTTP/1.1 {response.status} {_REASONS[response.status]}",
@@ -653,7 +654,11 @@ def _send(tls: ssl.SSLSocket, response: Response) -> None:
         "Connection: keep-alive" if response.keep else "Connection: close",
         *(f"{name}: {value}" for name, value in response.headers.items()),
     ]
-    tls.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + response.body)
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + response.body
+
+
+def _send(tls: ssl.SSLSocket, response: Response) -> None:
+    tls.sendall(encode(response))
 
 
 def _linger(tls: ssl.SSLSocket) -> None:

@@ -106,6 +106,11 @@ class TlsProtocol(asyncio.BufferedProtocol):
         assert self._below is not None
         return self._below
 
+    @property
+    def ssl_object(self) -> ssl.SSLObject:
+        """The TLS side, from the first byte on; it has the certificate of the peer."""
+        return self._tls
+
     # -- called by the transport of the TCP connection -----------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -301,6 +306,8 @@ class _TlsTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "sslcontext":
             return self._tls.context
+        if name == "ssl_object":
+            return self._tls.ssl_object
         return self._tls.below.get_extra_info(name, default)
 
     def get_protocol(self) -> asyncio.BaseProtocol:

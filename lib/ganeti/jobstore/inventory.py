@@ -129,7 +129,7 @@ def take(directory: str, parts: Iterable[int] = ()) -> Inventory:
         live,
         plain,
         os.path.exists(f"{directory}/{DRAIN}"),
-        {part: _part_digest(sizes) for part, sizes in archive.items()},
+        {part: part_digest(sizes) for part, sizes in archive.items()},
         {part: archive.get(part, {}) for part in parts},
     )
 
@@ -173,7 +173,11 @@ def compare(here: Inventory, there: Inventory, is_archived: Callable[[int], bool
     return Difference(files, moved, parts, unknown)
 
 
-def _part_digest(sizes: Mapping[int, int]) -> str:
+def part_digest(sizes: Mapping[int, int]) -> str:
+    """Return the digest of a part of the archive.
+
+    :param sizes: size in bytes of each job's file, by job id.
+    """
     text = "".join(f"{job_id} {size}\n" for job_id, size in sorted(sizes.items()))
     return digest(text.encode("ascii"))
 

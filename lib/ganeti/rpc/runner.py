@@ -37,6 +37,11 @@ from ganeti.wire.calls.base import Call, Filler
 if TYPE_CHECKING:
     from ganeti.objects.cluster import ConfigData
 
+#: A fan-out to fewer nodes waits for all of them.
+IMPATIENT_FROM = 10
+#: See :class:`Impatience`.
+IMPATIENT_S = 5.0
+
 _log = logging.getLogger(__name__)
 
 _CALLS = metrics.Counter(
@@ -504,6 +509,36 @@ def _call_span(call: Call, target: _Target) -> tracing.Span:
     )
 
 
+class Impatience:
+    """Decides when the slowest nodes of a fan-out are given up, whose answers are not essential.
+
+    When three of four nodes have answered, the others have as much time as these took, ten times,
+    and at least :data:`IMPATIENT_S` in all. So a list does not wait for a minute because a node
+    hangs, and no node is given up for being somewhat slower than the others.
+
+    :param asked: number of nodes.
+    :param clock: seconds.
+    """
+
+    def __init__(self, asked: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._needed = asked - asked // 4
+        self._answered = 0
+        self._clock = clock
+        self._begun = clock()
+        self._limit: float | None = None
+
+    def note(self, _call: Call, _node_uuid: str, _result: Result) -> None:
+        """Note that a node has answered, or failed."""
+        self._answered += 1
+        if self._limit is None and self._answered >= self._needed:
+            took_s = self._clock() - self._begun
+            self._limit = self._begun + max(IMPATIENT_S, 10 * took_s)
+
+    def __call__(self) -> float | None:
+        """Return the time at which the others are given up; None while that is not decided."""
+        return self._limit
+
+
 def _outcome_of(result: Result) -> str:
     if result.failure is None:
         return "answered"
@@ -553,10 +588,13 @@ class RpcRunner(AddressRunner):
         *,
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
         even_offline: bool = False,
+        patient: bool = True,
         **args: Any,
     ) -> dict[str, Result]:
         """Call several nodes at the same time.
 
+        :param patient: wait for all nodes, up to the time limit of the call; otherwise give up the
+            few which are much slower than the others, see :class:`Impatience`.
         :param per_node: node UUID -> arguments for this node, in addition to the common ones.
         :param even_offline: call nodes which are marked as offline, too. They have at most
             :data:`OFFLINE_TIMEOUT_S`.
@@ -565,7 +603,13 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, call, node_uuids, even_offline)
-        results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
+        asks: list[_Ask] = [(call, targets, args, per_node, _ConfigFiller(config))]
+        if patient or len(targets) < IMPATIENT_FROM:
+            answers = self._ask_all(asks)
+        else:
+            impatience = Impatience(len(targets))
+            answers = self._ask_all(asks, impatience.note, impatience)
+        results.update(answers[0])
         return results
 
     def call_together(

@@ -410,6 +410,7 @@ class LiveData:
         answers = self._context.rpc.call_many(
             NODE_INFO,
             [node.uuid for node in asked],
+            patient=False,
             per_node={
                 uuid: {
                     "storage_units": questions[uuid],
@@ -435,6 +436,7 @@ class LiveData:
         answers = self._context.rpc.call_many(
             ALL_INSTANCES_INFO,
             sorted(concerned),
+            patient=False,
             per_node=fill.hypervisor_arguments(view.config, concerned),
         )
         found: dict[str, dict[str, dict[str, Any]]] = {}
