@@ -183,6 +183,14 @@ class Config(Questions):
         """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_lagging`."""
         self._store.expect_lagging(candidates, nodes)
 
+    def adopt_copies(self) -> None:
+        """Note that candidates have the file of this node; see :meth:`ConfigStore.adopt_copies`."""
+        self._store.adopt_copies()
+
+    def inform_others(self) -> None:
+        """Send ssconf values to all nodes now; see :meth:`ConfigStore.inform_others`."""
+        self._store.inform_others()
+
     def lagging(self) -> dict[str, frozenset[str]]:
         """Return the lagging nodes by UUID; see :meth:`ConfigStore.lagging`."""
         return self._store.lagging()

@@ -155,6 +155,15 @@ CATCH_UP_S: Final = (1.0, 30.0)
 #: Seconds for which a commit waits for further nodes after a majority of the candidates has it.
 PATIENCE_S: Final = 1.0
 
+# When the names of all instances are more bytes than this for all nodes together, only the
+# candidates get them with the commit which changes them; also after a start of the master.
+_NAMES_BYTES: Final = 1 << 20
+
+# The other nodes get them after so many seconds, and later if sending them takes long: it may take
+# one part in so many of the time.
+NAMES_S: Final = 2.0
+_NAMES_SHARE: Final = 20
+
 # Seconds after which a thread without work ends.
 _IDLE_S: Final = 10.0
 
@@ -401,6 +410,10 @@ class ConfigStore:
         self._unresponsive: set[str] = set()
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
+        # The nodes which get ssconf values later, and the thread which sends them; guarded by
+        # _committing.
+        self._uninformed: set[str] = set()
+        self._informing: threading.Thread | None = None
         self.reservations = Reservations(self._holds, self.snapshot)
         #: Called for every commit with the states before and after and the set of (kind, UUID) of
         #: the changed objects. It must be quick.
@@ -505,6 +518,107 @@ class ConfigStore:
                 self._ssconf = self._ssconf_values(self._committed)
             self._forget_lagging(self._committed)
             self._start_catching_up()
+
+    def adopt_copies(self) -> None:
+        """Note that the other candidates have the file of this node, or a file with another end.
+
+        Otherwise the first commit would send the whole file to all of them. Who calls has compared
+        the digests of the copies; a candidate with another file is among the lagging nodes. The
+        ssconf values, which an earlier master may not have sent to all nodes, follow in the
+        background where they are much for all nodes together, else with the first commit.
+        """
+        with self._committing:
+            data = self._committed
+            text = self._text.render(data, ())
+            if _is_content(self._path, text):
+                self._sent = text
+            online = [uuid for uuid, node in data.nodes.items() if not node.offline]
+            values = self._ssconf_values(data)
+            if self._catch_up_s is not None and self._is_much(values, online):
+                self._ssconf = self._ssconf_sent = values
+                self._inform_later(online)
+
+    def inform_others(self) -> bool:
+        """Send the ssconf values to the nodes which did not get them with a commit.
+
+        :returns: whether there were such nodes.
+        """
+        with self._committing:
+            data = self._committed
+            under_way = self._under_way.nodes()
+            targets = tuple(
+                uuid
+                for uuid in sorted(self._uninformed - under_way)
+                if uuid in data.nodes and not data.nodes[uuid].offline
+            )
+            self._uninformed &= under_way
+            if not targets or self._distribute is None:
+                return False
+            if self._ssconf is None:
+                self._ssconf = self._ssconf_values(data)
+            message = Distribution(data, (), (), self._ssconf, targets)
+            # They get nothing else meanwhile, so that the newest names arrive last.
+            self._under_way.add(targets)
+        try:
+            failures = self._distribute(message)
+        finally:
+            self._under_way.remove(targets)
+        with self._committing:
+            for failure in failures:
+                self._lagging.setdefault(failure.node_uuid, set()).add(SSCONF)
+                self._unresponsive.add(failure.node_uuid)
+            self._start_catching_up()
+        return True
+
+    @staticmethod
+    def _is_much(values: dict[str, str], nodes: Collection[str]) -> bool:
+        return sum(map(len, values.values())) * len(nodes) > _NAMES_BYTES
+
+    def _inform_later(self, nodes: Collection[str]) -> None:
+        """Let the thread send the ssconf values to these nodes."""
+        self._uninformed.update(nodes)
+        if self._informing is None:
+            self._informing = threading.Thread(
+                target=self._keep_informing, name="config-ssconf", daemon=True
+            )
+            self._informing.start()
+
+    def _keep_informing(self) -> None:
+        never = threading.Event()
+        pause_s = NAMES_S
+        while True:
+            never.wait(pause_s)
+            begun = time.monotonic()
+            try:
+                sent = self.inform_others()
+            except errors.GenericError as err:
+                log.warning("cannot send the ssconf values to all nodes: %s", err)
+                sent = True
+            pause_s = max(NAMES_S, _NAMES_SHARE * (time.monotonic() - begun))
+            with self._committing:
+                if not sent and not self._uninformed:
+                    self._informing = None
+                    return
+
+    def _who_gets(
+        self, data: ConfigData, wanted: dict[str, str] | None, online: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Return the nodes which get ssconf values with this commit; note which get names later."""
+        if wanted is None:
+            return ()
+        if wanted.keys() == {INSTANCE_LIST} and self._catch_up_s is not None:
+            others = [
+                uuid
+                for uuid in online
+                if uuid != data.cluster.master_node and not data.nodes[uuid].master_candidate
+            ]
+            if self._is_much(wanted, others):
+                self._inform_later(others)
+                later = set(others)
+                return tuple(uuid for uuid in online if uuid not in later)
+        else:
+            self._uninformed.difference_update(online)
+        return online
 
     def catch_up(self) -> bool:
         """Send the present state to the lagging nodes again.
@@ -689,17 +803,15 @@ class ConfigStore:
         skip = self._left_out(candidates, everybody=everybody)
         if any(SSCONF in what for uuid, what in self._lagging.items() if uuid not in skip):
             wanted = self._ssconf
-        sending = _Sending(
-            data,
-            tuple(uuid for uuid in candidates if uuid not in skip),
-            () if wanted is None else tuple(uuid for uuid in online if uuid not in skip),
-        )
+        informed = self._who_gets(data, wanted, online)
+        nodes = tuple(uuid for uuid in informed if uuid not in skip)
+        sending = _Sending(data, tuple(uuid for uuid in candidates if uuid not in skip), nodes)
         message = Distribution(
             data,
             text,
             sending.candidates,
             wanted,
-            tuple(uuid for uuid in online if uuid not in skip),
+            nodes if wanted is not None else tuple(uuid for uuid in online if uuid not in skip),
             base,
             sending.accepted,
         )
@@ -715,7 +827,7 @@ class ConfigStore:
         # Without the thread, a node which missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
         self._ssconf_sent = None if missed and self._catch_up_s is None else self._ssconf
-        asked = set(candidates), set(online) if wanted is not None else set()
+        asked = set(candidates), set(informed)
         left_out = [
             DistributionFailure(uuid, what, "it did not answer before")
             for uuids, what in zip(asked, (CONFIG, SSCONF), strict=True)
@@ -870,6 +982,20 @@ class ConfigStore:
             f"the configuration was changed on the master, but only {have} of {len(online)} master "
             f"candidates have it ({reasons}). Mark nodes as offline which cannot be reached."
         )
+
+
+def _is_content(path: str, text: Pieces) -> bool:
+    """Tell whether a file has exactly this text."""
+    try:
+        content = memoryview(fs.read_bytes(path))
+    except OSError:
+        return False
+    place = 0
+    for piece in text:
+        if content[place : place + len(piece)] != piece:
+            return False
+        place += len(piece)
+    return place == len(content)
 
 
 def _to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:

@@ -133,6 +133,8 @@ def expect_lagging(config: Config, won: Won) -> None:
             stale.append(node.uuid)
         if promise is None or promise.master != own.master or won.override:
             uninformed.append(node.uuid)
+    if not won.override:
+        config.adopt_copies()
     if stale or uninformed:
         config.expect_lagging(stale, uninformed)
 

@@ -512,7 +512,7 @@ def _call_span(call: Call, target: _Target) -> tracing.Span:
 class Impatience:
     """Decides when the slowest nodes of a fan-out are given up, whose answers are not essential.
 
-    When three of four nodes have answered, the others have as much time as these took, ten times,
+    When three of four nodes have answered, the others have as much time as these took, three times,
     and at least :data:`IMPATIENT_S` in all. So a list does not wait for a minute because a node
     hangs, and no node is given up for being somewhat slower than the others.
 
@@ -532,7 +532,7 @@ class Impatience:
         self._answered += 1
         if self._limit is None and self._answered >= self._needed:
             took_s = self._clock() - self._begun
-            self._limit = self._begun + max(IMPATIENT_S, 10 * took_s)
+            self._limit = self._begun + max(IMPATIENT_S, 3 * took_s)
 
     def __call__(self) -> float | None:
         """Return the time at which the others are given up; None while that is not decided."""

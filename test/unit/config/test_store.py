@@ -851,3 +851,101 @@ def test_a_record_which_too_few_candidates_have_is_not_relied_upon() -> None:
     nodes.failures = []
     store.catch_up()
     config.require_committed()
+
+
+class _RecordingNodes(_Nodes):
+    """Nodes which note what each of them got, and accept it."""
+
+    def names_of(self, number: int) -> list[str]:
+        """The lists of instances which a node got."""
+        return [
+            one.ssconf["instance_list"]
+            for one in self.received
+            if one.ssconf is not None and uuid_of(f"node{number}") in one.nodes
+        ]
+
+
+def _store_with_many_bytes(nodes: _Nodes, monkeypatch: pytest.MonkeyPatch) -> ConfigStore:
+    monkeypatch.setattr(store_module, "_NAMES_BYTES", 0)
+    data = small_cluster(5, {number: {"master_candidate": False} for number in (4, 5)})
+    store = ConfigStore(
+        "config.data", data, distribute=nodes, write=_Disk().write, catch_up_s=(3600.0, 3600.0)
+    )
+    with store.transaction() as change:
+        change.add_group(group_of(7), EC)  # sends all values to all nodes
+    return store
+
+
+def test_names_of_instances_reach_nodes_without_copies_later_and_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_module, "NAMES_S", 3600.0)
+    nodes = _RecordingNodes()
+    store = _store_with_many_bytes(nodes, monkeypatch)
+    for number in (1, 2, 3):
+        with store.transaction() as change:
+            change.add_instance(instance_of(number, disks=()), [], EC)
+    assert len(nodes.names_of(1)) == len(nodes.names_of(2)) == 4
+    assert nodes.names_of(4) == nodes.names_of(5) == [""]
+    assert store.lagging() == {}
+    assert store.inform_others()
+    assert nodes.names_of(4) == nodes.names_of(5) == ["", nodes.names_of(2)[-1]]
+    assert not store.inform_others()
+
+
+def test_a_thread_sends_the_names_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "NAMES_S", 0.001)
+    nodes = _RecordingNodes()
+    store = _store_with_many_bytes(nodes, monkeypatch)
+    with store.transaction() as change:
+        change.add_instance(instance_of(1), [disk_of(1)], EC)
+    _until(lambda: nodes.names_of(4)[-1] == "instance1.example.com\n")
+    _until(lambda: store._informing is None)
+
+
+def test_a_node_which_does_not_take_the_names_is_lagging(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_module, "NAMES_S", 3600.0)
+    nodes = _RecordingNodes()
+    store = _store_with_many_bytes(nodes, monkeypatch)
+    with store.transaction() as change:
+        change.add_instance(instance_of(1), [disk_of(1)], EC)
+    nodes.failures = [DistributionFailure(uuid_of("node4"), SSCONF, "no answer")]
+    store.inform_others()
+    assert store.lagging() == {uuid_of("node4"): {SSCONF}}
+    nodes.failures = []
+    assert store.catch_up()
+    assert nodes.names_of(4)[-1] == "instance1.example.com\n"
+
+
+def test_all_values_replace_names_which_were_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "NAMES_S", 3600.0)
+    nodes = _RecordingNodes()
+    store = _store_with_many_bytes(nodes, monkeypatch)
+    with store.transaction() as change:
+        change.add_instance(instance_of(1), [disk_of(1)], EC)
+    with store.transaction() as change:
+        change.add_group(group_of(8), EC)
+    assert nodes.names_of(4)[-1] == "instance1.example.com\n"
+    assert not store.inform_others()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_after_a_start_candidates_with_the_same_file_get_a_difference(
+    tmp_path: Path, same: bool
+) -> None:
+    path = tmp_path / "config.data"
+    data = small_cluster()
+    text = ConfigText(data).render(data, ())
+    write_config_file(str(path), text if same else b"".join(text) + b" ")
+    nodes = _Nodes()
+    store = ConfigStore(str(path), data, distribute=nodes)
+    store.adopt_copies()
+    with store.transaction() as change:
+        change.add_instance(instance_of(1), [disk_of(1)], EC)
+    difference = nodes.received[-1].difference()
+    assert (difference is not None) is same
+    if difference is not None:
+        assert difference.base_bytes == len(b"".join(text))
+        assert _made_from(difference.parts, b"".join(text)) == path.read_bytes()

@@ -167,6 +167,8 @@ class FileCheck:
         for _ in range(_ROUNDS):
             if not wrong:
                 return
+            # In a large cluster most nodes get the names of instances some seconds later.
+            self._unit.config.inform_others()
             nodes = {node.uuid: node for found in wrong.values() for node in found}
             self._ask_again(list(nodes.values()), set(wrong))
             wrong = self._wrong_facts()
