@@ -25,7 +25,7 @@ PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants \
 	crash-points chaos chaos-defects lab \
-	lab-shell bench demo demo-stop pages html man completion install deb sdist wheel clean
+	lab-shell bench bench-fleet demo demo-stop pages html man completion install deb sdist wheel clean
 
 help:
 	@echo "The targets, and in parentheses what each one needs besides git, make and python3."
@@ -67,6 +67,7 @@ help:
 	@echo "                  openssh-client; root to build the image)"
 	@echo "  make lab-shell  start a cluster of three such machines, and a shell on its master"
 	@echo "  make bench      measure latency and throughput on virtual clusters               (venv)"
+	@echo "  make bench-fleet  measure clusters of 10, 100 and 1,000 simulated nodes           (venv)"
 	@echo "  make demo       create a cluster of three nodes in DEMO=$(DEMO)"
 	@echo "                  and show a live migration; the cluster goes on running  (venv;"
 	@echo "                  qemu-system-x86: without it the fake hypervisor is used)"
@@ -150,6 +151,10 @@ lab-shell: venv
 # For example: make bench BENCH="--sections all --json now.json"
 bench: venv
 	$(VPY) -m devel.bench $(BENCH)
+
+# For example: make bench-fleet BENCH="--sizes 1000 --plots --json now.json"
+bench-fleet: venv
+	$(VPY) -m devel.bench.fleet $(BENCH)
 
 demo: venv
 	@$(VPY) -m devel.demo "$(DEMO)"

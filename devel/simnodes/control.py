@@ -64,6 +64,7 @@ async def carry_out(server: SimServer, request: dict[str, Any]) -> dict[str, Any
                     "volumes": len(node.volumes),
                     "mirrored": len(node.replicas),
                     "answered": node.answered,
+                    "received": node.received,
                 }
                 for node in nodes
             },

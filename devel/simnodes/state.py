@@ -139,8 +139,9 @@ class SimNode:
         self.fault: Fault | None = None
         self.watcher_pause: float | None = None
         self.boots = 1
-        #: Number of answered calls, by name.
+        #: Number of answered calls by name, and the bytes of their requests.
         self.answered: dict[str, int] = {}
+        self.received: dict[str, int] = {}
 
     @property
     def boot_id(self) -> str:
@@ -228,6 +229,8 @@ class Fleet:
         self._pairs: dict[str, Pair] = {}
         # The last text made from another one: candidates get the same difference.
         self._made: tuple[bytes, list[Any], bytes] | None = None
+        #: Name, body and arguments of the last large request; the answers do not change them.
+        self.decoded: tuple[str, bytes, dict[str, Any]] | None = None
         self._shared = b""
         self._digest: tuple[bytes, str] = (b"", "")
 

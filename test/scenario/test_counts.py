@@ -1,0 +1,191 @@
+"""What an operation costs, counted: node calls, forks of nodes, bytes, nodes concerned, commits.
+
+Seconds depend on the machine, counts do not. The cluster has ten simulated nodes and a real master,
+with two other candidates. ``test/data/counts.json`` has the counts of each operation; a change
+which needs more calls, sends more, or concerns nodes which have nothing to do with the operation
+fails here on any machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devel.bench import queue
+from devel.simnodes.cluster import SimulatedCluster, Size, node_name, running
+from ganeti.luxi import client as luxi
+from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.instance import (
+    OpInstanceCreate,
+    OpInstanceFailover,
+    OpInstanceMigrate,
+    OpInstanceRemove,
+    OpInstanceShutdown,
+    OpInstanceStartup,
+)
+from ganeti.opcodes.tags import OpTagsSet
+from ganeti.wire import calls
+
+TABLE = Path(__file__).parents[1] / "data" / "counts.json"
+NAME = "counted.example.com"
+PRIMARY, SECONDARY = node_name(5), node_name(6)
+CANDIDATES = 2
+# What follows an operation later, in messages whose number depends on the moment: copies of the job
+# queue, and the names of instances for nodes which are no candidates.
+LATER = {"jobqueue_update_many", "jobqueue_rename", "jobqueue_inventory", "jobqueue_read"}
+# Lengths vary with numbers and times in the arguments.
+TOLERANCE = 1.15
+
+
+class Counted(dict[str, Any]):
+    """Node calls by name, bytes of their requests, and so on, of one operation.
+
+    ``forks`` are the calls for each of which a real node makes a process; ``other_nodes`` the nodes
+    which were called and have nothing to do with the instance.
+    """
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SimulatedCluster]:
+    directory = tempfile.mkdtemp(prefix="gnt-")
+    try:
+        size = Size(10, 40, 1, CANDIDATES)
+        with running(f"{directory}/vc", size, options=("--sync-mib-s=1000000",)) as made:
+            yield made
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def seen(cluster: SimulatedCluster) -> tuple[dict[str, Counter[str]], Counter[str], Counter[str]]:
+    """Calls by node, bytes by call, and what the master has counted, since the start."""
+    shown = cluster.tell("show")["nodes"]
+    by_node = {
+        name: Counter({call: n for call, n in one["answered"].items() if call not in LATER})
+        for name, one in shown.items()
+    }
+    received: Counter[str] = Counter()
+    for one in shown.values():
+        received.update({call: n for call, n in one["received"].items() if call not in LATER})
+    own: Counter[str] = Counter()
+    with luxi.Client(cluster.paths().master_socket) as client:
+        for metric in client.query_metrics():
+            if metric["name"] == "ganeti_master_config_commit_seconds":
+                own["commits"] = sum(sum(counts) for _labels, counts, _sum in metric["series"])
+    return by_node, received, own
+
+
+def settled(
+    cluster: SimulatedCluster,
+) -> tuple[dict[str, Counter[str]], Counter[str], Counter[str]]:
+    """The counts when nothing follows any more: they stay the same for a while."""
+    before = seen(cluster)
+    while True:
+        time.sleep(0.5)
+        after = seen(cluster)
+        if after == before:
+            return after
+        before = after
+
+
+def counted(cluster: SimulatedCluster, action: Callable[[luxi.Client], object]) -> Counted:
+    before, received, own = settled(cluster)
+    with luxi.Client(cluster.paths().master_socket) as client:
+        action(client)
+    after, received_after, own_after = settled(cluster)
+    by_node = {name: after[name] - before[name] for name in before}
+    total: Counter[str] = Counter()
+    for made in by_node.values():
+        total += made
+    outsiders = [
+        name
+        for name, made in by_node.items()
+        if name not in (PRIMARY, SECONDARY) and set(made) - {"config_rewrite", "write_ssconf_files"}
+    ]
+    return Counted(
+        calls=dict(sorted(total.items())),
+        bytes=sum((received_after - received).values()),
+        other_nodes=len(outsiders),
+        forks=sum(number for call, number in total.items() if not calls.TABLE[call].keep),
+        commits=own_after["commits"] - own["commits"],
+    )
+
+
+def job(op: OpCode) -> Callable[[luxi.Client], None]:
+    return lambda client: queue.wait(client, client.submit_job([op]))
+
+
+#: In this order: each begins with what the one before has left.
+OPERATIONS: dict[str, Callable[[luxi.Client], object]] = {
+    "create": job(
+        OpInstanceCreate(
+            instance_name=NAME,
+            mode="create",
+            disk_template="drbd",
+            disks=[{"size": 64}],
+            nics=[],
+            os_type="debian+default",
+            pnode=PRIMARY,
+            snode=SECONDARY,
+            beparams={"memory": 128},
+            start=True,
+            wait_for_sync=False,
+            name_check=False,
+            ip_check=False,
+        )
+    ),
+    "shutdown": job(OpInstanceShutdown(instance_name=NAME)),
+    "startup": job(OpInstanceStartup(instance_name=NAME)),
+    "migrate": job(OpInstanceMigrate(instance_name=NAME)),
+    "failover": job(OpInstanceFailover(instance_name=NAME)),
+    "tag": job(OpTagsSet(kind="instance", name=NAME, tags=["one"])),
+    "list-one": lambda client: client.query("instance", ["name", "status"], ["=", "name", NAME]),
+    "list-nodes": lambda client: client.query("node", ["name", "mfree"]),
+    "remove": job(OpInstanceRemove(instance_name=NAME)),
+}
+
+
+@pytest.fixture(scope="module")
+def found(cluster: SimulatedCluster) -> dict[str, Counted]:
+    # The first job of a kind asks nodes for facts which are kept.
+    job(OpTagsSet(kind="cluster", tags=["begun"]))(luxi.Client(cluster.paths().master_socket))
+    measured = {name: counted(cluster, action) for name, action in OPERATIONS.items()}
+    if os.environ.get("WRITE_COUNTS"):
+        TABLE.write_text(json.dumps(measured, indent=1, sort_keys=True) + "\n")
+    return measured
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_costs_no_more_than_the_table_says(
+    found: dict[str, Counted], operation: str
+) -> None:
+    wanted, have = json.loads(TABLE.read_text())[operation], found[operation]
+    hint = f"{operation}: if that is intended, change {TABLE.name} (WRITE_COUNTS=1 writes it)"
+    more = {
+        call: (number, wanted["calls"].get(call, 0))
+        for call, number in have["calls"].items()
+        if number > wanted["calls"].get(call, 0)
+    }
+    assert not more, f"more node calls than in the table, as (now, table): {more}. {hint}"
+    for what in ("other_nodes", "forks", "commits"):
+        assert have[what] <= wanted[what], f"{what}: {have[what]}, not {wanted[what]}. {hint}"
+    assert have["bytes"] <= TOLERANCE * wanted["bytes"], (
+        f"{have['bytes']} bytes were sent, not {wanted['bytes']}. {hint}"
+    )
+
+
+@pytest.mark.parametrize("operation", [name for name in OPERATIONS if name != "list-nodes"])
+def test_nodes_which_have_nothing_to_do_with_it_are_not_asked(
+    found: dict[str, Counted], operation: str
+) -> None:
+    assert found[operation]["other_nodes"] == 0
+    copies = found[operation]["calls"].get("config_rewrite", 0)
+    assert copies == CANDIDATES * found[operation]["commits"]

@@ -1,0 +1,135 @@
+"""What the parts of the cluster cost, counted: modules, flushes, bytes.
+
+Seconds depend on the machine, counts do not: a change which imports more, flushes more often, or
+sends what has not changed fails here on any machine. ``test/scenario/test_counts.py`` counts what
+whole operations cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simplejson
+
+from ganeti.config.store import ConfigStore, Distribution, DistributionFailure, write_config_file
+from ganeti.config.text import ConfigText
+from ganeti.jobstore.store import QueueStore
+from ganeti.utils import process
+
+sys.path.insert(0, str(Path(__file__).parent / "config"))
+from samples import disk_of, instance_of, small_cluster  # noqa: E402
+
+HINT = "If that is intended, change the number here, and say in the commit why it is needed."
+
+#: Program -> what it imports until it serves or sends its first request, and the number of modules
+#: of this project which that may load.
+MODULES = {
+    "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 250),
+    "ganeti-masterd": (
+        "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
+        465,
+    ),
+    "ganeti-rapi": ("import ganeti.server.rapi", 96),
+    "ganeti-confd": ("import ganeti.server.confd", 100),
+    "ganeti-mond": ("import ganeti.server.mond", 80),
+    "gnt-instance": ("import ganeti.client.gnt_instance.program", 58),
+    "gnt-node": ("import ganeti.client.gnt_node.program", 49),
+}
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("program", MODULES)
+def test_a_program_loads_no_more_modules(program: str) -> None:
+    code, most = MODULES[program]
+    lib, site = Path(__file__).parents[2] / "lib", Path(simplejson.__file__).parents[1]
+    script = f"import sys; {code}; print(*(one for one in sys.modules if one.startswith('ganeti')))"
+    done = process.run(
+        [sys.executable, "-c", script], timeout_s=120, env={"PYTHONPATH": f"{lib}:{site}"}
+    )
+    loaded = done.stdout.split()
+    assert len(loaded) <= most, (
+        f"{program} loads {len(loaded)} modules of this project, and may load {most}. {HINT}"
+    )
+
+
+class Flushes:
+    """Counts what is flushed to the disk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(os, name, self._flush)
+
+    def _flush(self, _fd: int) -> None:
+        self.number += 1
+
+
+class Candidates:
+    """Candidates which accept everything, and count the bytes of the differences."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def __call__(self, message: Distribution) -> list[DistributionFailure]:
+        difference = message.difference()
+        assert difference is not None, "the whole configuration was sent"
+        self.bytes += sum(len(part) for part in difference.parts if isinstance(part, bytes))
+        return []
+
+
+def _commit_costs(
+    directory: Path, instances: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, int]:
+    """Change one instance of a cluster; return the flushes and the bytes for each candidate."""
+    data = small_cluster()
+    made = [instance_of(number) for number in range(1, instances + 1)]
+    disks = [disk_of(number) for number in range(1, instances + 1)]
+    tables: dict[str, Any] = {
+        "instances": {one.uuid: one for one in made},
+        "disks": {one.uuid: one for one in disks},
+    }
+    data = dataclasses.replace(data, **tables)
+    path = str(directory / f"config-{instances}.data")
+    write_config_file(path, ConfigText(data).render(data, ()))
+    candidates = Candidates()
+    store = ConfigStore(path, data, distribute=candidates)
+    store.adopt_copies()
+    with store.transaction() as change:
+        change.mark_instance(made[0].uuid, "down")
+    candidates.bytes = 0
+    flushes = Flushes(monkeypatch)
+    with store.transaction() as change:
+        change.mark_instance(made[0].uuid, "up")
+    return flushes.number, candidates.bytes
+
+
+def test_a_change_of_the_configuration_costs_the_same_in_every_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = _commit_costs(tmp_path, 200, monkeypatch)
+    large = _commit_costs(tmp_path, 2000, monkeypatch)
+    assert small[0] == large[0] <= 2, (
+        f"a commit flushes {large[0]} times: file and directory. {HINT}"
+    )
+    assert large[1] <= 1.2 * small[1], (
+        f"a change of one instance sends {large[1]} bytes to each candidate with 2,000 instances,"
+        f" {small[1]} with 200. {HINT}"
+    )
+
+
+@pytest.mark.parametrize("jobs", [1, 50])
+def test_a_commit_of_jobs_flushes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    store = QueueStore(str(tmp_path / "queue"))
+    store.open()
+    store.commit({"job-1": "{}"})
+    flushes = Flushes(monkeypatch)
+    store.commit({f"job-{number}": "{}" for number in range(2, 2 + jobs)})
+    assert flushes.number == 1, f"a commit of {jobs} jobs flushes {flushes.number} times. {HINT}"
+    store.abandon()
