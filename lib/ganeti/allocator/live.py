@@ -132,7 +132,7 @@ def collect(
     nodes = [node for node in config.nodes.values() if node.vm_capable and not node.offline]
     nodes.sort(key=lambda node: natural_key(node.name))
     stored_on = storage_template(config, template)
-    groups = units.volume_groups(cluster, config.disks.values())
+    groups = units.volume_groups(cluster, config.disks)
     counted = {node.uuid: storage_units(config, node, stored_on) for node in nodes}
     all_units, asked = {}, {}
     for node in nodes:

@@ -35,16 +35,33 @@ class UnitSpace(TypedDict):
     total: int
 
 
-def volume_groups(cluster: Cluster, disks: Iterable[Disk]) -> list[str]:
-    """Return the names of the volume groups of the cluster and of the given disks."""
+# The last table of disks, and the volume groups in it. Tables of the configuration never change.
+_known: tuple[Mapping[str, Disk], tuple[str, ...]] | None = None
+
+
+def volume_groups(cluster: Cluster, disks: Mapping[str, Disk]) -> list[str]:
+    """Return the names of the volume groups of the cluster and of the given disks.
+
+    :param disks: the table of a configuration, which does not change; the answer for the last one
+        is kept, because a list of one node would read all disks otherwise.
+    """
+    global _known
     if not disk_c.LVM_BASED & set(cluster.enabled_disk_templates):
         return []
-    found = {cluster.volume_group_name: None} if cluster.volume_group_name else {}
+    known = _known
+    if known is None or known[0] is not disks:
+        known = _known = (disks, _groups_of(disks.values()))
+    found = [cluster.volume_group_name] if cluster.volume_group_name else []
+    return list(dict.fromkeys([*found, *known[1]]))
+
+
+def _groups_of(disks: Iterable[Disk]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
     for disk in disks:
-        for device in disk.walk():
-            if device.dev_type == disk_c.PLAIN and device.logical_id:
+        for device in disk.walk() if disk.children else (disk,):
+            if device.dev_type == disk_c.PLAIN and device.logical_id and device.logical_id[0]:
                 found[str(device.logical_id[0])] = None
-    return [name for name in found if name]
+    return tuple(found)
 
 
 def units(cluster: Cluster, groups: Iterable[str], *, exclusive: bool) -> list[StorageUnit]:

@@ -33,6 +33,13 @@ PAUSE_S = 0.5
 HASTE_S = 0.5
 # A hasty vote waits so many seconds for the witness before it asks the nodes.
 _WITNESS_FIRST_S = 1.0
+_LOGGED_NAMES = 20
+
+
+def _few(names: list[str]) -> str:
+    """Return names for the log; with many nodes, the first ones and the number of the others."""
+    more = len(names) - _LOGGED_NAMES
+    return ", ".join(names[:_LOGGED_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 class Votes(NamedTuple):
@@ -142,7 +149,7 @@ class Voting:
             verdict = role.judge_promises(self.ballot, got.answers)
         if not verdict.won:
             raise RoleNotWonError(verdict, got.failures, votes.broken | got.broken)
-        _log.info("epoch %s promised by %s", epoch, ", ".join(sorted(got.answers)))
+        _log.info("epoch %s promised by %s", epoch, _few(sorted(got.answers)))
         promises = {name: one for name, one in got.answers.items() if name != role.WITNESS}
         return Won(epoch, promises, override, role.WITNESS in got.answers)
 

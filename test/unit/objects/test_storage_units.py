@@ -71,7 +71,9 @@ def test_space_of_units():
     ],
 )
 def test_groups_in_use(templates, changes, disks, expected):
-    assert units.volume_groups(cluster(*templates, **changes), disks) == expected
+    table = {str(number): disk for number, disk in enumerate(disks)}
+    assert units.volume_groups(cluster(*templates, **changes), table) == expected
+    assert units.volume_groups(cluster(*templates, **changes), table) == expected
 
 
 def test_directories_that_are_not_there():

@@ -398,7 +398,7 @@ class LiveData:
     def _nodes(self, view: View, nodes: list[Node]) -> dict[str, Any]:
         cluster = view.cluster
         asked = [node for node in nodes if node.vm_capable]
-        groups = units.volume_groups(cluster, view.config.disks.values())
+        groups = units.volume_groups(cluster, view.config.disks)
         wanted, questions = {}, {}
         for node in asked:
             ndparams = view.filled_nd(node)

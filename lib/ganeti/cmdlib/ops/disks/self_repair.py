@@ -96,7 +96,7 @@ def run(unit: AnyUnit, group: NodeGroup, gone: Mapping[str, str] = MappingProxyT
         again.
     """
     data = unit.config.snapshot()
-    names = volume_groups(data.cluster, data.disks.values())
+    names = volume_groups(data.cluster, data.disks)
     nodes = [
         unit.config.node(uuid)
         for uuid in sorted(
