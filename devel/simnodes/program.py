@@ -1,4 +1,4 @@
-"""The program of the simulated nodes: ``serve``, and a command for each thing they can be told."""
+"""The program of the simulated nodes: ``serve``, and a command for each fault."""
 
 from __future__ import annotations
 
