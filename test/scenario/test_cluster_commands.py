@@ -7,6 +7,7 @@ One cluster of three nodes for all tests, which leave it as they find it.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,10 +112,11 @@ def test_number_of_candidates(cluster: Cluster) -> None:
 def test_what_would_break_something_is_refused(cluster: Cluster) -> None:
     cluster.run(*ADD, "-n", NODE2, "web").ok()
     before = info(cluster)
+    no_group = "volume group nosuch" if shutil.which("vgs") else "LVM"
     for options, fragments in (
         (["--enabled-disk-templates=diskless,file"], ["sharedfile", "web"]),
         (["--enabled-hypervisors=kvm"], ["hypervisor fake", "web"]),
-        (["--enabled-disk-templates=plain,sharedfile", "--vg-name=nosuch"], ["node1", "LVM"]),
+        (["--enabled-disk-templates=plain,sharedfile", "--vg-name=nosuch"], ["node1", no_group]),
         (["--file-storage-dir=/srv/elsewhere"], ["/srv/elsewhere", "not below"]),
         (["-H", "fake:migration_mode=bogus"], ["migration_mode"]),
         (["-I", "nosuch"], ["allocator nosuch"]),

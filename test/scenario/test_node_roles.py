@@ -425,7 +425,7 @@ def test_what_nodes_have(cluster: Cluster) -> None:
     rows = cluster.rows("gnt-node", "list-storage", "-o", "node,type,name", NODE2)
     assert rows == [[NODE2, "file", "/srv/ganeti/file-storage"]]
     said = cluster.run("gnt-node", "list-storage", "--storage-type=lvm-vg", NODE2).ok().text
-    assert f"node {NODE2} did not report its storage" in said or "lvm-vg" in said
+    assert (f"node {NODE2} did not report its storage" in said) == (shutil.which("vgs") is None)
     cluster.run("gnt-node", "list-storage", "--storage-type=diskless").failed(
         "invalid choice", exit_code=2
     )
