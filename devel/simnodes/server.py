@@ -237,7 +237,7 @@ def answer(node: SimNode, request: server.AuthorisedRequest) -> server.Response:
         node.copies.epoch = max(epoch, node.copies.epoch)
     try:
         if fault is not None and fault.kind == "fail" and fault.concerns(call.name):
-            raise errors.GenericError(f"node {node.name} was told to fail")
+            raise errors.GenericError(f"node {node.name} has the fault which fails all calls")
         function = ANSWERS.get(call.name)
         if function is None:
             raise errors.GenericError(f"call {call.name} is not simulated")

@@ -25,7 +25,7 @@ CPUS: Final = 64
 DEFAULT_SYNC_MIB_S: Final = 1024.0
 
 RUNS, WAITS, SENT = "runs", "waits", "sent"
-#: What a node may be told; see :class:`Fault`.
+#: Faults which a node may have; see :class:`Fault`.
 FAULTS: Final = ("fail", "stall", "off", "lie", "refuse-epoch")
 
 
@@ -61,7 +61,7 @@ class Pair:
     """The synchronisation of a mirrored disk.
 
     :param clock: seconds.
-    :ivar missing_mib: what the replica which is behind lacks.
+    :ivar missing_mib: what the replica with older data lacks.
     """
 
     def __init__(self, clock: Callable[[], float], rate_mib_s: float, missing_mib: float) -> None:
@@ -93,7 +93,7 @@ class Fault:
 
     def __init__(self, kind: str, calls: str = "*", seconds: float | None = None) -> None:
         if kind not in FAULTS:
-            raise errors.ParameterError(f"a node cannot be told to '{kind}'")
+            raise errors.ParameterError(f"there is no fault '{kind}' of a node")
         self.kind = kind
         self.calls = calls
         self.seconds = seconds
