@@ -8,6 +8,7 @@ on the answers' times, so a run is repeated in its kind and not in each step.
 
 from __future__ import annotations
 
+import abc
 import base64
 import http.client
 import json
@@ -33,8 +34,8 @@ _PAUSE_S: Final = (0.1, 0.6)
 _WAIT_S: Final = 25.0
 
 
-class User(threading.Thread):
-    """A user.
+class User(threading.Thread, abc.ABC):
+    """A user; each kind says what it does.
 
     :param seed: decides what it does.
     """
@@ -61,9 +62,9 @@ class User(threading.Thread):
         except BaseException as err:  # noqa: BLE001 - the run reports what a user died of
             self.error = err
 
+    @abc.abstractmethod
     def work(self) -> None:
         """Do one thing."""
-        raise NotImplementedError
 
     def token(self, kind: str) -> str:
         """Make a name which nobody else has."""

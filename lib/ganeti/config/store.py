@@ -520,12 +520,13 @@ class ConfigStore:
             self._start_catching_up()
 
     def adopt_copies(self) -> None:
-        """Note that the other candidates have the file of this node, or a file with another end.
+        """Note at the start that the candidates have the file of this node already.
 
-        Otherwise the first commit would send the whole file to all of them. Who calls has compared
-        the digests of the copies; a candidate with another file is among the lagging nodes. The
-        ssconf values, which an earlier master may not have sent to all nodes, follow in the
-        background where they are much for all nodes together, else with the first commit.
+        Otherwise the first commit would send the whole file to all of them. The caller has compared
+        the digests of the copies, and names candidates with another file with
+        :meth:`expect_lagging`; they get the whole file. The ssconf values, which an earlier master
+        may not have sent to all nodes, follow in the background when they are more than
+        :data:`_NAMES_BYTES` for all nodes together, otherwise with the first commit.
         """
         with self._committing:
             data = self._committed

@@ -122,10 +122,10 @@ def test_all_nodes_answer_at_once_with_what_the_configuration_says(nodes: Runnin
     assert facts[2][0]["memory_free"] == first(nodes).free_memory_mib()
 
 
-def test_a_stranger_is_refused(nodes: Running, tmp_path: Path) -> None:
-    stranger = tmp_path / "stranger.pem"
-    stranger.write_text(x509.create_signed("stranger", nodes.pem.read_text()))
-    client = http_client.Client(str(nodes.pem), str(stranger))
+def test_a_certificate_of_no_candidate_is_refused(nodes: Running, tmp_path: Path) -> None:
+    other = tmp_path / "other.pem"
+    other.write_text(x509.create_signed("other", nodes.pem.read_text()))
+    client = http_client.Client(str(nodes.pem), str(other))
     caller = RpcRunner(lambda: nodes.data, client, nodes.port)
     caller.use_epoch(master_epoch.Epoch(7, nodes.master.uuid), lambda _node, _known: None)
     answer = caller.call(calls.NODE_WORK, first(nodes).uuid, revoke=[])
