@@ -22,7 +22,7 @@ from typing import NamedTuple
 from devel.bench import calls as call
 from devel.bench import instances as instance
 from devel.bench import lists as query
-from devel.bench import monitoring, placement, power_cut, queue
+from devel.bench import monitoring, placement, power_cut, processes, queue
 from devel.bench import rapi as rest
 from devel.bench.figures import Figure, figure, read_baseline, table, to_data
 from ganeti import errors, vcluster
@@ -254,6 +254,28 @@ def _instances(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     ]  # fmt: skip
 
 
+def _processes(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    instance.install_os(cluster)
+    created = processes.creations_ms(cluster, 2 if quick else 20)
+    killed = processes.kills_ms(cluster, 2 if quick else 20)
+    computed = processes.computing_per_s(cluster, 100 if quick else 10000, 1 if quick else 5)
+    return [
+        figure("create_threads", "create an instance, job in a thread", "ms", created.threads),
+        figure("create_processes", "create an instance, job in a process", "ms",
+               created.processes),
+        figure("create_processes_ratio", "  compared with a thread", "times", created.ratios,
+               budget=1.5),
+        figure("kill_ms", "kill a running job, until another job has had its lock", "ms", killed,
+               budget=1000),
+        figure("computing_threads", "jobs which only compute, in threads", "1/s",
+               computed.threads, more_is_better=True),
+        figure("computing_processes", "jobs which only compute, in processes", "1/s",
+               computed.processes, more_is_better=True),
+        figure("computing_processes_ratio", "  compared with threads", "times", computed.ratios,
+               budget=1.6, more_is_better=True),
+    ]  # fmt: skip
+
+
 def _power_cut(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     count = 20 if quick else 200
     found = [power_cut.restart(cluster, count, n) for n in range(1 if quick else 3)]
@@ -443,6 +465,7 @@ SECTIONS = {
     "instances": Section(
         "operations on one instance, and on 100 at once, on five nodes", (5,), _instances
     ),
+    "processes": Section("jobs in threads and in processes", (3,), _processes),
     "powercut": Section(
         "the watcher starts 200 instances whose guests died, on five nodes", (5,), _power_cut
     ),

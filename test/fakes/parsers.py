@@ -50,6 +50,8 @@ from ganeti.hypervisor.net import addresses, veth, vlan
 from ganeti.hypervisor.xen import parse as xen
 from ganeti.hypervisor.xen import record as xen_record
 from ganeti.hypervisor.xen import transfer as xen_transfer
+from ganeti.jobexec import livelock
+from ganeti.jobexec import messages as job_messages
 from ganeti.jobstore import journal
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import filters
@@ -580,6 +582,13 @@ BYTES: dict[str, Parser] = {
         ),
     ),
     "journal": Parser(journal._parse, (b"GJ1 00000000 2\n{}\n",)),
+    "record of a job process": Parser(
+        livelock.parse_record,
+        (
+            b'{"locks": [[0, "BGL", "shared"], [3, null, "exclusive"]],'
+            b' "reservations": [["mac", "aa:00:00:00:00:01", "job-1-run-1"]]}',
+        ),
+    ),
     "JSON": Parser(wire_json.loads, (b'{"a": [1, 2.5, "\\u00e4", null, true]}',)),
     "LUXI answer": Parser(luxi.parse_answer, (b'{"success": true, "result": [1]}',)),
     "identity of a watchdog": Parser(
@@ -623,6 +632,10 @@ VALUES: dict[str, Parser] = {
     ),
     "error of a node": Parser(
         wire_errors.decode, (["OpPrereqError", ["no", "wrong_input"]], ["GenericError", ["x"]])
+    ),
+    "error of a job process": Parser(job_messages.unpack_error, (["NodeOffline", ["node2", "x"]],)),
+    "objects of a job process": Parser(
+        job_messages.unpack, (job_messages.pack([cluster_of(1).cluster, {"a": (1,)}]),)
     ),
     "error of REST": Parser(move_instance._decode_error, (["OpPrereqError", ["no", "x"]],)),
     "filter action": Parser(filters.parse_action, ("ACCEPT", ["RATE_LIMIT", 5])),

@@ -106,6 +106,10 @@ class Cluster:
         self.create = self.vcluster(
             "create", "-n", str(nodes), "--watch-every", "0", *extra, str(directory)
         )
+        # All scenarios can be run with jobs in processes, too.
+        execution = os.environ.get("JOB_EXECUTION")
+        if execution and self.create.exit_code == 0:
+            self.run("gnt-cluster", "modify", f"--job-execution={execution}").ok()
 
     @staticmethod
     def outside() -> dict[str, str]:

@@ -350,6 +350,7 @@ _NEWER = {
     "disk_state",
     "hv_state",
     "rapi_require_authentication",
+    "job_execution",
     "reason",
     "storage",
     "auto_balance",

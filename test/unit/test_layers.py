@@ -23,7 +23,7 @@ SHARED = (
     "jobstore", "http", "htools", "query", "confd", "metad", "mond", "foreign",
 )  # fmt: skip
 NODE_SIDE = ("storage", "hypervisor", "backend")
-MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "master")
+MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "jobexec", "master")
 PROGRAMS = (
     "bootstrap", "rapi", "cli", "client", "tools", "watcher", "failoverd", "watchdogd",
     "burnin", "takeover", "helpers", "vcluster", "server",
@@ -69,8 +69,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("replication",),
         ("publisher",),
         ("callbacks",),
+        ("execution",),
         ("scheduler",),
-        ("recovery",),
+        ("recovery", "operations"),
         ("queue",),
         ("facts",),
     ),
@@ -78,6 +79,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("fence", "queries", "luxi_server"),
         ("history", "events", "documents", "metrics"),
         ("luxi_service",),
+    ),
+    "jobexec": (
+        ("messages", "livelock", "leftovers"),
+        ("changes", "link"),
+        ("remote", "node_calls"),
+        ("process",),
+        ("fork_server",),
+        ("forker", "requests"),
+        ("place",),
+        ("executor",),
     ),
     "platform": (
         ("paths", "hosts"),

@@ -195,11 +195,17 @@ class LeftWork(Protocol):
     """Keeps locks as long as nodes work for ended jobs (:mod:`ganeti.master.left_work`)."""
 
     def hand_over(
-        self, job_id: int | None, nodes: Collection[str], held: Collection[str], /
+        self,
+        job_id: int | None,
+        nodes: Collection[str],
+        held: Collection[str],
+        revoke: Collection[str] = (),
+        /,
     ) -> None:
         """Keep the locks of a job which ends, where these nodes still work for it.
 
         :param held: UUIDs of the instances which the job has locked exclusively.
+        :param revoke: names of calls which the nodes are to refuse when they arrive later.
         """
 
     def left(self) -> Sequence[tuple[str, str]]:

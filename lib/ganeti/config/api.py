@@ -159,6 +159,10 @@ class Config(Questions):
         """Return the present state, an object which never changes."""
         return self._store.snapshot()
 
+    def changed_since(self, serial_no: int) -> tuple[ConfigData, frozenset[tuple[str, str]] | None]:
+        """Return the present state and what differs; see :meth:`ConfigStore.changed_since`."""
+        return self._store.changed_since(serial_no)
+
     def call_on_commit(self, function: OnCommit) -> None:
         """Call a function for every commit; see :attr:`ConfigStore.on_commit`."""
         self._store.on_commit = function
@@ -239,6 +243,11 @@ class Config(Questions):
         return kept
 
     # -- reservations -------------------------------------------------------------------------
+
+    @property
+    def reserved(self) -> reservations.Reservations:
+        """The reserved values."""
+        return self._store.reservations
 
     def release_reservations(self, ec_id: str) -> None:
         """Release the reservations of an execution."""

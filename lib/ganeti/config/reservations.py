@@ -49,6 +49,20 @@ class Reservations:
             for key in [key for key, holder in self._taken.items() if holder == ec_id]:
                 del self._taken[key]
 
+    def release_all(self, beginning: str) -> None:
+        """Release all reservations of the executions whose names begin like this."""
+        with self._mutex:
+            for key in [key for key, holder in self._taken.items() if holder.startswith(beginning)]:
+                del self._taken[key]
+
+    def restore(self, kind: str, value: Any, ec_id: str) -> None:
+        """Reserve what an execution had reserved before a restart of the master daemon.
+
+        The value may be in the configuration meanwhile.
+        """
+        with self._mutex:
+            self._taken.setdefault((kind, value), ec_id)
+
     def reserve(self, kind: str, value: Any, ec_id: str) -> None:
         """Reserve a value for an execution; to reserve it again has no effect.
 

@@ -39,6 +39,7 @@ from ganeti.config import role, ssconf
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
 from ganeti.config.quorum import CommitQuorum, Record, members, online_candidates
+from ganeti.config.recent import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.config.text import ConfigText, Part, Pieces, difference
 from ganeti.config.transaction import Transaction
@@ -414,6 +415,8 @@ class ConfigStore:
         # _committing.
         self._uninformed: set[str] = set()
         self._informing: threading.Thread | None = None
+        # Guarded by the mutex.
+        self._recent = RecentChanges()
         self.reservations = Reservations(self._holds, self.snapshot)
         #: Called for every commit with the states before and after and the set of (kind, UUID) of
         #: the changed objects. It must be quick.
@@ -422,6 +425,16 @@ class ConfigStore:
     def snapshot(self) -> ConfigData:
         """Return the present state, an object which never changes and is on the local disk."""
         return self._committed
+
+    def changed_since(self, serial_no: int) -> tuple[ConfigData, frozenset[tuple[str, str]] | None]:
+        """Return the present state, and what differs in it from an earlier one.
+
+        :returns: the state, and kind and UUID of the objects; None instead of these when that is
+            too long ago.
+        """
+        with self._mutex:
+            data = self._committed
+            return data, self._recent.between(serial_no, data.serial_no)
 
     @property
     def history(self) -> History | None:
@@ -461,6 +474,7 @@ class ConfigStore:
         with self._mutex:
             self._owner = me
             change = Transaction(self._head, self._index, self.reservations, self._now)
+            change.recent = self._recent
             try:
                 yield change
             except BaseException:
@@ -471,6 +485,7 @@ class ConfigStore:
             if change.changed:
                 before, self._head = self._head, change.finish()
                 ticket = _Ticket(before, self._head, change.changed, author)
+                self._recent.add(self._head.serial_no, change.changed)
                 self._queue.append(ticket)
         if ticket is not None:
             self._commit(ticket)
@@ -721,6 +736,7 @@ class ConfigStore:
                     tickets += self._queue
                     self._queue = []
                     self._head = self._committed
+                    self._recent.forget_after(self._head.serial_no)
                     self._index = Index(self._committed)
             if noted and not written:
                 self._forget_history()

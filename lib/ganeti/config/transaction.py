@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from ganeti import errors
 from ganeti.config.index import Index, addresses, values_of
 from ganeti.config.index_keys import INSTANCE_NAME, IP, MAC, MINOR, NAMES
+from ganeti.config.recent import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
@@ -85,6 +86,21 @@ class Transaction:
         self._cluster = base.cluster
         self._data: ConfigData | None = base
         self.changed: set[tuple[str, str]] = set()
+        #: What the states before this one have changed.
+        self.recent = RecentChanges()
+
+    @property
+    def base_serial(self) -> int:
+        """Serial number of the state with which the transaction begins."""
+        return self._base.serial_no
+
+    def changed_since(self, serial_no: int) -> frozenset[tuple[str, str]] | None:
+        """Return what may differ between an earlier state and :attr:`data`, by kind and UUID.
+
+        :returns: None when that is not known.
+        """
+        before = self.recent.between(serial_no, self._base.serial_no)
+        return None if before is None else before | self.changed
 
     @property
     def data(self) -> ConfigData:

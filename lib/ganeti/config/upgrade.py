@@ -316,6 +316,7 @@ OURS: dict[str, tuple[str, ...]] = {
         "auto_balance",
         "auto_failover",
         "auto_instance_failover",
+        "job_execution",
         "node_watchdog",
         "rapi_require_authentication",
         "witness",

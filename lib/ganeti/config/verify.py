@@ -18,6 +18,7 @@ from ganeti.constants import cluster as cluster_const
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv as hv_const
 from ganeti.constants import instance as instance_const
+from ganeti.constants import job as job_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
 from ganeti.constants import node_watchdog as node_watchdog_c
@@ -170,6 +171,8 @@ def _cluster(data: ConfigData) -> _Problems:
         yield from _raised("cluster", cluster_rules.witness, cluster.witness)
     if cluster.auto_failover is not None:
         yield from _raised("cluster", cluster_rules.auto_failover, cluster.auto_failover)
+    if cluster.job_execution not in job_const.EXECUTIONS:
+        yield f"cluster: jobs cannot be executed in {cluster.job_execution}"
     if cluster.node_watchdog is not None:
         yield from _raised("cluster", cluster_rules.node_watchdog, cluster.node_watchdog)
     if not cluster.enabled_hypervisors:

@@ -56,6 +56,11 @@ LOG_REMOTE_IMPORT = "remote-import"
 LOG_JQUEUE_TEST = "jqueue-test"
 LOG_DELAY_TEST = "delay-test"
 
+#: Where jobs are executed: values of the cluster parameter ``job_execution``.
+EXECUTION_THREADS = "threads"
+EXECUTION_PROCESSES = "processes"
+EXECUTIONS = (EXECUTION_THREADS, EXECUTION_PROCESSES)
+
 # The result of waiting for a change of a job, if there was none in time.
 NO_CHANGE = "nochange"
 

@@ -15,8 +15,10 @@ The modules, from the bottom:
 :mod:`.table`          the live jobs, and the lock which guards them
 :mod:`.publisher`      shows committed states to clients
 :mod:`.callbacks`      what a running opcode may ask of the queue
+:mod:`.execution`      where opcodes are executed: in a worker, or in a process of the job
 :mod:`.scheduler`      which job may start, its execution, its end
 :mod:`.recovery`       what an earlier run of the daemon left
+:mod:`.operations`     cancel, kill, priority, archive, waiting for a change
 :mod:`.queue`          the class ``JobQueue``, which the rest of the master daemon uses
 :mod:`.facts`          gathers what an explanation works on
 ====================== =========================================================================

@@ -65,6 +65,7 @@ class Callbacks:
         self._submit = submit
         self._pause = pause
         self._owner = table.owner(job.id)
+        self._begun = False
 
     @property
     def owner(self) -> Owner:
@@ -83,10 +84,12 @@ class Callbacks:
         """
         job, op = self._job, self._op
         with self._table.lock:
-            if op.state.status == jobs.RUNNING:
+            if op.state.status == jobs.RUNNING and self._begun:
                 return
-            self.check_cancel()
-            op.move(jobs.RUNNING, exec=self._table.now())
+            # A process may ask once more, because the master daemon ended before it answered.
+            if op.state.status != jobs.RUNNING:
+                self.check_cancel()
+                op.move(jobs.RUNNING, exec=self._table.now())
         for attempt in range(_START_ATTEMPTS):
             shortfall = self._publish_start()
             if not shortfall:
@@ -100,6 +103,7 @@ class Callbacks:
                 f"{shortfall} know that this begins, so it was not begun: another node may be the"
                 " master now, and would run it again"
             )
+        self._begun = True
         _log.info(
             "job %d begins with %s (%d of %d)",
             job.id,

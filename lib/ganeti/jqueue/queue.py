@@ -1,11 +1,12 @@
-"""The job queue: submitting, canceling, archiving and querying jobs.
+"""The job queue: submitting, executing and querying jobs.
 
 :class:`JobQueue` is what the rest of the master daemon uses. It holds the parts of the queue: the
 :class:`~ganeti.jqueue.table.JobTable` with all live jobs and their lock, the
 :class:`~ganeti.jqueue.scheduler.Scheduler` which executes them, the
 :class:`~ganeti.jqueue.commit.Committer` which makes changes durable, the
 :class:`~ganeti.jqueue.replication.Replicator` which sends them to the other master candidates, and
-the :class:`~ganeti.jqueue.publisher.Publisher` which shows them to clients.
+the :class:`~ganeti.jqueue.publisher.Publisher` which shows them to clients. What it does with a
+job on request, such as to cancel it, is in :mod:`ganeti.jqueue.operations`.
 
 Operations which have to be durable before they are answered take a callback and return at once, so
 that no thread waits for the disk on a client's behalf; each has a form that waits, for callers
@@ -22,7 +23,6 @@ import functools
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -33,20 +33,19 @@ from ganeti.jqueue import dependencies, recovery
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import SubmitResult
 from ganeti.jqueue.catch_up import LocalQueue
-from ganeti.jqueue.commit import Batch, Committer, Waiter
+from ganeti.jqueue.commit import Committer
+from ganeti.jqueue.execution import Execute, Places
+from ganeti.jqueue.operations import CHUNK, Done, JobOperations, result_of
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.replication import QueueWitness, Replicator, Transport
 from ganeti.jqueue.restore import Restorer
-from ganeti.jqueue.scheduler import Execute, LockWaits, Scheduler
-from ganeti.jqueue.subscriptions import JobChange, Subscription
+from ganeti.jqueue.scheduler import LockWaits, Scheduler
 from ganeti.jqueue.table import JobTable
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock, tracing
 from ganeti.wire import json
 
-# Number of jobs which one commit of an automatic archiving moves, and which are read at once.
-_CHUNK = 500
 # Up to this number of jobs of one submission begin as soon as they are durable, while they are
 # being sent to the candidates. The work of more jobs would delay the answer for all of them, so
 # those begin after the answer.
@@ -62,11 +61,8 @@ _ALONE = (
 
 _log = logging.getLogger(__name__)
 
-#: Called once with the result, or with the error.
-Done = Callable[[Any, Exception | None], None]
 
-
-class JobQueue:
+class JobQueue(JobOperations):
     """All jobs of the cluster.
 
     :param execute: executes one opcode and returns its result (``Processor.execute`` of
@@ -83,6 +79,7 @@ class JobQueue:
         running when an earlier master daemon ended.
     :param majority: whether a job is acknowledged only when a majority of the candidates has it.
     :param witness: see :class:`~ganeti.jqueue.replication.Replicator`.
+    :param places: the processes of jobs; None if all jobs are executed in the worker threads.
     :ivar drained: whether new jobs are refused; changed by :meth:`set_drain`.
     """
 
@@ -102,6 +99,7 @@ class JobQueue:
         interrupted: Callable[[Sequence[jobs.QueuedJob]], None] = lambda _jobs: None,
         majority: Callable[[], bool] = lambda: False,
         witness: QueueWitness | None = None,
+        places: Places | None = None,
     ) -> None:
         self._store = store
         self._interrupted = interrupted
@@ -138,7 +136,9 @@ class JobQueue:
             filters=filters,
             max_running=max_running,
             fatal=fatal,
+            places=places,
         )
+        self._places = places
         if transport is not None:
             here.restore = Restorer(self.table, self.scheduler, transport).restore
 
@@ -151,9 +151,9 @@ class JobQueue:
         """
         self._store.open()
         recovery.load(self.table)
-        self._interrupted(
-            [job for job in self.table.jobs.values() if recovery.running(job) is not None]
-        )
+        running = [job for job in self.table.jobs.values() if recovery.running(job) is not None]
+        adopted = {} if self._places is None else self._places.adopt(running)
+        self._interrupted([job for job in running if job.id not in adopted])
         self.committer.start()
         if self._store.taken_over:
             self.table.skip_ids()
@@ -162,14 +162,16 @@ class JobQueue:
         with self.table.lock:
             left = [job for job in self.table.jobs.values() if not job.finalized]
             self.table.unfinished = len(left)
+            self.scheduler.adopt(adopted)
             for job in left:
-                recovery.settle(self.table, self.scheduler, job)
+                if job.id not in adopted:
+                    recovery.settle(self.table, self.scheduler, job)
                 # Published before it is on disk, because another start would give the same state.
                 job.publish(job.snapshot())
             if self.replicator is not None:
                 self.replicator.start(self.table.serial)
             for job in left:
-                if not job.finalized:
+                if not job.finalized and job.id not in adopted:
                     self.scheduler.schedule(job)
         self.drained = self._store.drained()
         if self.replicator is not None and self._store.taken_over:
@@ -277,7 +279,7 @@ class JobQueue:
         :raises errors.JobQueueFull: too many jobs are unfinished.
         :raises errors.JobQueueError: the job cannot be stored.
         """
-        return int(_result_of(lambda done: self.submit_async(ops, done, drained_ok=drained_ok)))
+        return int(result_of(lambda done: self.submit_async(ops, done, drained_ok=drained_ok)))
 
     def submit_many(
         self, wanted: Sequence[Sequence[OpCode]], *, drained_ok: bool = False
@@ -286,7 +288,7 @@ class JobQueue:
 
         :returns: ``[True, job id]`` or ``[False, message]`` for each job.
         """
-        results = _result_of(
+        results = result_of(
             lambda done: self.submit_many_async(wanted, done, drained_ok=drained_ok)
         )
         return [
@@ -367,144 +369,6 @@ class JobQueue:
                     self.table.unfinished -= bool(job.ops)
                 else:
                     self.scheduler.schedule(job)
-
-    # -- operations on jobs ----------------------------------------------------------------------
-
-    def cancel_async(self, job_id: int, done: Done) -> None:
-        """Cancel a job; `done` gets ``(success, message)``.
-
-        A queued job ends at once; a job which waits for locks ends when it is woken; a running one
-        ends at the next point where it can stop.
-        """
-        with self.table.lock:
-            job = self.table.known(job_id)
-            if job is None:
-                answer = (False, f"job {job_id} is not in the queue")
-            elif job.finalized:
-                answer = (False, f"job {job_id} has already ended ({job.status})")
-            elif job.cancel_reason is not None:
-                answer = (True, f"job {job_id} is being canceled")
-            else:
-                answer, batch = self._cancel(job)
-                batch.when_published(lambda err: done(answer, err))
-                return
-        done(answer, None)
-
-    def _cancel(self, job: jobs.QueuedJob) -> tuple[tuple[bool, str], Batch]:
-        op = job.current()
-        assert op is not None
-        status = op.state.status
-        if status == jobs.QUEUED:
-            self.scheduler.end_rest(job, jobs.CANCELED, errors.JobCanceled("canceled by request"))
-            return (True, f"job {job.id} was canceled"), self.committer.touch(job)
-        job.cancel_reason = f"canceled by request while it was {status}"
-        op.move(jobs.CANCELING)
-        batch = self.committer.touch(job)
-        self.scheduler.wake(job)
-        if status == jobs.WAITING:
-            return (True, f"job {job.id} will be canceled"), batch
-        return (
-            True,
-            f"job {job.id} is running and will be canceled at the next point where it can stop",
-        ), batch
-
-    def change_priority_async(self, job_id: int, priority: int, done: Done) -> None:
-        """Change the priority of a job's unfinished opcodes; `done` gets ``(success, message)``.
-
-        :raises errors.OpPrereqError: no such priority.
-        """
-        if not const.PRIO_HIGHEST <= priority <= const.PRIO_LOWEST:
-            raise errors.OpPrereqError(
-                f"priority must be from {const.PRIO_HIGHEST} to {const.PRIO_LOWEST}, not"
-                f" {priority}",
-                errors.ECODE_INVAL,
-            )
-        with self.table.lock:
-            job = self.table.known(job_id)
-            if job is None:
-                answer = (False, f"job {job_id} is not in the queue")
-            elif job.finalized:
-                answer = (False, f"job {job_id} has already ended ({job.status})")
-            else:
-                for op in job.ops:
-                    if op.state.status not in jobs.FINALIZED:
-                        op.set_priority(priority)
-                self.scheduler.reprioritise(job, priority)
-                batch = self.committer.touch(job)
-                answer = (True, f"priority of job {job_id} is now {priority}")
-                batch.when_published(lambda err: done(answer, err))
-                return
-        done(answer, None)
-
-    def archive_async(self, job_ids: Sequence[int], done: Done) -> None:
-        """Move jobs which have ended to the archive; `done` gets the number of moved jobs."""
-        with self.table.lock:
-            found = []
-            for job_id in job_ids:
-                job = self.table.known(job_id)
-                if job is not None and not job.archived and job.published_status in jobs.FINALIZED:
-                    job.archived = True
-                    found.append(job_id)
-            if found:
-                batch = self.committer.archive(found)
-                batch.when_published(lambda err: done(len(found), err))
-                return
-        done(0, None)
-
-    def auto_archive(self, age_s: float, timeout_s: float) -> tuple[int, int]:
-        """Archive jobs which ended long ago, for a limited time.
-
-        :param age_s: seconds since their end; -1 for all jobs which have ended.
-        :returns: number of archived jobs, and number of jobs for which there was no time.
-        """
-        deadline = time.monotonic() + timeout_s
-        limit = clock.merge(self.table.now()) - age_s
-        with self.table.lock:
-            ids = sorted(self.table.jobs)
-        archived = 0
-        for place in range(0, len(ids), _CHUNK):
-            if time.monotonic() >= deadline:
-                return archived, len(ids) - place
-            with self.table.lock:
-                old = [
-                    job_id
-                    for job_id in ids[place : place + _CHUNK]
-                    if self._ended_before(job_id, None if age_s == -1 else limit)
-                ]
-            if old:
-                archived += _result_of(functools.partial(self.archive_async, old))
-        return archived, 0
-
-    def _ended_before(self, job_id: int, limit: float | None) -> bool:
-        job = self.table.known(job_id)
-        if job is None or job.published_status not in jobs.FINALIZED:
-            return False
-        # A file of another program may lack the end; then its latest known time decides.
-        end = job.published.end or job.published.start or job.received
-        return limit is None or end is None or clock.merge(end) < limit
-
-    def cancel(self, job_id: int) -> tuple[bool, str]:
-        """Cancel a job and wait until that is published.
-
-        :returns: whether it will end, and a message for the user.
-        """
-        success, message = _result_of(lambda done: self.cancel_async(job_id, done))
-        return success, message
-
-    def change_priority(self, job_id: int, priority: int) -> tuple[bool, str]:
-        """Change the priority of a job and wait until that is published.
-
-        :returns: whether it was changed, and a message for the user.
-        :raises errors.OpPrereqError: no such priority.
-        """
-        success, message = _result_of(
-            lambda done: self.change_priority_async(job_id, priority, done)
-        )
-        return success, message
-
-    def archive(self, job_id: int) -> bool:
-        """Move an ended job to the archive; False when it has not ended or is unknown."""
-        return bool(_result_of(lambda done: self.archive_async([job_id], done)))
 
     # -- settings --------------------------------------------------------------------------------
 
@@ -593,8 +457,8 @@ class JobQueue:
         return list(self._rows(job_ids, fields))
 
     def _rows(self, ids: Sequence[int], fields: Sequence[str]) -> Iterable[list[Any] | None]:
-        for place in range(0, len(ids), _CHUNK):
-            chunk = ids[place : place + _CHUNK]
+        for place in range(0, len(ids), CHUNK):
+            chunk = ids[place : place + CHUNK]
             with self.table.lock:
                 found = {
                     job_id: job.values(fields)
@@ -608,45 +472,6 @@ class JobQueue:
                     row = None if job is None else job.values(fields)
                 yield row
 
-    # -- waiting for a change --------------------------------------------------------------------
-
-    def subscribe(
-        self,
-        job_id: int,
-        fields: Sequence[str],
-        prev_info: list[Any] | None,
-        prev_serial: int | None,
-        notify: Callable[[JobChange], None],
-    ) -> Subscription | None:
-        """Call `notify` once with ``[values, log entries]`` when they differ from what is known.
-
-        The parameters are those of :class:`~ganeti.jqueue.subscriptions.Subscription`.
-
-        :returns: the subscription, for :meth:`unsubscribe`; None when `notify` was called already.
-        :raises errors.JobLost: no such job.
-        """
-        subscription = Subscription(job_id, fields, prev_info, prev_serial, notify)
-        with self.table.lock:
-            job = self.table.known(job_id)
-            if job is not None:
-                change = subscription.change(job)
-                if change is None or self.publisher.subscriptions.must_wait(subscription, job):
-                    self.publisher.subscriptions.add(subscription)
-                    return subscription
-        if job is None:
-            job = self.table.archived(job_id)
-            if job is None:
-                raise errors.JobLost(f"job {job_id} does not exist")
-            change = subscription.change(job)
-        assert change is not None
-        notify(change)
-        return None
-
-    def unsubscribe(self, subscription: Subscription) -> bool:
-        """End a subscription; False when it was notified already, or is being notified now."""
-        with self.table.lock:
-            return self.publisher.subscriptions.remove(subscription)
-
 
 def _not_acknowledged(job_id: int, shortfall: str) -> errors.JobQueueError | None:
     """Return the error for the submitter of a job which too few candidates have; None otherwise."""
@@ -656,13 +481,6 @@ def _not_acknowledged(job_id: int, shortfall: str) -> errors.JobQueueError | Non
         f"{shortfall} have job {job_id}, so it is not acknowledged: it goes on as long as this node"
         " is the master, and is lost if another node takes the role. 'gnt-job list' shows it."
     )
-
-
-def _result_of(begin: Callable[[Done], None]) -> Any:
-    """Begin an operation which takes a callback, and wait for its result."""
-    waiter = Waiter()
-    begin(waiter.done)
-    return waiter.wait()
 
 
 def _check_ops(ops: Sequence[OpCode]) -> Sequence[OpCode] | errors.GenericError:

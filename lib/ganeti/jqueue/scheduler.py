@@ -14,9 +14,8 @@ need the lock of the :class:`~ganeti.jqueue.table.JobTable` say so.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from ganeti import errors
 from ganeti.constants import job as const
@@ -24,6 +23,7 @@ from ganeti.jqueue import dependencies, job_trace
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
 from ganeti.jqueue.commit import Committer
+from ganeti.jqueue.execution import Execute, JobDetached, Place, Places, Thread
 from ganeti.jqueue.filters import NO_RULE, FilterGate, FilterVerdict, rejection
 from ganeti.jqueue.publisher import Publisher
 from ganeti.jqueue.rate_meter import RateMeter
@@ -31,7 +31,6 @@ from ganeti.jqueue.table import JobTable
 from ganeti.jqueue.worker import WorkerPool
 from ganeti.locking import Owner
 from ganeti.objects import FilterRule
-from ganeti.opcodes.base import OpCode
 from ganeti.utils import metrics
 from ganeti.wire import json
 
@@ -45,9 +44,6 @@ _OPCODE_TIME = metrics.Histogram(
     "Time of the opcodes which have ended, in the queue, waiting for locks, and running",
     ("opcode", "phase"),
 )
-
-#: Executes one opcode and returns its result.
-Execute = Callable[[OpCode, Callbacks], Any]
 
 
 class LockWaits(Protocol):
@@ -84,10 +80,13 @@ class Scheduler:
         filters: Iterable[FilterRule],
         max_running: int,
         fatal: Callable[[], None],
+        places: Places | None = None,
     ) -> None:
         self._table = table
         self._publisher = publisher
-        self._execute = execute
+        self._thread = Thread(execute, table.livelock)
+        self._places = places
+        self._adopted: dict[int, Place] = {}
         self._submit = submit
         self._locks = locks
         self.committer = committer
@@ -190,7 +189,9 @@ class Scheduler:
             self._locks.reprioritise(self._table.owner(job.id), priority)
 
     def wake(self, job: jobs.QueuedJob) -> None:
-        """Let a job which waits for locks notice that it is to stop."""
+        """Let a job which waits for locks notice that it is to stop, and one in a process, too."""
+        if self._places is not None:
+            self._places.wake(job.id)
         if self._locks is not None:
             self._locks.wake(self._table.owner(job.id))
 
@@ -208,7 +209,28 @@ class Scheduler:
             ]
         for job in waiting:
             self.wake(job)
+        if self._places is not None:
+            self._places.detach()
         return self.pool.stop(timeout_s)
+
+    def adopt(self, places: Mapping[int, Place]) -> None:
+        """Go on with jobs whose opcodes are at work in processes. Needs the lock.
+
+        :param places: job id -> place.
+        """
+        self._adopted.update(places)
+        for job_id in places:
+            job = self._table.jobs[job_id]
+            self.gate.enter(job_id, NO_RULE)
+            op = job.current()
+            if op is not None and op.state.status == jobs.CANCELING:
+                job.cancel_reason = "canceled by request before the master daemon was restarted"
+            # Before all others, so that none of these waits for a worker which waits for it.
+            self.pool.add(job_id, const.PRIO_HIGHEST - 1)
+
+    def kill(self, job_id: int, reason: str) -> bool:
+        """End the process of a job at once; return whether there was one."""
+        return self._places is not None and self._places.kill(job_id, reason)
 
     # -- execution, in a worker ------------------------------------------------------------------
 
@@ -218,27 +240,62 @@ class Scheduler:
         # of the line, and no job is between the line and a worker.
         with self._table.lock:
             job_id = self.pool.take()
-            begun = None if job_id is None else self._begin(job_id)
-        while begun is not None and self._run_op(*begun):
-            with self._table.lock:
-                begun = self._begin(begun[0].id)
+            place = begun = None
+            if job_id is not None:
+                place = self._adopted.pop(job_id, None)
+                begun = self._begin(job_id, None) if place is None else self._at_work(job_id)
+        try:
+            while begun is not None:
+                if place is None:
+                    place = self._open_place(*begun)
+                if place is None or not self._run_op(*begun, place):
+                    return
+                with self._table.lock:
+                    begun = self._begin(begun[0].id, place)
+        finally:
+            if place is not None:
+                place.close()
 
-    def _begin(self, job_id: int) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
+    def _begin(
+        self, job_id: int, place: Place | None
+    ) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
         """Begin the next opcode of a job; None when there is none, or it may not start now.
 
         A job with which that fails ends with the error. Needs the lock.
+
+        :param place: where the opcode before it was executed; None for the first one of a worker.
         """
         job = self._table.jobs.get(job_id)
         if job is None:
             return None
         try:
-            op = self._begin_op(job)
+            op = self._begin_op(job, place)
         except Exception as err:  # noqa: BLE001 -- the entry point of a job step
             self._give_up(job, err)
             return None
         return None if op is None else (job, op)
 
-    def _begin_op(self, job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
+    def _at_work(self, job_id: int) -> tuple[jobs.QueuedJob, jobs.QueuedOpCode] | None:
+        """Return the opcode which a process executes already. Needs the lock."""
+        job = self._table.jobs[job_id]
+        op = job.current()
+        return None if op is None else (job, op)
+
+    def _open_place(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> Place | None:
+        """Make the place of a job, and name it in its file; None when the job has failed."""
+        try:
+            place = None if self._places is None else self._places.open(job.id)
+        except errors.GenericError as err:
+            self._end_failed(job, op, err)
+            return None
+        if place is None:
+            return self._thread
+        with self._table.lock:
+            job.state = job.state._replace(livelock=place.livelock, process_id=place.process_id)
+            self.committer.touch(job)
+        return place
+
+    def _begin_op(self, job: jobs.QueuedJob, place: Place | None) -> jobs.QueuedOpCode | None:
         """Move the next opcode to "waiting" (for its locks). Needs the lock."""
         op = job.current()
         if op is None or self._table.stopping:
@@ -249,25 +306,32 @@ class Scheduler:
         self.gate.enter(job.id, verdict)
         now = self._table.now()
         op.move(jobs.WAITING, start=now)
+        # The process of a job, if it gets one, is noted when it has been made.
+        process = self._thread if place is None else place
         job.state = job.state._replace(
-            start=job.state.start or now, livelock=self._table.livelock, process_id=os.getpid()
+            start=job.state.start or now,
+            livelock=process.livelock,
+            process_id=process.process_id,
         )
         self.committer.touch(job)
         return op
 
-    def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
+    def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:
         """Execute an opcode, as a span of a trace; whether the job may go on with the next one."""
         with job_trace.opcode(job, op):
-            return self._try_op(job, op)
+            return self._try_op(job, op, place)
 
-    def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
+    def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:
         callbacks = Callbacks(self._table, self.committer, self._publisher, job, op, self._submit)
         try:
-            result = self._execute(op.opcode(), callbacks)
+            result = place.execute(op, callbacks, job.ops.index(op))
             json.dumps(result)
             json.check_nesting(result)
             if op.state.status == jobs.WAITING:
                 callbacks.notify_start()
+        except JobDetached:
+            _log.info("job %d goes on without this master daemon", job.id)
+            return False
         except QueueStopping:
             with self._table.lock:
                 if op.state.status == jobs.WAITING:

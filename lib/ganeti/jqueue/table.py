@@ -81,5 +81,8 @@ class JobTable:
         return None if job is None else job.status
 
     def owner(self, job_id: int) -> Owner:
-        """Return the name under which a job of this process owns locks."""
+        """Return the name under which a job owns locks.
+
+        The worker of the master daemon releases the locks of a job which has a process of its own.
+        """
         return Owner(job_id, f"job-{job_id}", self.livelock)

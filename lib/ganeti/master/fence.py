@@ -38,12 +38,14 @@ class Fence:
     """Lets the master act as long as its epoch is the highest one.
 
     :param end: called when it is not; in the daemon it does not return.
+    :ivar before_end: called before that; it ends the processes of jobs.
     """
 
     def __init__(self, epoch: master_epoch.Epoch, end: Callable[[], None] = end_process) -> None:
         self.epoch = epoch
         self._end = end
         self._stop = threading.Event()
+        self.before_end: Callable[[], None] = lambda: None
 
     def newer(self, node: str, known: str) -> None:
         """End, because a node obeys a higher epoch.
@@ -57,6 +59,7 @@ class Fence:
             known,
             self.epoch,
         )
+        self.before_end()
         self._end()
 
     @contextlib.contextmanager

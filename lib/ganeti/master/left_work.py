@@ -123,6 +123,8 @@ class WorkKeeper:
         # Whether a node did not answer the last question.
         self._unresponsive = False
         self._queue: Queue | None = None
+        #: Tells whether a job goes on in a process which an earlier master daemon has made.
+        self.goes_on: Callable[[int | None], bool] = lambda _job: False
         self._wake = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -191,15 +193,22 @@ class WorkKeeper:
                     hold.job,
                 )
 
-    def hand_over(self, job_id: int | None, nodes: Collection[str], held: Collection[str]) -> None:
+    def hand_over(
+        self,
+        job_id: int | None,
+        nodes: Collection[str],
+        held: Collection[str],
+        revoke: Collection[str] = (),
+    ) -> None:
         """Keep the locks of a job which ends, where nodes may still work for it.
 
         The job still holds its locks; they pass to this object when it releases them.
 
         :param nodes: UUIDs of the nodes.
         :param held: UUIDs of the instances which the job has locked exclusively.
+        :param revoke: names of calls which the nodes are to refuse when they arrive later.
         """
-        answers = self._ask(nodes)
+        answers = self._ask(nodes, revoke)
         data = self._config.snapshot()
         with self._lock:
             self._named[job_id] = frozenset(held)
@@ -211,12 +220,14 @@ class WorkKeeper:
         self._start_if_needed()
 
     def _is_older(self, work: NodeWork) -> bool:
-        return work.epoch != self._epoch
+        return work.epoch != self._epoch and not self.goes_on(work.job)
 
-    def _ask(self, nodes: Iterable[str]) -> dict[str, list[NodeWork]]:
+    def _ask(self, nodes: Iterable[str], revoke: Collection[str] = ()) -> dict[str, list[NodeWork]]:
         """Ask nodes for their work; a node which gives no answer is left out."""
         found = {}
-        for uuid, answer in self._rpc.call_many(NODE_WORK, list(nodes), revoke=[]).items():
+        for uuid, answer in self._rpc.call_many(
+            NODE_WORK, list(nodes), revoke=list(revoke)
+        ).items():
             if answer.failure is None:
                 found[uuid] = answer.data
             elif isinstance(answer.failure, errors.NodeRefused) and not isinstance(

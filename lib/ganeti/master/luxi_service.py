@@ -22,6 +22,7 @@ Some methods are extensions of ours (``ganeti.luxi.protocol.EXTENSIONS``):
 from __future__ import annotations
 
 import logging
+import pwd
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -311,9 +312,11 @@ class LuxiService:
         service.check_guests(self._context)
         request.answer(None)
 
-    def _cancel(self, request: LuxiRequest, job: Any, _kill: bool = False) -> None:
-        # Jobs are threads of the master and cannot be killed, so "kill" has no effect.
-        self._queue.cancel_async(int(job), request.done)
+    def _cancel(self, request: LuxiRequest, job: Any, kill: bool = False) -> None:
+        if kill:
+            self._queue.kill_async(int(job), _name_of(request.peer_uid()), request.done)
+        else:
+            self._queue.cancel_async(int(job), request.done)
 
     def _change_priority(self, request: LuxiRequest, job: Any, priority: int) -> None:
         self._queue.change_priority_async(int(job), priority, request.done)
@@ -546,3 +549,13 @@ def _refuse_locking(use_locking: bool) -> None:
         raise errors.OpPrereqError(
             "queries take no locks; use_locking must be false", errors.ECODE_INVAL
         )
+
+
+def _name_of(uid: int | None) -> str:
+    """Return a text which names the user of a client."""
+    if uid is None:
+        return "a client which has gone"
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"

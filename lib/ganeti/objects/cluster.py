@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import ht
 from ganeti.constants.node import ND_PARAM_TYPES
 from ganeti.objects import fill
-from ganeti.objects.base import parameters
+from ganeti.objects.base import parameters, unstored
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Instance
 from ganeti.objects.network import Network
@@ -91,6 +91,8 @@ class Cluster:
     #: Ours: the watcher moves instances to balance the cluster; None for never. ``moves_per_hour``
     #: is the most moves in an hour, ``min_gain`` what they must improve the score by.
     auto_balance: dict[str, Any] | None = None
+    #: Ours: ``threads`` or ``processes``.
+    job_execution: str = unstored("threads")
     ssh_key_type: str
     ssh_key_bits: int
     ctime: float = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
+from ganeti.constants import job
 from ganeti.opcodes import types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
@@ -284,6 +285,12 @@ class OpClusterSetParams(OpCode):
     rapi_require_authentication: bool | None = param(
         ht.Maybe(ht.Bool),
         "Whether every request to the REST interface needs a password",
+        default=None,
+    )
+    job_execution: str | None = param(
+        ht.Maybe(ht.OneOf("threads or processes", job.EXECUTIONS)),
+        "Where jobs are executed which start afterwards: in threads of the master daemon, or in"
+        " processes of their own",
         default=None,
     )
     auto_failover: int | None = param(

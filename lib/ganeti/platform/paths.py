@@ -140,6 +140,7 @@ class Paths:
     socket_dir = _Under("run_dir", "socket")
     master_socket = _Under("socket_dir", "ganeti-master")
     query_socket = _Under("socket_dir", "ganeti-query")
+    job_socket = _Under("socket_dir", "ganeti-jobs")
     metad_socket = _Under("socket_dir", "ganeti-metad")
     # In a virtual cluster: QEMU's user networking forwards the requests of guests to this socket.
     metad_guest_socket = _Under("socket_dir", "ganeti-metad-guests")
@@ -149,6 +150,7 @@ class Paths:
     # The master daemon was stopped on purpose, and was not started since.
     master_stopped_file = _Under("run_dir", "ganeti-masterd.stopped")
     livelock_dir = _Under("run_dir", "livelocks")
+    config_serial_file = _Under("run_dir", "config-serial")
     bdev_cache_dir = _Under("run_dir", "bdev-cache")
     instance_disks_dir = _Under("run_dir", "instance-disks")
     disk_locks_dir = _Under("run_dir", "disk-locks")

@@ -172,6 +172,8 @@ class _Target:
         self.offline = offline
 
 
+#: See :meth:`ganeti.http.client.Client.perform`.
+Until = http_client.Until
 #: Is called with a call, the key of a node, and its result.
 OnResult = Callable[[Call, str, Result], None]
 
@@ -192,8 +194,8 @@ class _Lost:
         self.since: float | None = None
 
 
-# A call, its nodes, common arguments, arguments of single nodes, filler.
-_Ask = tuple[
+#: A call, its nodes, common arguments, arguments of single nodes, filler.
+NodeRequests = tuple[
     Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", Filler
 ]
 
@@ -323,7 +325,7 @@ class AddressRunner:
 
     def _ask_all(
         self,
-        asks: Sequence[_Ask],
+        asks: Sequence[NodeRequests],
         on_result: OnResult | None = None,
         until: http_client.Until | None = None,
         *,
@@ -350,7 +352,7 @@ class AddressRunner:
                     timeout_s = call.time_limit_s(args)
                 named: tuple[str, ...] = ()
                 if call.work:
-                    work = _Lost(call.work, target, secrets.token_hex(8))
+                    work = _Lost(call.work, target, self._new_token())
                     works[len(requests)] = work
                     named = (f"{http.WORK_HEADER}: {self._job or '-'} {work.token}",)
                     if call.lasting:
@@ -401,6 +403,10 @@ class AddressRunner:
             {target.key: judged[next(numbers)] for target in targets}
             for _call, targets, _common, _per_node, _filler in asks
         ]
+
+    def _new_token(self) -> str:
+        """Return a new name for a call: up to 64 hexadecimal digits."""
+        return secrets.token_hex(8)
 
     def _headers(self) -> tuple[str, ...]:
         epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
@@ -603,7 +609,7 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, call, node_uuids, even_offline)
-        asks: list[_Ask] = [(call, targets, args, per_node, _ConfigFiller(config))]
+        asks: list[NodeRequests] = [(call, targets, args, per_node, _ConfigFiller(config))]
         if patient or len(targets) < IMPATIENT_FROM:
             answers = self._ask_all(asks)
         else:
@@ -626,7 +632,7 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         found: list[dict[str, Result]] = []
-        asks: list[_Ask] = []
+        asks: list[NodeRequests] = []
         for call, node_uuids, args in calls:
             results, targets = self._targets(config, call, node_uuids)
             found.append(results)
@@ -642,7 +648,7 @@ class RpcRunner(AddressRunner):
         """
         config = self._snapshot()
         results, targets = self._targets(config, VERSION, node_uuids)
-        asks: list[_Ask] = [(VERSION, targets, {}, None, _ConfigFiller(config))]
+        asks: list[NodeRequests] = [(VERSION, targets, {}, None, _ConfigFiller(config))]
         results.update(self._ask_all(asks, show=True)[0])
         return results
 

@@ -166,6 +166,23 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 _foreground = True
 _package: int | None = None
 _pid_file: daemonize.PidFile | None = None
+_signals: Signals | None = None
+_ready: daemonize.Ready | None = None
+
+
+def become_helper() -> None:
+    """Make a forked child of a daemon, while that starts, independent of the parent and its caller.
+
+    The child gets a session of its own, the usual effect of signals, and writes its output into the
+    log. The program which started the daemon does not wait for the child.
+    """
+    if _signals is not None:
+        leave_parent(_signals)
+    if _ready is not None:
+        _ready.close()
+    os.setsid()
+    if not _foreground:
+        daemonize.close_output(log.log_fileno())
 
 
 def leave_parent(signals: Signals) -> None:
@@ -451,10 +468,11 @@ def _serve(
         syslog=options.syslog,
         threads=bool(options.debug),
     )
-    global _pid_file
+    global _pid_file, _signals, _ready
+    _ready = ready
     pid_file = _pid_file = daemonize.PidFile(here.pid_file(name))
     pid_file.acquire()
-    signals = Signals()
+    signals = _signals = Signals()
     logging.info("%s %s starts", name, FULL_VERSION)
     try:
         hand_over((here.log_file(name), pid_file.path), options.user, options.group)

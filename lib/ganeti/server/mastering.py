@@ -1,7 +1,8 @@
 """The work of the master daemon from its start to its end; the work is in other packages.
 
 After its start the daemon never forks and never runs a program: a node daemon runs what must be
-run, on the master node, too.
+run, on the master node, too. The processes of jobs are made by a process which it makes before its
+first thread (:mod:`ganeti.jobexec`).
 
 It serves two names in the socket directory: ``ganeti-master``, and ``ganeti-query``, where programs
 for Ganeti 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones
@@ -31,6 +32,9 @@ from ganeti.config import Config, ssconf
 from ganeti.config.members import Members, read_members
 from ganeti.config.role import Outcome
 from ganeti.constants import cli as exit_codes
+from ganeti.jobexec.executor import ProcessExecutor
+from ganeti.jobexec.forker import start as start_fork_server
+from ganeti.jobexec.process import Surroundings
 from ganeti.jqueue.job import QueuedJob
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import LockManager
@@ -44,7 +48,7 @@ from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.master.node_watch import NodeWatch
 from ganeti.master.witness import MasterWitness
-from ganeti.objects import ConfigData
+from ganeti.objects import Cluster, ConfigData
 from ganeti.platform import machine, paths, users
 from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
@@ -85,15 +89,21 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     :raises JobQueueError: the queue cannot be used.
     """
     here = paths.current()
-    # No thread runs yet.
+    # Import the logical units now, so that no job need wait for it.
+    cmdlib.load()
+    for directory in (here.livelock_dir, here.queue_dir):
+        fs.make_dirs(directory, 0o750)
+    places = Surroundings(
+        here.job_socket, here.config_serial_file, here.livelock_dir, partial(open_client, here)
+    )
     process.forbid("the master daemon runs no programs, a node daemon does")
+    # No thread runs yet, and no lock is held.
+    forker = start_fork_server(places, daemon.become_helper)
     problem = tracing.set_up(masterd.NAME, background=True)
     if problem:
         logging.warning("%s", problem)
     _raise_file_limit()
     fs.remove_file(here.master_stopped_file)
-    fs.make_dirs(here.queue_dir, 0o750)
-    fs.make_dirs(here.livelock_dir, 0o750)
     queue_lock = _lock_queue(here.queue_lock_file)
     members = _read_members(here)
     masterd.check_master(members.master.name)
@@ -122,8 +132,9 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     left_work = WorkKeeper(config, locks, runner, won.epoch, won.promises)
     context = MasterContext(config, locks, runner, left_work=left_work)
     livelock = startup.take_livelock(here.livelock_dir)
-    # Import the logical units now, so that the first job need not wait for it.
-    cmdlib.load()
+    executor = ProcessExecutor(places, forker, context, won.epoch, livelock.path)
+    fence.before_end = executor.end_all
+    left_work.goes_on = executor.goes_on
     queue = JobQueue(
         store,
         Processor(context).execute,
@@ -131,11 +142,12 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
         transport=QueueTransport(runner, config.snapshot),
         livelock=livelock.path,
         filters=config.filters(),
-        max_running=config.cluster().max_running_jobs,
+        max_running=_most_jobs(config.cluster()),
         fatal=_die,
         interrupted=left_work.survey,
         majority=lambda: config.cluster().auto_failover is not None,
         witness=witness,
+        places=executor,
     )
     witness.last_job = lambda: queue.table.serial
     context.queue = queue
@@ -143,12 +155,13 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     context.job_files = queue
     context.queries = queries.QueryService(context)
     queue.start()
+    executor.start()
     left_work.clean_up_migrations(queue)
     events = EventLog()
     job_log = JobLog(here.log_jobs_file, here.log_audit_file)
     job_log.start()
     queue.publisher.on_published = partial(_note_jobs, events, job_log)
-    config.call_on_commit(partial(note_commit, events, queue))
+    config.call_on_commit(partial(note_commit, events, queue, executor))
     context.live_seen = GuestChanges(events, context).seen
     server = LuxiServer(_listen(here), LuxiService(context, events))
     # Present objects live as long as the process; the garbage collector need not visit them.
@@ -186,19 +199,26 @@ def _settle_alone(config: Config, *, override: bool) -> None:
 def note_commit(
     events: EventLog,
     queue: JobQueue,
+    executor: ProcessExecutor,
     before: ConfigData,
     after: ConfigData,
     changed: set[tuple[str, str]],
 ) -> None:
-    """Tell clients and the job queue of a commit of the configuration."""
-    if after.cluster.max_running_jobs != before.cluster.max_running_jobs:
-        queue.set_max_running(after.cluster.max_running_jobs)
+    """Tell the job processes, the job queue and clients of a commit of the configuration."""
+    executor.note_commit(before, after)
+    if _most_jobs(after.cluster) != _most_jobs(before.cluster):
+        queue.set_max_running(_most_jobs(after.cluster))
     events.config_changed(before, after, changed)
 
 
 def _note_jobs(events: EventLog, job_log: JobLog, published: list[QueuedJob]) -> None:
     events.jobs_published(published)
     job_log.jobs_published(published)
+
+
+def _most_jobs(cluster: Cluster) -> int:
+    """Return how many jobs may be executed at once: each of them is watched until its end."""
+    return min(cluster.max_running_jobs, cluster.max_tracked_jobs)
 
 
 def _read_members(here: paths.Paths) -> Members:

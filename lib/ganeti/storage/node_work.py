@@ -6,7 +6,7 @@ the role moved to another node, or the connection broke. So each of them leaves 
 the call has open, and which the programs inherit that may survive it (scripts, copies, transfers).
 The kernel releases the lock when the last of them has ended, in any way, and at no other time.
 
-- A call is refused while another job, or the same one under an older master, works on one of its
+- A call is refused while another job, or a job of another master, works on one of its
   instances or disks. Calls of one job never exclude each other: the job knows what it does.
 - A master asks for the records, when it starts and when the answer to a call was lost.
 - A caller which has given up a call *revokes* it; when the call arrives afterwards, it is refused.
@@ -41,6 +41,8 @@ _REVOKED = "revoked"
 _TOKEN = re.compile(r"[0-9a-f]{1,64}")
 # Longer than a message stays in the queue of a socket.
 _REVOKED_S = 86400.0
+# Digits of a token which are the token of a process.
+_PREFIX = 16
 _MAX_HOLDERS = 5
 # A file of this size is no record.
 _MAX_BYTES = 1 << 16
@@ -91,7 +93,11 @@ class Work:
 
     def _require_alone(self, directory: str) -> None:
         token = self._what.token
-        if token and os.path.exists(f"{directory}/{_REVOKED}/{token}"):
+        # A process which makes calls for one job begins their tokens with its own, and that counts
+        # for all of them.
+        if token and any(
+            os.path.exists(f"{directory}/{_REVOKED}/{one}") for one in (token, token[:_PREFIX])
+        ):
             raise WorkInProgressError(
                 "the caller has given this call up before it arrived, so it is not carried out"
             )
@@ -99,7 +105,7 @@ class Work:
         for path, other in _records(directory):
             if (
                 path != self._path
-                and (other.job, other.epoch) != (self._what.job, self._what.epoch)
+                and not _same_job(other, self._what)
                 and not mine.isdisjoint((*other.instances, *other.disks))
                 and filelock.is_locked(path)
             ):
@@ -255,6 +261,19 @@ def _records(directory: str) -> Iterator[tuple[str, NodeWork]]:
                 fs.remove_file(path)
             continue
         yield path, record
+
+
+def _same_job(one: NodeWork, other: NodeWork) -> bool:
+    """Tell whether two records belong to one job.
+
+    A master daemon which is started again on its node has another epoch, and its jobs may go on in
+    their processes; their ids are not used again. Another node may have given an id to another job.
+    """
+    if one.job != other.job:
+        return False
+    if one.job is None:
+        return one.epoch == other.epoch
+    return one.epoch.partition(" ")[2] == other.epoch.partition(" ")[2]
 
 
 def _refusal(path: str, other: NodeWork) -> str:

@@ -351,6 +351,7 @@ _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "check": (1, 1, "<daemon>", _check),
     "start": (1, None, "<daemon> [args]", lambda name, *args: start(name, args)),
     "stop": (1, 1, "<daemon>", stop),
+    "restart": (1, None, "<daemon> [args]", lambda name, *args: stop(name) or start(name, args)),
     "check-and-start": (1, 1, "<daemon>", start),
     "start-master": (0, 0, "", lambda: _start_many(_masters())),
     "stop-master": (0, 0, "", lambda: _stop_many(_masters()[::-1])),

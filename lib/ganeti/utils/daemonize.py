@@ -37,6 +37,12 @@ class Ready:
         """Report a failure; the starting process prints the text and exits with the code."""
         self._report(f"{exit_code} {text}".encode("utf-8", "backslashreplace"))
 
+    def close(self) -> None:
+        """Close the pipe in a process which is not the daemon; no report is sent."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
     def _report(self, message: bytes) -> None:
         if self._fd is None:
             return

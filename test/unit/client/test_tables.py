@@ -44,6 +44,7 @@ ADDED = {
     "--witness-ca": "what its server must show",
     "--node-watchdog": "whether nodes restart by their hardware watchdogs when they are cut off",
     "--auto-failover": "whether the role of a lost master moves by itself",
+    "--job-execution": "jobs which can be killed, and survive a restart of the master daemon",
     "--rapi-require-authentication": "a password for reading is a choice of the administrator",
     "--new-secondary": "design 2.0: the administrator chooses which replica stays",
     "--wait-for-sync": "design 2.0: the restart may be postponed until the replicas are in sync",

@@ -37,6 +37,7 @@ def refused(master: Master, ecode: str = errors.ECODE_INVAL, **values: Any) -> s
         ({"prealloc_wipe_disks": True}, "prealloc_wipe_disks", True),
         ({"enabled_user_shutdown": True}, "enabled_user_shutdown", True),
         ({"rapi_require_authentication": True}, "rapi_require_authentication", True),
+        ({"job_execution": "processes"}, "job_execution", "processes"),
         ({"auto_instance_failover": 15}, "auto_instance_failover", 15),
         ({"auto_failover": 5}, "auto_failover", 5),
         ({"node_watchdog": 10}, "node_watchdog", 10),

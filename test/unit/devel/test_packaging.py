@@ -65,8 +65,9 @@ def test_one_target_enables_everything() -> None:
         assert unit in _values(above, "Also")[0].split()
 
 
-def test_stopping_the_node_daemon_ends_its_parent_process_only() -> None:
-    assert _values("ganeti-noded.service", "KillMode") == ["process"]
+def test_stopping_a_daemon_leaves_the_processes_which_it_made() -> None:
+    for unit in ("ganeti-masterd.service", "ganeti-noded.service"):
+        assert _values(unit, "KillMode") == ["process"]
     assert _values("ganeti-noded.service", "OOMPolicy") == ["continue"]
     assert _values("ganeti-masterd.service", "SuccessExitStatus") == ["5 11"]
 

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from ganeti import errors
+from ganeti.cmdlib.base import JobLocks
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
 from ganeti.jqueue.queue import JobQueue
-from ganeti.locking import Level, LockManager
+from ganeti.locking import Level, LockManager, Owner
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
 
+from .wire_places import WirePlaces
+
 PATIENCE_S = 60.0
+LIVELOCK = "/livelock"
 
 
 def op(comment: str = "", **kwargs: Any) -> OpCode:
@@ -27,7 +31,12 @@ def op(comment: str = "", **kwargs: Any) -> OpCode:
 
 
 class Lab:
-    """A queue whose opcodes do what their comment says."""
+    """A queue whose opcodes do what their comment says.
+
+    :cvar processes: execute them as in job processes (:mod:`.wire_places`).
+    """
+
+    processes = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,12 +51,19 @@ class Lab:
 
     def new(self, **kwargs: Any) -> JobQueue:
         store = QueueStore(str(self.path), fault=self._fault)
+        if self.processes:
+            kwargs["places"] = WirePlaces(
+                self.path.with_name("processes"),
+                self.work,
+                self.locks,
+                lambda job_id: Owner(job_id, f"job-{job_id}", LIVELOCK),
+            )
         return JobQueue(
             store,
             self.execute,
             locks=self.locks,
             fatal=self.died.set,
-            livelock="/livelock",
+            livelock=LIVELOCK,
             **kwargs,
         )
 
@@ -60,10 +76,13 @@ class Lab:
         return self.gates.setdefault(name, threading.Event())
 
     def execute(self, opcode: OpCode, callbacks: Callbacks) -> Any:
+        return self.work(opcode, callbacks, self.locks)
+
+    def work(self, opcode: OpCode, callbacks: Callbacks, locks: JobLocks) -> Any:
         name = opcode.comment or ""
         if name.startswith("lock"):
             self.reached[name].set()
-            self.locks.acquire(
+            locks.acquire(
                 callbacks.owner,
                 Level.INSTANCE,
                 ["web"],
@@ -71,7 +90,7 @@ class Lab:
                 priority=callbacks.priority,
                 cancelled=callbacks.check_cancel,
             )
-            self.locks.release(callbacks.owner)
+            locks.release(callbacks.owner)
         if name == "no-start":
             return "never started"
         callbacks.notify_start()

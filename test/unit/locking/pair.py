@@ -41,6 +41,11 @@ class Pair:
         self.locks = LockManager(dict.fromkeys(LEVELS, KEYS[:3]), now=lambda: 0.0)
         self.pending: dict[int, tuple[LockRequest, ModelRequest]] = {}
 
+    @staticmethod
+    def owner(number: int) -> Owner:
+        """The owner with a number."""
+        return _OWNERS[number]
+
     def both(
         self,
         real: Callable[[], object],
@@ -201,13 +206,16 @@ OPERATIONS = int(
 _LOOK_EVERY = 12
 
 
-def walk(seed: int, habit: Habit, operations: int = OPERATIONS) -> None:
+def walk(
+    seed: int, habit: Habit, operations: int = OPERATIONS, make: Callable[[int], Pair] = Pair
+) -> None:
     """A long random history; the seed makes it repeatable.
 
+    :param make: makes the pair for a number of owners.
     :raises AssertionError: manager and model differ; says at which step.
     """
     rng = random.Random(seed)
-    pair = Pair(habit.owners)
+    pair = make(habit.owners)
     kinds = rng.choices(_KINDS, habit.weights, k=4096)
     for step in range(operations):
         try:

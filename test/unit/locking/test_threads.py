@@ -12,11 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ganeti import errors
 from ganeti.locking import ALL, BGL, EXCLUSIVE, Level, LockManager, Owner
+
+from ..jobexec.wire_lab import Job, Master, Queue
 
 THREADS = 10
 ROUNDS = int(os.environ.get("LOCK_ROUNDS", "1500"))
@@ -59,9 +62,10 @@ class _Watch:
 
 
 class _Worker(threading.Thread):
-    def __init__(self, number: int, locks: LockManager, watch: _Watch) -> None:
+    def __init__(self, number: int, locks: LockManager, watch: _Watch, rounds: int) -> None:
         super().__init__(daemon=True)
-        self.owner = Owner(number, f"job {number}")
+        self.owner = Owner(number, f"job-{number}")
+        self.rounds = rounds
         self.rng = random.Random(number)
         self.locks = locks
         self.watch = watch
@@ -71,7 +75,7 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         try:
-            for round_number in range(ROUNDS):
+            for round_number in range(self.rounds):
                 self._round(round_number)
         except BaseException as err:  # noqa: BLE001 - the test reports what a thread died of
             self.error = err
@@ -148,10 +152,38 @@ class _Worker(threading.Thread):
             self.watch.enter(self.owner, *inside[-1])
 
 
-def test_many_threads() -> None:
+class _Queue(Queue):
+    """The job queue, as the requests of the process of a worker use it."""
+
+    def __init__(self, worker: _Worker) -> None:
+        super().__init__(worker.owner.job_id or 0)
+        self._worker = worker
+
+    def check_cancel(self) -> None:
+        self._worker._check_cancelled()
+
+
+@pytest.mark.parametrize(
+    ("execution", "rounds"),
+    [
+        ("threads", ROUNDS),
+        ("processes", ROUNDS // 15),
+        pytest.param("processes", ROUNDS, marks=pytest.mark.long),
+    ],
+)
+def test_many_threads(execution: str, rounds: int, tmp_path: Path) -> None:
+    """The owners are jobs in threads, or as in processes, with a socket between."""
     locks = LockManager(dict.fromkeys(LEVELS, KEYS))
     watch = _Watch()
-    workers = [_Worker(number, locks, watch) for number in range(THREADS)]
+    workers = [_Worker(number, locks, watch, rounds) for number in range(THREADS)]
+    jobs = []
+    if execution == "processes":
+        master = Master(tmp_path / "master")
+        master.locks = master.context.locks = locks
+        for worker in workers:
+            job = Job(master, worker.owner.job_id or 0, _Queue(worker))
+            jobs.append(job)
+            worker.locks = job.locks  # type: ignore[assignment]
     for worker in workers:
         worker.start()
     rng = random.Random(0)
@@ -172,7 +204,10 @@ def test_many_threads() -> None:
     assert watch.trouble == []
     assert locks.owners() == []
     assert locks.table() == []
-    assert sum(worker.taken for worker in workers) > THREADS * ROUNDS
+    for job in jobs:
+        assert job.held.locks == {}
+        job.link.close()
+    assert sum(worker.taken for worker in workers) > THREADS * rounds
     for figure in ("late", "cancelled"):
         assert sum(getattr(worker, figure) for worker in workers) > 0, figure
 

@@ -110,3 +110,10 @@ def test_job_ids_which_another_master_may_have_given_out(
     store.use_fence(Fence(E2))
     assert not store.taken_over
     store.close()
+
+
+def test_the_processes_of_jobs_end_first(fence: Fence, ends: list[str]) -> None:
+    fence.before_end = lambda: ends.append("processes")
+    master_epoch.claim(E2)
+    fence.check()
+    assert ends == ["processes", "end"]

@@ -51,6 +51,7 @@ OWN_KEYS = {
     "auto_failover": "after how many seconds the role of a lost master moves by itself",
     "witness": "the document which is the third voter of two candidates",
     "auto_balance": "whether and how the watcher balances the cluster",
+    "job_execution": "whether jobs are threads or processes",
     "rapi_require_authentication": "whether the REST interface can be read without a password",
 }
 #: Published keys which are not there.

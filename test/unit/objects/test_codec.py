@@ -84,6 +84,7 @@ def test_stored_attributes_are_as_published(name, cls):
             "auto_instance_failover",
             "node_watchdog",
             "rapi_require_authentication",
+            "job_execution",
         },
         "ConfigData": {"damaged", "documents"},
         "Instance": {"importing_since"},

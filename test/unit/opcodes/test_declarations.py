@@ -42,6 +42,7 @@ OWN_PARAMS = {
         "auto_failover": "whether the role of a lost master moves by itself",
         "witness": "the third voter of two candidates",
         "auto_balance": "automatic balance by the watcher",
+        "job_execution": "whether jobs are threads or processes",
         "rapi_require_authentication": "a password for reading is a choice of the administrator",
     },
     "OP_GROUP_ADD": {"enabled_hypervisors": "clusters whose nodes have different hypervisors"},

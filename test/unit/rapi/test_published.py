@@ -54,6 +54,7 @@ OWN_MEMBERS = {
         "auto_instance_failover",
         "node_watchdog",
         "rapi_require_authentication",
+        "job_execution",
     },
     f"{_INSTANCE}/failover": {"new_secondary", "wait_for_sync"},
     "/2/networks/{network_name}/connect": {"more_groups"},

@@ -147,6 +147,7 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
             f"timeout {number(info['node_watchdog'])} s" if info.get("node_watchdog") else "off",
         ),
         ("enabled user shutdown", info["enabled_user_shutdown"]),
+        ("execution of jobs", f"in {info.get('job_execution') or 'threads'}"),
         ("REST requires authentication", info["rapi_require_authentication"]),
         (
             "automatic master failover",

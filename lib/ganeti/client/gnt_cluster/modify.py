@@ -35,6 +35,7 @@ _PLAIN = (
     "instance_communication_network",
     "enabled_user_shutdown",
     "rapi_require_authentication",
+    "job_execution",
     "modify_etc_hosts",
     "witness",
 )

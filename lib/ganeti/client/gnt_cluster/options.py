@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ganeti.cli import options as opt
 from ganeti.cli.options import Option
+from ganeti.constants import job as job_const
 
 
 def _specs(name: str, what: str, dest: str) -> Option:
@@ -308,7 +309,12 @@ MODIFY = (
         "--max-tracked-jobs",
         kind="int",
         metavar="N",
-        help="number of jobs that are watched at the same time; no effect",
+        help="number of jobs that are watched at the same time: the limit of job processes",
+    ),
+    Option(
+        "--job-execution",
+        choices=job_const.EXECUTIONS,
+        help="whether jobs are threads of the master daemon or processes of their own",
     ),
     Option(
         "--reserved-lvs",

@@ -251,7 +251,8 @@ def cancel(values: Values, arguments: list[str]) -> int:
         answer: Sequence[Any] = client.cancel_job(job_id, kill=bool(values.kill))
         return answer
 
-    return _act_on_jobs(values, arguments, stop, "Cancel job(s)?", "Job successfully cancelled")
+    done = "" if values.kill else "Job successfully cancelled"
+    return _act_on_jobs(values, arguments, stop, "Cancel job(s)?", done)
 
 
 def change_priority(values: Values, arguments: list[str]) -> int:

@@ -61,6 +61,7 @@ _STORED = (
     "compression_tools",
     "enabled_user_shutdown",
     "rapi_require_authentication",
+    "job_execution",
     "auto_failover",
     "witness",
     "auto_balance",

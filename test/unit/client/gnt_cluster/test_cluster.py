@@ -367,11 +367,12 @@ def info(master: FakeMaster) -> dict[str, Any]:
 
 
 def test_info(gnt: Gnt, master: FakeMaster, info: dict[str, Any]) -> None:
-    # Five lines are ours.
+    # Six lines are ours.
     wanted = (DATA / "cluster-info.txt").read_text(encoding="utf-8")
     place = "  modify ssh setup:"
     wanted = wanted.replace(
         place,
+        f"  execution of jobs: in threads\n"
         f"  REST requires authentication: False\n  automatic master failover: off\n"
         f"  witness: none\n{place}",
     )

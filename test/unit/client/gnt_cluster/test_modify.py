@@ -92,6 +92,7 @@ def sent(master: FakeMaster) -> dict[str, Any]:
             "--auto-balance gain=0.5,moves=1",
             {"auto_balance": {"moves_per_hour": 1, "min_gain": 0.5}},
         ),
+        ("--job-execution processes", {"job_execution": "processes"}),
         ("--rapi-require-authentication yes", {"rapi_require_authentication": True}),
         ("--auto-instance-failover yes", {"auto_instance_failover": 15}),
         ("--auto-instance-failover no", {"auto_instance_failover": 0}),

@@ -74,6 +74,7 @@ class _Builder:
             "use_external_mip_script",
             "enabled_user_shutdown",
             "rapi_require_authentication",
+            "job_execution",
             "modify_etc_hosts",
             "default_iallocator_params",
             "instance_communication_network",

@@ -1,0 +1,119 @@
+"""The fork server as the master daemon uses it: its start, and requests for job processes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.config import Config
+from ganeti.jobexec import changes, fork_server
+from ganeti.jobexec.messages import Channel, ChannelClosed
+from ganeti.jobexec.process import Surroundings
+
+_log = logging.getLogger(__name__)
+
+
+class JobProcess(NamedTuple):
+    """A job process.
+
+    :ivar pidfd: a descriptor of the process, from pidfd_open(2); the receiver closes it.
+    :ivar number: number of the jobs which it has executed before.
+    """
+
+    pid: int
+    pidfd: int
+    number: int = 0
+
+
+def has_ended(pidfd: int, timeout_s: float = 0.0) -> bool:
+    """Tell whether a process has ended, or ends within a time.
+
+    The descriptor may be a high number, because the master daemon has one for each client.
+    """
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+class Forker:
+    """Makes job processes through the fork server. Thread-safe.
+
+    :param sock: the connection to the fork server.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._channel = Channel(sock)
+        self._lock = threading.Lock()
+        self._config: Config | None = None
+        self._known: int | None = None
+
+    def use_config(self, config: Config) -> None:
+        """Give processes the state of this configuration from now on."""
+        self._config = config
+
+    def prepare(self) -> None:
+        """Let the fork server make what processes have in common, before the first one."""
+        # Without the lock, because the caller may have locked the configuration. When the fork
+        # server has ended, the next request raises an error.
+        with contextlib.suppress(ChannelClosed):
+            self._channel.send({})
+
+    def make(self, job_id: int, token: str) -> JobProcess:
+        """Make the process of a job.
+
+        :raises OpExecError: the system cannot make one, or the fork server has ended.
+        """
+        with self._lock:
+            message = None
+            if self._config is not None:
+                data, keys = self._config.changed_since(self._known or 0)
+                if keys != frozenset():
+                    message = changes.describe(data, None if self._known is None else keys)
+                self._known = data.serial_no
+            try:
+                self._channel.send({"job": job_id, "token": token, "changes": message})
+                answer, descriptors, _flags, _address = socket.recv_fds(
+                    self._sock, fork_server.ANSWER.size, 1
+                )
+            except (ChannelClosed, OSError) as err:
+                raise errors.OpExecError(f"the fork server does not answer: {err}") from err
+            if len(answer) < fork_server.ANSWER.size:
+                raise errors.OpExecError(
+                    "the process which makes the processes of jobs has ended. Restart the master"
+                    " daemon with 'daemon-util restart ganeti-masterd'."
+                )
+            (pid,) = fork_server.ANSWER.unpack(answer)
+        if pid < 0:
+            raise errors.OpExecError(f"cannot make a process for the job: {os.strerror(-pid)}")
+        os.set_inheritable(descriptors[0], False)
+        return JobProcess(pid, descriptors[0])
+
+    def close(self) -> None:
+        """Let the fork server end."""
+        self._channel.close()
+
+
+def start(here: Surroundings, detach: Callable[[], None]) -> Forker:
+    """Start the fork server; called before this process has any thread.
+
+    :param detach: called in the new process, before anything else.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    if os.fork() == 0:
+        try:
+            ours.close()
+            detach()
+            fork_server.serve(theirs, here)
+        except BaseException:
+            logging.critical("the fork server ends by an internal error", exc_info=True)
+            os._exit(1)
+    theirs.close()
+    return Forker(ours)

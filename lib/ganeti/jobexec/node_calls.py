@@ -1,0 +1,99 @@
+"""Node calls of a job process.
+
+The process calls the nodes itself, under the epoch of the master daemon to which it is connected.
+After a restart of the master daemon the nodes obey a newer epoch of the same node, and refuse the
+one which the process has. A refused call was not carried out: the process waits until it is
+connected to the new daemon, and makes the call again. An epoch of another node ends the process.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ganeti import errors, http
+from ganeti.jobexec.link import Link
+from ganeti.objects import ConfigData
+from ganeti.platform import master_epoch
+from ganeti.rpc.results import Result
+from ganeti.rpc.runner import NodeRequests, OnResult, RpcRunner, Transport, Until
+from ganeti.wire.calls.base import Call
+
+
+class JobRunner(RpcRunner):
+    """Calls nodes for the job of this process.
+
+    :param token: the name of this process, with which the names of its calls begin.
+    """
+
+    def __init__(
+        self,
+        config_snapshot: Callable[[], ConfigData],
+        client: Transport,
+        link: Link,
+        token: str,
+        **options: Any,
+    ) -> None:
+        super().__init__(config_snapshot, client, **options)
+        self._link = link
+        self._token = token
+
+    def trust_changed(self) -> None:
+        """Use the new certificates of this node, in the master daemon, too."""
+        super().trust_changed()
+        self._link.ask("trust_changed")
+
+    def _headers(self) -> tuple[str, ...]:
+        return (f"{http.EPOCH_HEADER}: {self._link.epoch}",)
+
+    def _new_token(self) -> str:
+        return self._token + secrets.token_hex(8)
+
+    def _ask_all(
+        self,
+        asks: Sequence[NodeRequests],
+        on_result: OnResult | None = None,
+        until: Until | None = None,
+        *,
+        show: bool = False,
+    ) -> list[dict[str, Result]]:
+        """Send all requests at the same time; repeat those which only the old epoch failed."""
+
+        def note(call: Call, key: str, result: Result) -> None:
+            assert on_result is not None
+            if self._newer(call, result) is None:
+                on_result(call, key, result)
+
+        given = None if on_result is None else note
+        found = super()._ask_all(asks, given, until, show=show)
+        while True:
+            left: list[NodeRequests] = []
+            places: list[int] = []
+            newest = master_epoch.NONE
+            for place, (ask, results) in enumerate(zip(asks, found, strict=True)):
+                known = {one.key: self._newer(ask[0], results[one.key]) for one in ask[1]}
+                newest = max([newest, *(epoch for epoch in known.values() if epoch is not None)])
+                targets = [one for one in ask[1] if known[one.key] is not None]
+                if targets:
+                    left.append((ask[0], targets, *ask[2:]))
+                    places.append(place)
+            if not left:
+                return found
+            if newest.owner != self._link.epoch.owner:
+                self._link.fenced(f"a node obeys epoch {newest}")
+            if newest > self._link.epoch:
+                self._link.renew()
+            for place, results in zip(
+                places, super()._ask_all(left, given, until, show=show), strict=True
+            ):
+                found[place].update(results)
+
+    @staticmethod
+    def _newer(call: Call, result: Result) -> master_epoch.Epoch | None:
+        """Return the epoch because of which a node refused a call; None for any other result."""
+        failure = result.failure
+        if call.any_epoch or not isinstance(failure, errors.NodeRefused):
+            return None
+        known = getattr(failure, "known_epoch", "")
+        return master_epoch.parse(known) if known else None

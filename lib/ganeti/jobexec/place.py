@@ -1,0 +1,367 @@
+"""The process of one job, as its worker and the other threads of the master daemon see it.
+
+The worker gives the process the opcodes of the job and carries out its requests. What a dead
+process held is released by the worker: first the nodes are asked whether they still work for the
+job, and then its locks are free (:meth:`JobPlace.bury`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from ganeti import errors
+from ganeti.cmdlib.base import MasterContext
+from ganeti.constants import job as job_const
+from ganeti.jobexec import leftovers, link, livelock, messages
+from ganeti.jobexec.changes import SharedNumber
+from ganeti.jobexec.forker import JobProcess, has_ended
+from ganeti.jobexec.messages import Channel, ChannelClosed
+from ganeti.jobexec.requests import ProcessGone, Requests, log_of
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.callbacks import Callbacks, QueueStopping
+from ganeti.jqueue.execution import JobDetached
+from ganeti.locking import EXCLUSIVE, Level, Owner
+from ganeti.utils import tracing
+
+_log = logging.getLogger(__name__)
+
+# Seconds after which the log says that a killed process does not end.
+_END_S: Final = 10.0
+
+
+class Processes(Protocol):
+    """What a place needs of :class:`ganeti.jobexec.executor.ProcessExecutor`."""
+
+    context: MasterContext
+    loaded: int
+
+    def owner(self, job_id: int) -> Owner:
+        """Return the owner of the locks of a job."""
+
+    def welcome(self) -> dict[str, Any]:
+        """Return the message which lets a connected process go on."""
+
+    def rest(self, place: JobPlace, channel: Channel) -> None:
+        """Keep the process of a job which has ended, for another job.
+
+        :raises ChannelClosed: its connection has ended.
+        """
+
+    def forget(self, place: JobPlace) -> None:
+        """Forget a process which has ended and whose job has ended or waits again."""
+
+
+class JobPlace:
+    """The process of one job.
+
+    :param livelock_path: of the process.
+    :ivar process_id: its number, for people.
+    """
+
+    def __init__(
+        self, executor: Processes, job_id: int, token: str, process: JobProcess, path: str
+    ) -> None:
+        self._executor = executor
+        self.job_id = job_id
+        self.token = token
+        self.process = process
+        self.process_id = process.pid
+        self.pidfd = process.pidfd
+        self.livelock = path
+        self._changed = threading.Condition()
+        self._channel: Channel | None = None
+        # A connection which waits until the worker takes it, with the greeting of the process.
+        self._waiting: tuple[Channel, dict[str, Any]] | None = None
+        self._dead = False
+        self._detached = False
+        self._ending = False
+        self._killed = ""
+        self._op: jobs.QueuedOpCode | None = None
+        self.callbacks: Callbacks | None = None
+        # The opcode which the process was executing when this master daemon started, and the log
+        # which it had then.
+        self.adopted: jobs.QueuedOpCode | None = None
+        self._logged: list[tuple[str, Any]] = []
+
+    # -- for other threads --------------------------------------------------------------------
+
+    def connected(self, channel: Channel, greeting: dict[str, Any]) -> None:
+        """Take a new connection of the process."""
+        with self._changed:
+            if self._detached:
+                channel.close()
+                return
+            self._waiting = (channel, greeting)
+            if self._channel is not None:
+                # The process knows best when its connection has ended.
+                self._channel.shut_down()
+            self._changed.notify_all()
+
+    def died(self) -> None:
+        """Note that the process has ended; called once, by the thread which the kernel tells."""
+        with self._changed:
+            self._dead = True
+            self._changed.notify_all()
+            callbacks = self.callbacks
+        if callbacks is not None:
+            self._executor.context.locks.wake(callbacks.owner)
+
+    def wake(self) -> None:
+        """Let the process ask whether its job was canceled."""
+        if not os.path.exists(self.livelock):
+            return  # It has just been made, and asks before it begins its work.
+        try:
+            page = SharedNumber(self.livelock)
+        except OSError as err:
+            _log.error("job %d: cannot let its process know of a change: %s", self.job_id, err)
+            return
+        page.publish(1)
+        page.close()
+
+    def kill(self, reason: str) -> bool:
+        """End the process at once, once; return whether this call did it."""
+        with self._changed:
+            if self._dead or self._killed or self._ending or self._op is None:
+                return False
+            self._killed = reason
+        _log.warning("job %d: %s; ending process %d", self.job_id, reason, self.process_id)
+        self._signal()
+        return True
+
+    def detach(self) -> None:
+        """Let the process go on without this master daemon, if its opcode is at work."""
+        with self._changed:
+            if self._op is None or self._op.state.exec is None or self._dead:
+                return
+            self._detached = True
+            if self._channel is not None:
+                self._channel.shut_down()
+            self._changed.notify_all()
+
+    def _signal(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the process has ended."""
+        return self._dead
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the process has no job any more."""
+        return self._ending
+
+    # -- for the worker -----------------------------------------------------------------------
+
+    def adopt(self, op: jobs.QueuedOpCode) -> None:
+        """Note that the process is executing an opcode already."""
+        self.adopted = self._op = op
+        self.wake()
+        self._logged = log_of(op.log)
+
+    def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, index: int) -> Any:
+        """Let the process execute an opcode; return its result.
+
+        :raises JobDetached: the master daemon ends, and the process goes on.
+        :raises OpExecError: the process was killed, or has ended by itself.
+        :raises GenericError: the error with which the opcode failed.
+        """
+        with self._changed:
+            self._op, self.callbacks = op, callbacks
+        sent = self.adopted is op
+        requests: Requests | None = None
+        try:
+            while True:
+                try:
+                    channel = self._take_channel(index if sent else None)
+                    if not sent:
+                        value = op.opcode().to_dict()
+                        channel.send({"op": value, "index": index, "trace": tracing.current()})
+                        sent = True
+                    requests = Requests(
+                        self._executor,
+                        channel,
+                        callbacks,
+                        self._logged if self.adopted is op else (),
+                        self._check_alive,
+                    )
+                    return self._judge(requests.serve(), requests.stopped)
+                except ChannelClosed:
+                    self._check_alive()
+                    # It connects again when only the connection has ended.
+                    time.sleep(link.RETRY_S)
+        except ProcessGone as err:
+            self._signal()
+            raise self._end_of_process(op, callbacks, str(err)) from err
+        finally:
+            with self._changed:
+                self._op = self.callbacks = None
+
+    def _check_alive(self) -> None:
+        """Return if the process lives.
+
+        :raises ProcessGone: it does not.
+        :raises JobDetached: it is not this daemon's any more.
+        """
+        if self._detached:
+            raise JobDetached
+        if self._dead or self._is_dead():
+            raise ProcessGone("it has ended unexpectedly")
+
+    def _is_dead(self) -> bool:
+        return has_ended(self.pidfd)
+
+    def _take_channel(self, running: int | None) -> Channel:
+        """Wait until the process is connected, and let it go on.
+
+        :param running: number of the opcode which the process executes; None for none.
+        """
+        with self._changed:
+            if self._channel is not None and self._waiting is None and running is None:
+                return self._channel
+            # Without limit: a process may be waiting for the answer of a node.
+            self._changed.wait_for(
+                lambda: self._waiting is not None or self._dead or self._detached
+            )
+            if self._waiting is None:
+                self._check_alive()
+            assert self._waiting is not None
+            if self._channel is not None:
+                self._channel.close()
+            (self._channel, greeting), self._waiting = self._waiting, None
+            channel = self._channel
+        if greeting.get("running") != running:
+            raise ProcessGone("it does not execute the opcode which the queue has")
+        channel.send(self._executor.welcome())
+        return channel
+
+    def _judge(self, message: dict[str, Any], stopped: errors.JobCanceled | None) -> Any:
+        """Return the result of an opcode from the last message of the process, or raise its error.
+
+        :param stopped: the error with which the queue stopped it.
+        """
+        if "result" in message:
+            return message["result"]
+        if "failed" in message:
+            error = messages.unpack_error(message["failed"])
+            if isinstance(error, errors.JobCanceled) and isinstance(stopped, QueueStopping):
+                raise stopped
+            raise error
+        raise errors.OpExecError(
+            f"internal error: {message.get('internal')}. The master's log has the details."
+        )
+
+    def _end_of_process(
+        self, op: jobs.QueuedOpCode, callbacks: Callbacks, why: str
+    ) -> errors.GenericError:
+        """Release what the dead process held; return the error of its opcode."""
+        begun = op.state.exec is not None
+        self._await_death()
+        self.bury()
+        advice = leftovers.advice(op.input)
+        if self._killed:
+            text = f"{self._killed}; process {self.process_id} was ended"
+        else:
+            text = f"process {self.process_id} of the job is gone: {why}"
+        if not begun:
+            if self._killed:
+                return errors.JobCanceled(f"{text} before it had changed anything")
+            return errors.OpExecError(f"{text}. It had not changed anything yet.")
+        text = f"{text}. What it had done was not undone: {advice}."
+        callbacks.feedback(job_const.LOG_MESSAGE, f"error: {text}")
+        return errors.OpExecError(text)
+
+    def _await_death(self) -> None:
+        """Wait until the kernel says that the process has ended; it was killed before."""
+        while not has_ended(self.pidfd, _END_S):
+            _log.error("job %d: process %d does not end", self.job_id, self.process_id)
+
+    def bury(self) -> None:
+        """Release the locks and reservations of the dead process.
+
+        Locks of instances on which nodes still work for it are kept.
+        """
+        context = self._executor.context
+        locks, owner = context.locks, self._executor.owner(self.job_id)
+        held = [
+            uuid for uuid, mode in locks.owned(owner, Level.INSTANCE).items() if mode == EXCLUSIVE
+        ]
+        if held and context.left_work is not None:
+            data = context.config.snapshot()
+            nodes = {*locks.owned(owner, Level.NODE), *locks.owned(owner, Level.NODE_RES)}
+            for uuid in held:
+                if uuid in data.instances:
+                    nodes.update(context.config.instance_nodes(data.instances[uuid]))
+            context.left_work.hand_over(self.job_id, sorted(nodes), held, [self.token])
+        _release_locks(context, owner)
+        context.config.reserved.release_all(f"job-{self.job_id}-run-")
+        livelock.forget(self.livelock)
+
+    def reuse(self, channel: Channel) -> None:
+        """Use a process which rests, with its connection.
+
+        :raises ChannelClosed: it has just ended.
+        """
+        self._channel = channel
+        channel.send({"job": self.job_id, "token": self.token})
+
+    def close(self) -> None:
+        """Let the process rest, because its job has ended or waits again."""
+        with self._changed:
+            self._ending = True
+            channel = self._channel
+            if self._detached:
+                return
+            if self._waiting is not None:
+                self._waiting[0].close()
+                self._waiting = None
+        if self._dead or self._is_dead():
+            self._executor.forget(self)
+        elif channel is None or self._killed:
+            self._signal()
+        else:
+            try:
+                self._executor.rest(self, channel)
+            except ChannelClosed:
+                # It has ended, or would connect again and wait for an answer.
+                self._signal()
+
+    def close_descriptors(self) -> None:
+        """Close what this daemon has open for the process."""
+        with self._changed:
+            if self._channel is not None:
+                self._channel.close()
+        os.close(self.pidfd)
+
+
+def _release_locks(context: MasterContext, owner: Owner) -> None:
+    """Release all locks of a dead owner; remove those whose objects do not exist (any more)."""
+    locks, data = context.locks, context.config.snapshot()
+    tables: dict[Level, Mapping[str, Any]] = {
+        Level.INSTANCE: data.instances,
+        Level.NODEGROUP: data.nodegroups,
+        Level.NODE: data.nodes,
+        Level.NODE_RES: data.nodes,
+        Level.NETWORK: data.networks,
+    }
+    # A request which it had is over with it.
+    named = {one.level: one for one in locks.list_locks(owner) if one.key is None}
+    for level, table in reversed(tables.items()):
+        if level in named:
+            continue  # New objects of other jobs may have locks there.
+        gone = [
+            key
+            for key, mode in locks.owned(owner, level).items()
+            if mode == EXCLUSIVE and key not in table
+        ]
+        if gone:
+            locks.remove(level, gone, owner)
+    locks.free(owner)

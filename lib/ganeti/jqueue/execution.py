@@ -1,0 +1,96 @@
+"""Where the opcodes of a job are executed: in the worker thread, or in a process of the job.
+
+The scheduler gives the opcodes of a job to its *place*, one after the other. Job processes are in a
+higher layer (:mod:`ganeti.jobexec`), and the queue knows them as :class:`Places`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.callbacks import Callbacks
+from ganeti.opcodes.base import OpCode
+
+#: Executes one opcode and returns its result.
+Execute = Callable[[OpCode, Callbacks], Any]
+
+
+class JobDetached(Exception):  # noqa: N818  it is no failure of the job
+    """The master daemon ends, and the job goes on in its process."""
+
+
+class Place(Protocol):
+    """Where the opcodes of one job are executed."""
+
+    @property
+    def livelock(self) -> str | None:
+        """The file which the process keeps locked in which they are executed."""
+
+    @property
+    def process_id(self) -> int:
+        """The number of that process."""
+
+    def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, index: int, /) -> Any:
+        """Execute an opcode, or wait for its end if it is being executed already.
+
+        :param index: its number in the job, from 0.
+        :returns: its result.
+        :raises JobDetached: the master daemon ends, and the opcode goes on.
+        """
+
+    def close(self) -> None:
+        """End the use of this place, because the job has ended or waits again."""
+
+
+class Places(Protocol):
+    """The processes of jobs."""
+
+    def open(self, job_id: int, /) -> Place | None:
+        """Make a place for a job; None if it is to be executed in the worker thread.
+
+        :raises errors.OpExecError: the place cannot be made.
+        """
+
+    def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Mapping[int, Place]:
+        """Find the jobs which go on in processes that an earlier master daemon has made.
+
+        :param running: jobs whose opcodes were at work when that daemon ended.
+        :returns: job id -> place. The other jobs were interrupted.
+        """
+
+    def detach(self) -> None:
+        """Let the opcodes which are at work go on without this master daemon."""
+
+    def wake(self, job_id: int, /) -> None:
+        """Let the process of a job notice that the job is to stop."""
+
+    def kill(self, job_id: int, reason: str, /) -> bool:
+        """End the process of a job at once; return whether there was one.
+
+        :param reason: begins the error with which the job ends.
+        """
+
+    def advice(self, op: Mapping[str, Any], /) -> str:
+        """Return what an opcode may leave when it is ended, and the command which cleans up."""
+
+
+class Thread:
+    """The worker thread as the place of a job.
+
+    :param livelock: file which the master daemon keeps locked.
+    """
+
+    def __init__(self, execute: Execute, livelock: str | None) -> None:
+        self._execute = execute
+        self.livelock = livelock
+        self.process_id = os.getpid()
+
+    def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, _index: int) -> Any:
+        """Execute an opcode in this thread; return its result."""
+        return self._execute(op.opcode(), callbacks)
+
+    def close(self) -> None:
+        """Do nothing: the thread serves the next job."""

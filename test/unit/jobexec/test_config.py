@@ -1,0 +1,208 @@
+"""The configuration of a job process: reading, changing, reserving, and a restart in between."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.config import disk_of, instance_of
+from ganeti import errors
+from ganeti.config.history import Author
+from ganeti.config.reservations import MAC, UUID
+from ganeti.config.transaction import Transaction
+from ganeti.jobexec import remote
+from ganeti.objects import updated
+
+from .wire_lab import Job, Master
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Master:
+    return Master(tmp_path / "master")
+
+
+@pytest.fixture
+def job(master: Master) -> Iterator[Job]:
+    made = Job(master)
+    yield made
+    made.link.close()
+
+
+def web(**changes: Any) -> Any:
+    return dataclasses.replace(instance_of("web"), **changes)
+
+
+def test_every_operation_of_a_transaction_is_forwarded() -> None:
+    public = {
+        name
+        for name, value in vars(Transaction).items()
+        if callable(value) and not name.startswith("_")
+    }
+    assert public - remote.OPERATIONS == {"finish", "abandon", "changed_since"}
+
+
+def test_it_reads_what_others_commit(master: Master, job: Job) -> None:
+    assert job.config.snapshot() == master.config.snapshot()
+    first = job.config.snapshot()
+    with master.config.transaction() as change:
+        change.add_instance(web(), (), "other")
+    assert job.config.snapshot() == master.config.snapshot()
+    assert job.config.expand_instance("web").name == "web.example.com"
+    # What did not change is the same object.
+    assert job.config.snapshot().nodes is first.nodes
+    asked = job.link.connections
+    assert job.config.snapshot() is job.config.snapshot()
+    assert job.link.connections == asked
+
+
+def test_it_changes_with_its_author(master: Master, job: Job) -> None:
+    config = job.config.acting_for(Author(7, "OP_INSTANCE_CREATE", "gnt:client", "why"))
+    with config.transaction() as change:
+        port = change.allocate_port()
+        change.add_instance(web(), disks=(), ec_id="job-7-run-1")
+        assert change.data.instances.keys() == {web().uuid}
+        assert not config.snapshot().instances
+        change.mark_instance(web().uuid, "up")
+    assert config.snapshot() == master.config.snapshot()
+    assert master.config.cluster().highest_used_port == port
+    (commit, *_rest) = master.config.commits()
+    assert commit.author == Author(7, "OP_INSTANCE_CREATE", "gnt:client", "why")
+
+
+def test_an_error_of_an_operation_is_raised_in_the_block(master: Master, job: Job) -> None:
+    before = master.config.snapshot()
+    with pytest.raises(errors.ConfigurationError), job.config.transaction() as change:
+        change.allocate_port()
+        change.update_instance(web())
+    with pytest.raises(ZeroDivisionError), job.config.transaction() as change:
+        change.allocate_port()
+        1 / 0  # noqa: B018
+    assert master.config.snapshot() is before
+    # The next one is possible, also when the block has caught the error.
+    with job.config.transaction() as change:
+        with pytest.raises(errors.ConfigurationError):
+            change.update_instance(web())
+        change.add_instance(web(), (), "x")
+    assert master.config.snapshot().instances.keys() == {web().uuid}
+
+
+def test_reservations_are_in_the_record(master: Master, job: Job) -> None:
+    job.config.reserve_instance_name("new", "job-7-run-1")
+    mac = job.config.generate_mac("job-7-run-1")
+    uuid = job.config.new_uuid("job-7-run-1")
+    nodes = list(master.config.snapshot().nodes)
+    minors = job.config.allocate_minors([nodes[0], nodes[0], nodes[1]], "job-7-run-1")
+    assert minors == (0, 1, 0)
+    with pytest.raises(errors.ReservationError):
+        master.config.reserve_mac(mac, "job-8-run-1")
+    assert job.config.reserved_minors(nodes[0]) == {0, 1}
+    kinds = [(kind, value) for kind, value, _ec_id in job.held.reservations]
+    assert (MAC, mac) in kinds and (UUID, uuid) in kinds and len(kinds) == 6
+    # A new master daemon takes them from there.
+    master.open()
+    for reservation in job.held.reservations:
+        master.config.reserved.restore(*reservation)
+    with pytest.raises(errors.ReservationError):
+        master.config.reserve_mac(mac, "job-8-run-1")
+    job.link.close()
+    job.link.connect()
+    job.config.release_reservations("job-7-run-1")
+    assert job.held.reservations == []
+    master.config.reserve_mac(mac, "job-8-run-1")
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_restart_while_the_answer_to_a_commit_is_lost(
+    master: Master, job: Job, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """It is made once, whether or not the old master daemon had carried it out."""
+    ask, lost = job.link.ask_once, []
+
+    def cut(method: str, *args: Any) -> Any:
+        if method == "config.commit" and not lost:
+            lost.append(method)
+            if committed:
+                ask(method, *args)
+            job.link.cut()
+        return ask(method, *args)
+
+    monkeypatch.setattr(job.link, "ask_once", cut)
+    job.link.on_connect = master.open
+    serial = master.config.snapshot().serial_no
+    config = job.config.acting_for(Author(7, "OP_X", "", ""))
+    with config.transaction() as change:
+        change.add_instance(web(), (), "job-7-run-1")
+    assert lost and job.link.connections == 2
+    assert master.config.snapshot().serial_no == serial + 1
+    assert master.config.snapshot().instances.keys() == {web().uuid}
+    assert job.config.snapshot() == master.config.snapshot()
+
+
+def test_a_restart_in_the_middle_of_a_transaction(master: Master, job: Job) -> None:
+    job.link.on_connect = master.open
+    with job.config.transaction() as change:
+        change.add_instance(web(), (), "job-7-run-1")
+        job.link.cut()
+        change.mark_instance(web().uuid, "up")
+    assert master.config.snapshot().instances[web().uuid].admin_state == "up"
+    assert job.link.connections == 2
+
+
+def test_a_transaction_which_would_be_another_one_after_a_restart(master: Master, job: Job) -> None:
+    def restart() -> None:
+        master.open()
+        with master.config.transaction() as other:
+            other.allocate_port()
+
+    job.link.on_connect = restart
+    with (
+        pytest.raises(errors.ConfigurationError, match="would not be the same"),
+        job.config.transaction() as change,
+    ):
+        change.allocate_port()
+        job.link.cut()
+        change.add_instance(web(), (), "job-7-run-1")
+    assert not master.config.snapshot().instances
+    with job.config.transaction() as change:
+        change.add_instance(web(), (), "job-7-run-1")
+
+
+def test_objects_with_disks(master: Master, job: Job) -> None:
+    disk = disk_of("web")
+    with job.config.transaction() as change:
+        change.add_instance(web(disks=(disk.uuid,)), [disk], "x")
+    with job.config.transaction() as change:
+        present = change.data.instances[web().uuid]
+        change.update_instance(updated(present, now=1.0, name="other.example.com"))
+    (instance,) = master.config.instances()
+    assert instance.name == "other.example.com"
+    assert master.config.instance_disks(instance)[0].uuid == disk.uuid
+
+
+def test_the_log_is_sent_again_to_a_new_master_daemon(master: Master, job: Job) -> None:
+    callbacks = job.callbacks
+    callbacks.begin()
+    for text in ("one", "two", "two"):
+        callbacks.feedback(text)
+    callbacks.check_cancel()  # An answer: all lines before have arrived.
+    # The new daemon has read a file without the last line.
+    job.queue.log = job.queue.log[:2]
+    job.link.cut()
+    callbacks.check_cancel()
+    callbacks.feedback("three")
+    callbacks.check_cancel()
+    assert [line[-1] for line in job.queue.log] == ["one", "two", "two", "three"]
+
+
+def test_jobs_whose_submission_is_uncertain(
+    master: Master, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert job.callbacks.submit_jobs([[], []]) == [[True, 100], [True, 101]]
+    job.link.cut()
+    with pytest.raises(errors.OpExecError, match="not known which of them"):
+        job.callbacks.submit_jobs([[]])
+    assert job.callbacks.submit_jobs([[]]) == [[True, 100]]

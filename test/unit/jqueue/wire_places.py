@@ -1,0 +1,171 @@
+"""Job processes for tests of the queue: threads at the other end of a socket.
+
+The queue, the place of a job, its requests and the services of a job process are the real ones.
+Only the process is a thread of the test, so that the opcodes can wait for the test; it cannot be
+killed. ``test/scenario/test_job_processes.py`` has real processes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+from fakes.config import cluster_of
+from fakes.rpc import FakeRpc
+from ganeti.cmdlib.base import JobLocks, MasterContext
+from ganeti.config import Config
+from ganeti.config.store import write_config_file
+from ganeti.config.text import ConfigText
+from ganeti.jobexec import changes, leftovers, livelock, remote
+from ganeti.jobexec.forker import JobProcess
+from ganeti.jobexec.link import Link
+from ganeti.jobexec.messages import Channel, ChannelClosed
+from ganeti.jobexec.place import JobPlace
+from ganeti.jobexec.process import execute
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.execution import Place
+from ganeti.locking import LockManager, Owner
+from ganeti.opcodes.base import OpCode
+from ganeti.platform import master_epoch
+
+#: Executes an opcode in the process: gets what the job queue and the lock manager are there.
+Work = Callable[[OpCode, Callbacks, JobLocks], Any]
+_EPOCH: Final = master_epoch.Epoch(1, "uuid-node1")
+
+
+class _Ended(Exception):  # noqa: N818
+    """The process ends."""
+
+
+class _Link(Link):
+    """A link which gives its connections to the place directly."""
+
+    def __init__(self, place: JobPlace) -> None:
+        super().__init__("")
+        self._place = place
+
+    def connect(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._place.connected(Channel(theirs), {"running": self.running})
+        try:
+            welcome = self._channel.receive()
+        except ChannelClosed:
+            raise _Ended from None
+        self.epoch = master_epoch.parse(welcome["epoch"])
+
+    def _leave(self, code: int) -> NoReturn:
+        raise _Ended
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+
+class WirePlaces:
+    """The processes of jobs (:class:`ganeti.jqueue.execution.Places`).
+
+    :param owner_of: returns the owner of the locks of a job.
+    """
+
+    def __init__(
+        self, directory: Path, work: Work, locks: LockManager, owner_of: Callable[[int], Owner]
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self._directory = str(directory)
+        path = directory / "config.data"
+        if not path.exists():
+            first = cluster_of(1)
+            write_config_file(str(path), ConfigText(first).render(first, ()))
+        config = Config.open(str(path))
+        self.context = MasterContext(config, locks, FakeRpc(config))  # type: ignore[arg-type]
+        self.loaded = config.snapshot().serial_no
+        self.owner = owner_of
+        self._work = work
+        self._places: dict[int, JobPlace] = {}
+        self.opened = 0
+
+    # -- for the queue ------------------------------------------------------------------------
+
+    def open(self, job_id: int) -> Place:
+        token = secrets.token_hex(8)
+        path = livelock.path_of(self._directory, job_id, token)
+        ended = os.eventfd(0, os.EFD_CLOEXEC)
+        place = self._places[job_id] = JobPlace(
+            self, job_id, token, JobProcess(os.getpid(), ended), path
+        )
+        self.opened += 1
+        threading.Thread(target=self._process, args=(place,), daemon=True).start()
+        return place
+
+    def adopt(self, running: Sequence[jobs.QueuedJob]) -> Mapping[int, Place]:
+        return {}
+
+    def detach(self) -> None:
+        """Nothing goes on after the test."""
+
+    def wake(self, job_id: int) -> None:
+        place = self._places.get(job_id)
+        if place is not None:
+            place.wake()
+
+    def kill(self, job_id: int, reason: str) -> bool:
+        return False
+
+    def advice(self, op: Mapping[str, Any]) -> str:
+        return leftovers.advice(op)
+
+    # -- for the places -----------------------------------------------------------------------
+
+    def welcome(self) -> dict[str, Any]:
+        return {"epoch": str(_EPOCH), "loaded": self.loaded}
+
+    def rest(self, place: JobPlace, channel: Channel) -> None:
+        channel.send({"end": ""})
+
+    def forget(self, place: JobPlace) -> None:
+        if self._places.get(place.job_id) is place:
+            del self._places[place.job_id]
+
+    # -- the process --------------------------------------------------------------------------
+
+    def _process(self, place: JobPlace) -> None:
+        path = place.livelock
+        link = _Link(place)
+        with livelock.take(self._directory, place.job_id, place.token):
+            woken = changes.SharedNumber(path)
+            try:
+                link.serve(place.job_id, place.token, path)
+                self._serve(place.job_id, link, path, woken)
+            except _Ended:
+                pass
+            finally:
+                woken.close()
+                livelock.forget(path)
+                link.close()
+                os.eventfd_write(place.pidfd, 1)
+                place.died()
+
+    def _serve(self, job_id: int, link: _Link, path: str, woken: changes.SharedNumber) -> None:
+        locks = remote.RemoteLocks(link, livelock.Record(path))
+        callbacks = remote.RemoteCallbacks(
+            link, Owner(job_id, f"job-{job_id}", path), lambda: bool(woken.get())
+        )
+        result = None
+        while True:
+            task = link.next_task(result)
+            if "end" in task:
+                return
+            link.running = int(task["index"])
+            callbacks.begin()
+
+            def work(op: OpCode) -> Any:
+                return self._work(op, cast("Callbacks", callbacks), locks)
+
+            result = execute(job_id, work, task["op"])
