@@ -398,7 +398,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--seeds", default="0-99", metavar="A-B", help="seeds to run (default: %(default)s)"
     )
     options = parser.parse_args(argv)
-    logging.disable(logging.CRITICAL)
     if options.seed is not None:
         broken = run(options.seed, print)
         print(broken or "every promise holds")
@@ -415,4 +414,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Only here, because a test calls the function beside other tests.
+    logging.disable(logging.CRITICAL)
     sys.exit(main())
