@@ -431,10 +431,9 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
         config.use_witness(_record(found.voting.witness, found.me, won.epoch))
     unresponsive = [node for name, node in found.members.nodes.items() if name not in won.promises]
     # Do not wait for nodes that hang; the new master sends them the configuration later.
-    config.expect_lagging(
-        [node.uuid for node in unresponsive if node.master_candidate],
-        [node.uuid for node in unresponsive],
-    )
+    uuids = [node.uuid for node in unresponsive]
+    candidates = [node.uuid for node in unresponsive if node.master_candidate]
+    config.expect_lagging(candidates, uuids, uuids)
     say("writing the configuration")
     me = found.members.nodes[found.me].uuid
     try:

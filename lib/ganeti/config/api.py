@@ -183,9 +183,14 @@ class Config(Questions):
         """Send configuration and ssconf values to all nodes again; return the failures."""
         return self._store.redistribute()
 
-    def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
+    def expect_lagging(
+        self,
+        candidates: Collection[str],
+        nodes: Collection[str],
+        unresponsive: Collection[str] = (),
+    ) -> None:
         """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_lagging`."""
-        self._store.expect_lagging(candidates, nodes)
+        self._store.expect_lagging(candidates, nodes, unresponsive)
 
     def adopt_copies(self) -> None:
         """Note that candidates have the file of this node; see :meth:`ConfigStore.adopt_copies`."""

@@ -517,13 +517,20 @@ class ConfigStore:
                 " configuration. Mark nodes as offline which cannot be reached."
             )
 
-    def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
+    def expect_lagging(
+        self,
+        candidates: Collection[str],
+        nodes: Collection[str],
+        unresponsive: Collection[str] = (),
+    ) -> None:
         """Note that nodes lack the present configuration or ssconf values since an earlier master.
 
         They are brought up to date in the background.
 
         :param candidates: UUIDs of master candidates which lack the configuration.
         :param nodes: UUIDs of nodes which lack ssconf values.
+        :param unresponsive: UUIDs of those among them which have just been asked something and have
+            not answered, so that no commit waits for them.
         """
         with self._committing:
             for uuids, what in ((candidates, CONFIG), (nodes, SSCONF)):
@@ -531,6 +538,7 @@ class ConfigStore:
                     self._lagging.setdefault(uuid, set()).add(what)
             if self._ssconf is None:
                 self._ssconf = self._ssconf_values(self._committed)
+            self._unresponsive.update(unresponsive)
             self._forget_lagging(self._committed)
             self._start_catching_up()
 

@@ -204,7 +204,7 @@ class Watch:
 
     def _look_at(self, facts: Facts, begun: float) -> float:
         others = [name for name in facts.candidates if name != facts.master]
-        seen = self._ask_master(facts)
+        seen = self._ask_master(facts, begun)
         view = self._view._replace(
             limit_s=facts.limit_s,
             rank=others.index(facts.me),
@@ -242,12 +242,19 @@ class Watch:
         self._epoch = known
         self._view = self._view._replace(seen_at=now, tries=0)
 
-    def _ask_master(self, facts: Facts) -> Seen:
+    def _ask_master(self, facts: Facts, begun: float) -> Seen:
         """Ask the node of the master whether its master daemon serves."""
         address = facts.addresses.get(facts.master)
         if address is None:
             return Seen(const.UNCLEAR, f"the address of {facts.master} is not known")
-        call = replace(MASTER_SIGHT, timeout_s=max(_ASK_S, facts.limit_s / 5))
+        timeout_s = max(_ASK_S, facts.limit_s / 5)
+        if self._view.state == const.UNREACHABLE:
+            # The questions before had no answer. One which ends after the limit makes this node ask
+            # late for the role.
+            due = decisions.decide(self._view, begun).due
+            if due is not None and due > begun:
+                timeout_s = max(_HASTE_S, min(timeout_s, due - begun))
+        call = replace(MASTER_SIGHT, timeout_s=timeout_s)
         result = self._runner.call_addresses(call, {facts.master: address})[facts.master]
         failure = result.failure
         if isinstance(failure, (errors.NodeUnreachable, errors.NodeKeyMismatch)):

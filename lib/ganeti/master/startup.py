@@ -122,7 +122,7 @@ def expect_lagging(config: Config, won: Won) -> None:
     """
     me = config.master_node()
     own = won.promises[me.name.lower()]
-    stale, uninformed = [], []
+    stale, uninformed, unresponsive = [], [], []
     for node in config.online_nodes():
         promise = won.promises.get(node.name.lower())
         if (
@@ -133,10 +133,12 @@ def expect_lagging(config: Config, won: Won) -> None:
             stale.append(node.uuid)
         if promise is None or promise.master != own.master or won.override:
             uninformed.append(node.uuid)
+        if promise is None:
+            unresponsive.append(node.uuid)
     if not won.override:
         config.adopt_copies()
     if stale or uninformed:
-        config.expect_lagging(stale, uninformed)
+        config.expect_lagging(stale, uninformed, unresponsive)
 
 
 def lock_keys(data: ConfigData) -> dict[Level, list[str]]:

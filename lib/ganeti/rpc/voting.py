@@ -82,7 +82,8 @@ class Voting:
     :param witness: the witness, if it is one of the voters.
     :param hasty: do not wait long for the other nodes when a majority has answered. A node which is
         switched off would delay each step by the time limit of a connection; the decision needs no
-        more than a majority.
+        more than a majority. A node which did not answer the question before is not waited for at
+        all then.
     """
 
     def __init__(
@@ -101,6 +102,8 @@ class Voting:
         self._me = me
         self._members = members
         self.ballot = ballot
+        # The nodes which did not answer the last question, by name.
+        self._unresponsive: frozenset[str] = frozenset()
 
     def ask(self) -> Votes:
         """Ask all nodes for their vote; this changes nothing."""
@@ -180,9 +183,17 @@ class Voting:
                 witness.wait(_WITNESS_FIRST_S)
         results: Mapping[str, Result]
         if self._hasty:
-            results = self._runner.call_until(call, addresses, self._limit(witness), **args)
+            results = self._runner.call_until(
+                call, addresses, self._limit(addresses, witness), **args
+            )
         else:
             results = self._runner.call_addresses(call, addresses, **args)
+        self._unresponsive -= set(addresses)
+        self._unresponsive |= {
+            name
+            for name, result in results.items()
+            if isinstance(result.failure, errors.NodeUnreachable)
+        }
         for name, result in results.items():
             try:
                 answers[name] = role.standing(result.payload())
@@ -225,10 +236,14 @@ class Voting:
         answers[role.WITNESS] = witness.answer
 
     def _limit(
-        self, witness: _AskWitness | None = None
+        self, asked: Collection[str], witness: _AskWitness | None = None
     ) -> Callable[[Mapping[str, Result]], float | None]:
-        """Return a function which tells until when to wait for further answers."""
+        """Return a function which tells until when to wait for further answers.
+
+        :param asked: the names of the nodes which are asked.
+        """
         limit: list[float] = []
+        expected = set(asked) - self._unresponsive
 
         def until(results: Mapping[str, Result]) -> float | None:
             if not limit:
@@ -241,6 +256,8 @@ class Voting:
                     and role.has_quorum(have, self.ballot.candidates)
                 ):
                     limit.append(time.monotonic() + HASTE_S)
+            if limit and self._unresponsive and expected <= set(results):
+                return min(limit[0], time.monotonic())
             return limit[0] if limit else None
 
         return until

@@ -683,6 +683,19 @@ def test_a_commit_reaches_nodes_which_are_lagging_since_an_earlier_master() -> N
     assert other not in nodes.received[-1].candidates
 
 
+def test_no_commit_waits_for_a_node_which_has_just_not_answered() -> None:
+    nodes = _Nodes()
+    store = _sleeping_store(nodes)
+    config = Config(store)
+    other = uuid_of("node2")
+    store.expect_lagging([other], [other], [other])
+    commit(config).allocate_port()
+    assert other not in nodes.received[-1].candidates
+    assert config.lagging() == {other: {CONFIG, SSCONF}}
+    store.catch_up()
+    assert config.lagging() == {}
+
+
 def test_a_distribution_which_breaks_tells_everybody() -> None:
     config = _config(_Disk())
 

@@ -53,6 +53,7 @@ class Lab:
         self.started: list[str] = []
         self.child: FakeChild | None = None
         self.trusted = 0
+        self.limits: list[float | None] = []
         self.expected: list[dict[str, tuple[str, ...]]] = []
         self.watch = Watch(
             self,  # type: ignore[arg-type]
@@ -65,6 +66,7 @@ class Lab:
 
     def call_addresses(self, call, addresses, **_args):
         found = {}
+        self.limits.append(call.timeout_s)
         for name in addresses:
             answer = self.answers[name]
             if isinstance(answer, errors.RpcError):
@@ -130,6 +132,21 @@ def test_a_lost_master_is_replaced_after_the_limit(lab: Lab) -> None:
     # While the child is at work, nothing else is begun.
     assert "taking the role" in lab.look(30.0)
     assert lab.started == [FAILOVER]
+
+
+def test_the_last_question_ends_when_the_limit_is_over(lab: Lab) -> None:
+    """A node which is switched off answers no question before its whole time is over."""
+    lab.look()
+    lab.cut()
+    lab.look(4.5)
+    lab.limits.clear()
+    lab.look()
+    assert lab.limits == [pytest.approx(0.5)]
+    lab.answers[MASTER] = SIGHT
+    lab.look()
+    lab.limits.clear()
+    lab.look()
+    assert lab.limits == [1.0]
 
 
 def test_one_late_answer_is_no_lost_master(lab: Lab) -> None:

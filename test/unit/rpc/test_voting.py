@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import pytest
 
@@ -14,7 +15,7 @@ from ganeti.config.witness import Document
 from ganeti.objects import MasterVote
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
-from ganeti.rpc.voting import RoleNotWonError, Voting, failover_ballot, start_ballot
+from ganeti.rpc.voting import HASTE_S, RoleNotWonError, Voting, failover_ballot, start_ballot
 from ganeti.rpc.witness import HigherEpoch, WitnessError
 
 ME = "node1.example.com"
@@ -186,7 +187,7 @@ def test_a_hasty_vote_waits_for_a_majority_only() -> None:
     """The limit is set when a majority of both kinds and this node itself have answered."""
     members = members_of(5)
     voting = Voting(None, ME, members, failover_ballot(ME, members, ignore_offline=True))  # type: ignore[arg-type]
-    until = voting._limit()
+    until = voting._limit(members.nodes)
     good = {name: Result(name, vote()) for name in members.nodes}
     others = [name for name in good if name != ME]
     assert until({name: good[name] for name in others}) is None
@@ -281,3 +282,22 @@ def test_a_witness_obeys_another_master(pair: tuple[Nodes, FakeWitness, Voting])
     with pytest.raises(RoleNotWonError):
         voting.claim(votes)
     assert max(voting.ask().known).number == 9
+
+
+def test_a_hasty_vote_waits_once_for_a_node_without_an_answer(members: Members) -> None:
+    """Each further step of a failover would take longer by the same time."""
+    nodes = Nodes(members)
+    lost = "node2.example.com"
+    nodes.answers[lost] = unresponsive(lost)
+    voting = Voting(
+        nodes, ME, members, failover_ballot(ME, members, ignore_offline=True), hasty=True
+    )
+    have = {name: Result(name, data) for name, data in nodes.answers.items() if name != lost}
+    before = time.monotonic()
+    first = voting._limit(members.nodes)(have)
+    assert first is not None
+    assert first >= before + HASTE_S
+    voting.ask()
+    second = voting._limit(members.nodes)(have)
+    assert second is not None
+    assert second <= time.monotonic()
