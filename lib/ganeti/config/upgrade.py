@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import cluster as const
@@ -295,6 +295,8 @@ VERSIONS = (*_STEPS, const.CONFIG_VERSION)
 # -- back ------------------------------------------------------------------------------------------
 
 DOWNGRADE_VERSION = 3_000_000
+#: Versions of the original to which a configuration can be converted back.
+DOWNGRADE_VERSIONS = (DOWNGRADE_VERSION, const.CONFIG_VERSION)
 
 # Parameters which 3.0 needs and 3.1 does not have; it knows all parameters of 3.1.
 _HV_UNTIL_3_0: dict[str, Config] = {
@@ -336,6 +338,11 @@ _RECORDS = {
 }
 
 
+def settings_of(place: str) -> tuple[str, ...]:
+    """Return the own fields which an administrator sets, at a place of :data:`OURS`."""
+    return tuple(name for name in OURS[place] if name not in _RECORDS.get(place, ()))
+
+
 def _places(config: Config) -> Iterator[tuple[str, Config]]:
     """Iterate over the objects which may have own fields, with their places in :data:`OURS`."""
     yield "", config
@@ -357,38 +364,58 @@ def _hypervisor_sets(config: Config) -> Iterator[tuple[str, Config]]:
         yield owner, {instance.get("hypervisor", ""): instance.get("hvparams") or {}}
 
 
-def own_features(config: Config) -> list[str]:
-    """Name what a configuration uses and other versions do not have.
+class OwnFeature(NamedTuple):
+    """Something which a configuration uses and other versions do not have.
+
+    :ivar owner: whose it is, such as ``the cluster`` or ``instance web1``.
+    :ivar name: name of the field or parameter.
+    :ivar hypervisor: whose parameter it is; empty for a field.
+    """
+
+    owner: str
+    name: str
+    hypervisor: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people, such as ``instance web1: parameter tpm_version of kvm``."""
+        if self.hypervisor:
+            return f"{self.owner}: parameter {self.name} of {self.hypervisor}"
+        return f"{self.owner}: {self.name}"
+
+
+def own_features(config: Config) -> list[OwnFeature]:
+    """Find what a configuration uses and other versions do not have.
 
     :param config: of this version, as a dictionary; it is not changed.
-    :returns: a text for each use, such as ``instance web1: parameter tpm_version of kvm``;
-        :func:`downgrade` loses these settings.
+    :returns: each use; :func:`downgrade` loses these settings.
     """
     found = []
     for place, entry in _places(config):
         owner = {"": "the configuration", "cluster": "the cluster"}.get(
             place, f"{place.removesuffix('s')} {entry.get('name') or entry.get('uuid')}"
         )
-        for name in OURS[place]:
-            if entry.get(name) not in (None, False, {}, []) and name not in _RECORDS.get(place, ()):
-                found.append(f"{owner}: {name}")
+        for name in settings_of(place):
+            if entry.get(name) not in (None, False, {}, []):
+                found.append(OwnFeature(owner, name))
     for owner, by_hypervisor in _hypervisor_sets(copy.deepcopy(config)):
         for hypervisor, names in HV_OURS.items():
             own = by_hypervisor.get(hypervisor) or {}
             normal = hvparams.defaults(hypervisor)
             found += [
-                f"{owner}: parameter {name} of {hypervisor}"
+                OwnFeature(owner, name, hypervisor)
                 for name in names
                 if name in own and own[name] != normal[name]
             ]
     return found
 
 
-def downgrade(config: Config) -> Config:
-    """Bring a configuration of this version to the version before.
+def downgrade(config: Config, to: int = DOWNGRADE_VERSION) -> Config:
+    """Bring a configuration of this version to a version of the original.
 
-    What other versions do not have is left out; :func:`own_features` names it.
+    What the original does not have is left out; :func:`own_features` names it.
 
+    :param to: one of :data:`DOWNGRADE_VERSIONS`.
     :returns: a new dictionary.
     :raises ConfigVersionMismatch: it does not have the version of this program.
     """
@@ -396,9 +423,10 @@ def downgrade(config: Config) -> Config:
     if version != const.CONFIG_VERSION:
         raise errors.ConfigVersionMismatch(const.CONFIG_VERSION, version)
     changed = copy.deepcopy(config)
-    known = changed["cluster"].setdefault("hvparams", {})
-    for hypervisor, params in _HV_UNTIL_3_0.items():
-        known[hypervisor] = {**params, **known.get(hypervisor, {})}
+    if to == DOWNGRADE_VERSION:
+        known = changed["cluster"].setdefault("hvparams", {})
+        for hypervisor, params in _HV_UNTIL_3_0.items():
+            known[hypervisor] = {**params, **known.get(hypervisor, {})}
     for _owner, by_hypervisor in _hypervisor_sets(changed):
         for hypervisor, names in HV_OURS.items():
             for name in names:
@@ -406,7 +434,7 @@ def downgrade(config: Config) -> Config:
     for place, entry in _places(changed):
         for name in OURS[place]:
             entry.pop(name, None)
-    changed["version"] = DOWNGRADE_VERSION
+    changed["version"] = to
     return changed
 
 

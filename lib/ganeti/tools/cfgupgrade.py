@@ -74,7 +74,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--downgrade",
         action="store_true",
-        help=f"convert to version {upgrade.version_text(upgrade.DOWNGRADE_VERSION)}",
+        help="convert to a version of the original Ganeti; --to says to which",
+    )
+    versions = {upgrade.version_text(one): one for one in upgrade.DOWNGRADE_VERSIONS}
+    parser.add_argument(
+        "--to",
+        choices=versions,
+        default=upgrade.version_text(upgrade.DOWNGRADE_VERSION),
+        metavar="VERSION",
+        help="with --downgrade: %(choices)s (default: %(default)s)",
     )
     return parser
 
@@ -105,7 +113,10 @@ class _Run:
             config_files.refuse_unfinished_jobs(options.data_dir)
         if options.downgrade:
             for feature in upgrade.own_features(upgrade.upgrade(raw)):
-                say(f"Warning: version {new_text} does not have this, so it is lost: {feature}")
+                say(
+                    f"Warning: the original Ganeti {new_text} does not have this, so it is lost:"
+                    f" {feature.text}"
+                )
         if new == raw:
             say(f"{self._path} has version {old_text} already.")
         elif not self._agreed(f"Convert {self._path} from version {old_text} to {new_text}?"):
@@ -130,7 +141,8 @@ class _Run:
             return upgrade.upgrade(raw)
         # A configuration which this version cannot read is not downgraded.
         config_files.problems_of(upgrade.upgrade(raw))
-        return upgrade.downgrade(raw)
+        wanted = {upgrade.version_text(one): one for one in upgrade.DOWNGRADE_VERSIONS}
+        return upgrade.downgrade(raw, wanted[self._options.to])
 
     def _problems(self, new: dict[str, Any]) -> list[str]:
         """Check that the result can be read, and return its contradictions.

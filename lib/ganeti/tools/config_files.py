@@ -69,9 +69,25 @@ def refuse_unfinished_jobs(data_dir: str) -> None:
     :param data_dir: directory of the configuration and of the queue, which is only read.
     :raises ConfigurationError: a job has not ended, or the queue cannot be read.
     """
+    left = [str(job_id) for job_id in unfinished_jobs(data_dir)]
+    if left:
+        more = f" and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
+        raise errors.ConfigurationError(
+            f"the job queue has jobs which have not ended: {', '.join(left[:_MAX_NAMED])}{more}."
+            " Start the master daemon of the former version, use 'gnt-cluster queue drain', wait"
+            " for the jobs or cancel them, and stop the daemon again."
+        )
+
+
+def unfinished_jobs(data_dir: str) -> list[int]:
+    """Return the jobs of a queue which have not ended; a job which cannot be understood counts.
+
+    :param data_dir: directory of the configuration and of the queue, which is only read.
+    :raises ConfigurationError: the queue cannot be read.
+    """
     directory = f"{data_dir}/queue"
     if not os.path.isdir(directory):
-        return
+        return []
     texts: dict[int, bytes | str] = {}
     try:
         for job_id in files.ids_in(directory):
@@ -86,14 +102,7 @@ def refuse_unfinished_jobs(data_dir: str) -> None:
                 texts.pop(job_id, None)
     except (OSError, errors.GenericError) as err:
         raise errors.ConfigurationError(f"cannot read the job queue in {directory}: {err}") from err
-    left = [str(job_id) for job_id, text in sorted(texts.items()) if not _has_ended(text)]
-    if left:
-        more = f" and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
-        raise errors.ConfigurationError(
-            f"the job queue has jobs which have not ended: {', '.join(left[:_MAX_NAMED])}{more}."
-            " Start the master daemon of the former version, use 'gnt-cluster queue drain', wait"
-            " for the jobs or cancel them, and stop the daemon again."
-        )
+    return [job_id for job_id, text in sorted(texts.items()) if not _has_ended(text)]
 
 
 def _has_ended(text: bytes | str) -> bool:

@@ -225,6 +225,19 @@ def test_back_and_forth_again() -> None:
         upgrade.downgrade(back)
 
 
+def test_a_downgrade_to_the_same_version_leaves_out_what_is_ours_only() -> None:
+    here = upgrade.upgrade(_original("3.1"))
+    known = json.loads(json.dumps(here))
+    known["cluster"]["auto_failover"] = 10
+    known["cluster"]["hvparams"]["kvm"]["tpm_version"] = "2.0"
+    back = upgrade.downgrade(known, 3_010_000)
+    assert back["version"] == 3_010_000
+    assert "tpm_version" not in back["cluster"]["hvparams"]["kvm"]
+    assert "xen_cmd" not in back["cluster"]["hvparams"]["xen-pvm"]
+    assert upgrade.upgrade(back) == here
+    assert upgrade.downgrade(back, 3_010_000) == back
+
+
 #: Fields of our classes which are never in the file.
 _RUNTIME = {"dynamic_params", "hvinfo", "pci", "netinfo"}
 
@@ -261,7 +274,7 @@ def test_what_only_this_version_has_is_named() -> None:
     node["maintenance"] = {"since": 1.0}
     instance |= {"hypervisor": "kvm", "hvparams": {"tpm_version": "2.0"}}
     config["cluster"]["auto_failover"] = 10
-    found = upgrade.own_features(config)
+    found = [one.text for one in upgrade.own_features(config)]
     assert found == [
         "the cluster: auto_failover",
         f"node {node['name']}: maintenance",

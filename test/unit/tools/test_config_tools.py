@@ -226,9 +226,24 @@ def test_a_downgrade_names_what_is_lost(place: Path, run: Callable[..., tuple[in
     config["cluster"]["rapi_require_authentication"] = True
     (place / "config.data").write_text(json.dumps(config))
     code, err = run("--dry-run", "--downgrade")
-    lost = "version 3.0 does not have this, so it is lost: the cluster: rapi_require_authentication"
+    lost = (
+        "the original Ganeti 3.0 does not have this, so it is lost: the cluster:"
+        " rapi_require_authentication"
+    )
     assert (code, err.count(lost)) == (0, 1)
     assert json.loads((place / "config.data").read_text()) == config
+
+
+def test_a_downgrade_to_version_3_1(place: Path, run: Callable[..., tuple[int, str]]) -> None:
+    config = upgrade.upgrade(json.loads(_original("3.1")))
+    config["cluster"]["rapi_require_authentication"] = True
+    (place / "config.data").write_text(json.dumps(config))
+    code, err = run("--force", "--downgrade", "--to=3.1")
+    assert code == 0 and "has version 3.1 now" in err
+    found = json.loads((place / "config.data").read_text())
+    assert found["version"] == 3_010_000
+    assert "rapi_require_authentication" not in found["cluster"]
+    assert "3.1 already" in run("--force", "--downgrade", "--to=3.1")[1]
 
 
 # -- cfgshell -----------------------------------------------------------------------------------
