@@ -69,6 +69,7 @@ _PARSERS = {
     "burnin": "ganeti.burnin.program",
     "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
+    "ganeti-takeover": "ganeti.takeover.command",
     "ganeti-watcher": "ganeti.watcher.command",
     "lvmstrap": "ganeti.tools.lvmstrap",
     "ovfconverter": "ganeti.tools.ovfconverter",

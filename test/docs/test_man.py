@@ -32,6 +32,7 @@ TOOLS = {
     "node-cleanup": "ganeti.tools.node_cleanup",
     "ganeti-cleaner": "ganeti.tools.cleaner",
     "ganeti-join": "ganeti.tools.join",
+    "ganeti-takeover": "ganeti.takeover.command",
     "ganeti-watcher": "ganeti.watcher.command",
     "lvmstrap": "ganeti.tools.lvmstrap",
     "mon-collector": "ganeti.tools.mon_collector",

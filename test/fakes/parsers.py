@@ -78,6 +78,11 @@ from ganeti.storage.drbd import status_json as drbd_status_json
 from ganeti.storage.ext import device as ext_device
 from ganeti.storage.ext import provider as ext_provider
 from ganeti.storage.lvm import parse as lvm
+from ganeti.takeover import cluster as takeover_cluster
+from ganeti.takeover import defaults as takeover_defaults
+from ganeti.takeover import facts as takeover_facts
+from ganeti.takeover import packages as takeover_packages
+from ganeti.takeover import state as takeover_state
 from ganeti.tools import (
     daemon_units,
     daemon_util,
@@ -255,6 +260,57 @@ _PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITF
 # -- texts ---------------------------------------------------------------------------------------
 
 TEXTS: dict[str, Parser] = {
+    "answers of a probe": Parser(
+        takeover_facts.parse_answers,
+        (
+            '{"python": [3, 11, 2], "clock": 1.5, "commands": {"packages": "ganeti 3.0.2-3'
+            ' installed", "policy": "ganeti:", "architecture": "amd64", "owner": "gnt-masterd",'
+            ' "qemu": "QEMU emulator version 7.2"}, "files": {"/etc/default/ganeti": "X_ARGS=1",'
+            ' "/etc/os-release": "ID=debian", "/proc/drbd": null,'
+            ' "/var/lib/ganeti/intent-to-upgrade": null}, "patterns": {"/run/systemd/system": []},'
+            ' "free": {"/var/lib": 1, "/var/cache/apt": 1}, "sizes": {"/etc/ganeti": 1}}',
+        ),
+    ),
+    "installed packages": Parser(
+        takeover_facts.parse_packages, ("ganeti 3.0.2-3 installed\nganeti-doc 3 config-files\n",)
+    ),
+    "policy of apt": Parser(
+        takeover_facts.parse_policy,
+        (
+            "ganeti:\n  Installed: 3.0.2-3\n  Candidate: (none)\n  Version table:\n"
+            " *** 3.0.2-3 500\n"
+            "        500 http://deb.example.com bookworm/main\n        100 /var/lib/dpkg/status\n",
+        ),
+    ),
+    "name of a distribution": Parser(
+        takeover_facts.parse_os_release, ('ID=debian\nVERSION_ID="12"\n',)
+    ),
+    "version of a program": Parser(
+        takeover_facts.parse_version, ("QEMU emulator version 7.2.17 (Debian)", "4.17")
+    ),
+    "dependencies of a package": Parser(
+        takeover_facts.parse_depends, ("python3 (>= 3.11), a:any | b,\n c [amd64]",)
+    ),
+    "fields of a package": Parser(
+        takeover_facts.parse_control, ("Package: ganeti-py\nDepends: a,\n b\n\nPackage: x\n",)
+    ),
+    "options of daemons": Parser(
+        takeover_defaults.parse_settings, ("RAPI_ARGS='-b ::1'\nexport A=1\n# x\n",)
+    ),
+    "record of a takeover": Parser(
+        takeover_state.parse_state,
+        (
+            '{"format": 1, "number": 7, "direction": "run", "master": "node1", "nodes": {"node1":'
+            ' {"steps": ["stop"]}}, "cluster": ["drain"], "original": {"ganeti": "3"}}',
+        ),
+    ),
+    "errors of a verification": Parser(
+        takeover_cluster.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
+    ),
+    "states of jobs": Parser(takeover_cluster.parse_unfinished, ("1|success\n2|running\n",)),
+    "removed packages": Parser(
+        takeover_packages.parse_removed, ("Remv ganeti [3.0.2-3]\nInst ganeti-py\n",)
+    ),
     "promise of a node": Parser(
         watchdog_files.parse_promise, ("12345678-1234-1234-1234-123456789012 10\n",)
     ),

@@ -31,13 +31,19 @@ class RemoteNode:
     """A node on which commands are run.
 
     :param address: IP address for SSH.
+    :param port: TCP port of its SSH server; None for the one which the cluster knows.
+    :param known_hosts: file with trusted host keys; None for those of cluster and administrator.
     """
 
-    __slots__ = ("address", "name")
+    __slots__ = ("_known_hosts", "_port", "address", "name")
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(
+        self, name: str, address: str, *, port: int | None = None, known_hosts: str | None = None
+    ) -> None:
         self.name = name
         self.address = address
+        self._port = port
+        self._known_hosts = known_hosts
 
     @property
     def here(self) -> bool:
@@ -57,9 +63,9 @@ class RemoteNode:
         program, *rest = ssh.ssh_argv(
             self.name,
             ["sh", "-c", command],
-            known_hosts=_known_hosts(),
+            known_hosts=self._known_hosts or _known_hosts(),
             address=self.address,
-            port=_port(self.name),
+            port=self._port or _port(self.name),
         )
         return process.run([program, *_ALIVE, *rest], timeout_s=None, check=False)
 
@@ -76,9 +82,9 @@ class RemoteNode:
             argv = ssh.scp_argv(
                 self.name,
                 path,
-                known_hosts=_known_hosts(),
+                known_hosts=self._known_hosts or _known_hosts(),
                 address=self.address,
-                port=_port(self.name),
+                port=self._port or _port(self.name),
             )
         process.run(argv, timeout_s=None)
 

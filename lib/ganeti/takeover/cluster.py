@@ -1,0 +1,152 @@
+"""The steps which concern the cluster as a whole. They use the commands of its present daemons.
+
+These are published commands with published output, which the original and this project have in
+common: ``gnt-cluster verify --error-codes``, ``gnt-cluster queue``, ``gnt-cluster watcher``,
+``gnt-job list``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ganeti import errors
+from ganeti.constants import job
+from ganeti.takeover.state import State
+from ganeti.utils import process
+
+_PAUSE = "24h"
+_LOOK_S = 2.0
+# After its start the master may need as long to be confirmed by the other nodes.
+_ANSWER_S = 300.0
+_SEPARATOR = "|"
+_ERROR = "- ERROR:"
+
+
+class Cluster:
+    """The cluster of this master.
+
+    :param run: runs a program.
+    :param say: prints a line for people.
+    :param pause: waits for seconds.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: Callable[..., process.Completed] = process.run,
+        say: Callable[[str], object] = print,
+        pause: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._run = run
+        self._say = say
+        self._pause = pause
+        self._clock = clock
+
+    def _command(self, *argv: str, check: bool = True) -> process.Completed:
+        done = self._run(argv, timeout_s=None, check=False)
+        if check and done.failed:
+            raise errors.OpExecError(
+                f"'{process.show(argv)}' {done.fail_reason}: {done.output.strip()[-1000:]}"
+            )
+        return done
+
+    def _found(self) -> list[str]:
+        return parse_verify(
+            self._command("gnt-cluster", "verify", "--error-codes", check=False).stdout
+        )
+
+    def inspect(self, state: State) -> None:
+        """Record what verification finds before anything is changed."""
+        found = self._found()
+        for text in found:
+            self._say(f"  found: {text}")
+        # On the way back also what the original has found before the takeover.
+        state.verified = tuple(dict.fromkeys([*state.verified, *found]))
+
+    def drain(self, state: State) -> None:
+        """Pause the watcher and drain the queue; return when no job is left.
+
+        :raises OpExecError: a command failed.
+        """
+        self._command("gnt-cluster", "watcher", "pause", _PAUSE)
+        self._command("gnt-cluster", "queue", "drain")
+        said = 0
+        while left := self.unfinished():
+            if len(left) != said:
+                said = len(left)
+                self._say(f"  waiting for {said} jobs: {', '.join(left[:10])}")
+            self._pause(_LOOK_S)
+
+    def unfinished(self) -> list[str]:
+        """Return the numbers of the jobs which have not ended.
+
+        :raises OpExecError: they cannot be listed.
+        """
+        done = self._command(
+            "gnt-job", "list", "--no-headers", f"--separator={_SEPARATOR}", "-o", "id,status"
+        )
+        return parse_unfinished(done.stdout)
+
+    def open(self, state: State) -> None:
+        """Open the queue, and distribute the configuration.
+
+        :raises OpExecError: the master daemon does not answer, or the job failed.
+        """
+        waited = 0.0
+        while self._command("gnt-cluster", "queue", "undrain", check=False).failed:
+            if waited >= _ANSWER_S:
+                self._command("gnt-cluster", "queue", "undrain")
+            self._pause(_LOOK_S)
+            waited += _LOOK_S
+        self._command("gnt-cluster", "redist-conf")
+        if not state.served_at:
+            state.served_at = self._clock()
+            self._say(
+                f"  the cluster was without daemons for {state.served_at - state.stopped_at:.0f} s"
+            )
+
+    def verify(self, state: State) -> None:
+        """Check that verification finds nothing which it has not found before.
+
+        :raises OpExecError: it finds more.
+        """
+        new = [text for text in self._found() if text not in state.verified]
+        if new:
+            raise errors.OpExecError(
+                f"verification finds what it did not find before: {'; '.join(new)}"
+            )
+
+    def finish(self, state: State) -> None:
+        """Let the watcher work again.
+
+        :raises OpExecError: the command failed.
+        """
+        self._command("gnt-cluster", "watcher", "continue")
+
+
+def parse_verify(text: str) -> list[str]:
+    """Read the errors from the output of ``gnt-cluster verify --error-codes``.
+
+    :returns: code, kind and name of the object for each error, each once, such as
+        ``ENODELVM node node1.example.com``.
+    """
+    found = []
+    for line in text.splitlines():
+        # The time of the message stands before it.
+        words = line.partition(_ERROR)[2].split(":", 3)
+        if len(words) == 4:
+            found.append(" ".join(word for word in words[:3] if word))
+    return list(dict.fromkeys(found))
+
+
+def parse_unfinished(text: str) -> list[str]:
+    """Read numbers and states of jobs, and return the numbers of those which have not ended."""
+    found = []
+    for line in text.splitlines():
+        number, sign, status = line.strip().partition(_SEPARATOR)
+        if sign and status not in job.FINALIZED:
+            found.append(number)
+    return found

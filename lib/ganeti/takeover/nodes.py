@@ -1,0 +1,155 @@
+"""Reach the nodes of the cluster over SSH: copy the program to them, and run its steps there."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import remote
+from ganeti.platform import paths
+from ganeti.takeover import node as node_steps
+from ganeti.takeover.facts import STATE_DIR
+from ganeti.takeover.steps import NodeFailed
+from ganeti.utils import fs, process, ssh
+from ganeti.wire import json
+
+#: Where a copy of the package is on each node; it stays while packages are replaced.
+PROGRAM_DIR = f"{STATE_DIR}/program"
+_ARCHIVE = f"{STATE_DIR}/program.tar"
+
+
+class Nodes:
+    """The nodes of the cluster.
+
+    :param known: how each is reached.
+    :param at_once: on how many nodes work goes on at the same time.
+    """
+
+    def __init__(self, known: dict[str, remote.RemoteNode], at_once: int) -> None:
+        self._known = known
+        self._at_once = at_once
+
+    def each(self, names: Sequence[str], work: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+        """Call a function for nodes, several at a time; pairs of node and result, in order."""
+        for start in range(0, len(names), self._at_once):
+            group = [self._known[name] for name in names[start : start + self._at_once]]
+            for node, result in remote.on_each(group, lambda node: work(node.name)):
+                yield node.name, result
+
+    def run(self, name: str, argv: Sequence[str]) -> process.Completed:
+        """Run a program on a node.
+
+        :raises NodeFailed: it cannot be started, or failed.
+        """
+        try:
+            done = self._known[name].run(shlex.join(argv))
+        except errors.CommandError as err:
+            raise NodeFailed(str(err)) from err
+        if done.failed:
+            raise NodeFailed(done.stderr.strip()[-2000:] or done.fail_reason)
+        return done
+
+    def spread(self, name: str, package: str) -> None:
+        """Copy the program and our package to a node.
+
+        :param package: path of the package, on each node; empty if apt downloads it.
+        :raises NodeFailed: it cannot be done.
+        """
+        if self._known[name].here:
+            # The program runs from its copy.
+            return
+        self.run(name, ["mkdir", "-p", "-m", "700", STATE_DIR])
+        for path in (_ARCHIVE, *([package] if package else [])):
+            self.copy(name, path)
+        new = f"{PROGRAM_DIR}.new"
+        self.run(name, ["rm", "-rf", new, PROGRAM_DIR])
+        self.run(name, ["mkdir", new])
+        self.run(name, ["tar", "-xf", _ARCHIVE, "-C", new])
+        self.run(name, ["mv", new, PROGRAM_DIR])
+
+    def copy(self, name: str, path: str) -> None:
+        """Copy a file to the same path on a node; nothing is done on this one.
+
+        :raises NodeFailed: it cannot be done.
+        """
+        if self._known[name].here:
+            return
+        try:
+            self._known[name].copy(path)
+        except errors.CommandError as err:
+            raise NodeFailed(err.output.strip() or str(err)) from err
+
+    def call(self, name: str, step: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a step on a node; returns its answer.
+
+        :raises NodeFailed: it failed, or the node cannot be reached.
+        """
+        argv = [
+            *("env", f"PYTHONPATH={PROGRAM_DIR}", "python3", "-P", "-m", node_steps.__name__),
+            *(step, json.dumps(parameters)),
+        ]
+        done = self.run(name, argv)
+        for line in done.stdout.splitlines():
+            if line.startswith(node_steps.ANSWER):
+                found = json.loads(line.removeprefix(node_steps.ANSWER))
+                if isinstance(found, dict):
+                    return found
+        raise NodeFailed(f"no answer from step '{step}': {done.output.strip()[-1000:]}")
+
+
+def keep_program() -> None:
+    """Copy the package from which this process runs to its lasting place on this machine.
+
+    :raises OSError: it cannot be written.
+    """
+    fs.make_dirs(STATE_DIR, 0o700)
+    source = paths.package_dir()
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.add(source, arcname="ganeti", filter=_only_source)
+    fs.write_file(_ARCHIVE, stream.getvalue(), mode=0o600)
+    if os.path.dirname(source) == PROGRAM_DIR:
+        return
+    new = f"{PROGRAM_DIR}.new"
+    for path in (new, PROGRAM_DIR):
+        process.run(["rm", "-rf", path], timeout_s=60.0)
+    os.mkdir(new)
+    process.run(["tar", "-xf", _ARCHIVE, "-C", new], timeout_s=60.0)
+    os.rename(new, PROGRAM_DIR)
+
+
+def runs_from_copy() -> bool:
+    """Whether this process runs from the lasting copy of the program."""
+    return os.path.dirname(paths.package_dir()) == PROGRAM_DIR
+
+
+def _only_source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if os.path.basename(member.name) == "__pycache__":
+        return None
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def known_hosts_text(
+    own: str, of_cluster: str, cluster_name: str, hosts: Iterable[tuple[str, int]]
+) -> str:
+    """Return the host keys which are trusted for the nodes.
+
+    The original writes one key into the file of the cluster, under the name of the cluster; it
+    holds for all nodes.
+
+    :param own: the administrator's file of known hosts.
+    :param of_cluster: the file of the cluster.
+    :param hosts: name and port of SSH of each node.
+    """
+    lines = [own.rstrip("\n"), of_cluster.rstrip("\n")]
+    shared = ssh.known_keys(of_cluster, cluster_name, ssh.PORT)
+    for name, port in hosts:
+        lines.append(ssh.known_hosts_text(name, port, sorted(shared)).rstrip("\n"))
+    return "\n".join(line for line in lines if line) + "\n"

@@ -1,0 +1,147 @@
+"""The record of a takeover, or of the way back: which step is complete on which node.
+
+The master keeps it in one file, which is written after each step. So a run which was interrupted
+goes on with the first step that is not complete. Steps may run twice: an interruption
+can come between the end of a step and the record of it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import dataclass, field
+
+from ganeti import errors
+from ganeti.objects import codec
+from ganeti.takeover.facts import STATE_DIR
+from ganeti.utils import fs
+from ganeti.wire import json
+
+RUN = "run"
+BACK = "back"
+_FORMAT = 1
+
+
+@dataclass
+class Progress:
+    """The steps which are complete on one node."""
+
+    steps: tuple[str, ...] = ()
+
+
+@dataclass
+class State:
+    """What is known about a run.
+
+    :ivar number: distinguishes this run from others on the same nodes: seconds since the epoch.
+    :ivar direction: :data:`RUN` or :data:`BACK`.
+    :ivar master: name of the node on which the program runs.
+    :ivar original: package of the original -> version, as it was or will be installed.
+    :ivar config_version: version of the configuration of the original.
+    :ivar separate_users: whether the daemons of the original run under users of their own.
+    :ivar package: path of our package on each node; empty if apt downloads it.
+    :ivar verified: codes of errors which the verification before has found.
+    :ivar cluster: steps which are complete and concern the cluster.
+    :ivar nodes: node -> steps which are complete on it.
+    :ivar left_out: nodes which were offline or which the administrator has left out.
+    :ivar stopped_at: when the first daemon was stopped, in seconds since the epoch; 0 before that.
+    :ivar served_at: when the master daemon served again; 0 before that.
+    :ivar done: whether all steps are complete.
+    """
+
+    number: int
+    direction: str
+    master: str
+    original: dict[str, str] = field(default_factory=dict)
+    config_version: int = 0
+    separate_users: bool = False
+    package: str = ""
+    verified: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    nodes: dict[str, Progress] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    stopped_at: float = 0.0
+    served_at: float = 0.0
+    done: bool = False
+
+    def is_complete(self, step: str, node: str | None = None) -> bool:
+        """Whether a step is complete on a node, or for the cluster."""
+        return step in (self.cluster if node is None else self.nodes.get(node, Progress()).steps)
+
+    def complete(self, step: str, node: str | None = None) -> None:
+        """Record in memory that a step is complete."""
+        if self.is_complete(step, node):
+            return
+        if node is None:
+            self.cluster += (step,)
+        else:
+            self.nodes.setdefault(node, Progress()).steps += (step,)
+
+
+class StateFile:
+    """The file of the record.
+
+    :param directory: where it is, on the master.
+    """
+
+    def __init__(self, directory: str = STATE_DIR) -> None:
+        self.path = f"{directory}/state.json"
+
+    def read(self) -> State | None:
+        """Return the record of the last run; None if there was none.
+
+        :raises ConfigurationError: the file cannot be understood.
+        :raises OSError: the file cannot be read.
+        """
+        try:
+            text = fs.read_file(self.path)
+        except FileNotFoundError:
+            return None
+        return parse_state(text, self.path)
+
+    def takeover_before(self, back: State) -> State:
+        """Return the record of the takeover which a way back takes back.
+
+        :raises ConfigurationError: there is none.
+        :raises OSError: a file cannot be read.
+        """
+        directory = os.path.dirname(self.path)
+        kept = [
+            parse_state(fs.read_file(path), path)
+            for path in glob.glob(f"{glob.escape(directory)}/state-*.json")
+        ]
+        found = [one for one in kept if one.direction == RUN and one.number <= back.number]
+        if not found:
+            raise errors.ConfigurationError(f"{directory} has no record of a takeover")
+        return max(found, key=lambda one: one.number)
+
+    def write(self, state: State) -> None:
+        """Replace the record. One of another run is kept, as ``state-NUMBER.json``.
+
+        :raises OSError: the record cannot be written; the one before is unchanged.
+        """
+        before = self.read()
+        directory = os.path.dirname(self.path)
+        fs.make_dirs(directory, 0o700)
+        if before is not None and before.number != state.number:
+            os.replace(self.path, f"{directory}/state-{before.number}.json")
+        fs.write_file(self.path, to_text(state), mode=0o600)
+
+
+def to_text(state: State) -> str:
+    """The content of the file."""
+    return json.dumps_pretty({"format": _FORMAT, **codec.to_dict(state)})
+
+
+def parse_state(text: str, path: str = "the record") -> State:
+    """Read the content of the file.
+
+    :raises ConfigurationError: it has another form.
+    """
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
+            raise errors.ConfigurationError(f"{path} is no record of a takeover of this release")
+        return codec.from_dict(State, values)
+    except errors.ParseError as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err

@@ -1,0 +1,282 @@
+"""The steps of a takeover and of the way back, in their order, and how a run goes through them.
+
+A step concerns the cluster, the master, or each node. Steps on nodes run on several nodes at a
+time; where the master must come first or last, it does. After each node the record is written.
+When a step fails, the run ends with the nodes and reasons; the next run goes on there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ganeti import errors
+from ganeti.takeover.state import BACK, RUN, State
+
+CLUSTER, MASTER, NODES = "cluster", "master", "nodes"
+#: Whether the master comes before the other nodes, after them, or among them.
+FIRST, LAST, AMONG = "first", "last", "among"
+
+
+class Step(NamedTuple):
+    """One step.
+
+    :ivar name: also the name of the function which does it.
+    :ivar place: :data:`CLUSTER`, :data:`MASTER` or :data:`NODES`.
+    :ivar text: what is being done, for people.
+    :ivar order: when the master's turn is, in a step on nodes.
+    """
+
+    name: str
+    place: str
+    text: str
+    order: str = AMONG
+
+
+_BEFORE = (
+    Step("prepare", NODES, "Copying the program, and downloading packages"),
+    Step("inspect", CLUSTER, "Verifying the cluster as it is"),
+    Step("drain", CLUSTER, "Pausing the watcher, draining the queue and waiting for its jobs"),
+    Step("stop", NODES, "Stopping the daemons; guests go on", FIRST),
+    Step("archive", NODES, "Archiving configuration, keys and queue"),
+)
+_AFTER = (
+    Step("owners", NODES, "Setting owners and modes"),
+    Step("start", NODES, "Starting the daemons", LAST),
+    Step("open", CLUSTER, "Opening the queue, and distributing the configuration"),
+    Step("compare", NODES, "Comparing keys, jobs and guests with what they were"),
+    Step("verify", CLUSTER, "Verifying the cluster"),
+    Step("finish", CLUSTER, "Letting the watcher work again"),
+)
+PLANS: dict[str, tuple[Step, ...]] = {
+    RUN: (
+        *_BEFORE,
+        Step("install", NODES, "Replacing the packages"),
+        Step("settings", NODES, "Carrying over the options of the daemons"),
+        Step("upgrade", MASTER, "Converting the configuration"),
+        *_AFTER,
+    ),
+    BACK: (
+        *_BEFORE,
+        Step("downgrade", MASTER, "Converting the configuration back"),
+        Step("install", NODES, "Replacing the packages"),
+        Step("settings", NODES, "Putting the former options of the daemons back"),
+        *_AFTER,
+    ),
+}
+#: Before the end of this step on the master the cluster works as before.
+POINT = "stop"
+# What is done again when nodes come later, after the cluster has served again.
+_AGAIN = ("open", "verify", "finish")
+
+
+class StepFailed(errors.GenericError):
+    """A step failed on some nodes, or for the cluster.
+
+    :ivar failures: node, or empty for the cluster -> reason.
+    """
+
+    def __init__(self, step: Step, failures: dict[str, str]) -> None:
+        lines = [f"{node}: {reason}" if node else reason for node, reason in failures.items()]
+        super().__init__("\n".join([f"step '{step.name}' failed", *lines]))
+        self.step = step
+        self.failures = failures
+
+
+class NodeFailed(errors.GenericError):
+    """A step failed on one node, or the node cannot be reached; the text is the reason."""
+
+
+class Reach(Protocol):
+    """How the nodes are reached."""
+
+    def each(self, names: Sequence[str], work: Callable[[str], str]) -> Iterable[tuple[str, str]]:
+        """Call a function for nodes, several at a time; pairs of node and result, in order."""
+
+    def spread(self, name: str, package: str) -> None:
+        """Copy the program and our package to a node.
+
+        :raises NodeFailed: it cannot be done.
+        """
+
+    def call(self, name: str, step: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a step on a node; returns its answer.
+
+        :raises NodeFailed: it failed, or the node cannot be reached.
+        """
+
+
+class ClusterSteps(Protocol):
+    """The steps which concern the cluster; each raises GenericError when it fails."""
+
+    def inspect(self, state: State) -> None:
+        """Record what verification finds before anything is changed."""
+
+    def drain(self, state: State) -> None:
+        """Pause the watcher and drain the queue; return when no job is left."""
+
+    def open(self, state: State) -> None:
+        """Open the queue, and distribute the configuration."""
+
+    def verify(self, state: State) -> None:
+        """Check that verification finds nothing which it has not found before."""
+
+    def finish(self, state: State) -> None:
+        """Let the watcher work again."""
+
+
+class Run:
+    """One run: a takeover, or the way back.
+
+    :param state: the record; it is changed.
+    :param save: writes the record.
+    :param taken_over: number of the takeover whose archive has the files of the original.
+    :param digest: SHA-256 of our package; empty if apt downloads it.
+    :param say: prints a line for people.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        nodes: Reach,
+        cluster: ClusterSteps,
+        *,
+        save: Callable[[State], object],
+        taken_over: int,
+        digest: str = "",
+        say: Callable[[str], object] = print,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._state = state
+        self._nodes = nodes
+        self._cluster = cluster
+        self._save = save
+        self._taken_over = taken_over
+        self._digest = digest
+        self._say = say
+        self._clock = clock
+
+    def execute(self, names: Sequence[str]) -> None:
+        """Do all steps which are not complete.
+
+        :param names: the nodes, the master among them.
+        :raises StepFailed: a step failed; the record has those before it.
+        :raises OSError: the record cannot be written.
+        """
+        state = self._state
+        plan = PLANS[state.direction]
+        late = any(
+            not state.is_complete(step.name, name)
+            for step in plan
+            if step.place == NODES
+            for name in names
+        )
+        if state.is_complete("finish") and late:
+            state.cluster = tuple(name for name in state.cluster if name not in _AGAIN)
+            state.done = False
+        if not state.is_complete(POINT, state.master):
+            # Somebody may have opened the queue meanwhile.
+            state.cluster = tuple(name for name in state.cluster if name != "drain")
+        for number, step in enumerate(plan, 1):
+            self._step(step, names, f"[{number}/{len(plan)}]")
+        state.done = True
+        self._save(state)
+
+    def _step(self, step: Step, names: Sequence[str], label: str) -> None:
+        state = self._state
+        if step.place == CLUSTER:
+            if state.is_complete(step.name):
+                return
+            self._say(f"{label} {step.text}")
+            try:
+                getattr(self._cluster, step.name)(state)
+            except errors.GenericError as err:
+                raise StepFailed(step, {"": str(err)}) from err
+            state.complete(step.name)
+            self._save(state)
+            return
+        chosen = [state.master] if step.place == MASTER else names
+        pending = [name for name in chosen if not state.is_complete(step.name, name)]
+        if not pending:
+            return
+        self._say(f"{label} {step.text}: {', '.join(pending)}")
+        if step.name == POINT and not state.stopped_at:
+            state.stopped_at = self._clock()
+            self._save(state)
+        failures: dict[str, str] = {}
+        for group in _in_order(step, pending, state.master):
+            for name, reason in self._nodes.each(group, lambda name: self._on_node(step, name)):
+                if reason:
+                    failures[name] = reason
+                else:
+                    state.complete(step.name, name)
+                    self._save(state)
+            if failures:
+                raise StepFailed(step, failures)
+
+    def _on_node(self, step: Step, name: str) -> str:
+        """Do a step on one node; returns why it failed, or an empty text."""
+        try:
+            if step.name == "prepare":
+                self._nodes.spread(name, self._state.package)
+            answer = self._nodes.call(name, step.name, self.parameters(step.name))
+        except NodeFailed as err:
+            return str(err)
+        for line in _remarks(step.name, answer):
+            self._say(f"  {name}: {line}")
+        if answer.get("changed"):
+            return "; ".join(answer["changed"])
+        return ""
+
+    def parameters(self, step: str) -> dict[str, Any]:
+        """The parameters of a step on a node, by name."""
+        state = self._state
+        known: dict[str, Any] = {
+            "package": state.package,
+            "digest": self._digest,
+            "original": state.original,
+            "number": state.number,
+            "direction": state.direction,
+            "separate_users": state.separate_users,
+            "taken_over": self._taken_over,
+            "config_version": state.config_version,
+        }
+        return {name: known[name] for name in _PARAMETERS.get(step, ())}
+
+
+_PARAMETERS = {
+    "prepare": ("package", "digest", "original", "direction"),
+    "archive": ("number", "direction"),
+    "install": ("package", "original", "direction"),
+    "settings": ("number", "direction", "separate_users", "taken_over"),
+    "downgrade": ("config_version",),
+    "owners": ("direction", "taken_over"),
+    "start": ("direction",),
+    "compare": ("number", "direction"),
+}
+
+
+def _in_order(step: Step, names: Sequence[str], master: str) -> Iterator[list[str]]:
+    if step.order == AMONG or master not in names:
+        yield list(names)
+        return
+    others = [name for name in names if name != master]
+    groups = ([master], others) if step.order == FIRST else (others, [master])
+    yield from (group for group in groups if group)
+
+
+def _remarks(step: str, answer: dict[str, Any]) -> Iterator[str]:
+    """What a person should know about the answer of a node."""
+    for name in answer.get("missing", ()):
+        yield f"{name} cannot be downloaded any more; the way back needs it from elsewhere"
+    for text in answer.get("lost", ()):
+        yield f"/etc/default/ganeti: this has no effect any more: {text}"
+    if answer.get("failed"):
+        yield f"daemon-util said: {answer['failed']}"
+    if step == "compare" and not answer.get("changed"):
+        yield (
+            f"{answer['compared']} files are the same as before;"
+            f" {answer['guests']} guests of KVM run in the same processes"
+        )
