@@ -258,7 +258,7 @@ def print_lines(file: str, lines: Sequence[str], title: str) -> None:
         path.write_text(_SCRIPT + "".join(f"{line}\n" for line in lines), encoding="utf-8")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     except OSError as failure:
-        raise prog.Failure(f"cannot write {file}: {failure}") from failure
+        raise prog.Failure(f"cannot write {file}: {failure.strerror}") from failure
     prog.out(f"The commands have been written to file '{file}'")
 
 

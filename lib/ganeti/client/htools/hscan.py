@@ -32,7 +32,7 @@ _GIB = 1024
 def execute(values: Values) -> int:
     """Scan the clusters one after the other; one which cannot be read does not stop the others."""
     names = values.arguments or [LOCAL]
-    width = max(len(name) for name in [*names, "Name"])
+    width = max(len(rest.without_user(name)) for name in [*names, "Name"])
     if not values.no_headers and values.output is None:
         prog.out(
             f"{'Name':<{width}} {'Nodes':>5} {'Inst':>5} {'BNode':>5} {'BInst':>5} {'t_mem':>6}"
@@ -45,15 +45,16 @@ def execute(values: Values) -> int:
             found.append(_scan(values, name, width))
         except errors.ParseError as failure:
             failed = True
-            found.append({"name": name, "error": str(failure)})
+            shown = rest.without_user(name)
+            found.append({"name": shown, "error": str(failure)})
             say = prog.out if values.output is None else prog.err
-            say(f"\nError for {name}: failed to load data. Details:\n{failure}")
+            say(f"\nError for {shown}: failed to load data. Details:\n{failure}")
     if values.output == "json":
         prog.out(json.dumps(found))
     return EXIT_INCOMPLETE if failed else 0
 
 
-def _scan(values: Values, name: str, width: int) -> dict[str, Any]:
+def _scan(values: Values, address: str, width: int) -> dict[str, Any]:
     """Read one cluster, print its line and write its file.
 
     :returns: what ``--output json`` prints for it.
@@ -62,9 +63,9 @@ def _scan(values: Values, name: str, width: int) -> dict[str, Any]:
     """
 
     def read(kvm_memory: int) -> Cluster:
-        if name == LOCAL and not values.arguments:
+        if address == LOCAL and not values.arguments:
             return luxi.load(values.luxi or "", kvm_memory=kvm_memory)
-        return rest.load(name, kvm_memory=kvm_memory)
+        return rest.load(address, kvm_memory=kvm_memory)
 
     # The file has what the nodes report; who reads it may choose other memory for KVM.
     recorded = read(0)
@@ -72,6 +73,7 @@ def _scan(values: Values, name: str, width: int) -> dict[str, Any]:
     if values.kvm_memory > 0:
         cluster = read(values.kvm_memory)
     warnings = model.prepare(cluster)
+    name = rest.without_user(address)
     path = Path(values.output_dir, f"{file_name(name)}.data")
     if recorded is not cluster:
         model.prepare(recorded)
@@ -82,7 +84,7 @@ def _scan(values: Values, name: str, width: int) -> dict[str, Any]:
     try:
         path.write_text(text.serialize(recorded), encoding="utf-8")
     except OSError as failure:
-        raise prog.Failure(f"cannot write {path}: {failure}") from failure
+        raise prog.Failure(f"cannot write {path}: {failure.strerror}") from failure
     return {"name": name, "file": str(path), **reports.cluster(cluster)}
 
 

@@ -122,8 +122,10 @@ def read_file(name: str) -> str:
             return sys.stdin.read()
         with open(name, encoding="utf-8") as stream:
             return stream.read()
-    except (OSError, UnicodeDecodeError) as failure:
-        raise errors.ParseError(f"cannot read {name}: {failure}") from failure
+    except OSError as failure:
+        raise errors.ParseError(f"cannot read {name}: {failure.strerror}") from failure
+    except UnicodeDecodeError as failure:
+        raise errors.ParseError(f"{name} is not a text file in UTF-8: {failure}") from failure
 
 
 def _read(source: str, values: Values) -> Cluster:

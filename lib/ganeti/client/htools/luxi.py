@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +36,11 @@ def connect(socket: str) -> luxi.Client:
     """Connect to the master daemon.
 
     :param socket: path of its socket; empty for that of this machine.
+    :raises NoMasterError: there is no such socket. When it is there and nobody listens, the first
+        request says so.
     """
+    if socket and not os.path.exists(socket):
+        raise errors.NoMasterError(f"there is no socket {socket} of a master daemon")
     return luxi.Client(socket or None, connect_timeout_s=5.0)
 
 
@@ -49,6 +54,8 @@ def load(socket: str, *, kvm_memory: int = 0) -> Cluster:
         with connect(socket) as client:
             info = client.query_cluster_info()
             answers = [client.query(what, fields) for what, fields in _FIELDS.items()]
+    except errors.NoMasterError as err:
+        raise errors.ParseError(str(err)) from err
     except errors.GenericError as err:
         raise errors.ParseError(failures.describe(err)[1]) from err
     return parse_cluster(info, *answers, kvm_memory=kvm_memory)

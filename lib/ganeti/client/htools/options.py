@@ -197,12 +197,15 @@ class Values:
 
     :ivar given: the options which were given; a default is not.
     :ivar changes: what became of the changes of ``--what-if`` when the cluster was loaded.
+    :ivar detached: the option which may have a value, has none, and stands before the first
+        argument; empty when there is none.
     """
 
     options: dict[str, Any]
     arguments: list[str] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
     changes: list[Change] = field(default_factory=list)
+    detached: str = ""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -222,16 +225,19 @@ def parse(names: Sequence[str], words: Sequence[str]) -> Values:
     table = {name: ALL[name] for name in names} | GENERIC
     values = Values({one.dest: _default(one) for one in table.values()})
     waiting = list(words)
+    before = ""
     while waiting:
         word = waiting.pop(0)
         if word == "--":
             values.arguments += waiting
             break
         if word.startswith("--"):
-            _long(table, word[2:], waiting, values)
+            before = _long(table, word[2:], waiting, values)
         elif word.startswith("-") and len(word) > 1:
-            _short(table, word[1:], waiting, values)
+            before = _short(table, word[1:], waiting, values)
         else:
+            if not values.arguments:
+                values.detached = before
             values.arguments.append(word)
     return values
 
@@ -250,7 +256,8 @@ def _default(option: Option) -> Any:
     return [] if option.convert == "collect" else option.default
 
 
-def _long(table: Mapping[str, Option], word: str, waiting: list[str], values: Values) -> None:
+def _long(table: Mapping[str, Option], word: str, waiting: list[str], values: Values) -> str:
+    """Take a long option; returns its name when it may have a value and has none."""
     name, equal, argument = word.partition("=")
     found = [one for one in table if one.startswith(name)]
     if name in table:
@@ -266,10 +273,11 @@ def _long(table: Mapping[str, Option], word: str, waiting: list[str], values: Va
         raise OptionError(f"option `--{option.long}' doesn't allow an argument")
     if option.argument == REQUIRED and given is None:
         given = _next(f"--{option.long}", option, waiting)
-    _set(option, given, values)
+    return _set(option, given, values)
 
 
-def _short(table: Mapping[str, Option], letters: str, waiting: list[str], values: Values) -> None:
+def _short(table: Mapping[str, Option], letters: str, waiting: list[str], values: Values) -> str:
+    """Take short options; returns the name of the last when it may have a value and has none."""
     shorts = {one.short: one for one in table.values() if one.short}
     while letters:
         letter, letters = letters[0], letters[1:]
@@ -282,8 +290,8 @@ def _short(table: Mapping[str, Option], letters: str, waiting: list[str], values
         given: str | None = letters or None
         if given is None and option.argument == REQUIRED:
             given = _next(f"-{letter}", option, waiting)
-        _set(option, given, values)
-        return
+        return _set(option, given, values)
+    return ""
 
 
 def _next(name: str, option: Option, waiting: list[str]) -> str:
@@ -292,7 +300,8 @@ def _next(name: str, option: Option, waiting: list[str]) -> str:
     return waiting.pop(0)
 
 
-def _set(option: Option, argument: str | None, values: Values) -> None:
+def _set(option: Option, argument: str | None, values: Values) -> str:
+    """Set an option; returns its name when it may have a value and has none."""
     options, dest = values.options, option.dest
     values.given.add(dest)
     if option.convert == "count":
@@ -303,6 +312,7 @@ def _set(option: Option, argument: str | None, values: Values) -> None:
         options[dest].append(argument)
     else:
         options[dest] = _converted(option, argument)
+    return option.long if option.argument == OPTIONAL and argument is None else ""
 
 
 def _converted(option: Option, argument: str | None) -> Any:

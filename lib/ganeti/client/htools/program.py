@@ -105,12 +105,22 @@ def _run(program: Program, words: list[str]) -> int:
         return 0
     try:
         if values.arguments and not program.arguments:
-            raise Failure("This program doesn't take any arguments.")
+            raise Failure(f"This program doesn't take any arguments.{_hint(values)}")
         return program.run(values)
     except errors.GenericError as failure:
         if str(failure):
             err(f"Error: {failure}")
         return EXIT_FAILURE
+
+
+def _hint(values: Values) -> str:
+    """Explain an argument which was meant as the value of the option before it."""
+    if not values.detached:
+        return ""
+    return (
+        f"\nThe value of --{values.detached} follows an equals sign:"
+        f" --{values.detached}={values.arguments[0]}"
+    )
 
 
 def plural(count: int, one: str, many: str) -> str:
@@ -168,5 +178,5 @@ def save(name: str, cluster: Cluster, when: str) -> None:
         with open(name, "w", encoding="utf-8") as stream:
             stream.write(text.serialize(cluster))
     except OSError as failure:
-        raise Failure(f"cannot write {name}: {failure}") from failure
+        raise Failure(f"cannot write {name}: {failure.strerror}") from failure
     err(f"The cluster state {when} has been written to file '{name}'")
