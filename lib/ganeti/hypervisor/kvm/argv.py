@@ -126,13 +126,11 @@ def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts) -> lis
     """The command line without disks, NICs and control over QMP."""
     hvp = instance.hvparams
     boot = hvp["boot_order"]
-    name = instance.name
-    if facts.version[0] < 11:
-        name += ",debug-threads=on"
     argv = [
         facts.program,
         "-name",
-        name,
+        # Nothing behind the name: by it, the original Ganeti in version 3.0 finds the guest.
+        instance.name,
         "-m",
         str(instance.beparams["maxmem"]),
         "-smp",
@@ -180,6 +178,7 @@ def translated(argv: Sequence[str], facts: QemuFacts) -> list[str]:
         kind, comma, rest = result[machine].partition(",")
         result[machine] = f"{kind},acpi=off{comma}{rest}"
         result.remove("-no-acpi")
+    # Earlier releases wrote more, which QEMU 11 refuses.
     if facts.version[0] >= 11 and result[1:2] == ["-name"]:
         result[2] = result[2].removesuffix(",debug-threads=on")
     return result

@@ -76,7 +76,7 @@ def test_default_command_line() -> None:
     assert base() == [
         "/usr/bin/qemu",
         "-name",
-        "web1,debug-threads=on",
+        "web1",
         "-m",
         "512",
         "-smp",
