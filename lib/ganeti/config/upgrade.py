@@ -264,7 +264,14 @@ def _to_3_0(config: Config, new_uuid: NewUuid) -> None:
 
 
 def _to_3_1(config: Config, new_uuid: NewUuid) -> None:
-    """Version 3.1 only adds parameters, which get their defaults."""
+    """Guests under KVM have no ``disk_discard=default``: for QEMU it meant ``ignore``.
+
+    Other parameters are only added, and get their defaults.
+    """
+    for _owner, by_hypervisor in _hypervisor_sets(config):
+        kvm = by_hypervisor.get("kvm") or {}
+        if kvm.get("disk_discard") == "default":
+            kvm["disk_discard"] = "ignore"
 
 
 def _devices(disks: Iterable[Config]) -> Iterator[Config]:

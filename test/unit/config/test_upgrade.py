@@ -225,6 +225,19 @@ def test_back_and_forth_again() -> None:
         upgrade.downgrade(back)
 
 
+def test_the_default_of_disk_discard_in_version_3_0_becomes_ignore() -> None:
+    """The original in version 3.0.2 has written this file for a cluster with KVM."""
+    old = json.loads((DATA / "config-3.0.2/config.data").read_text())
+    assert old["cluster"]["hvparams"]["kvm"]["disk_discard"] == "default"
+    instance = next(iter(old["instances"].values()))
+    instance |= {"hypervisor": "kvm", "hvparams": {"disk_discard": "default"}}
+    new = upgrade.upgrade(old)
+    assert new["cluster"]["hvparams"]["kvm"]["disk_discard"] == "ignore"
+    assert new["instances"][instance["uuid"]]["hvparams"] == {"disk_discard": "ignore"}
+    problems = verify.check(codec.from_dict(ConfigData, new))
+    assert not [one for one in problems if "disk_discard" in one]
+
+
 def test_a_downgrade_to_the_same_version_leaves_out_what_is_ours_only() -> None:
     here = upgrade.upgrade(_original("3.1"))
     known = json.loads(json.dumps(here))
