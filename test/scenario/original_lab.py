@@ -32,6 +32,7 @@ _OFFERED = (
     " python3-pyinotify python3-pyparsing python3-simplejson python3-yaml systemd"
 )
 _MORE = {"bookworm": "", "trixie": "python3-pyasyncore"}
+_EMULATOR = {"bookworm": "qemu-system-x86 qemu-utils socat", "trixie": ""}
 _ARCHIVE = "srv/archive"
 _ENVIRONMENT = {
     "HOME": "/root",
@@ -110,7 +111,7 @@ def base(suite: str) -> Path:
     (place / _ARCHIVE).mkdir(parents=True)
     for words in (
         "apt-get -q update",
-        f"apt-get -qy install --no-install-recommends {_PACKAGES}",
+        f"apt-get -qy install --no-install-recommends {_PACKAGES} {_EMULATOR[suite]}",
         "ssh-keygen -q -t rsa -b 2048 -N '' -f /root/.ssh/id_rsa",
         "cp /root/.ssh/id_rsa.pub /root/.ssh/authorized_keys",
         "apt-get clean",
@@ -281,12 +282,17 @@ class Lab:
         self.hub.kill()
         self.hub.wait()
 
-    def make_cluster(self) -> None:
-        """Make a cluster of the original, with all machines, as its administrator would."""
+    def make_cluster(self, hypervisor: str = "fake", parameters: str = "") -> None:
+        """Make a cluster of the original, with all machines, as its administrator would.
+
+        :param parameters: parameters of the hypervisor, as ``NAME=VALUE,...``.
+        """
         for machine in self.machines:
             machine.run(_OS)
         self.master.run(
-            "gnt-cluster init --no-etc-hosts --master-netdev=xen-br0 --enabled-hypervisors=fake"
+            "gnt-cluster init --no-etc-hosts --master-netdev=xen-br0"
+            f" --enabled-hypervisors={hypervisor}"
+            f"{f' -H {hypervisor}:{parameters}' if parameters else ''}"
             " --enabled-disk-templates=file,diskless --file-storage-dir=/srv/ganeti/file-storage"
             f" --nic-parameters=mode=bridged,link=xen-br0 {CLUSTER}"
         )

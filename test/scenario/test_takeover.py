@@ -5,9 +5,12 @@ The tests of a module follow each other, on one cluster for each version of the 
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import os
 import subprocess
+import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +25,8 @@ TOP = Path(__file__).resolve().parents[2]
 REASON = original_lab.reason_to_skip()
 PACKAGE = "/root/ganeti-py.deb"
 PROGRAM = "/root/ganeti-py/usr/sbin/ganeti-takeover"
+STARTER = "/var/lib/ganeti-takeover/ganeti-takeover"
+RUNNING = {f"web{number}.example.com": "running" for number in (1, 2, 3)}
 FOR_PROGRAMS = "--no-headers --separator='|'"
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
@@ -63,9 +68,9 @@ def three(package: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def two(package: Path) -> Iterator[Lab]:
-    """Two machines with Debian 13 and the original in version 3.1."""
-    yield from make_lab("trixie", 2, package)
+def newer(package: Path) -> Iterator[Lab]:
+    """Three machines with Debian 13 and the original in version 3.1."""
+    yield from make_lab("trixie", 3, package)
 
 
 def listing(machine: Machine, command: str) -> list[str]:
@@ -157,7 +162,7 @@ def test_a_takeover_which_is_killed_at_each_step(three: Lab) -> None:
     text = killed_at_each_step(three, [PROGRAM, f"--package={PACKAGE}", "-f", "run"], RUN)
     assert "The cluster was taken over." in text
     assert [secrets(machine) for machine in three.machines] == before
-    assert guests(three) == {f"web{number}.example.com": "running" for number in (1, 2, 3)}
+    assert guests(three) == RUNNING
     assert "of Ganeti in Python" in version(master)
     now = listing(master, "gnt-job list -o id,status")
     assert now[: len(jobs)] == jobs
@@ -179,7 +184,9 @@ def test_the_cluster_works_with_our_daemons(three: Lab) -> None:
 
 def test_the_way_back_is_refused_while_a_feature_of_ours_is_in_use(three: Lab) -> None:
     master = three.master
-    master.run("gnt-cluster modify --auto-balance=yes && gnt-node maintenance start -f node3")
+    master.run(
+        "gnt-cluster modify --auto-balance=yes && gnt-node maintenance start -f --stop node3"
+    )
     refused = master.run("ganeti-takeover -f back", check=False)
     assert refused.returncode == 1 and "Nothing was changed" in refused.stderr
     assert "gnt-cluster modify --auto-balance=no" in refused.stdout
@@ -197,7 +204,7 @@ def test_a_way_back_which_is_killed_at_each_step(three: Lab) -> None:
     before = [secrets(machine) for machine in three.machines]
     running = guests(three)
     jobs = listing(master, "gnt-job list -o id,status")
-    text = killed_at_each_step(three, ["/usr/sbin/ganeti-takeover", "-f", "back"], BACK)
+    text = killed_at_each_step(three, [STARTER, "-f", "back"], BACK)
     assert "The cluster belongs to the original again." in text
     assert [secrets(machine) for machine in three.machines] == before
     assert guests(three) == running and running["new1.example.com"] == "running"
@@ -213,29 +220,124 @@ def test_the_original_works_again(three: Lab) -> None:
     assert json.loads(again.stdout)["possible"]
 
 
-# -- version 3.1, two machines ---------------------------------------------------------------------
+# -- guests of KVM ---------------------------------------------------------------------------------
 
 
-def test_a_takeover_which_is_not_complete_is_taken_back(two: Lab) -> None:
+def image_which_writes(image: Path) -> bytes:
+    """An initrd whose guest writes numbered blocks with its uptime to its disk, without an end."""
+    loader = importlib.machinery.SourceFileLoader("tiny_image", str(TOP / "devel/tiny-image"))
+    module = types.ModuleType(loader.name)
+    loader.exec_module(module)
+    writer = """( number=0
+while :; do
+  number=$((number + 1))
+  read -r uptime rest < /proc/uptime
+  printf '%-511s\\n' "block $number uptime $uptime" |
+    dd of=/dev/vda bs=512 seek=$number count=1 conv=fsync,notrunc 2>/dev/null
+  usleep 50000
+done ) &
+exec /sbin/init
+"""
+    archive = module.Archive()
+    archive.file("init", module.INIT.replace("exec /sbin/init\n", writer).encode())
+    # The kernel unpacks archives one after the other; a later file replaces an earlier one.
+    return (image / "initrd").read_bytes() + archive.packed()
+
+
+def blocks(machine: Machine, name: str) -> list[float]:
+    """The uptimes in the blocks which a guest has written, in order, without a gap."""
+    file = machine.run(f"ls /srv/ganeti/file-storage/{name}/*").stdout.strip()
+    found: list[float] = []
+    with open(f"/proc/{machine.pid}/root{file}", "rb") as disk:
+        while True:
+            disk.seek((len(found) + 1) * 512)
+            words = disk.read(512).split()
+            if len(words) != 4 or words[0] != b"block":
+                return found
+            assert int(words[1]) == len(found) + 1
+            found.append(float(words[3]))
+
+
+@pytest.fixture(scope="module")
+def kvm(package: Path, image: Path) -> Iterator[Lab]:
+    """Two machines with the original in version 3.0, and a guest of KVM on each, which writes."""
+    place = original_lab.PLACE / f"run-{os.getpid()}-kvm"
+    lab = Lab(place, "bookworm", 2)
+    try:
+        (place / "initrd").write_bytes(image_which_writes(image))
+        for machine in lab.machines:
+            machine.put(image / "vmlinux", "/srv/vmlinux")
+            machine.put(place / "initrd", "/srv/initrd")
+        lab.make_cluster(
+            "kvm",
+            "kvm_path=/usr/bin/qemu-system-x86_64,kernel_path=/srv/vmlinux,"
+            "initrd_path=/srv/initrd,root_path=/dev/vda,vnc_bind_address=",
+        )
+        for machine in lab.machines:
+            lab.add_instance(f"web{machine.number}.example.com", machine)
+        lab.master.put(package, PACKAGE)
+        lab.master.run(f"dpkg-deb -x {PACKAGE} /root/ganeti-py")
+        yield lab
+    finally:
+        lab.close()
+        subprocess.run(["rm", "-rf", "--one-file-system", str(place)], check=True)
+
+
+def grows(machine: Machine, name: str) -> None:
+    """Wait until a guest has written more blocks."""
+    before = len(blocks(machine, name))
+    while len(blocks(machine, name)) < before + 10:
+        time.sleep(0.2)
+
+
+def test_a_guest_of_kvm_writes_all_the_time(kvm: Lab) -> None:
+    """There and back; the other guest is started by our daemons, and found by the original."""
+    first, second = kvm.machines
+    grows(first, "web1.example.com")
+    pid = first.run("cat /run/ganeti/kvm-hypervisor/pid/web1.example.com").stdout
+    text = kvm.master.run(f"{PROGRAM} --package={PACKAGE} -f run").stdout
+    assert f"{first.name}: " in text and "1 guests of KVM run in the same processes" in text
+    grows(first, "web1.example.com")
+    kvm.master.run("gnt-instance reboot --type=hard web2.example.com")
+    kvm.master.run("gnt-instance modify --hotplug --net add:link=xen-br0 web1.example.com")
+    other = second.run("cat /run/ganeti/kvm-hypervisor/pid/web2.example.com").stdout
+    assert guests(kvm) == {"web1.example.com": "running", "web2.example.com": "running"}
+    kvm.master.run("ganeti-takeover -f back")
+    assert guests(kvm) == {"web1.example.com": "running", "web2.example.com": "running"}
+    kvm.master.run("gnt-instance modify --hotplug --net remove web1.example.com")
+    grows(first, "web1.example.com")
+    assert first.run("cat /run/ganeti/kvm-hypervisor/pid/web1.example.com").stdout == pid
+    assert second.run("cat /run/ganeti/kvm-hypervisor/pid/web2.example.com").stdout == other
+    uptimes = blocks(first, "web1.example.com")
+    # The guest would have booted again with a smaller uptime.
+    assert uptimes == sorted(uptimes)
+    kvm.master.run("gnt-instance shutdown --timeout=1 web2.example.com")
+    assert guests(kvm)["web2.example.com"] == "ADMIN_down"
+
+
+# -- version 3.1, three machines -------------------------------------------------------------------
+
+
+def test_a_takeover_which_is_not_complete_is_taken_back(newer: Lab) -> None:
     """The program dies while packages are replaced, and the administrator wants the original."""
     argv = [PROGRAM, f"--package={PACKAGE}", "-f", "run"]
-    code, _text = two.master.run_until(argv, lambda line: "Carrying over" in line)
+    code, _text = newer.master.run_until(argv, lambda line: "Carrying over" in line)
     assert code == -9
-    text = two.master.run(f"{PROGRAM} -f back").stdout
+    text = newer.master.run(f"{PROGRAM} -f back").stdout
     assert "The cluster belongs to the original again." in text
-    assert "ganeti 3.1" in version(two.master)
-    assert guests(two) == {"web1.example.com": "running", "web2.example.com": "running"}
+    assert "ganeti 3.1" in version(newer.master)
+    assert guests(newer) == RUNNING
 
 
-def test_a_node_which_was_offline_comes_later(two: Lab) -> None:
-    master, node2 = two.machines
+def test_a_node_which_was_offline_comes_later(newer: Lab) -> None:
+    master, node2, _node3 = newer.machines
     master.run(f"gnt-node modify -C no -O yes {node2.name}")
     master.run(f"{PROGRAM} --package={PACKAGE} -f run")
     assert "ganeti 3.1.0~rc" in version(node2) and "in Python" in version(master)
     master.run(f"ganeti-takeover -f --include={node2.name} run")
     assert "in Python" in version(node2)
     master.run(f"gnt-node modify --offline=no {node2.name}")
-    assert guests(two) == {"web1.example.com": "running", "web2.example.com": "running"}
+    assert guests(newer) == RUNNING
     master.run("ganeti-takeover -f back")
     assert "ganeti 3.1.0~rc" in version(node2)
-    assert guests(two) == {"web1.example.com": "running", "web2.example.com": "running"}
+    assert guests(newer) == RUNNING

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import ssconf
 from ganeti.utils import fs
 from ganeti.wire import json
 
@@ -188,6 +189,10 @@ def fingerprint(path: str) -> str:
         return f"link {os.readlink(path)}"
     if not os.path.isfile(path):
         return "socket or device"
+    if os.path.basename(path).startswith(ssconf.FILE_PREFIX):
+        # Lists of names, which the two programs sort in different ways.
+        lines = sorted(fs.read_bytes(path).splitlines())
+        return hashlib.sha256(b"\n".join(lines)).hexdigest()
     return digest(path)
 
 
@@ -202,6 +207,24 @@ def guests(root: str = "") -> dict[str, str]:
         except OSError:
             continue
         found[name] = f"{pid} {fields[19]}"
+    return found
+
+
+def guests_without_plain_name(root: str = "") -> list[str]:
+    """Return the guests of KVM whose process the original in version 3.0 would not recognise.
+
+    It looks for the name of the guest alone behind ``-name``. For such a guest it would start a
+    second process with the same disks.
+    """
+    found = []
+    for name, text in guests(root).items():
+        pid = text.partition(" ")[0]
+        try:
+            words = fs.read_bytes(f"{root}/proc/{pid}/cmdline").split(b"\0")
+        except OSError:
+            continue
+        if (b"-name", name.encode()) not in zip(words, words[1:], strict=False):
+            found.append(name)
     return found
 
 

@@ -17,8 +17,8 @@ from ganeti.utils import process
 
 _PAUSE = "24h"
 _LOOK_S = 2.0
-# After its start the master may need as long to be confirmed by the other nodes.
-_ANSWER_S = 300.0
+# The daemons of the original need a moment after their start.
+_ANSWER_S = 90.0
 _SEPARATOR = "|"
 _ERROR = "- ERROR:"
 

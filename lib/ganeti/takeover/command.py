@@ -149,6 +149,7 @@ class Takeover:
                 found += findings.configuration_findings(upgraded, problems, unfinished)
                 found += findings.features_findings()
         active = self.active()
+        found += findings.majority_findings(len(active), len(self.members))
         found += findings.left_out_findings([one for one in self.members if one not in active])
         known = {}
         hypervisors = upgraded["cluster"].get("enabled_hypervisors") or ()
@@ -341,6 +342,7 @@ class Takeover:
             _continue_in_copy(self.options)
         for name in names:
             state.nodes.setdefault(name, Progress())
+        terminal.out(f"If this is interrupted, '{nodes.STARTER} {state.direction}' goes on.")
         with self.reach() as reach:
             steps.Run(
                 state,
@@ -390,6 +392,7 @@ def _way_back(taken_over: State, master: str, number: int) -> State:
     )
     if taken_over.is_complete("stop", taken_over.master) and not taken_over.is_complete("open"):
         # No daemon runs which could verify, or have jobs.
+        state.without_daemons = True
         state.stopped_at = taken_over.stopped_at
         for step in ("inspect", "drain"):
             state.complete(step)
@@ -491,7 +494,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return takeover.run() if options.command == "run" else takeover.back()
     except steps.StepFailed as err:
         terminal.err(f"{PROGRAM}: {err}")
-        terminal.err(f"Mend that, and repeat '{PROGRAM} {options.command}': it goes on there.")
+        again = f"{nodes.STARTER} {options.command}"
+        terminal.err(f"Mend that, and repeat it: '{again}' goes on there.")
     except errors.OpPrereqError as err:
         terminal.err(f"{PROGRAM}: {err.args[0]}")
     except (errors.GenericError, OSError) as err:

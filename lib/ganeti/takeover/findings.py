@@ -155,6 +155,22 @@ def configuration_findings(
         )
 
 
+def majority_findings(active: int, total: int) -> Iterator[Finding]:
+    """Refuse a takeover after which too few nodes could confirm the role of the master.
+
+    :param active: number of nodes which are taken over, with the master.
+    :param total: number of all nodes.
+    """
+    needed = total // 2 + 1
+    if active < needed:
+        yield Finding(
+            REFUSAL, "majority", "",
+            f"only {active} of {total} nodes would be taken over; the master daemon starts when"
+            f" {needed} confirm its role",
+            "Bring more nodes back, or remove those which are lost, with gnt-node remove.",
+        )  # fmt: skip
+
+
 def left_out_findings(nodes: Sequence[Member]) -> Iterator[Finding]:
     """Name the nodes which will not be taken over now."""
     for node in nodes:

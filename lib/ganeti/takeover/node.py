@@ -107,13 +107,15 @@ class Node:
         :param package: path of our package; empty if apt has it.
         :param digest: SHA-256 of this file.
         :returns: ``missing``: packages of the original which can be had no more.
-        :raises OpPrereqError: the file is another one, or too much would be removed.
+        :raises OpPrereqError: the file is another one, too much would be removed, or on the way
+            back guests would not be found.
         :raises CommandError: apt cannot do it.
         """
         if package and archive.digest(package) != digest:
             raise errors.OpPrereqError(f"{package} was copied incompletely", errors.ECODE_ENVIRON)
         wanted = self._wanted(package, original, direction)
         if direction == BACK:
+            self._require_findable_guests(original)
             # The takeover may have been broken off while packages were replaced.
             self.packages.forbid_starts()
             self.packages.repair()
@@ -123,6 +125,17 @@ class Node:
         if direction == RUN:
             missing = self.packages.keep(original, f"{self._root}{_ORIGINAL}")
         return {"missing": missing}
+
+    def _require_findable_guests(self, original: dict[str, str]) -> None:
+        if not any(version.startswith("3.0") for version in original.values()):
+            return
+        strange = archive.guests_without_plain_name(self._root)
+        if strange:
+            raise errors.OpPrereqError(
+                "the original would not find these guests, because an earlier release of ours has"
+                f" started them: {', '.join(strange)}. Restart or migrate them",
+                errors.ECODE_STATE,
+            )
 
     def stop(self) -> Answer:
         """Stop all daemons of the cluster on this node; guests go on.

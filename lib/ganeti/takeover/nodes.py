@@ -21,6 +21,12 @@ from ganeti.wire import json
 #: Where a copy of the package is on each node; it stays while packages are replaced.
 PROGRAM_DIR = f"{STATE_DIR}/program"
 _ARCHIVE = f"{STATE_DIR}/program.tar"
+#: Starts the copy, also while neither package is installed.
+STARTER = f"{STATE_DIR}/ganeti-takeover"
+_STARTER_TEXT = f"""#!/bin/sh
+# Written by ganeti-takeover(8).
+PYTHONPATH={PROGRAM_DIR} exec python3 -P -m ganeti.takeover.command "$@"
+"""
 
 
 class Nodes:
@@ -108,6 +114,7 @@ def keep_program() -> None:
     :raises OSError: it cannot be written.
     """
     fs.make_dirs(STATE_DIR, 0o700)
+    fs.write_file(STARTER, _STARTER_TEXT, mode=0o755)
     source = paths.package_dir()
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:

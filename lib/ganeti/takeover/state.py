@@ -44,6 +44,8 @@ class State:
     :ivar cluster: steps which are complete and concern the cluster.
     :ivar nodes: node -> steps which are complete on it.
     :ivar left_out: nodes which were offline or which the administrator has left out.
+    :ivar without_daemons: the run begins while no daemon of the cluster runs, because a takeover
+        was broken off then.
     :ivar stopped_at: when the first daemon was stopped, in seconds since the epoch; 0 before that.
     :ivar served_at: when the master daemon served again; 0 before that.
     :ivar done: whether all steps are complete.
@@ -60,6 +62,7 @@ class State:
     cluster: tuple[str, ...] = ()
     nodes: dict[str, Progress] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    without_daemons: bool = False
     stopped_at: float = 0.0
     served_at: float = 0.0
     done: bool = False

@@ -176,7 +176,7 @@ class Run:
         if state.is_complete("finish") and late:
             state.cluster = tuple(name for name in state.cluster if name not in _AGAIN)
             state.done = False
-        if not state.is_complete(POINT, state.master):
+        if not state.is_complete(POINT, state.master) and not state.without_daemons:
             # Somebody may have opened the queue meanwhile.
             state.cluster = tuple(name for name in state.cluster if name != "drain")
         for number, step in enumerate(plan, 1):

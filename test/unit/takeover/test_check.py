@@ -170,6 +170,17 @@ def test_nodes_which_keep_the_original() -> None:
     assert found[1].remedy.startswith("Mark it offline before.")
 
 
+@pytest.mark.parametrize(
+    ("active", "total", "refused"),
+    [(1, 1, False), (1, 2, True), (2, 2, False), (2, 3, False), (1, 3, True), (2, 4, True)],
+)
+def test_the_master_needs_a_majority(active: int, total: int, refused: bool) -> None:
+    found = list(findings.majority_findings(active, total))
+    assert [(one.code, one.severity) for one in found] == (
+        [("majority", REFUSAL)] if refused else []
+    )
+
+
 def test_members_have_their_ssh_port() -> None:
     raw = config()
     uuid, node = next(iter(raw["nodes"].items()))

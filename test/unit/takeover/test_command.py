@@ -39,6 +39,7 @@ def test_the_way_back_looks_at_daemons_which_run() -> None:
 def test_the_way_back_asks_no_daemons_which_were_stopped() -> None:
     found = command._way_back(state("inspect", "drain", stopped=True), "node1", 9)
     assert found.cluster == ("inspect", "drain") and found.stopped_at == 5.0
+    assert found.without_daemons
 
 
 def test_status_names_what_is_missing() -> None:

@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
         "var/lib/ganeti/config.data": "{}",
         "var/lib/ganeti/server.pem": "key",
         "var/lib/ganeti/hmac.key": "secret",
-        "var/lib/ganeti/ssconf_node_list": "node1",
+        "var/lib/ganeti/ssconf_node_list": "node1\nnode2\n",
         "var/lib/ganeti/queue/job-3": '{"ops": [{"status": "success"}]}',
         "usr/sbin/ganeti-watcher": "",
         "var/lib/ganeti/queue/archive/0/job-1": "old job",
@@ -157,6 +157,24 @@ def test_the_way_back_begins_with_the_repair_of_packages(root: Path) -> None:
     assert "exit 101" in (root / "usr/sbin/policy-rc.d").read_text()
 
 
+def test_the_way_back_to_3_0_needs_guests_which_it_finds(root: Path) -> None:
+    pids = root / "var/run/ganeti/kvm-hypervisor/pid"
+    pids.mkdir(parents=True)
+    for number, (name, shown) in enumerate(
+        {"web1": "web1", "web2": "web2,debug-threads=on"}.items()
+    ):
+        (pids / name).write_text(f"{number + 90}\n")
+        process_dir = root / f"proc/{number + 90}"
+        process_dir.mkdir(parents=True)
+        (process_dir / "stat").write_text(f"1 (qemu) S {' '.join(map(str, range(4, 60)))}")
+        (process_dir / "cmdline").write_bytes(f"kvm\0-name\0{shown}\0-m\0".encode())
+    one = make(root, Programs())
+    with pytest.raises(errors.OpPrereqError, match="find these guests.*: web2. Restart"):
+        one.prepare("", "", ORIGINAL, BACK)
+    assert not (root / "usr/sbin/policy-rc.d").exists()
+    one.prepare("", "", {"ganeti": "3.1.0~rc2-3"}, BACK)
+
+
 # -- daemons ---------------------------------------------------------------------------------------
 
 
@@ -241,6 +259,7 @@ def test_compare_names_what_has_changed(root: Path) -> None:
     # Archived meanwhile: no loss.
     os.rename(root / "var/lib/ganeti/queue/job-3", root / "var/lib/ganeti/queue/archive/0/job-3")
     (root / "var/lib/ganeti/config.data").write_text("{1}")
+    (root / "var/lib/ganeti/ssconf_node_list").write_text("node2\nnode1\n")
     assert one.compare(7, RUN)["changed"] == [
         "/etc/ganeti/hooks/instance-add-post.d/note is missing",
         "/var/lib/ganeti/server.pem has changed",

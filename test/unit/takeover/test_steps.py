@@ -209,6 +209,17 @@ def test_the_queue_is_drained_again_while_the_daemons_run(file: StateFile) -> No
     assert world.done.count(("drain", "")) == 3
 
 
+def test_nothing_is_drained_while_no_daemon_runs(file: StateFile) -> None:
+    """The way back from a takeover which was broken off after its daemons were stopped."""
+    world, state = World(), new_state(BACK)
+    state.without_daemons = True
+    for name in ("inspect", "drain"):
+        state.complete(name)
+    make(world, file, state).execute(NAMES)
+    assert ("drain", "") not in world.done and ("inspect", "") not in world.done
+    assert ("open", "") in world.done and state.done
+
+
 def test_a_node_which_was_left_out_comes_later(file: StateFile) -> None:
     world, state = World(), new_state(RUN)
     make(world, file, state).execute(NAMES[:2])
