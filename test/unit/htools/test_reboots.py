@@ -147,8 +147,8 @@ def test_plans_like_the_original(
             wrong.append(seed)
     print(f"{len(wrong)} of 250 clusters differ: {wrong}")
     # There the original empties nodes which it does not reboot (design-htools.rst, Reboots).
-    if not (crowded and option in ("--full-evacuation", "--skip-non-redundant")):
-        assert wrong == []
+    known = {"--full-evacuation": 28, "--skip-non-redundant": 75} if crowded else {}
+    assert len(wrong) <= known.get(option or "", 0)
 
 
 def test_moves_look_at_hard_limits_only(run: Run, tmp_path: Path) -> None:
