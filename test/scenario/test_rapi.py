@@ -409,6 +409,10 @@ def test_the_cluster_demands_a_password(cluster: Cluster, rest: Rest) -> None:
     wait_until(lambda: rest("GET", "/2/info", user=None)[0] == 401, "a password is needed")
     assert rest.get("/2/info")["rapi_require_authentication"] is True
     assert "can be read without a password" not in cluster.run("gnt-cluster", "verify").stdout
+    for program in ("hbal", "hcheck", "hinfo", "hroller", "hspace"):
+        cluster.run(program, "-m", rest.address).failed("401 Unauthorized")
+    read = cluster.run("hinfo", "-m", f"root:secret@{rest.address}").ok()
+    assert "Loaded 3 nodes" in read.stdout
     rest.job("PUT", "/2/modify", {"rapi_require_authentication": False})
     wait_until(lambda: rest("GET", "/2/info", user=None)[0] == 200, "no password is needed")
 
