@@ -42,6 +42,10 @@ words() {
             for name in "$data"/queue/job-"$word"*; do
                 [ ! -e "$name" ] || echo "${name##*/job-}"
             done ;;
+        image)
+            for name in "${GANETI_ROOTDIR:-}/srv/ganeti/images"/*.json; do
+                [ ! -e "$name" ] || { name=${name##*/}; echo "${name%.json}"; }
+            done ;;
         filter) ask gnt-filter list --no-headers -o uuid ;;
         tag)
             case $program in

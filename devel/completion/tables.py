@@ -1,12 +1,12 @@
 """The possible words at each position of a command line, in the form which completion uses.
 
 A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid``, ``os``,
-``iallocator``, ``filter``, ``file``; ``tag`` for the tags of the object in the first argument,
-``tag-new`` for the tags of all objects of that kind, ``tag-any`` for all tags; ``pnode:snode`` for
-two nodes; or a fixed choice: ``=on off`` for one of these, ``,name status`` for several of these
-with commas between, ``&node`` for several of another kind with commas between, ``%memory vcpus``
-for several keys which end in an equals sign; ``what-if`` for a change of a cluster. Words of the
-empty kind are not completed.
+``image``, ``iallocator``, ``filter``, ``file``; ``tag`` for the tags of the object in the first
+argument, ``tag-new`` for the tags of all objects of that kind, ``tag-any`` for all tags;
+``pnode:snode`` for two nodes; or a fixed choice: ``=on off`` for one of these, ``,name status``
+for several of these with commas between, ``&node`` for several of another kind with commas between,
+``%memory vcpus`` for several keys which end in an equals sign; ``what-if`` for a change of a
+cluster. Words of the empty kind are not completed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ganeti.cli.listing import ALL_FIELDS, WIDE_FIELDS
 from ganeti.cli.options import COMMON, FORMATS, SORT_BY, Option
 from ganeti.client import PROGRAMS
 from ganeti.client.gnt_instance import snapshots
+from ganeti.client.gnt_os import images
 from ganeti.client.htools import options as htools
 from ganeti.constants import instance as instance_c
 from ganeti.constants import node as node_c
@@ -37,12 +38,23 @@ _ARGUMENTS = {
     "network": "network",
     "jobid": "jobid",
     "os": "os",
+    "image": "image",
     "file": "file",
     "filter": "filter",
     "command": "command",
 }
 _OPTIONS = frozenset(
-    {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode", "what-if"}
+    {
+        "instance",
+        "node",
+        "nodegroup",
+        "network",
+        "os",
+        "image",
+        "iallocator",
+        "pnode:snode",
+        "what-if",
+    }  # fmt: skip
 )
 _KEYS = {"beparams": (*instance_c.BE_PARAM_TYPES, "memory"), "ndparams": node_c.ND_PARAM_TYPES}
 # Program -> resource whose fields its list commands show.
@@ -220,6 +232,8 @@ def field_names(program: Program, command: Command) -> list[str]:
     """Return the names of the fields of a list command; empty for other commands."""
     if (program.name, command.name) == ("gnt-instance", "list-snapshots"):
         return sorted(snapshots.FIELDS)
+    if (program.name, command.name) == ("gnt-os", "images"):
+        return sorted(images.FIELDS)
     what = _RESOURCES.get(program.name) if command.name in _LISTS else None
     if (program.name, command.name) == ("gnt-debug", "locks"):
         what = query_c.LOCK

@@ -18,7 +18,7 @@ from ganeti import errors
 from ganeti.allocator import answers, requests
 from ganeti.backend.instance import os as os_definitions
 from ganeti.bootstrap import detection, join_protocol
-from ganeti.cli import value_types
+from ganeti.cli import image_copies, value_types
 from ganeti.client.gnt_cluster import history as history_command
 from ganeti.client.htools import luxi as htools_luxi
 from ganeti.cmdlib import hooks
@@ -28,7 +28,9 @@ from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.transfer import export_description
 from ganeti.config import damaged, history
 from ganeti.config import witness as config_witness
+from ganeti.foreign import catalogue as foreign_catalogue
 from ganeti.foreign import export as foreign_export
+from ganeti.foreign import fetching as foreign_fetching
 from ganeti.foreign import images as foreign_images
 from ganeti.foreign import libvirt, ovf, proxmox
 from ganeti.helpers import kvm_console
@@ -392,6 +394,20 @@ TEXTS: dict[str, Parser] = {
     "allocator request": Parser(
         htools_request.parse,
         tuple(data(f"htools/hail-{kind}.json") for kind in ("alloc-drbd", "reloc-drbd")),
+    ),
+    "catalogue of images on a node": Parser(
+        image_copies.parse_copy, (f"{'0' * 64}  {'0' * 64}.raw\n\n{'0' * 64}.raw\na.json\n",)
+    ),
+    "catalogue entry": Parser(
+        foreign_catalogue.parse_entry,
+        (
+            '{"name": "debian-12", "format": "qcow2", "size": 2147483648, "file_size": 4096,'
+            f' "sha256": "{"0" * 64}", "source": "/x", "verified": "", "fetched": 1795213010}}',
+        ),
+    ),
+    "checksums": Parser(
+        foreign_fetching.parse_checksums,
+        (f"{'0' * 64}  a\n{'f' * 128} *b\nSHA256 (c) = {'0' * 64}\n",),
     ),
     "candidates": Parser(auth.parse_candidate_certs, ("uuid-1=aa:bb\nuuid-2=CC:DD\n",)),
     "console escape": Parser(

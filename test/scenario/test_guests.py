@@ -250,7 +250,7 @@ def test_node_daemons_restart_under_a_guest(cluster: Cluster) -> None:
 
 
 def test_guest_from_a_disk_image(cluster: Cluster, tmp_path: Path) -> None:
-    """The OS definition ``image`` as its README says; the guest sees the seed disk."""
+    """A path, then an image of the catalogue with ``--image``; the guest sees the seed disk."""
     if shutil.which("qemu-img") is None:
         pytest.skip("qemu-img (qemu-utils) is not installed")
     node = cluster.node_names[0]
@@ -297,7 +297,16 @@ def test_guest_from_a_disk_image(cluster: Cluster, tmp_path: Path) -> None:
 
     add("-O", "grow=perhaps").failed("parameter grow")
     add("-O", "ssh_key=me").failed("need a disk named cidata")
-    add("--disk", "1:size=1M,name=cidata", "-O", "ssh_key=me").ok()
+    cluster.run("gnt-os", "images", "fetch", "tiny", str(image)).ok()
+    # The kernel of this image is not on its disk.
+    tiny = cluster.directory / "tiny"
+    cluster.run("gnt-os", "modify", "-H", f"kvm:kernel_path={tiny}/vmlinux", "image").ok()
+    key = tmp_path / "id.pub"
+    key.write_text("ssh-ed25519 AAAA me@desk\n")
+    cluster.run(
+        "gnt-instance", "add", "--image", "tiny", "-s", "24M", "-t", "file", "-n", node,
+        "--metadata", f"ssh-key={key}", NAME,
+    ).ok()  # fmt: skip
     log = cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log")
     type_in(
         cluster,

@@ -49,7 +49,7 @@ class Argument:
     """Positional arguments of one kind.
 
     :param kind: kind of object which they name: instance, node, group, network, host, jobid, os,
-        filter; or file, command, choice, suggest, unknown.
+        image, filter; or file, command, choice, suggest, unknown.
     :param minimum: least number of these arguments.
     :param maximum: greatest number of these arguments; None means any number.
     :param choices: words which the shell completion offers.

@@ -482,7 +482,7 @@ def table_lines(
     """Return the lines of the table for an answer of a query; on a terminal with colours."""
     fields = response["fields"]
     unit = values.get("units") or ("h" if values.separator is None else "m")
-    verbose = 1 if values.verbose else 0
+    verbose = 1 if values.get("verbose") else 0
     writers = [_writer(field, formatters, unit) for field in fields]
     marks = {status: texts[verbose] for status, texts in _MARKS.items()}
     rows = [

@@ -37,7 +37,7 @@ class Option:
     :param kind: the name of the type in :data:`ganeti.cli.value_types.PARSERS`; None for an option
         without a value.
     :param completion: kind of values which the completion offers: ``node``, ``nodegroup``, ``os``,
-        ``iallocator``, ``pnode:snode``.
+        ``image``, ``iallocator``, ``pnode:snode``.
     """
 
     __slots__ = (

@@ -39,6 +39,8 @@ def run(
     fetch: Callable[[list[str]], Rows],
     lines: Callable[[list[str], Rows], list[str]],
     write: Callable[[list[str], Rows], None],
+    *,
+    interval_s: int | None = JOB_INTERVAL_S,
 ) -> int:
     """Execute a list command.
 
@@ -47,6 +49,7 @@ def run(
     :param fetch: returns the rows, with the values of these fields; None for an unknown value.
     :param lines: makes the lines of the table from fields and rows.
     :param write: prints fields and rows in the chosen format.
+    :param interval_s: seconds between two lists with ``--watch``; None when no job makes the list.
     :returns: the exit code.
     :raises OpPrereqError: there is no such field, or an option is wrong.
     """
@@ -70,7 +73,7 @@ def run(
         return [row[: len(fields)] for row in found]
 
     if values.watch:
-        return listing.watch(lambda: lines(fields, rows()), values, JOB_INTERVAL_S)
+        return listing.watch(lambda: lines(fields, rows()), values, interval_s)
     write(fields, rows())
     return failures.EXIT_SUCCESS
 

@@ -182,6 +182,8 @@ class Paths:
     restricted_commands_lock_file = _Under("lock_dir", "ganeti-restricted-commands.lock")
 
     # Files of the administrator.
+    # Images from which instances are installed, with their catalogue; see foreign/catalogue.py.
+    images_dir = _Under("root", "srv/ganeti/images")
     hooks_base_dir = _Under("conf_dir", "hooks")
     user_scripts_dir = _Under("conf_dir", "scripts")
     restricted_commands_dir = _Under("conf_dir", "restricted-commands")

@@ -153,6 +153,7 @@ def test_create_gets_exactly_the_documented_environment(here, tiny, monkeypatch)
         "OS_NAME": "tiny",
         "OS_VARIANT": "small",
         "DEBUG_LEVEL": "2",
+        "IMAGES_DIR": here.images_dir,
         "OSP_ROOT_SIZE": "100",
         "OSP_PASSWORD": "x y",
         "INSTANCE_NAME": "web.example.com",

@@ -61,6 +61,8 @@ ADDED = {
     "--log": "what an instance has written to its console",
     "--lines": "likewise",
     "--follow": "likewise",
+    "--image": "an instance from an image of the catalogue needs nothing else",
+    "--metadata": "keys and user data for cloud-init",
 }
 #: Commands which nobody else has.
 OWN = {
@@ -78,6 +80,7 @@ OWN = {
     ("gnt-cluster", "failover-status"): "why the role of the master moved by itself, or did not",
     ("gnt-cluster", "history"): "what was changed in the configuration, when and by whom",
     ("gnt-cluster", "simulate"): "what the cluster would be after some changes",
+    ("gnt-os", "images"): "the catalogue of disk images",
     ("gnt-os", "list-fields"): "every list that shows fields can tell which there are",
 }
 #: Lists which also take names or a filter expression.

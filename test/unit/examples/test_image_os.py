@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 DEFINITION = Path(__file__).resolve().parents[3] / "doc/examples/os/image"
-NAMES = ("settings", "source", "partitions", "seed")
+NAMES = ("settings", "source", "partitions", "filesystem", "seed")
 pytestmark = pytest.mark.programs
 
 
@@ -62,16 +62,15 @@ def needs(*programs: str) -> None:
     "env, problem",
     [
         ({}, "parameter image"),
-        ({"OSP_IMAGE": "debian.raw"}, "neither an absolute path nor"),
+        ({"OSP_IMAGE": "images/debian.raw"}, "neither the name of an image nor an absolute"),
         ({"OSP_IMAGE": "ftp://host/x"}, "only http and https"),
         ({"OSP_IMAGE": "http://host/x"}, "parameter checksum: needed"),
         ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "md5:00"}, "neither sha256"),
         ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "sha256:" + "0" * 63}, "neither sha256"),
         ({"OSP_IMAGE": "/x", "OSP_FORMAT": "vmdk"}, "neither raw nor qcow2"),
-        ({"OSP_IMAGE": "/x", "OSP_GROW": "maybe"}, "neither yes nor no"),
-        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "/u", "OSP_SSH_KEY": "k"}, "only one of them"),
-        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "u"}, "not an absolute path"),
-        ({"OSP_IMAGE": "/x", "OSP_SSH_KEY": "a\nb"}, "more than one line"),
+        ({"OSP_IMAGE": "/x", "OSP_GROW": "maybe"}, "neither yes nor no nor filesystem"),
+        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "u"}, "neither an absolute path nor user data"),
+        ({"OSP_IMAGE": "/x", "OSP_SSH_KEY": "-----BEGIN PRIVATE KEY-----"}, "has a private key"),
         ({"OSP_IMAGE": "/x", "OSP_CACHE_DIR": "c"}, "not an absolute path"),
     ],
 )
@@ -85,10 +84,11 @@ def test_wrong_parameters_are_named(
 def test_verify_is_called_as_published() -> None:
     assert run("verify", "parameters").returncode == 0
     assert run("verify", "parameters", OSP_IMAGE="/x", OSP_GROW="no").returncode == 0
-    done = run("verify", "parameters", OSP_IMAGE="x")
+    done = run("verify", "parameters", OSP_IMAGE="./x")
     assert (done.returncode, done.stderr) == (
         1,
-        "image: error: parameter image: 'x' is neither an absolute path nor an address\n",
+        "image: error: parameter image: './x' is neither the name of an image nor an absolute path"
+        " nor an address\n",
     )
     assert run("verify", "colours").returncode == 1
 
@@ -204,6 +204,85 @@ def test_image_from_the_web_is_checked_and_kept(web: tuple[Path, str], tmp_path:
     )
     assert "File not found" in done.stderr
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name.endswith(".part")]
+
+
+def test_image_of_the_catalogue(tmp_path: Path) -> None:
+    needs("qemu-img")
+    image = disk(tmp_path / "image", 2, b"system" * 1000)
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    top = tmp_path / "images"
+    top.mkdir()
+    env = {"OSP_IMAGE": "debian-12", "IMAGES_DIR": str(top)}
+    share = "on the master, run: gnt-os images share debian-12"
+    target = disk(tmp_path / "disk", 4)
+
+    def fails(problem: str) -> None:
+        done = create(target, **env)
+        assert done.returncode == 1
+        assert problem in done.stderr and share in done.stderr, done.stderr
+        assert not target.read_bytes().strip(b"\0")
+
+    fails("this node does not have the image debian-12")
+    (top / "debian-12.json").write_text(json.dumps({"sha256": digest, "format": "raw"}))
+    fails("this node does not have the image debian-12")
+    stored = top / f"{digest}.raw"
+    stored.write_bytes(image.read_bytes()[:-1])
+    fails("image debian-12 is damaged on this node")
+    stored.write_bytes(image.read_bytes())
+    for entry in ("{", "[]", '{"sha256": "../x", "format": "raw"}', '{"sha256": 1}'):
+        (top / "debian-12.json").write_text(entry)
+        fails("the entry of image debian-12 on this node is damaged")
+    (top / "debian-12.json").write_text(json.dumps({"sha256": digest, "format": "raw"}))
+    done = create(target, **env)
+    assert done.returncode == 0, done.stderr
+    assert target.read_bytes()[: 2 << 20] == image.read_bytes()
+    other = create(target, **env, OSP_CHECKSUM="sha256:" + "0" * 64)
+    assert (other.returncode, "wanted 0000" in other.stderr) == (1, True)
+
+
+# File systems
+
+
+@pytest.mark.parametrize("table", ["", "gpt", "dos"])
+def test_file_system_grows(modules: dict[str, Any], tmp_path: Path, table: str) -> None:
+    needs("sfdisk", "mkfs.ext4", "resize2fs", "e2fsck", "qemu-img")
+    image = disk(tmp_path / "image", 12)
+    start = 0
+    if table:
+        start = 1 << 20
+        subprocess.run(
+            ["sfdisk", "-q", image],
+            input=f"label: {table}\nstart=2048, size=20000\n",
+            text=True,
+            check=True,
+        )
+    inside = disk(tmp_path / "fs", 9 if table else 12)
+    subprocess.run(["mkfs.ext4", "-q", "-b", "1024", inside], check=True)
+    with open(image, "r+b") as stream:
+        stream.seek(start)
+        stream.write(inside.read_bytes())
+    target = disk(tmp_path / "disk", 64)
+    done = create(target, OSP_IMAGE=str(image), OSP_GROW="filesystem")
+    assert done.returncode == 0, done.stderr
+    begin, length = modules["partitions"].last(str(target))
+    assert begin == start and length >= 62 << 20
+    said = subprocess.run(
+        ["e2fsck", "-fn", f"{target}?offset={start}"], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stdout
+    # resize2fs leaves a last group out that is too small for its own tables.
+    blocks, kib = int(said.stdout.split("/")[-1].split()[0]), length >> 10
+    assert kib - (8 << 10) < blocks <= kib
+    assert f"the file system has {blocks >> 10} MiB now" in done.stdout
+    # The program cuts files; the disk must keep its size.
+    assert target.stat().st_size == 64 << 20
+
+
+def test_other_file_systems_are_left_to_the_guest(modules: dict[str, Any], tmp_path: Path) -> None:
+    path = disk(tmp_path / "disk", 4, b"XFSB")
+    said = modules["filesystem"].grow(str(path), modules["partitions"].last(str(path)))
+    assert "the guest has to grow its own" in said
+    assert modules["filesystem"].grow(str(path), (0, 0)) == said
 
 
 # Partitions
@@ -335,6 +414,20 @@ def test_file_system_of_the_seed(modules: dict[str, Any], tmp_path: Path, mib: i
     user = files["user-data"].decode()
     assert user.startswith("#cloud-config\n") and "ssh-ed25519 AAAA me" in user
     assert json.loads(files["meta-data"])["local-hostname"] == "web1.example.com"
+
+
+def test_user_data_as_a_text_with_several_keys(modules: dict[str, Any]) -> None:
+    text = "#cloud-config\npackages: [nginx]"
+    keys = "ssh-ed25519 AAAA me\n\nssh-rsa BBBB you\n"
+    wanted = modules["settings"].read(
+        {"OSP_IMAGE": "debian-12", "OSP_USER_DATA": text, "OSP_SSH_KEY": keys}
+    )
+    files = modules["seed"].contents(ENV, wanted)
+    assert files["user-data"].decode() == text + "\n"
+    assert json.loads(files["meta-data"])["public-keys"] == [
+        "ssh-ed25519 AAAA me",
+        "ssh-rsa BBBB you",
+    ]
 
 
 def test_seed_disk_that_is_too_small(modules: dict[str, Any]) -> None:

@@ -37,6 +37,31 @@ def grow(path: str) -> str:
         return done
 
 
+def last(path: str) -> tuple[int, int]:
+    """Return begin and length in bytes of the last partition, or of the disk without a table."""
+    with open(path, "rb") as disk:
+        size = disk.seek(0, os.SEEK_END)
+        first = _read(disk, 0, 1)
+        if first[510:] != b"\x55\xaa":
+            return 0, size
+        if first[450] == _PROTECTIVE:
+            fields = _HEADER.unpack_from(_read(disk, 1, 1))
+            at, count, entry_size = fields[10], fields[11], fields[12]
+            if fields[0] != _GPT or not 0 < count <= _MOST_ENTRIES or entry_size < 128:
+                return 0, 0
+            table = _read(disk, at, -(-count * entry_size // SECTOR))
+            spans = [
+                struct.unpack_from("<QQ", table, n * entry_size + 32)
+                for n in range(count)
+                if any(table[n * entry_size : n * entry_size + 16])
+            ]
+            start, end = max(spans, default=(0, -1))
+            return start * SECTOR, (end - start + 1) * SECTOR
+        entries = [struct.unpack_from("<II", first, 446 + 16 * n + 8) for n in range(4)]
+        start, length = max(((a, n) for a, n in entries if n), default=(0, 0))
+        return start * SECTOR, length * SECTOR
+
+
 def _read(disk: BinaryIO, sector: int, count: int) -> bytes:
     disk.seek(sector * SECTOR)
     return disk.read(count * SECTOR)

@@ -27,18 +27,26 @@ def contents(env: Mapping[str, str], wanted: Settings) -> dict[str, bytes]:
     :raises ScriptError: the file with user data cannot be read.
     """
     name = env["INSTANCE_NAME"]
-    meta = {"instance-id": env.get("INSTANCE_UUID") or name, "local-hostname": name}
-    if wanted.user_data:
+    meta: dict[str, object] = {
+        "instance-id": env.get("INSTANCE_UUID") or name,
+        "local-hostname": name,
+    }
+    if wanted.ssh_keys:
+        # For the default user of the image, with any user data.
+        meta["public-keys"] = list(wanted.ssh_keys)
+    if wanted.user_data.startswith("/"):
         try:
             user = Path(wanted.user_data).read_bytes()
         except OSError as err:
             raise ScriptError(
                 f"parameter user_data: cannot read {wanted.user_data}: {err.strerror}"
             ) from err
+    elif wanted.user_data:
+        user = wanted.user_data.encode() + b"\n"
     else:
         config: dict[str, object] = {"hostname": name.partition(".")[0], "fqdn": name}
-        if wanted.ssh_key:
-            config["ssh_authorized_keys"] = [wanted.ssh_key]
+        if wanted.ssh_keys:
+            config["ssh_authorized_keys"] = list(wanted.ssh_keys)
         # YAML is a superset of JSON.
         user = b"#cloud-config\n" + json.dumps(config, indent=1).encode() + b"\n"
     return {

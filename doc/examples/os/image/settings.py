@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 CACHE_DIR = "/var/cache/ganeti-image"
 SEED_DISK = "cidata"
+# Where the node daemon says nothing, as that of Ganeti.
+IMAGES_DIR = "/srv/ganeti/images"
+GROW = ("yes", "no", "filesystem")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", re.ASCII)
 _DIGEST_LENGTHS = {"sha256": 64, "sha512": 128}
 
 
@@ -26,15 +30,21 @@ class Settings(NamedTuple):
     image: str
     checksum: str  # "<kind>:<digits>", or empty
     format: str  # raw, qcow2 or empty
-    grow: bool
-    user_data: str
-    ssh_key: str
+    grow: str  # one of GROW
+    user_data: str  # a path or the text
+    ssh_keys: tuple[str, ...]
     cache_dir: str
+    images_dir: str
 
     @property
     def remote(self) -> bool:
         """Whether the image is fetched."""
         return "://" in self.image
+
+    @property
+    def in_catalogue(self) -> bool:
+        """Whether the image is one of the catalogue (``gnt-os images``)."""
+        return not self.remote and not self.image.startswith("/")
 
 
 def guard(main: Callable[[], None]) -> None:
@@ -68,14 +78,20 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
 
     image = get("IMAGE")
     if not image:
-        raise ScriptError("parameter image is not set. Give a path on the node, or an address.")
+        raise ScriptError(
+            "parameter image is not set. Give a name of 'gnt-os images', a path on the node, or "
+            "an address."
+        )
     scheme = urllib.parse.urlsplit(image).scheme if "://" in image else ""
     if scheme not in ("", "http", "https"):
         raise ScriptError(
             f"parameter image: {scheme} addresses cannot be fetched, only http and https"
         )
-    if not scheme and not image.startswith("/"):
-        raise ScriptError(f"parameter image: '{image}' is neither an absolute path nor an address")
+    if not scheme and not image.startswith("/") and not _NAME.fullmatch(image):
+        raise ScriptError(
+            f"parameter image: '{image}' is neither the name of an image nor an absolute path nor "
+            "an address"
+        )
     checksum = get("CHECKSUM").lower()
     if checksum:
         kind, _, digits = checksum.partition(":")
@@ -94,18 +110,20 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
     if kind not in ("", "raw", "qcow2"):
         raise ScriptError(f"parameter format: '{kind}' is neither raw nor qcow2")
     grow = get("GROW", "yes")
-    if grow not in ("yes", "no"):
-        raise ScriptError(f"parameter grow: '{grow}' is neither yes nor no")
-    user_data, ssh_key = get("USER_DATA"), get("SSH_KEY")
-    if user_data and ssh_key:
+    if grow not in GROW:
+        raise ScriptError(f"parameter grow: '{grow}' is neither {' nor '.join(GROW)}")
+    user_data = get("USER_DATA")
+    if user_data and not user_data.startswith(("/", "#", "Content-Type:", "MIME-Version:")):
         raise ScriptError(
-            "parameters user_data and ssh_key: give only one of them, user data can contain keys"
+            f"parameter user_data: '{user_data[:60]}' is neither an absolute path nor user data, "
+            "which begin with a line such as #cloud-config"
         )
-    if user_data and not user_data.startswith("/"):
-        raise ScriptError(f"parameter user_data: '{user_data}' is not an absolute path")
-    if "\n" in ssh_key:
-        raise ScriptError("parameter ssh_key: has more than one line")
+    lines = [line.strip() for line in get("SSH_KEY").splitlines()]
+    keys = tuple(line for line in lines if line)
+    if "PRIVATE KEY" in get("SSH_KEY"):
+        raise ScriptError("parameter ssh_key: has a private key; give the public one")
     cache_dir = get("CACHE_DIR", CACHE_DIR)
     if not cache_dir.startswith("/"):
         raise ScriptError(f"parameter cache_dir: '{cache_dir}' is not an absolute path")
-    return Settings(image, checksum, kind, grow == "yes", user_data, ssh_key, cache_dir)
+    images_dir = (os.environ if env is None else env).get("IMAGES_DIR") or IMAGES_DIR
+    return Settings(image, checksum, kind, grow, user_data, keys, cache_dir, images_dir)

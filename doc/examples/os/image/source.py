@@ -22,6 +22,8 @@ def fetch(wanted: Settings) -> Path:
 
     :raises ScriptError: the image does not exist, cannot be fetched, or has another checksum.
     """
+    if wanted.in_catalogue:
+        return _of_catalogue(wanted)
     if not wanted.remote:
         path = Path(wanted.image)
         if not path.exists():
@@ -51,6 +53,33 @@ def fetch(wanted: Settings) -> Path:
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
+    return path
+
+
+def _of_catalogue(wanted: Settings) -> Path:
+    """Return an image of the catalogue on this node, which was sent by the master.
+
+    :raises ScriptError: this node does not have it, or has another content.
+    """
+    name, top = wanted.image, Path(wanted.images_dir)
+    repair = f"on the master, run: gnt-os images share {name}"
+    try:
+        entry = json.loads((top / f"{name}.json").read_text())
+        checksum, kind = str(entry["sha256"]), str(entry["format"])
+    except FileNotFoundError as err:
+        raise ScriptError(f"this node does not have the image {name}; {repair}") from err
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise ScriptError(f"the entry of image {name} on this node is damaged; {repair}") from err
+    path = top / f"{checksum}.{kind}"
+    if kind not in ("raw", "qcow2") or path.parent != top:
+        raise ScriptError(f"the entry of image {name} on this node is damaged; {repair}")
+    if not path.exists():
+        raise ScriptError(f"this node does not have the image {name}; {repair}")
+    try:
+        _check(path, f"sha256:{checksum}")
+    except ScriptError as err:
+        raise ScriptError(f"image {name} is damaged on this node: {err}; {repair}") from err
+    _check(path, wanted.checksum)
     return path
 
 
@@ -86,10 +115,12 @@ def _check(path: Path, checksum: str) -> None:
         raise ScriptError(f"{path} has the {kind} {digest.hexdigest()}, wanted {wanted}")
 
 
-def format_of(path: Path, wanted: str) -> str:
+def format_of(path: Path, wanted: Settings) -> str:
     """Return the format of an image, ``raw`` or ``qcow2``."""
-    if wanted:
-        return wanted
+    if wanted.format:
+        return wanted.format
+    if wanted.in_catalogue:
+        return path.suffix[1:]
     with open(path, "rb") as source:
         return "qcow2" if source.read(4) == _QCOW2_MAGIC else "raw"
 

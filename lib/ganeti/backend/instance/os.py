@@ -358,6 +358,7 @@ def core_env(
         "OS_NAME": definition.name,
         "OS_VARIANT": variant,
         "DEBUG_LEVEL": str(debug_level),
+        "IMAGES_DIR": paths.current().images_dir,
     }
     for key, value in osparams.items():
         env[f"OSP_{key.upper().replace('-', '_')}"] = str(value)

@@ -11,6 +11,10 @@ from ganeti.constants import instance as const
 
 def add(values: Values, arguments: list[str]) -> int:
     """Create an instance (``add``)."""
+    if values.image is not None or values.metadata:
+        from ganeti.client.gnt_instance import from_image
+
+        from_image.prepare(values)
     return create(
         values,
         arguments[0],
@@ -45,6 +49,22 @@ _OPTIONS = (
         default=True,
         value=False,
         help="do not start the instance afterwards",
+    ),
+    Option(
+        "--image",
+        kind="string",
+        metavar="<image>",
+        completion="image",
+        help="install this image of 'gnt-os images'; gives the OS definition, the sizes of the"
+        " disks, and a disk for cloud-init",
+    ),
+    Option(
+        "--metadata",
+        kind="keyval",
+        action="append",
+        metavar="KEY=FILE,...",
+        help="what cloud-init gets: ssh-key=FILE with public keys, user-data=FILE; may be given"
+        " several times",
     ),
     Option(
         "--hypervisor",
@@ -83,5 +103,5 @@ ADD = Command(
     [Argument("host", 1, 1)],
     _OPTIONS,
     "Create an instance and install an operating system on it",
-    usage="[<options>] -t <template> -o <os> <instance>",
+    usage="[<options>] {-t <template> -o <os> | --image <image>} <instance>",
 )

@@ -9,6 +9,7 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
+from ganeti.client.gnt_os.images import IMAGES
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -360,6 +361,7 @@ PROGRAM = Program(
             ],
             "Change the settings of the cluster for an OS",
         ),
+        IMAGES,
     ],
     aliases={"show": "info"},
     examples={
@@ -367,6 +369,7 @@ PROGRAM = Program(
         "list-fields": "",
         "info": "debian",
         "diagnose": "",
+        "images": "fetch debian-12 /srv/debian-12-generic-amd64.qcow2",
         "modify": "-H kvm:acpi=no -O filesystem=xfs debian",
     },
 )

@@ -1,0 +1,164 @@
+"""The options ``--image`` and ``--metadata`` of ``gnt-instance add``.
+
+They need nothing of the master daemon that other options do not need: they become the OS
+definition ``image``, its parameters, disks, and a parameter of KVM.
+"""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import jobs
+from ganeti.cli.command import Values
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+#: The OS definition which writes images, and the disk on which it writes the data of cloud-init.
+OS, SEED_DISK = "image", "cidata"
+_SEED_MIB = 4
+_METADATA = ("ssh-key", "user-data")
+# The longest text which the kernel accepts as one variable has 128 KiB.
+_METADATA_BYTES = 120 << 10
+_KEY_TYPES = ("ssh-", "ecdsa-", "sk-")
+_USER_DATA_BEGINS = ("#", "Content-Type:", "MIME-Version:")
+
+
+def prepare(values: Values) -> None:
+    """Change the values of options as ``--image`` and ``--metadata`` say.
+
+    :raises OpPrereqError: there is no such image, other options contradict it, or a file cannot be
+        used.
+    """
+    if values.metadata:
+        _add_metadata(values)
+    if values.image is None:
+        return
+    from ganeti.foreign import catalogue
+    from ganeti.foreign.machine import whole_mib
+
+    _require_alone(values)
+    client = jobs.connect()
+    found, _problems = catalogue.read(catalogue.directory())
+    image = catalogue.require(found, values.image)
+    info = client.query_cluster_info()
+    values.set("os", values.os or OS)
+    values.set("osparams", {**values.osparams, "image": image.name})
+    if not values.disks:
+        policy = info["ipolicy"]
+        least = whole_mib(image.size)
+        if values.sd_size is not None and values.sd_size < least:
+            raise errors.OpPrereqError(
+                f"image {image.name} needs a disk of at least {least} MiB, not {values.sd_size}",
+                errors.ECODE_INVAL,
+            )
+        size = values.sd_size or max(least, policy["std"]["disk-size"])
+        seed = max(_SEED_MIB, min(one["min"]["disk-size"] for one in policy["minmax"]))
+        values.set("sd_size", None)
+        values.set(
+            "disks",
+            [("0", {"size": str(size)}), ("1", {"size": str(seed), "name": SEED_DISK})],
+        )
+    _boot_from_disk(values, info)
+
+
+def _require_alone(values: Values) -> None:
+    """Refuse options which contradict ``--image``.
+
+    :raises OpPrereqError: one of them is given.
+    """
+    contradicted = (
+        ("--no-install", values.no_install),
+        ("--commit", values.commit),
+        ("-t diskless", values.disk_template == "diskless"),
+        ("-O image=...", "image" in values.osparams),
+    )
+    for option, given in contradicted:
+        if given:
+            raise errors.OpPrereqError(
+                f"--image and {option} contradict each other", errors.ECODE_INVAL
+            )
+
+
+def _boot_from_disk(values: Values, info: Mapping[str, Any]) -> None:
+    """Let KVM start the kernel of the image, unless the user or the cluster names another one.
+
+    A disk image has its own kernel; the default of KVM is a kernel of the node.
+    """
+    name, params = values.hypervisor or (info["default_hypervisor"], {})
+    if name != "kvm" or not isinstance(params, dict) or "kernel_path" in params:
+        return
+    of_os = info["os_hvp"].get(values.os) or {}
+    if "kernel_path" not in of_os.get(name, {}):
+        values.set("hypervisor", (name, {**params, "kernel_path": ""}))
+
+
+def _add_metadata(values: Values) -> None:
+    given: dict[str, list[str]] = {}
+    for pairs in values.metadata:
+        for key, value in pairs.items():
+            if key not in _METADATA:
+                raise errors.OpPrereqError(
+                    f"--metadata has no '{key}'. Known are: {', '.join(_METADATA)}.",
+                    errors.ECODE_INVAL,
+                )
+            if not isinstance(value, str) or not value:
+                raise errors.OpPrereqError(f"--metadata: write {key}=FILE", errors.ECODE_INVAL)
+            given.setdefault(key, []).append(value)
+    if "ssh-key" in given:
+        keys = [key for value in given["ssh-key"] for key in _keys(value)]
+        values.set("osparams", {**values.osparams, "ssh_key": "\n".join(keys)})
+    if "user-data" in given:
+        if len(given["user-data"]) > 1:
+            raise errors.OpPrereqError("--metadata: user-data is given twice", errors.ECODE_INVAL)
+        text = _user_data(given["user-data"][0])
+        # User data often has passwords, so they stay out of logs and lists.
+        values.set("osparams_private", {**values.osparams_private, "user_data": text})
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_METADATA_BYTES + 1)
+        if len(content) > _METADATA_BYTES:
+            raise errors.OpPrereqError(
+                f"{path} has more than {_METADATA_BYTES >> 10} KiB", errors.ECODE_INVAL
+            )
+        return content.decode()
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"--metadata: cannot read {path}: {err.strerror}", errors.ECODE_INVAL
+        ) from err
+    except UnicodeDecodeError as err:
+        raise errors.OpPrereqError(
+            f"--metadata: {path} is not a text in UTF-8", errors.ECODE_INVAL
+        ) from err
+
+
+def _keys(value: str) -> list[str]:
+    """The public keys of a file, or the key itself.
+
+    :raises OpPrereqError: the file has another content, such as a private key.
+    """
+    text = value if value.startswith(_KEY_TYPES) and " " in value else _text(value)
+    lines = [line.strip() for line in text.splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys or not all(key.startswith(_KEY_TYPES) and " " in key for key in keys):
+        raise errors.OpPrereqError(
+            f"--metadata: {value:.120} has something else than public SSH keys."
+            " The name of such a file usually ends in '.pub'.",
+            errors.ECODE_INVAL,
+        )
+    return keys
+
+
+def _user_data(path: str) -> str:
+    text = _text(path)
+    if not text.startswith(_USER_DATA_BEGINS):
+        raise errors.OpPrereqError(
+            f"--metadata: {path} is no user data of cloud-init, which begin with a line such as"
+            " '#cloud-config' or '#!/bin/sh'",
+            errors.ECODE_INVAL,
+        )
+    return text

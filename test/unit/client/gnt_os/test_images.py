@@ -1,0 +1,320 @@
+"""``gnt-os images``, with nodes which are directories, and ``gnt-instance add --image``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.luxi_master import FakeMaster
+from ganeti.cli import image_copies, remote
+from ganeti.foreign import catalogue, images
+from ganeti.platform import paths
+
+from ..conftest import Gnt
+
+pytestmark = pytest.mark.programs
+NODES = NODE1, NODE2, NODE3 = [f"node{number}.example.com" for number in (1, 2, 3)]
+CONTENT = b"a system" * 5000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def nodes(master: FakeMaster, here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> FakeMaster:
+    """A master with three nodes, whose directories take commands; qemu-img is simulated."""
+    master.rows["node"] = [
+        {"name": name, "pip": "192.0.2.1", "master": name == NODE1, "offline": False, "group": "g"}
+        for name in NODES
+    ]
+    for name in (NODE2, NODE3):
+        root = Path(here.root).parent / name
+        root.mkdir()
+        command = root / "cmd"
+        command.write_text(f'#!/bin/sh\nGANETI_ROOTDIR={root} exec "$@"\n')
+        command.chmod(0o755)
+    monkeypatch.setattr(
+        images,
+        "inspect",
+        lambda path, format_, run: images.ImageInfo("qcow2", 48 << 20, ()),
+    )
+    return master
+
+
+@pytest.fixture
+def source(here: paths.Paths) -> Path:
+    path = Path(here.root) / "debian.qcow2"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def directory(here: paths.Paths, node: str) -> Path:
+    return Path(here.root).parent / node / "srv/ganeti/images"
+
+
+def files(top: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in top.iterdir() if path.name != ".lock"}
+
+
+def test_fetch_list_and_remove(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path
+) -> None:
+    assert gnt("os images").out == "Name Format DiskSize FileSize Verified Source\n"
+    ended = gnt(f"os images fetch --checksum=sha256:{SHA256} debian-12 {source}")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        f"fetched image debian-12: qcow2, disk of 48 MiB, sha256 {SHA256}",
+        f"{NODE2}: has debian-12",
+        f"{NODE3}: has debian-12",
+    ]
+    whole = files(directory(here, NODE1))
+    assert sorted(whole) == [f"{SHA256}.qcow2", "debian-12.json"]
+    assert files(directory(here, NODE2)) == files(directory(here, NODE3)) == whole
+    line = gnt("os images list --no-headers --separator=|").out
+    assert line == f"debian-12|qcow2|48|1|checksum|{source}\n"
+    assert json.loads(gnt("os images -o name,sha256 -o json list").out) == [
+        {"name": "debian-12", "sha256": SHA256}
+    ]
+    assert gnt("os images check").out.splitlines() == [f"{node}: debian-12 ok" for node in NODES]
+    ended = gnt("os images remove debian-12")
+    assert ended.code == 0 and f"{NODE3}: removed debian-12.json" in ended.out
+    for node in NODES:
+        assert files(directory(here, node)) == {}
+
+
+def test_image_without_proof(gnt: Gnt, nodes: FakeMaster, source: Path) -> None:
+    ended = gnt(f"os images fetch debian-12 {source}")
+    assert (ended.code, "Note: nothing proved the content" in ended.err) == (0, True)
+    assert gnt("os images -o verified --no-headers").out == "no\n"
+
+
+def test_new_content_replaces_the_old_one_on_all_nodes(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path
+) -> None:
+    gnt(f"os images fetch debian-12 {source}")
+    source.write_bytes(b"newer")
+    assert "replaced image debian-12" in gnt(f"os images fetch debian-12 {source}").out
+    newer = hashlib.sha256(b"newer").hexdigest()
+    for node in NODES:
+        assert sorted(files(directory(here, node))) == sorted([f"{newer}.qcow2", "debian-12.json"])
+
+
+def test_damaged_copy_is_found_and_repaired(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path
+) -> None:
+    gnt(f"os images fetch debian-12 {source}")
+    broken = directory(here, NODE2) / f"{SHA256}.qcow2"
+    broken.write_bytes(b"damaged")
+    (directory(here, NODE3) / "debian-12.json").unlink()
+    ended = gnt("os images check debian-12")
+    assert ended.code == 1
+    assert ended.out.splitlines() == [
+        f"{NODE1}: debian-12 ok", f"{NODE2}: debian-12 damaged", f"{NODE3}: debian-12 missing",
+    ]  # fmt: skip
+    assert "gnt-os images share debian-12" in ended.err
+    assert gnt(f"os images check -n {NODE1}").code == 0
+    ended = gnt("os images share")
+    assert ended.code == 0
+    assert ended.out.splitlines() == [f"{NODE2}: has debian-12", f"{NODE3}: has debian-12"]
+    assert broken.read_bytes() == CONTENT
+    assert gnt("os images check").code == 0
+    assert gnt("os images share debian-12").out.splitlines() == [
+        f"{NODE2}: has everything already", f"{NODE3}: has everything already",
+    ]  # fmt: skip
+
+
+def test_damaged_image_of_the_master_is_not_sent(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path
+) -> None:
+    gnt(f"os images fetch --no-share debian-12 {source}")
+    (directory(here, NODE1) / f"{SHA256}.qcow2").write_bytes(b"damaged")
+    ended = gnt("os images share")
+    assert ended.code == 1
+    assert f"Fetch it again: gnt-os images fetch debian-12 {source}" in ended.err
+    assert not directory(here, NODE2).exists()
+
+
+def test_file_that_arrives_damaged_is_not_used(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = remote.RemoteNode.copy
+
+    def cut(node: remote.RemoteNode, path: str) -> None:
+        copy(node, path)
+        if node.name == NODE2:
+            os.truncate(directory(here, NODE2) / os.path.basename(path), 10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remote.RemoteNode, "copy", cut)
+        ended = gnt(f"os images fetch debian-12 {source}")
+    assert ended.code == 1 and f"{NODE2}: failed" in ended.err
+    # Only an unfinished file is there, and the next command ends the work.
+    assert all(catalogue.is_part(name) for name in files(directory(here, NODE2)))
+    assert sorted(files(directory(here, NODE1))) == [f"{SHA256}.qcow2", "debian-12.json"]
+    assert gnt("os images share").code == 0
+    assert files(directory(here, NODE2)) == files(directory(here, NODE1))
+
+
+def test_mistakes(gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path) -> None:
+    for line, problem in (
+        ("fetsch a b", "is not an action of images. Did you mean 'fetch'?"),
+        ("fetch debian-12", "write 'gnt-os images fetch NAME SOURCE'"),
+        ("list debian-12", "write 'gnt-os images list'"),
+        ("remove", "write 'gnt-os images remove NAME...'"),
+        ("share --checksum=x", "images share: --checksum belongs to another action"),
+        (f"fetch --units=m a {source}", "--units belongs to another action"),
+        ("remove debian-12", "there is no image 'debian-12'"),
+        (f"fetch a/b {source}", "cannot be the name of an image"),
+        (f"fetch --checksum={'0' * 64} a {source}", f"has the sha256 {SHA256}, wanted 0000"),
+        ("fetch a http://127.0.0.1:1/x", "needs --checksum or --signature"),
+        ("fetch a /nowhere", "cannot fetch /nowhere: "),
+    ):
+        ended = gnt(f"os images {line}")
+        assert ended.code == 1 and problem in ended.err, ended
+    assert files(directory(here, NODE1)) == {}
+    (directory(here, NODE1) / "a.json").write_text("{")
+    assert "Warning: entry" in gnt("os images").err
+    assert "Remove the file" in gnt(f"os images fetch b {source}").err
+    with catalogue.lock(str(directory(here, NODE1))):
+        assert "another 'gnt-os images'" in gnt(f"os images fetch b {source}").err
+
+
+def test_copy_of_a_node() -> None:
+    copy = image_copies.parse_copy(f"{SHA256}  a.json\n\na.json\nb\n")
+    assert copy == ({"a.json": SHA256}, ["a.json", "b"])
+    assert image_copies.parse_copy("\na\n") == ({}, ["a"])
+    assert image_copies.parse_copy("") == ({}, [])
+
+
+# gnt-instance add --image
+
+
+@pytest.fixture
+def cluster(gnt: Gnt, nodes: FakeMaster, source: Path) -> FakeMaster:
+    """A cluster with the image debian-12 and the policy of a new cluster."""
+    assert gnt(f"os images fetch --no-share debian-12 {source}").code == 0
+    nodes.cluster_info = {
+        "ipolicy": {"std": {"disk-size": 1024}, "minmax": [{"min": {"disk-size": 1024}}]},
+        "default_hypervisor": "kvm",
+        "os_hvp": {},
+    }
+    return nodes
+
+
+WANTED = {
+    "os_type": "image",
+    "osparams": {"image": "debian-12"},
+    "osparams_private": {},
+    "disks": [{"size": 1024}, {"size": 1024, "name": "cidata"}],
+    "disk_template": None,
+    "iallocator": None,
+    "pnode": None,
+    "hypervisor": "kvm",
+    "hvparams": {"kernel_path": ""},
+}
+
+
+def sent(master: FakeMaster) -> dict[str, Any]:
+    return {key: master.opcode()[key] for key in WANTED}
+
+
+def test_image_needs_nothing_else(gnt: Gnt, cluster: FakeMaster) -> None:
+    assert gnt("instance add --image debian-12 web1") == (0, "", "")
+    assert sent(cluster) == WANTED
+
+
+def test_settings_of_cluster_and_user_win(gnt: Gnt, cluster: FakeMaster) -> None:
+    cluster.cluster_info["ipolicy"] = {
+        "std": {"disk-size": 16},
+        "minmax": [{"min": {"disk-size": 64}}, {"min": {"disk-size": 1}}],
+    }
+    cluster.cluster_info["os_hvp"] = {"image": {"kvm": {"kernel_path": "/boot/vmlinuz"}}}
+    gnt("instance add --image debian-12 -O grow=no web1")
+    assert sent(cluster) == WANTED | {
+        "osparams": {"image": "debian-12", "grow": "no"},
+        "disks": [{"size": 48}, {"size": 4, "name": "cidata"}],
+        "hypervisor": None,
+        "hvparams": {},
+    }
+    cluster.jobs.clear()
+    gnt("instance add --image debian-12 -o other -s 20g -t drbd -H kvm:kernel_path=/k web1")
+    assert sent(cluster) == WANTED | {
+        "os_type": "other",
+        "disks": [{"size": 20 << 10}, {"size": 4, "name": "cidata"}],
+        "disk_template": "drbd",
+        "hvparams": {"kernel_path": "/k"},
+    }
+    cluster.jobs.clear()
+    gnt("instance add --image debian-12 --disk 0:size=5g -H xen-hvm web1")
+    assert sent(cluster) == WANTED | {
+        "disks": [{"size": 5 << 10}], "hypervisor": "xen-hvm", "hvparams": {},
+    }  # fmt: skip
+
+
+def test_metadata(gnt: Gnt, cluster: FakeMaster, tmp_path: Path) -> None:
+    key = tmp_path / "id.pub"
+    key.write_text("# mine\nssh-ed25519 AAAA me@desk\n\n")
+    data = tmp_path / "data"
+    data.write_text("#cloud-config\npassword: secret\n")
+    ended = gnt(
+        f"instance add --image debian-12 --metadata ssh-key={key},user-data={data}",
+        "--metadata",
+        "ssh-key=ecdsa-sha2-nistp256 BBBB you",
+        "web1",
+    )
+    assert ended == (0, "", "")
+    assert sent(cluster) == WANTED | {
+        "osparams": {
+            "image": "debian-12",
+            "ssh_key": "ssh-ed25519 AAAA me@desk\necdsa-sha2-nistp256 BBBB you",
+        },
+        "osparams_private": {"user_data": "#cloud-config\npassword: secret\n"},
+    }
+
+
+def test_mistakes_with_images(gnt: Gnt, cluster: FakeMaster, tmp_path: Path) -> None:
+    private = tmp_path / "id"
+    private.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (tmp_path / "binary").write_bytes(b"#\xff")
+    (tmp_path / "large").write_bytes(b"#" * (121 << 10))
+    for line, problem in (
+        ("--image debain-12", "Did you mean 'debian-12'?"),
+        ("--image debian-12 -s 40m", "needs a disk of at least 48 MiB, not 40"),
+        ("--image debian-12 -t diskless", "--image and -t diskless contradict"),
+        ("--image debian-12 --no-install", "--image and --no-install contradict"),
+        ("--image debian-12 -O image=/x", "--image and -O image=... contradict"),
+        ("--image debian-12 --metadata colour=/x", "--metadata has no 'colour'"),
+        ("--image debian-12 --metadata user-data", "write user-data=FILE"),
+        ("--image debian-12 --metadata user-data=/nowhere", "cannot read /nowhere"),
+        (f"--image debian-12 --metadata user-data={private}", "is no user data of cloud-init"),
+        (f"--image debian-12 --metadata ssh-key={private}", "else than public SSH keys"),
+        (f"--image debian-12 --metadata user-data={tmp_path}/binary", "not a text in UTF-8"),
+        (f"--image debian-12 --metadata user-data={tmp_path}/large", "more than 120 KiB"),
+    ):
+        ended = gnt(f"instance add {line} web1")
+        assert ended.code == 1 and problem in ended.err, ended
+    assert cluster.opcodes() == []
+
+
+def test_seed_and_image_of_a_real_disk(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, source: Path, tmp_path: Path
+) -> None:
+    """The OS definition reads what ``gnt-os images`` wrote."""
+    gnt(f"os images fetch debian-12 {source}")
+    top = Path(__file__).resolve().parents[4]
+    code = (
+        "import source, settings, os\n"
+        "print(source.fetch(settings.read()), source.format_of(source.fetch(settings.read()),"
+        " settings.read()))"
+    )
+    done = subprocess.run(
+        ["python3", "-B", "-c", code],
+        cwd=top / "doc/examples/os/image",
+        env={"OSP_IMAGE": "debian-12", "IMAGES_DIR": str(directory(here, NODE2))},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{directory(here, NODE2)}/{SHA256}.qcow2 qcow2\n"
