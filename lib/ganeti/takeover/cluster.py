@@ -7,11 +7,13 @@ common: ``gnt-cluster verify --error-codes``, ``gnt-cluster queue``, ``gnt-clust
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
 from ganeti import errors
 from ganeti.constants import job
+from ganeti.platform import paths
 from ganeti.takeover.state import State
 from ganeti.utils import process
 
@@ -30,6 +32,7 @@ class Cluster:
     :param say: prints a line for people.
     :param pause: waits for seconds.
     :param clock: seconds since the epoch.
+    :param is_drained: whether the queue is drained.
     """
 
     def __init__(
@@ -39,11 +42,13 @@ class Cluster:
         say: Callable[[str], object] = print,
         pause: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.time,
+        is_drained: Callable[[], bool] = lambda: os.path.exists(paths.current().queue_drain_file),
     ) -> None:
         self._run = run
         self._say = say
         self._pause = pause
         self._clock = clock
+        self._is_drained = is_drained
 
     def _command(self, *argv: str, check: bool = True) -> process.Completed:
         done = self._run(argv, timeout_s=None, check=False)
@@ -96,11 +101,14 @@ class Cluster:
         :raises OpExecError: the master daemon does not answer, or the job failed.
         """
         waited = 0.0
-        while self._command("gnt-cluster", "queue", "undrain", check=False).failed:
+        while self._command("gnt-cluster", "queue", "info", check=False).failed:
             if waited >= _ANSWER_S:
-                self._command("gnt-cluster", "queue", "undrain")
+                self._command("gnt-cluster", "queue", "info")
             self._pause(_LOOK_S)
             waited += _LOOK_S
+        # The original never answers when an open queue is opened, as after an interruption.
+        if self._is_drained():
+            self._command("gnt-cluster", "queue", "undrain")
         self._command("gnt-cluster", "redist-conf")
         if not state.served_at:
             state.served_at = self._clock()

@@ -10,6 +10,7 @@ Each finding has a code, which programs can rely on, and a severity:
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ _DRBD = (8, 3)
 _SPACE_FOR_PACKAGES = 300 << 20
 _CLOCK_S = 120.0
 _MIB = 1 << 20
+_WIDTH = 110
+_INDENT = " " * 4
 
 
 class Finding(NamedTuple):
@@ -345,15 +348,26 @@ def report_text(findings: Sequence[Finding]) -> list[str]:
     lines = []
     for one in in_order(findings):
         where = f"{one.node}: " if one.node else ""
-        lines.append(f"{one.severity}: {where}{one.text} [{one.code}]")
+        lines += _wrapped(f"{one.severity}: {where}{one.text} [{one.code}]", "")
         if one.remedy:
-            lines.append(f"    {one.remedy}")
+            lines += _wrapped(one.remedy, _INDENT)
     refusals = sum(one.severity == REFUSAL for one in findings)
     if refusals:
         lines.append(f"The cluster cannot be taken over: {refusals} refusals.")
     else:
         lines.append("The cluster can be taken over.")
     return lines
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def report_data(findings: Sequence[Finding]) -> dict[str, Any]:

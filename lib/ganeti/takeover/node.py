@@ -197,6 +197,8 @@ class Node:
         :raises CommandError: apt failed; the step can be repeated.
         :raises OpExecError: a daemon which runs again does not end.
         """
+        if direction == BACK:
+            self.packages.disable()
         self.packages.forbid_starts()
         # After an interruption the machine may have been restarted, and its daemons with it.
         self.stop()
@@ -314,9 +316,11 @@ class Node:
         :raises OpExecError: a daemon does not start.
         """
         self.packages.permit_starts()
-        self.packages.start_units(
-            ["ganeti.target"] if direction == RUN else ["ganeti.target", "ganeti.service"]
-        )
+        if direction == RUN:
+            self.packages.enable()
+            self.packages.start_target()
+        else:
+            self.packages.restart_original()
         done = self._run(
             [f"{self._root}{_LIB}/daemon-util", "start-all"], timeout_s=_DAEMONS_S, check=False
         )

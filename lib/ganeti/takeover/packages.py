@@ -29,6 +29,8 @@ _POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# Written by ganeti-takeover, which removes it again.\nexit 101\n"
 _KEPT_SUFFIX = ".before-ganeti-takeover"
 _TARGET = "ganeti.target"
+#: Of the original; systemd makes it of ``/etc/init.d/ganeti``.
+_SERVICE = "ganeti.service"
 _APT_S = 3600.0
 _SYSTEMCTL_S = 120.0
 _VERSIONED = re.compile(r"ganeti(-haskell|-htools)?-[0-9]+\.[0-9]+", re.ASCII)
@@ -160,16 +162,49 @@ class Packages:
         if lines:
             self._run(["debconf-set-selections"], timeout_s=60.0, stdin="".join(lines))
 
-    def start_units(self, names: Sequence[str]) -> None:
-        """Start units of systemd, if this machine has it and them.
+    def enable(self) -> None:
+        """Let our daemons and timers start with the machine, where it has systemd.
 
-        :raises CommandError: a unit cannot be started.
+        While the target was masked, the package could not do it.
+
+        :raises CommandError: systemd refuses.
         """
         if self.has_systemd:
-            for name in names:
-                shown = self._systemctl("show", "--property=LoadState", name)
-                if "LoadState=loaded" in shown.split():
-                    self._systemctl("start", name)
+            self._systemctl("enable", _TARGET)
+
+    def disable(self) -> None:
+        """Undo :meth:`enable`, before our package is removed.
+
+        :raises CommandError: systemd refuses.
+        """
+        if self.has_systemd:
+            # A unit which is masked cannot be disabled.
+            self._systemctl("unmask", "--runtime", _TARGET)
+            if self._is_loaded(_TARGET):
+                self._systemctl("disable", _TARGET)
+
+    def start_target(self) -> None:
+        """Start our daemons and timers, where the machine has systemd.
+
+        :raises CommandError: they cannot be started.
+        """
+        if self.has_systemd:
+            self._systemctl("start", _TARGET)
+
+    def restart_original(self) -> None:
+        """Start the daemons of the original in their own service, where the machine has systemd.
+
+        It counts as active as long as a guest runs which was started in it, so that a start would
+        do nothing. Debian's packages restart it in the same way; guests go on.
+
+        :raises CommandError: the service cannot be restarted.
+        """
+        if self.has_systemd and self._is_loaded(_SERVICE):
+            self._systemctl("restart", _SERVICE)
+
+    def _is_loaded(self, unit: str) -> bool:
+        shown = self._systemctl("show", "--property=LoadState", unit)
+        return "LoadState=loaded" in shown.split()
 
     def _systemctl(self, *words: str) -> str:
         return self._run(["systemctl", *words], timeout_s=_SYSTEMCTL_S).stdout

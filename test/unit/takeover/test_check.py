@@ -211,6 +211,8 @@ def test_the_report() -> None:
         "note: 3 jobs [jobs]",
         "The cluster cannot be taken over: 2 refusals.",
     ]
+    (features,) = findings.features_findings()
+    assert max(map(len, findings.report_text([features]))) <= 110
     data = findings.report_data(found)
     assert data["possible"] is False
     assert data["findings"][1] == {

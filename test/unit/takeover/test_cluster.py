@@ -43,7 +43,10 @@ def make(
     answers: dict[str, list[tuple[int, str]]], say: Callable[[str], object] = lambda _line: None
 ) -> tuple[cluster.Cluster, Commands]:
     commands = Commands(answers)
-    one = cluster.Cluster(run=commands, say=say, pause=lambda _s: None, clock=lambda: 1042.0)
+    one = cluster.Cluster(
+        run=commands, say=say, pause=lambda _s: None, clock=lambda: 1042.0,
+        is_drained=lambda: "gnt-cluster queue undrain" not in commands.seen,
+    )  # fmt: skip
     return one, commands
 
 
@@ -94,18 +97,22 @@ def test_a_command_which_fails_ends_the_step() -> None:
 
 def test_open_waits_for_the_master() -> None:
     said: list[str] = []
-    one, commands = make({"gnt-cluster queue undrain": [(1, ""), (1, ""), (0, "")]}, said.append)
+    one, commands = make({"gnt-cluster queue info": [(1, ""), (1, ""), (0, "")]}, said.append)
     now = state()
     one.open(now)
-    assert commands.seen == ["gnt-cluster queue undrain"] * 3 + ["gnt-cluster redist-conf"]
+    assert commands.seen == ["gnt-cluster queue info"] * 3 + [
+        "gnt-cluster queue undrain", "gnt-cluster redist-conf",
+    ]  # fmt: skip
     assert now.served_at == 1042.0
     assert said == ["  the cluster was without daemons for 42 s"]
+    # An open queue is not opened again.
     one.open(now)
+    assert commands.seen[5:] == ["gnt-cluster queue info", "gnt-cluster redist-conf"]
     assert len(said) == 1
 
 
 def test_open_gives_up() -> None:
-    one, commands = make({"gnt-cluster queue undrain": [(1, "no answer")]})
+    one, commands = make({"gnt-cluster queue info": [(1, "no answer")]})
     with pytest.raises(errors.OpExecError, match="no answer"):
         one.open(state())
     assert "gnt-cluster redist-conf" not in commands.seen

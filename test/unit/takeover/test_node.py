@@ -131,7 +131,10 @@ def test_install_lets_no_daemon_start_before_start(root: Path) -> None:
     with pytest.raises(errors.OpExecError, match="node daemon does not start"):
         one.start(RUN)
     assert (root / "usr/sbin/policy-rc.d").read_text() == "#!/bin/sh\nexit 0\n"
-    assert "systemctl unmask --runtime ganeti.target" in programs.lines("systemctl")
+    assert programs.lines("systemctl")[2:5] == [
+        "systemctl unmask --runtime ganeti.target", "systemctl daemon-reload",
+        "systemctl enable ganeti.target",
+    ]  # fmt: skip
 
 
 def test_the_way_back_installs_the_kept_packages_or_the_same_versions(root: Path) -> None:
@@ -148,6 +151,24 @@ def test_the_way_back_installs_the_kept_packages_or_the_same_versions(root: Path
     )
     assert "confmiss" in programs.lines("apt-get")[-1]
     assert "boolean true" in programs.stdin[-1]
+
+
+def test_the_way_back_leaves_no_unit_of_ours_enabled(root: Path) -> None:
+    programs = Programs()
+    (root / "run/systemd/system").mkdir(parents=True)
+    make(root, programs).install("", ORIGINAL, BACK)
+    assert "systemctl disable ganeti.target" not in programs.lines("systemctl")
+    programs.outputs["--property=LoadState"] = "LoadState=loaded\n"
+    make(root, programs).install("", ORIGINAL, BACK)
+    lines = programs.lines("systemctl")
+    assert lines[-4:] == [
+        "systemctl unmask --runtime ganeti.target",
+        "systemctl show --property=LoadState ganeti.target",
+        "systemctl disable ganeti.target", "systemctl mask --runtime ganeti.target",
+    ]  # fmt: skip
+    with_daemon(root, "ganeti-noded", ["/usr/bin/python3", "/usr/sbin/ganeti-noded"])
+    make(root, programs).start(BACK)
+    assert programs.lines("systemctl")[-1] == "systemctl restart ganeti.service"
 
 
 def test_the_way_back_begins_with_the_repair_of_packages(root: Path) -> None:
