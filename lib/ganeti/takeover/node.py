@@ -319,15 +319,16 @@ class Node:
         if direction == RUN:
             self.packages.enable()
             self.packages.start_target()
-        else:
-            self.packages.restart_original()
-        done = self._run(
-            [f"{self._root}{_LIB}/daemon-util", "start-all"], timeout_s=_DAEMONS_S, check=False
-        )
-        # The original fails on all nodes but the master, where the daemons of the master refuse.
+        said = ""
+        if direction == RUN or not self.packages.restart_original():
+            done = self._run(
+                [f"{self._root}{_LIB}/daemon-util", "start-all"], timeout_s=_DAEMONS_S, check=False
+            )
+            # The original fails where daemons of the master refuse to start on another node.
+            said = done.output.strip() if done.failed else ""
         if "ganeti-noded" not in self.daemons():
-            raise errors.OpExecError(f"the node daemon does not start: {done.output.strip()}")
-        return {"failed": done.output.strip() if done.failed else ""}
+            raise errors.OpExecError(f"the node daemon does not start: {said}")
+        return {"failed": said}
 
     def compare(self, number: int, direction: str) -> Answer:
         """Compare what must not change with what the archive says.

@@ -191,16 +191,19 @@ class Packages:
         if self.has_systemd:
             self._systemctl("start", _TARGET)
 
-    def restart_original(self) -> None:
+    def restart_original(self) -> bool:
         """Start the daemons of the original in their own service, where the machine has systemd.
 
         It counts as active as long as a guest runs which was started in it, so that a start would
         do nothing. Debian's packages restart it in the same way; guests go on.
 
+        :returns: whether the machine has such a service.
         :raises CommandError: the service cannot be restarted.
         """
-        if self.has_systemd and self._is_loaded(_SERVICE):
-            self._systemctl("restart", _SERVICE)
+        if not self.has_systemd or not self._is_loaded(_SERVICE):
+            return False
+        self._systemctl("restart", _SERVICE)
+        return True
 
     def _is_loaded(self, unit: str) -> bool:
         shown = self._systemctl("show", "--property=LoadState", unit)
