@@ -130,6 +130,11 @@ def argv(spec: Spec, accel: str) -> list[str]:
         ]
     return [
         *words,
+        # A watchdog of a machine: it restarts the machine when nobody feeds it.
+        "-device",
+        "i6300esb,id=watchdog",
+        "-action",
+        "watchdog=reset",
         "-chardev",
         f"socket,id=con,path={spec.file('con')},server=on,wait=off,logfile={spec.file('log')}",
         "-serial",
