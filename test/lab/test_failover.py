@@ -230,6 +230,8 @@ def test_the_watchdog_of_a_node_which_is_cut_off_fences_it(cluster: Cluster) -> 
         lambda: f"all watchdogs are armed: {cluster.master.call(watchdogs).stdout}",
         _UP_S,
     )
+    # Without any fencing the nodes were allowed to write alone.
+    cluster.protect()
     if running(cluster)["two"] != victim.name:
         cluster.gnt("instance", "failover", "--force", "two")
     before, writers = boot_id(victim), write(cluster)
