@@ -165,9 +165,13 @@ def start(daemon: str, args: Sequence[str] = ()) -> int:
     argv = [sys.executable, program, *_default_args(daemon), *args]
     # Not process.run: the daemon continues after this program, and its messages go to the terminal.
     # A pipe would be inherited by the daemon, and a reader of the pipe would wait for its end.
-    return subprocess.run(
+    code = subprocess.run(
         argv, stdin=subprocess.DEVNULL, env=_environment(), check=False
     ).returncode
+    if code != EXIT_SUCCESS and is_running(daemon):
+        # Another process, such as the watcher, has started it in the same moment.
+        return EXIT_SUCCESS
+    return code
 
 
 def _environment() -> dict[str, str]:

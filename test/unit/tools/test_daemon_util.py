@@ -99,6 +99,24 @@ def test_start_and_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.programs
+def test_two_starts_at_the_same_time_are_both_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watcher and a failover may start the same daemon; one process finds it running."""
+    try:
+        assert _run("start", "ganeti-noded") == 0
+        pid = daemonize.read_pid(paths.current().pid_file("ganeti-noded"))
+        answers = [False]
+        found = daemon_util.is_running
+        monkeypatch.setattr(
+            daemon_util, "is_running", lambda daemon: answers.pop() if answers else found(daemon)
+        )
+        assert _run("start", "ganeti-noded") == 0
+        assert answers == []
+        assert daemonize.read_pid(paths.current().pid_file("ganeti-noded")) == pid
+    finally:
+        assert _run("stop-all") == 0
+
+
+@pytest.mark.programs
 def test_daemons_own_exit_code(tmp_path: Path) -> None:
     defaults = tmp_path / "root/etc/default"
     defaults.mkdir(parents=True)
