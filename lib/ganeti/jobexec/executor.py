@@ -107,7 +107,7 @@ class ProcessExecutor:
         self._socket = link.listen(self._here.address)
         threading.Thread(target=self._accept, name="job-connections", daemon=True).start()
         threading.Thread(target=self._watch, name="job-deaths", daemon=True).start()
-        if self.context.config.cluster().job_execution == job_const.EXECUTION_PROCESSES:
+        if self.in_use():
             self._forker.prepare()
 
     def note_commit(self, before: ConfigData, after: ConfigData) -> None:
@@ -126,21 +126,21 @@ class ProcessExecutor:
 
     # -- for the queue ------------------------------------------------------------------------
 
-    def open(self, job_id: int) -> JobPlace | None:
-        """Make the process of a job; None if jobs run in threads.
+    def in_use(self) -> bool:
+        """Tell whether jobs which start now get a process."""
+        how = self.context.config.cluster().job_execution
+        return how == job_const.EXECUTION_PROCESSES
+
+    def open(self, job_id: int) -> JobPlace:
+        """Make the process of a job.
 
         :raises OpExecError: the process cannot be made.
         """
-        cluster = self.context.config.cluster()
-        if cluster.job_execution != job_const.EXECUTION_PROCESSES:
-            return None
+        most = self.context.config.cluster().max_tracked_jobs
         with self._lock:
             # Processes which end count, too. One which the kernel does not end is not waited for.
-            if len(self._places) + len(self._resting) >= cluster.max_tracked_jobs:
-                self._lock.wait_for(
-                    lambda: bool(self._resting) or len(self._places) < cluster.max_tracked_jobs,
-                    _END_S,
-                )
+            if len(self._places) + len(self._resting) >= most:
+                self._lock.wait_for(lambda: bool(self._resting) or len(self._places) < most, _END_S)
         if (place := self._reuse(job_id)) is not None:
             return place
         token = secrets.token_hex(8)

@@ -205,6 +205,14 @@ class Link:
         except ChannelClosed:
             self.renew()
 
+    def tell_later(self, method: str) -> None:
+        """Send a message without an answer together with the next message.
+
+        After a restart of the master daemon it need not be sent any more.
+        """
+        if self._channel is not None:
+            self._channel.send_later({"tell": method, "args": []})
+
     def next_task(self, result: dict[str, Any] | None) -> Any:
         """Report the end of an opcode, and wait for the next order.
 

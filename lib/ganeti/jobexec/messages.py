@@ -55,6 +55,7 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self._sending = threading.Lock()
+        self._delayed = b""
         self._left = b""
 
     def send(self, message: Any) -> None:
@@ -63,12 +64,19 @@ class Channel:
         :raises ChannelClosed: the other end is gone.
         :raises ProgrammerError: JSON cannot express the message.
         """
-        data = json.dumps(message).encode("utf-8", "surrogatepass")
+        data = _encode(message)
         try:
             with self._sending:
-                self.socket.sendall(_LENGTH.pack(len(data)) + data)
+                self.socket.sendall(self._delayed + data)
+                self._delayed = b""
         except OSError as err:
             raise ChannelClosed(str(err)) from err
+
+    def send_later(self, message: Any) -> None:
+        """Send a message together with the next one."""
+        data = _encode(message)
+        with self._sending:
+            self._delayed += data
 
     def receive(self, timeout_s: float | None = None) -> Any:
         """Wait for a message and return it; after a timeout, the next call goes on.
@@ -118,6 +126,11 @@ class Channel:
     def close(self) -> None:
         """Close the socket."""
         self.socket.close()
+
+
+def _encode(message: Any) -> bytes:
+    data = json.dumps(message).encode("utf-8", "surrogatepass")
+    return _LENGTH.pack(len(data)) + data
 
 
 def pack(value: Any) -> Any:

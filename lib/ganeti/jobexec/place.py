@@ -177,15 +177,10 @@ class JobPlace:
         with self._changed:
             self._op, self.callbacks = op, callbacks
         sent = self.adopted is op
-        requests: Requests | None = None
         try:
             while True:
                 try:
                     channel = self._take_channel(index if sent else None)
-                    if not sent:
-                        value = op.opcode().to_dict()
-                        channel.send({"op": value, "index": index, "trace": tracing.current()})
-                        sent = True
                     requests = Requests(
                         self._executor,
                         channel,
@@ -193,6 +188,9 @@ class JobPlace:
                         self._logged if self.adopted is op else (),
                         self._check_alive,
                     )
+                    if not sent:
+                        self._send_opcode(op, index, channel, requests)
+                        sent = True
                     return self._judge(requests.serve(), requests.stopped)
                 except ChannelClosed:
                     self._check_alive()
@@ -204,6 +202,15 @@ class JobPlace:
         finally:
             with self._changed:
                 self._op = self.callbacks = None
+
+    @staticmethod
+    def _send_opcode(
+        op: jobs.QueuedOpCode, index: int, channel: Channel, requests: Requests
+    ) -> None:
+        value = op.opcode().to_dict()
+        # Each opcode begins with this lock, so the process need not ask for it.
+        held = requests.take_big_lock(str(value["OP_ID"]))
+        channel.send({"op": value, "index": index, "held": held, "trace": tracing.current()})
 
     def _check_alive(self) -> None:
         """Return if the process lives.

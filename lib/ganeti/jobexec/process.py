@@ -101,10 +101,11 @@ class JobProcess:
         config = Config(store)  # type: ignore[arg-type]
         woken = changes.SharedNumber(str(owner.livelock))
         callbacks = remote.RemoteCallbacks(self._link, owner, lambda: bool(woken.get()))
+        locks = remote.RemoteLocks(self._link, record)
         processor = Processor(
             JobContext(
                 config,
-                remote.RemoteLocks(self._link, record),
+                locks,
                 JobRunner(config.snapshot, self._client, self._link, token),
                 remote.RemoteJobFiles(self._link),
                 remote.RemoteQueries(self._link),
@@ -128,6 +129,7 @@ class JobProcess:
                 log.reopen()
             self._link.running = int(task["index"])
             callbacks.begin()
+            locks.begin(task["held"])
             with tracing.span("job process", parent=str(task["trace"])):
                 result = execute(owner.job_id or 0, work, task["op"])
         tracing.flush()

@@ -21,7 +21,7 @@ from ganeti.jobexec import changes, messages
 from ganeti.jobexec.link import Link
 from ganeti.jobexec.livelock import Record
 from ganeti.jobexec.messages import ChannelClosed
-from ganeti.locking import ALL, EXCLUSIVE, SHARED, Level, LockId, Owner
+from ganeti.locking import ALL, BGL, EXCLUSIVE, SHARED, Level, LockId, Owner
 from ganeti.objects import ConfigData
 from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
@@ -124,6 +124,10 @@ class RemoteLocks:
         self._record = record
         self._held: dict[LockId, str] = {}
 
+    def begin(self, held: list[list[Any]]) -> None:
+        """Note the locks which the master daemon has taken for an opcode before it sent that."""
+        self._note(held)
+
     def add(self, level: Level, keys: Iterable[str]) -> None:
         """Create locks, all of them or none."""
         self._link.ask("locks.add", level, list(keys))
@@ -158,6 +162,9 @@ class RemoteLocks:
 
         The master daemon looks at the priority of the job and at its cancellation itself.
         """
+        mode = SHARED if shared else EXCLUSIVE
+        if level is Level.CLUSTER and keys == [BGL] and self._held == {LockId(level, BGL): mode}:
+            return frozenset(keys)
         answer = self._link.ask(
             "locks.acquire",
             level,
@@ -185,8 +192,12 @@ class RemoteLocks:
     ) -> None:
         """Release the named locks, all locks of a level, or all locks."""
         if level is None:
-            left = {}
-        elif keys is ALL:
+            # That cannot fail, and more requests or the result of the opcode follow at once.
+            self._held = {}
+            self._record.set_locks({})
+            self._link.tell_later("locks.release")
+            return
+        if keys is ALL:
             left = {one: mode for one, mode in self._held.items() if one.level != level}
         else:
             left = {
@@ -477,6 +488,10 @@ class RemoteStore:
         """Return the lagging nodes by UUID, each with what it lacks."""
         found = self._link.ask("config.lagging")
         return {uuid: frozenset(what) for uuid, what in found.items()}
+
+    def inform_others(self) -> None:
+        """Send ssconf values to the nodes which did not get them with a commit."""
+        self._link.ask("config.inform_others")
 
     def is_alone(self) -> bool:
         """Tell whether the witness knows that this node is the only candidate."""

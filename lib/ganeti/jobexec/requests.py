@@ -6,11 +6,12 @@ process, which raises it there; only the end of the process is raised here.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from ganeti import errors, opcodes
+from ganeti import cmdlib, errors, opcodes
 from ganeti.cmdlib.base import MasterContext
 from ganeti.config.history import Author
 from ganeti.config.transaction import Transaction
@@ -20,7 +21,7 @@ from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.remote import OPERATIONS
 from ganeti.jqueue.callbacks import Callbacks
 from ganeti.jqueue.execution import JobDetached
-from ganeti.locking import Level, LockId, Owner
+from ganeti.locking import BGL, Level, LockId, Owner
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ class Requests:
             "config.has_commit": self._has_commit,
             "config.redistribute": config.redistribute,
             "config.lagging": config.lagging,
+            "config.inform_others": config.inform_others,
             "config.is_alone": config.is_alone,
             "config.require_committed": config.require_committed,
             "trust_changed": lambda: context.rpc.trust_changed(),
@@ -131,8 +133,22 @@ class Requests:
             self._methods["witness.look"] = lambda touch: witness.look(touch=touch)
             self._methods["witness.set_up"] = witness.set_up
 
+    def take_big_lock(self, op_id: str) -> list[list[Any]]:
+        """Take the lock of the cluster for an opcode before the process gets it.
+
+        :returns: the locks which the job holds then.
+        :raises JobCanceled: the job is to stop.
+        """
+        owner = self._callbacks.owner
+        if not (held := self._held(owner)):
+            shared = not cmdlib.lookup(op_id).REQ_BGL
+            held = self._acquire(Level.CLUSTER, [BGL], shared, None, False)["held"]
+        return held
+
     def serve(self) -> dict[str, Any]:
         """Carry out requests until the opcode has ended; return the message with its result.
+
+        The opcode has no locks afterwards.
 
         :raises ChannelClosed: the process has ended, or has lost the connection.
         :raises ProcessGone: the same, while it waited for a lock or in a transaction.
@@ -142,9 +158,19 @@ class Requests:
             if "ask" in message:
                 self._answer(message)
             elif "tell" in message:
-                self._callbacks.feedback(*message["args"])
+                self._note(message)
             else:
+                self._context.locks.release(self._callbacks.owner)
                 return message
+
+    def _note(self, message: dict[str, Any]) -> None:
+        """Carry out a request which has no answer."""
+        if message["tell"] == "locks.release":
+            self._context.locks.release(self._callbacks.owner)
+        else:
+            # Whoever follows the log may look at the state of the job then.
+            self._callbacks.show_waiting(wait=True)
+            self._callbacks.feedback(*message["args"])
 
     def _answer(self, message: dict[str, Any]) -> None:
         try:
@@ -204,16 +230,20 @@ class Requests:
         opportunistic: bool,
     ) -> dict[str, Any]:
         owner = self._callbacks.owner
-        taken = self._context.locks.acquire(
+        acquire = functools.partial(
+            self._context.locks.acquire,
             owner,
             Level(level),
             keys,
             shared=shared,
-            timeout_s=timeout_s,
             opportunistic=opportunistic,
             priority=self._callbacks.priority,
             cancelled=self._check_waiting,
         )
+        taken = acquire(timeout_s=0)
+        if taken is None and timeout_s != 0:
+            self._callbacks.show_waiting()
+            taken = acquire(timeout_s=timeout_s)
         return {"taken": taken, "held": self._held(owner)}
 
     def _check_waiting(self) -> None:
@@ -222,13 +252,17 @@ class Requests:
 
     def _update(self, pairs: list[list[Any]], timeout_s: float | None) -> dict[str, Any]:
         owner = self._callbacks.owner
-        done = self._context.locks.update(
+        update = functools.partial(
+            self._context.locks.update,
             owner,
             {LockId(Level(level), key): mode for level, key, mode in pairs},
-            timeout_s=timeout_s,
             priority=self._callbacks.priority,
             cancelled=self._check_waiting,
         )
+        done = update(timeout_s=0)
+        if not done and timeout_s != 0:
+            self._callbacks.show_waiting()
+            done = update(timeout_s=timeout_s)
         return {"done": done, "held": self._held(owner)}
 
     def _opportunistic_union(self, pairs: list[list[Any]]) -> dict[str, Any]:
@@ -308,7 +342,7 @@ class Requests:
                     " configuration, and was ended"
                 ) from err
             if "tell" in message:
-                self._callbacks.feedback(*message["args"])
+                self._note(message)
                 continue
             if "ask" not in message:
                 raise ChannelClosed("the process ended its opcode inside a transaction")

@@ -112,6 +112,21 @@ class Callbacks:
             len(job.ops),
         )
 
+    def show_waiting(self, *, wait: bool = False) -> None:
+        """Let clients see that the opcode waits for locks, if it does.
+
+        :param wait: return when they see it.
+        """
+        with self._table.lock:
+            if self._op.state.status != jobs.WAITING or self._op.published.status == jobs.WAITING:
+                return
+            waiter = Waiter()
+            batch = self._committer.touch(self._job)
+            if wait:
+                batch.when_published(lambda err: waiter.done(None, err))
+        if wait:
+            waiter.wait()
+
     def _publish_start(self) -> str:
         """Write the job, and send it; returns which majority is missing, empty for none."""
         waiter = Waiter()

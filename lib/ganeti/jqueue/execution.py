@@ -48,8 +48,11 @@ class Place(Protocol):
 class Places(Protocol):
     """The processes of jobs."""
 
-    def open(self, job_id: int, /) -> Place | None:
-        """Make a place for a job; None if it is to be executed in the worker thread.
+    def in_use(self) -> bool:
+        """Tell whether jobs which start now get a process."""
+
+    def open(self, job_id: int, /) -> Place:
+        """Make a place for a job.
 
         :raises errors.OpExecError: the place cannot be made.
         """

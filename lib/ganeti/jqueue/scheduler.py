@@ -243,7 +243,11 @@ class Scheduler:
             place = begun = None
             if job_id is not None:
                 place = self._adopted.pop(job_id, None)
-                begun = self._begin(job_id, None) if place is None else self._at_work(job_id)
+                if place is not None:
+                    begun = self._at_work(job_id)
+                else:
+                    place = None if self._gets_process() else self._thread
+                    begun = self._begin(job_id, place)
         try:
             while begun is not None:
                 if place is None:
@@ -263,7 +267,7 @@ class Scheduler:
 
         A job with which that fails ends with the error. Needs the lock.
 
-        :param place: where the opcode before it was executed; None for the first one of a worker.
+        :param place: where it is executed; None for a process which has to be made.
         """
         job = self._table.jobs.get(job_id)
         if job is None:
@@ -282,17 +286,15 @@ class Scheduler:
         return None if op is None else (job, op)
 
     def _open_place(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> Place | None:
-        """Make the place of a job, and name it in its file; None when the job has failed."""
+        """Make the process of a job, and name it in its file; None when the job has failed."""
+        assert self._places is not None
         try:
-            place = None if self._places is None else self._places.open(job.id)
+            place = self._places.open(job.id)
         except errors.GenericError as err:
             self._end_failed(job, op, err)
             return None
-        if place is None:
-            return self._thread
         with self._table.lock:
             job.state = job.state._replace(livelock=place.livelock, process_id=place.process_id)
-            self.committer.touch(job)
         return place
 
     def _begin_op(self, job: jobs.QueuedJob, place: Place | None) -> jobs.QueuedOpCode | None:
@@ -313,8 +315,15 @@ class Scheduler:
             livelock=process.livelock,
             process_id=process.process_id,
         )
-        self.committer.touch(job)
+        # A process begins later, so that this would often be a commit of its own. For it, the state
+        # is written when it waits for a lock, or with the beginning of its work.
+        if place is self._thread:
+            self.committer.touch(job)
         return op
+
+    def _gets_process(self) -> bool:
+        """Whether a job which starts now gets a process."""
+        return self._places is not None and self._places.in_use()
 
     def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:
         """Execute an opcode, as a span of a trace; whether the job may go on with the next one."""

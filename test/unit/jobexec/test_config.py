@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from fakes.config import disk_of, instance_of
 from ganeti import errors
+from ganeti.config import api
 from ganeti.config.history import Author
 from ganeti.config.reservations import MAC, UUID
 from ganeti.config.transaction import Transaction
@@ -206,3 +209,15 @@ def test_jobs_whose_submission_is_uncertain(
     with pytest.raises(errors.OpExecError, match="not known which of them"):
         job.callbacks.submit_jobs([[]])
     assert job.callbacks.submit_jobs([[]]) == [[True, 100]]
+
+
+def test_everything_which_logical_units_ask_of_the_store_is_there(job: Job) -> None:
+    """All but what the master daemon does at its start, or for itself."""
+    used = set(re.findall(r"self\._store\.(\w+)", inspect.getsource(api)))
+    daemons = {"adopt_copies", "changed_since", "expect_lagging", "on_commit"}
+    daemons |= {"use_distribution", "use_witness"}
+    assert not [name for name in used - daemons if not hasattr(job.store, name)]
+
+
+def test_nodes_which_lack_the_names_are_informed(master: Master, job: Job) -> None:
+    job.config.inform_others()

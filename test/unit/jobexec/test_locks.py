@@ -110,6 +110,8 @@ def walk(master: Master, job: Job, seed: int, steps: int) -> None:
         where = (seed, number, step)
         assert step.perform(here, here, owner) == step.perform(job.locks, far, owner), where
         held = here.list_locks(owner)
+        # Nobody waits for the release of all locks, but requests are carried out in their order.
+        job.locks.keys(Level.NODE)
         assert far.list_locks(owner) == held, where
         assert job.locks.list_locks(owner) == held, where
         for level in LEVELS:

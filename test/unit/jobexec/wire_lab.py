@@ -39,6 +39,9 @@ class Queue:
         self.check_cancel()
         self.started += 1
 
+    def show_waiting(self, *, wait: bool = False) -> None:
+        """Nobody looks."""
+
     def feedback(self, *args: Any) -> None:
         self.log.append(args)
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, cast
 
 from fakes.config import cluster_of
 from fakes.rpc import FakeRpc
+from ganeti import cmdlib
 from ganeti.cmdlib.base import JobLocks, MasterContext
 from ganeti.config import Config
 from ganeti.config.store import write_config_file
@@ -77,6 +78,7 @@ class WirePlaces:
     def __init__(
         self, directory: Path, work: Work, locks: LockManager, owner_of: Callable[[int], Owner]
     ) -> None:
+        cmdlib.load()
         directory.mkdir(exist_ok=True)
         self._directory = str(directory)
         path = directory / "config.data"
@@ -92,6 +94,9 @@ class WirePlaces:
         self.opened = 0
 
     # -- for the queue ------------------------------------------------------------------------
+
+    def in_use(self) -> bool:
+        return True
 
     def open(self, job_id: int) -> Place:
         token = secrets.token_hex(8)
@@ -164,8 +169,13 @@ class WirePlaces:
                 return
             link.running = int(task["index"])
             callbacks.begin()
+            locks.begin(task["held"])
 
             def work(op: OpCode) -> Any:
-                return self._work(op, cast("Callbacks", callbacks), locks)
+                try:
+                    return self._work(op, cast("Callbacks", callbacks), locks)
+                finally:
+                    # As the processor does.
+                    locks.release(callbacks.owner)
 
             result = execute(job_id, work, task["op"])

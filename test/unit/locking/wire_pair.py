@@ -134,7 +134,10 @@ class WireLocks:
         return self._of(owner).acquire(owner, level, keys, **how)
 
     def release(self, owner: Owner, level: Level | None, keys: Any) -> None:
-        self._of(owner).release(owner, level, keys)
+        locks = self._of(owner)
+        locks.release(owner, level, keys)
+        # Nobody waits for the release of all locks, but requests are carried out in their order.
+        locks.keys(Level.NODE)
 
     def downgrade(self, owner: Owner, level: Level, keys: Any) -> None:
         self._of(owner).downgrade(owner, level, keys)
