@@ -519,7 +519,7 @@ class Node:
         )
         if fail is not None and not unchecked:
             return fail
-        if needed and not force and needed >= self.free_memory_forth:
+        if not force and needed >= self.free_memory_forth:
             return Fail.MEMORY
         if not instance.forthcoming:
             self.free_disk = free_disk
