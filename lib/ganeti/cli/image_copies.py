@@ -22,8 +22,6 @@ from ganeti.foreign.catalogue import Image
 from ganeti.utils import fs
 
 OK, MISSING, DAMAGED = "ok", "missing", "damaged"
-# In a virtual cluster the variable is the directory of the node, elsewhere it is not set.
-_CD = 'cd "$GANETI_ROOTDIR"/srv/ganeti/images'
 
 
 class Copy(NamedTuple):
@@ -52,6 +50,10 @@ def entry_sums(top: str, images: Mapping[str, Image]) -> dict[str, str]:
         name: hashlib.sha256(fs.read_bytes(f"{top}/{image.entry_file}")).hexdigest()
         for name, image in images.items()
     }
+
+
+def _cd(node: RemoteNode) -> str:
+    return f"cd {shlex.quote(node.path(catalogue.directory()))}"
 
 
 def _run(node: RemoteNode, script: str) -> str:
@@ -83,7 +85,7 @@ def look(node: RemoteNode, images: Mapping[str, Image]) -> Copy:
     """
     files = sorted({one for i in images.values() for one in (i.data_file, i.entry_file)})
     sums = f"sha256sum -- {shlex.join(files)} 2>/dev/null; " if files else ""
-    return parse_copy(_run(node, f"{_CD} 2>/dev/null || exit 0; {sums}echo; ls -A1"))
+    return parse_copy(_run(node, f"{_cd(node)} 2>/dev/null || exit 0; {sums}echo; ls -A1"))
 
 
 @contextmanager
@@ -119,7 +121,7 @@ def send(
     :param links: of :func:`staged`.
     :raises OpExecError: the node cannot be reached, or a file arrived damaged.
     """
-    _run(node, f'mkdir -p "$GANETI_ROOTDIR"/srv/ganeti/images && {_CD}')
+    _run(node, f"mkdir -p {shlex.quote(node.path(top))}")
     copy = look(node, images)
     sent = []
     for name, image in images.items():
@@ -141,7 +143,7 @@ def _send_file(node: RemoteNode, path: str, name: str, wanted: str) -> None:
     part = shlex.quote(os.path.basename(path))
     line = shlex.quote(f"{wanted}  {os.path.basename(path)}")
     check = f"printf '%s\\n' {line} | sha256sum --check --status -"
-    _run(node, f"{_CD} && {check} && mv -f -- {part} {shlex.quote(name)}")
+    _run(node, f"{_cd(node)} && {check} && mv -f -- {part} {shlex.quote(name)}")
 
 
 def tidy(node: RemoteNode, images: Mapping[str, Image]) -> list[str]:
@@ -150,8 +152,8 @@ def tidy(node: RemoteNode, images: Mapping[str, Image]) -> list[str]:
     :param images: the whole catalogue.
     :raises OpExecError: the node cannot be reached.
     """
-    names = _run(node, f"{_CD} 2>/dev/null || exit 0; ls -A1").splitlines()
+    names = _run(node, f"{_cd(node)} 2>/dev/null || exit 0; ls -A1").splitlines()
     surplus = catalogue.surplus(names, images)
     if surplus:
-        _run(node, f"{_CD} && rm -f -- {shlex.join(surplus)}")
+        _run(node, f"{_cd(node)} && rm -f -- {shlex.join(surplus)}")
     return surplus

@@ -69,6 +69,14 @@ class RemoteNode:
         )
         return process.run([program, *_ALIVE, *rest], timeout_s=None, check=False)
 
+    def path(self, path: str) -> str:
+        """Return the path with which the shell of the node finds what this node has at a path.
+
+        :param path: absolute path on this machine.
+        """
+        root = None if self.here else machine.current().neighbour_dir(self.name)
+        return path if root is None else f"{root}{paths.current().to_virtual(path)}"
+
     def copy(self, path: str) -> None:
         """Copy a file of this node to the same path on the node, with its mode and times.
 
@@ -77,7 +85,7 @@ class RemoteNode:
         """
         root = machine.current().neighbour_dir(self.name)
         if root is not None:
-            argv = ["cp", "-p", "--", path, f"{root}{paths.current().to_virtual(path)}"]
+            argv = ["cp", "-p", "--", path, self.path(path)]
         else:
             argv = ssh.scp_argv(
                 self.name,

@@ -65,7 +65,8 @@ def require_source(source: str) -> str:
     :raises OpPrereqError: the address cannot be fetched.
     """
     if "://" not in source:
-        return os.path.abspath(source)
+        # A shell leaves the tilde of --signature=~/SHA256SUMS.gpg as it is.
+        return os.path.abspath(os.path.expanduser(source))
     scheme = urllib.parse.urlsplit(source).scheme
     if scheme not in _SCHEMES:
         raise errors.OpPrereqError(
@@ -89,7 +90,7 @@ def check_proof(source: str, proof: Proof) -> None:
             "--signature and --keyring belong together: the keyring has the keys which may sign",
             errors.ECODE_INVAL,
         )
-    if proof.keyring and not os.path.isfile(proof.keyring):
+    if proof.keyring and not os.path.isfile(os.path.expanduser(proof.keyring)):
         raise errors.OpPrereqError(f"there is no keyring '{proof.keyring}'", errors.ECODE_NOENT)
     if source.startswith("http://") and not (proof.checksum or proof.signature):
         raise errors.OpPrereqError(
@@ -304,7 +305,13 @@ def _check_signature(shown: str, path: str, proof: Proof, top: str, run: images.
     """
     with _temporary(_small(proof.signature), top) as signature:
         # gpgv looks for a name without a slash in the home directory.
-        argv = [GPGV, "--keyring", os.path.abspath(proof.keyring), signature, path]
+        argv = [
+            GPGV,
+            "--keyring",
+            os.path.abspath(os.path.expanduser(proof.keyring)),
+            signature,
+            path,
+        ]
         try:
             done = run(argv, timeout_s=_GPGV_S, check=False)
         except errors.CommandError as err:

@@ -24,6 +24,7 @@ from ganeti.constants import metad as const
 from ganeti.http import messages
 from ganeti.http.event_server import Accepted, Incoming
 from ganeti.http.messages import Refused, Response
+from ganeti.metad import nocloud
 from ganeti.metad.guests import Guest, Guests
 from ganeti.objects.transfer import OS
 from ganeti.wire import json
@@ -144,6 +145,21 @@ class MetadataApplication:
     def parameters(self, request: _GuestRequest) -> Response:
         """Return the OS parameters: ``[value, visibility]`` by name."""
         return _json({name: list(pair) for name, pair in sorted(request.guest.parameters.items())})
+
+    def cloud_meta_data(self, request: _GuestRequest) -> Response:
+        """Return the meta-data of cloud-init."""
+        return _text(nocloud.meta_data(request.guest))
+
+    def cloud_user_data(self, request: _GuestRequest) -> Response:
+        """Return the user data of cloud-init."""
+        found = nocloud.user_data(request.guest)
+        if found is None:
+            raise Refused(404, "the user data are a file of the node")
+        return _text(found)
+
+    def cloud_vendor_data(self, request: _GuestRequest) -> Response:
+        """Return the vendor data of cloud-init, for which it asks: there are none."""
+        return _text("")
 
     def environment(self, request: _GuestRequest) -> Response:
         """Return the variables of the script which a helper guest runs, quoted for a shell."""
@@ -273,6 +289,9 @@ _PAGES: Final[dict[str, _Page]] = {
     f"{PREFIX}os/package": _Page("GET", MetadataApplication.package, files=True),
     f"{PREFIX}os/parameters.json": _Page("GET", MetadataApplication.parameters),
     f"{PREFIX}os/environment": _Page("GET", MetadataApplication.environment),
+    f"{PREFIX}nocloud/meta-data": _Page("GET", MetadataApplication.cloud_meta_data),
+    f"{PREFIX}nocloud/user-data": _Page("GET", MetadataApplication.cloud_user_data),
+    f"{PREFIX}nocloud/vendor-data": _Page("GET", MetadataApplication.cloud_vendor_data),
     f"{PREFIX}read": _Page("GET", MetadataApplication.read),
     f"{PREFIX}write": _Page("POST", MetadataApplication.write),
     **{f"{PREFIX}os/scripts/{name}": _script_page(name) for name in SCRIPTS},

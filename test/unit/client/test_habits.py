@@ -47,7 +47,7 @@ LISTS = [
     (name, word)
     for name, word in ALL
     if (word.startswith("list") and word not in SHORT_LISTS)
-    or (name, word) in {("gnt-debug", "locks"), ("gnt-node", "volumes")}
+    or (name, word) in {("gnt-debug", "locks"), ("gnt-node", "volumes"), ("gnt-os", "images")}
 ]
 
 

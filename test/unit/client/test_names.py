@@ -165,6 +165,7 @@ LINES = {
         f"add-tags {NODE} a",
         f"remove-tags {NODE} a",
     ],
+    "gnt-os": [f"images check -n {NODE}"],
 }
 #: Commands whose argument is a new name, which nothing has yet; and one which runs until its user
 #: ends it.

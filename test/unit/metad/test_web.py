@@ -104,6 +104,30 @@ def test_parameters_come_with_their_visibility(known):
     }
 
 
+def cloud(known, page, **parameters):
+    private = {"osparams_private": parameters, "osparams_secret": {}}
+    known.update(guests.parse({**DESCRIPTION, "name": "web1.example.com", **private}))
+    return ask(known, "GET", f"{LATEST}/nocloud/{page}")
+
+
+def test_data_of_cloud_init(known):
+    keys = "ssh-ed25519 AAAA me\n\nssh-rsa BBBB you\n"
+    assert json.loads(cloud(known, "meta-data", ssh_key=keys)[2]) == {
+        "instance-id": "u-1",
+        "local-hostname": "web1.example.com",
+        "public-keys": ["ssh-ed25519 AAAA me", "ssh-rsa BBBB you"],
+    }
+    assert "public-keys" not in json.loads(cloud(known, "meta-data")[2])
+    text = "#cloud-config\npackages: [nginx]"
+    assert cloud(known, "user-data", user_data=text)[2].decode() == text + "\n"
+    head, _, config = cloud(known, "user-data")[2].partition(b"\n")
+    assert head == b"#cloud-config"
+    assert json.loads(config) == {"hostname": "web1", "fqdn": "web1.example.com"}
+    assert cloud(known, "vendor-data")[::2] == (200, b"")
+    # A file of the node is nothing that a guest may read.
+    assert cloud(known, "user-data", user_data="/etc/shadow")[0] == 404
+
+
 @pytest.mark.programs
 def test_the_environment_survives_a_shell(known, tmp_path):
     _, _, body = ask(known, "GET", f"{LATEST}/os/environment")

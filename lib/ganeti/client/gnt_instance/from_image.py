@@ -118,8 +118,11 @@ def _add_metadata(values: Values) -> None:
 
 
 def _text(path: str) -> str:
+    import os.path
+
     try:
-        with open(path, "rb") as stream:
+        # A shell leaves the tilde of ssh-key=~/.ssh/id_ed25519.pub as it is.
+        with open(os.path.expanduser(path), "rb") as stream:
             content = stream.read(_METADATA_BYTES + 1)
         if len(content) > _METADATA_BYTES:
             raise errors.OpPrereqError(

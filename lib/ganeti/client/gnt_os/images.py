@@ -287,6 +287,10 @@ def _check(values: Values, names: list[str]) -> int:
 
     top, every = _read()
     wanted = _chosen(every, names)
+    nodes = _nodes(values.nodes)
+    if not wanted:
+        terminal.err("there are no images")
+        return failures.EXIT_SUCCESS
     sums = image_copies.entry_sums(top, wanted)
     bad: list[str] = []
 
@@ -295,7 +299,7 @@ def _check(values: Values, names: list[str]) -> int:
         bad.extend(name for name, state in states.items() if state != image_copies.OK)
         return [f"{name} {state}" for name, state in states.items()]
 
-    code = _on_each(_nodes(values.nodes), lambda node: image_copies.look(node, wanted), lines)
+    code = _on_each(nodes, lambda node: image_copies.look(node, wanted), lines)
     if bad:
         terminal.err(f"Send them again with: gnt-os images share {' '.join(sorted(set(bad)))}")
         return failures.EXIT_FAILURE

@@ -255,13 +255,16 @@ def test_settings_of_cluster_and_user_win(gnt: Gnt, cluster: FakeMaster) -> None
     }  # fmt: skip
 
 
-def test_metadata(gnt: Gnt, cluster: FakeMaster, tmp_path: Path) -> None:
+def test_metadata(
+    gnt: Gnt, cluster: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     key = tmp_path / "id.pub"
     key.write_text("# mine\nssh-ed25519 AAAA me@desk\n\n")
     data = tmp_path / "data"
     data.write_text("#cloud-config\npassword: secret\n")
     ended = gnt(
-        f"instance add --image debian-12 --metadata ssh-key={key},user-data={data}",
+        f"instance add --image debian-12 --metadata ssh-key={key},user-data=~/{data.name}",
         "--metadata",
         "ssh-key=ecdsa-sha2-nistp256 BBBB you",
         "web1",
