@@ -5,7 +5,7 @@ The functions send no requests and read no clock, so that each case can be tried
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti.constants import instance as instance_c
@@ -73,15 +73,18 @@ def restarts(
     memory: Memory,
     busy: Mapping[str, int],
     now: float,
+    back: Collection[str] = (),
 ) -> list[Decision]:
     """Decide for each instance that is not as it should be whether it is started.
 
     :param busy: name of an instance -> an unfinished job which names it.
     :param now: seconds since 1970.
+    :param back: names of the nodes whose machine has started again (:func:`rebooted`). That
+        explains why their instances are down, so the next restart is not delayed; it counts.
     :returns: in the order in which the instances start.
     """
     return [
-        Decision(one.name, *_restart(one, memory, busy.get(one.name), now))
+        Decision(one.name, *_restart(one, memory, busy.get(one.name), now, back))
         for one in sorted(instances, key=lambda one: (start_order(one.tags), one.name))
         if one.status in _COMPLAINTS or one.status == instance_c.STATUS_ERRORDOWN
     ]
@@ -98,7 +101,11 @@ _COMPLAINTS = {
 
 
 def _restart(
-    one: ObservedInstance, memory: Memory, job_id: int | None, now: float
+    one: ObservedInstance,
+    memory: Memory,
+    job_id: int | None,
+    now: float,
+    back: Collection[str],
 ) -> tuple[bool, str]:
     if one.nodes and one.nodes[0] in one.maintenance:
         return False, f"its primary node {one.nodes[0]} is in maintenance"
@@ -113,7 +120,7 @@ def _restart(
             " running. Look for the reason, and start it with 'gnt-instance startup'"
         )
     wait_s = last + BACK_OFF_S * 2 ** (count - 1) - now if count else 0
-    if wait_s > 0:
+    if wait_s > 0 and not (one.nodes and one.nodes[0] in back):
         return False, (
             f"it is down again after {count} of at most {MAX_RESTARTS} restarts; the next one is"
             f" tried in {wait_s:.0f} seconds"

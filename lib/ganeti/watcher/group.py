@@ -134,7 +134,9 @@ class GroupRun:
 
     def _restart(self, seen: Observation) -> list[str]:
         """Start instances; returns those of which a start was tried."""
-        plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now())
+        # Not a node which was never seen: it may have run for a long time.
+        back = decisions.rebooted(seen.nodes, self._memory).keys() & self._memory.boot_ids.keys()
+        plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now(), back)
 
         before: dict[str, tuple[int, float]] = {}
 

@@ -67,6 +67,16 @@ def test_restarts_come_later_and_later_and_end() -> None:
     assert "Look for the reason" in found.why
 
 
+def test_nothing_waits_when_the_machine_has_started_again() -> None:
+    """The power failed twice within minutes; that is no fault of the instance. But it counts."""
+    one = instance()
+    memory = Memory(restarts={"web1": (1, NOW - 10)})
+    assert not decisions.restarts([one], memory, {}, NOW, {"another": "b"})[0].act
+    assert decisions.restarts([one], memory, {}, NOW, {one.nodes[0]: "b"})[0].act
+    memory = Memory(restarts={"web1": (decisions.MAX_RESTARTS, NOW - 10)})
+    assert not decisions.restarts([one], memory, {}, NOW, {one.nodes[0]: "b"})[0].act
+
+
 def test_restarts_are_forgotten_after_hours_without_one() -> None:
     memory = Memory(restarts={"web1": (decisions.MAX_RESTARTS, NOW - decisions.FORGET_S)})
     assert decide(instance(), memory=memory) == []
