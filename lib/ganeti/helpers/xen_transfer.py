@@ -9,7 +9,9 @@ On the connection the two ends say what ``xl migrate`` and ``xl migrate-receive`
 1. the target sends :data:`BANNER`, and the source the state of the guest, as ``xl save`` writes it;
 2. when the domain is complete and paused, the target sends :data:`READY`;
 3. the source sends :data:`GO`: the guest belongs to the target;
-4. the target sends :data:`REPORT` and a zero byte.
+4. the target sends :data:`REPORT`, and a zero byte which stands for success.
+
+All words but the banner end with a zero byte, which ``xl`` reads and writes as a part of them.
 
 For a live migration ``xl migrate`` itself is the source, and this program passes its words on. For
 the other kind it runs ``xl save`` and says the rest itself. The target always runs ``xl restore``
@@ -44,9 +46,9 @@ from ganeti.hypervisor.xen.transfer import Transfer
 from ganeti.utils import daemonize, x509
 
 BANNER: Final = b"xl migration receiver ready, send binary domain data.\n"
-READY: Final = b"domain received, ready to unpause"
-GO: Final = b"domain is yours, you are cleared to unpause"
-REPORT: Final = b"my copy unpause results are as follows"
+READY: Final = b"domain received, ready to unpause\0"
+GO: Final = b"domain is yours, you are cleared to unpause\0"
+REPORT: Final = b"my copy unpause results are as follows\0"
 
 _CHUNK: Final = 1 << 20
 _CONNECT_S: Final = 60.0
