@@ -161,6 +161,7 @@ def test_reboot_and_stop(cluster: Cluster) -> None:
 
 
 def test_a_live_migration_of_type_pvh(cluster: Cluster) -> None:
+    cluster.gnt("instance", "shutdown", "--timeout=60", NAME)
     cluster.gnt("instance", "modify", "-H", "type=pvh", NAME)
     forget_console(cluster)
     cluster.gnt("instance", "start", NAME)
