@@ -168,7 +168,7 @@ class Requests:
         if message["tell"] == "locks.release":
             self._context.locks.release(self._callbacks.owner)
         else:
-            # Whoever follows the log may look at the state of the job then.
+            # A client which follows the log may look at the state of the job then.
             self._callbacks.show_waiting(wait=True)
             self._callbacks.feedback(*message["args"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import jobs
 from ganeti.cli.command import Values
+from ganeti.objects import hypervisors
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -82,12 +83,14 @@ def _require_alone(values: Values) -> None:
 
 
 def _boot_from_disk(values: Values, info: Mapping[str, Any]) -> None:
-    """Let KVM start the kernel of the image, unless the user or the cluster names another one.
+    """Let the guest start the kernel of the image, unless the user or the cluster names another.
 
-    A disk image has its own kernel; the default of KVM is a kernel of the node.
+    A disk image has its own kernel; the default of ``kernel_path`` is a kernel of the node.
     """
     name, params = values.hypervisor or (info["default_hypervisor"], {})
-    if name != "kvm" or not isinstance(params, dict) or "kernel_path" in params:
+    if not isinstance(params, dict) or "kernel_path" in params:
+        return
+    if name not in hypervisors.ALL or not hypervisors.of(name).boots_without_kernel:
         return
     of_os = info["os_hvp"].get(values.os) or {}
     if "kernel_path" not in of_os.get(name, {}):

@@ -83,6 +83,8 @@ class HypervisorDescriptor:
     opens_disk_uris: bool = False
     #: The daemon on each node which notices that a guest was shut down from inside; empty for none.
     shutdown_daemon: str = ""
+    #: Whether an empty ``kernel_path`` lets a guest start the kernel of its first disk.
+    boots_without_kernel: bool = False
 
     #: Filled parameters -> name of each disk which the firmware needs -> the parameter and value
     #: which need it, for messages.

@@ -187,6 +187,7 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
 
 KVM = HypervisorDescriptor(
     name=hv.KVM,
+    boots_without_kernel=True,
     parameters=by_name(
         HvParam("acpi", BOOL, True),
         HvParam("boot_order", STRING, "disk", one_of=hv.KVM_BOOT_ORDERS, required=True),
