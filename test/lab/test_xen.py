@@ -246,10 +246,12 @@ def test_a_guest_with_emulated_hardware(cluster: Cluster) -> None:
     found = json.loads(machine.run("xl list --long full"))
     assert found[0]["config"]["c_info"]["type"] == "hvm"
     assert "-emu" in machine.run("ip -o link show master labbr")
-    machine.run("pgrep -f xen-qemu-system-i386")
+    # The brackets keep the pattern from the command line of its own shell.
+    emulator = "pgrep -f '[x]en-qemu-system-i386.* -name full'"
+    machine.run(emulator)
     cluster.gnt("instance", "shutdown", "--timeout=0", "full")
     wait_until(
-        lambda: machine.call("pgrep -f xen-qemu-system-i386").returncode != 0,
+        lambda: machine.call(emulator).returncode != 0,
         "the program which emulates the hardware ends",
         _PATIENCE_S,
     )
