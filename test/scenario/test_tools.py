@@ -112,6 +112,8 @@ def test_installed_programs(tmp_path: Path) -> None:
     for tool in (ROOT / "tools").iterdir():
         called = tool.name in ("kvm-console-wrapper", "xen-console-wrapper", "vif-ganeti")
         place = "lib/ganeti/tools" if called else "lib/ganeti"
+        if tool.name == "ganeti-takeover":
+            place = "sbin"
         if tool.name == "vif-ganeti":
             # Only Xen calls it, with variables and a word, and without options.
             assert os.access(prefix / place / tool.name, os.X_OK)
