@@ -112,6 +112,17 @@ def test_the_script_is_the_parameter(node: Node, mail: Any) -> None:
     assert node.programs[-1][2:] == ["/etc/run it", "start"]
 
 
+def test_a_start_whose_script_did_not_end_is_removed(node: Node, mail: Any) -> None:
+    """The node daemon died while the script ran, before it recorded that the instance runs."""
+    instance, disks = mail
+    guest = ChrootHypervisor()
+    guest.start(instance, disks)
+    root = os.path.realpath(f"{paths.current().chroot_root}/mail")
+    os.unlink(driver._state_file(root))
+    assert not guest.complete_start(instance)
+    assert not guest.is_running("mail") and left(node) == []
+
+
 def test_a_failure_at_every_step_leaves_nothing(node: Node, mail: Any) -> None:
     instance, disks = mail
     guest = ChrootHypervisor()
