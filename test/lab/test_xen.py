@@ -120,6 +120,29 @@ def test_start(cluster: Cluster) -> None:
     assert cluster.fields("instance", NAME, "status", "oper_ram", "oper_vcpus")[0] == "running"
 
 
+def test_changes_while_it_runs(cluster: Cluster) -> None:
+    """A NIC and a disk come and go, and memory is given back; the guest goes on."""
+    machine = primary(cluster)
+
+    def count(command: str) -> int:
+        return len(machine.run(f"xl {command} {NAME}").splitlines()) - 1
+
+    nics, disks = count("network-list"), count("block-list")
+    cluster.gnt("instance", "modify", "--net", "add:link=labbr", NAME)
+    assert count("network-list") == nics + 1
+    assert len(machine.run("ip -o link show master labbr").splitlines()) == nics + 1
+    cluster.gnt("instance", "modify", "--disk", "add:size=16M", NAME)
+    assert count("block-list") == disks + 1
+    goes_on(cluster)
+    cluster.gnt("instance", "modify", "--disk", "remove", NAME)
+    cluster.gnt("instance", "modify", "--net", "remove", NAME)
+    assert (count("network-list"), count("block-list")) == (nics, disks)
+    cluster.gnt("instance", "modify", "-B", "minmem=80", "--runtime-memory=88", NAME)
+    found = json.loads(machine.run(f"xl list --long {NAME}"))
+    assert found[0]["config"]["b_info"]["target_memkb"] == 88 << 10, found
+    goes_on(cluster)
+
+
 def test_the_monitoring_data(cluster: Cluster) -> None:
     """The collector knows the guest, its uptime, its state, and who started it."""
     node = primary(cluster)

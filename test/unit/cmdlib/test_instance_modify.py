@@ -217,6 +217,11 @@ def test_runtime_memory_has_bounds():
     master.run(modify(runtime_mem=600, force=True))
     with pytest.raises(errors.OpPrereqError, match="free"):
         master.run(modify(runtime_mem=99000, force=True))
+    # A limit which is changed at the same time counts.
+    assert "between 64 and 512" in master.refused(
+        modify(runtime_mem=32, beparams={"minmem": 64}), errors.ECODE_INVAL
+    )
+    master.run(modify(runtime_mem=96, beparams={"minmem": 64}))
 
 
 def test_the_primary_node_by_hand():

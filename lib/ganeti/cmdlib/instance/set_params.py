@@ -201,7 +201,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
                     " taken from a running instance. Stop the instance first.",
                     errors.ECODE_STATE,
                 )
-        modify_instance.check_runtime_memory(self, instance, results)
+        modify_instance.check_runtime_memory(self, instance, planned, results)
         planned = modify_instance.planned_admin_state(self, planned, results)
         return ModifyPlan(
             instance, planned, nic_plan, disk_plan, conversion, new_primary, plug, tuple(results)

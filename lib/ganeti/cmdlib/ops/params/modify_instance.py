@@ -179,10 +179,11 @@ def _check_memory(
 
 
 def check_runtime_memory(
-    unit: ModifyingUnit, instance: Instance, results: list[ChangeResult]
+    unit: ModifyingUnit, instance: Instance, planned: Instance, results: list[ChangeResult]
 ) -> None:
     """Check a change of the memory of the running guest.
 
+    :param planned: the instance as it will be; its limits count.
     :raises errors.OpPrereqError: it does not run, the size is outside of its limits, or the node
         has too little free memory.
     """
@@ -192,7 +193,7 @@ def check_runtime_memory(
     info = location.require_only_on_primary(unit, instance)
     if not prereq.is_running(info):
         raise errors.OpPrereqError(f"instance {instance.name} does not run", errors.ECODE_STATE)
-    filled = unit.config.filled(instance)
+    filled = unit.config.filled(planned)
     low, high = filled.beparams["minmem"], filled.beparams["maxmem"]
     if not unit.op.force and not low <= wanted_mib <= high:
         raise errors.OpPrereqError(
