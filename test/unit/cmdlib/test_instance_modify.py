@@ -218,6 +218,8 @@ def test_runtime_memory_has_bounds():
     with pytest.raises(errors.OpPrereqError, match="free"):
         master.run(modify(runtime_mem=99000, force=True))
     # A limit which is changed at the same time counts.
+    master = master_with(admin_state="up", beparams={"minmem": 128, "maxmem": 512})
+    master.rpc.run("web", "node1")
     assert "between 64 and 512" in master.refused(
         modify(runtime_mem=32, beparams={"minmem": 64}), errors.ECODE_INVAL
     )
