@@ -136,7 +136,12 @@ def test_changes_while_it_runs(cluster: Cluster) -> None:
     goes_on(cluster)
     cluster.gnt("instance", "modify", "--disk", "remove", NAME)
     cluster.gnt("instance", "modify", "--net", "remove", NAME)
-    assert (count("network-list"), count("block-list")) == (nics, disks)
+    # Xen takes a NIC out when the guest has given it up.
+    wait_until(
+        lambda: (count("network-list"), count("block-list")) == (nics, disks),
+        lambda: f"both are gone: {machine.run(f'xl network-list {NAME}')}",
+        60.0,
+    )
     cluster.gnt("instance", "modify", "-B", "minmem=80", "--runtime-memory=88", NAME)
     found = json.loads(machine.run(f"xl list --long {NAME}"))
     assert found[0]["config"]["b_info"]["target_memkb"] == 88 << 10, found
