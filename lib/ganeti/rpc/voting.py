@@ -82,8 +82,8 @@ class Voting:
     :param witness: the witness, if it is one of the voters.
     :param hasty: do not wait long for the other nodes when a majority has answered. A node which is
         switched off would delay each step by the time limit of a connection; the decision needs no
-        more than a majority. A node which did not answer the question before is not waited for at
-        all then.
+        more than a majority. A node which did not answer the question before, although a majority
+        did, is not waited for at all then.
     """
 
     def __init__(
@@ -188,12 +188,12 @@ class Voting:
             )
         else:
             results = self._runner.call_addresses(call, addresses, **args)
-        self._unresponsive -= set(addresses)
-        self._unresponsive |= {
+        # While too few have answered, the others may still be starting: they get time.
+        self._unresponsive = frozenset(
             name
             for name, result in results.items()
-            if isinstance(result.failure, errors.NodeUnreachable)
-        }
+            if isinstance(result.failure, errors.NodeUnreachable) and self._enough(results, witness)
+        )
         for name, result in results.items():
             try:
                 answers[name] = role.standing(result.payload())
@@ -235,6 +235,17 @@ class Voting:
             return
         answers[role.WITNESS] = witness.answer
 
+    def _enough(self, results: Mapping[str, Result], witness: _AskWitness | None = None) -> bool:
+        """Tell whether this node and a majority of both kinds have answered."""
+        have = {name for name, result in results.items() if result.failure is None}
+        if witness is not None and witness.answer is not None:
+            have.add(role.WITNESS)
+        return (
+            self._me in have
+            and role.has_quorum(have, self.ballot.voters)
+            and role.has_quorum(have, self.ballot.candidates)
+        )
+
     def _limit(
         self, asked: Collection[str], witness: _AskWitness | None = None
     ) -> Callable[[Mapping[str, Result]], float | None]:
@@ -246,16 +257,8 @@ class Voting:
         expected = set(asked) - self._unresponsive
 
         def until(results: Mapping[str, Result]) -> float | None:
-            if not limit:
-                have = {name for name, result in results.items() if result.failure is None}
-                if witness is not None and witness.answer is not None:
-                    have.add(role.WITNESS)
-                if (
-                    self._me in have
-                    and role.has_quorum(have, self.ballot.voters)
-                    and role.has_quorum(have, self.ballot.candidates)
-                ):
-                    limit.append(time.monotonic() + HASTE_S)
+            if not limit and self._enough(results, witness):
+                limit.append(time.monotonic() + HASTE_S)
             if limit and self._unresponsive and expected <= set(results):
                 return min(limit[0], time.monotonic())
             return limit[0] if limit else None

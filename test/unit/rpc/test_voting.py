@@ -301,3 +301,20 @@ def test_a_hasty_vote_waits_once_for_a_node_without_an_answer(members: Members) 
     second = voting._limit(members.nodes)(have)
     assert second is not None
     assert second <= time.monotonic()
+
+
+def test_nodes_which_are_starting_get_time_in_a_hasty_vote(members: Members) -> None:
+    """Without a majority, nobody knows which nodes are lost."""
+    nodes = Nodes(members)
+    late = "node2.example.com"
+    for number in (2, 3):
+        nodes.answers[f"node{number}.example.com"] = unresponsive(f"node{number}.example.com")
+    voting = Voting(
+        nodes, ME, members, failover_ballot(ME, members, ignore_offline=True), hasty=True
+    )
+    voting.ask()
+    have = {name: Result(name, vote()) for name in members.nodes if name != late}
+    before = time.monotonic()
+    limit = voting._limit(members.nodes)(have)
+    assert limit is not None
+    assert limit >= before + HASTE_S
