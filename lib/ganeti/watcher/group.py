@@ -19,7 +19,7 @@ for ever.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,15 +127,15 @@ class GroupRun:
             "remove it",
             _removal,
         )
-        started = self._restart(seen)
-        activated = self._after_reboots(seen, started)
+        back = decisions.rebooted(seen.nodes, self._memory)
+        # Not a node which was never seen: it may have run for a long time.
+        started = self._restart(seen, back.keys() & self._memory.boot_ids.keys())
+        activated = self._after_reboots(seen, back, started)
         if self._options.verify_disks:
             self._verify_disks(seen, [*started, *activated])
 
-    def _restart(self, seen: Observation) -> list[str]:
+    def _restart(self, seen: Observation, back: Collection[str]) -> list[str]:
         """Start instances; returns those of which a start was tried."""
-        # Not a node which was never seen: it may have run for a long time.
-        back = decisions.rebooted(seen.nodes, self._memory).keys() & self._memory.boot_ids.keys()
         plan = decisions.restarts(seen.instances, self._memory, seen.busy, self._now(), back)
 
         before: dict[str, tuple[int, float]] = {}
@@ -159,9 +159,10 @@ class GroupRun:
         self._act(plan, "start it", _start, before=note, refused=forget)
         return [one.instance for one in plan if one.act]
 
-    def _after_reboots(self, seen: Observation, started: Iterable[str]) -> list[str]:
+    def _after_reboots(
+        self, seen: Observation, back: Mapping[str, str], started: Iterable[str]
+    ) -> list[str]:
         """Activate disks; returns the instances for which that was tried."""
-        back = decisions.rebooted(seen.nodes, self._memory)
         plan = decisions.activations(seen.instances, back, seen.busy, started)
         succeeded = self._act(plan, "activate its disks", _activation)
         if not self._options.dry_run:
