@@ -23,7 +23,8 @@ from ganeti.backend import registry
 from ganeti.bootstrap import failover
 from ganeti.config import Config, ssconf
 from ganeti.config.members import read_members
-from ganeti.config.store import CONFIG, SSCONF, DistributionFailure, write_config_file
+from ganeti.config.sending import CONFIG, SSCONF, DistributionFailure
+from ganeti.config.store import write_config_file
 from ganeti.master import startup
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.objects import codec, updated

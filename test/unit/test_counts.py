@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import simplejson
 
-from ganeti.config.store import ConfigStore, Distribution, DistributionFailure, write_config_file
+from ganeti.config.sending import Distribution, DistributionFailure
+from ganeti.config.store import ConfigStore, write_config_file
 from ganeti.config.text import ConfigText
 from ganeti.jobstore.store import QueueStore
 from ganeti.utils import process
@@ -32,7 +33,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 250),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        467,
+        468,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 96),
     "ganeti-confd": ("import ganeti.server.confd", 100),

@@ -18,8 +18,8 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.config.api import Config as Config
-    from ganeti.config.store import Distribution as Distribution
-    from ganeti.config.store import DistributionFailure as DistributionFailure
+    from ganeti.config.sending import Distribution as Distribution
+    from ganeti.config.sending import DistributionFailure as DistributionFailure
     from ganeti.config.transaction import Transaction as Transaction
     from ganeti.config.view import View as View
 

@@ -18,15 +18,8 @@ from ganeti import errors
 from ganeti.config import damaged, history, reservations, upgrade, verify
 from ganeti.config.history import Author, History
 from ganeti.config.quorum import Record
-from ganeti.config.store import (
-    CATCH_UP_S,
-    ConfigStore,
-    Distribute,
-    DistributionFailure,
-    OnCommit,
-    Writer,
-    write_config_file,
-)
+from ganeti.config.sending import Distribute, DistributionFailure
+from ganeti.config.store import CATCH_UP_S, ConfigStore, OnCommit, Writer, write_config_file
 from ganeti.config.text import ConfigText
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions

@@ -28,20 +28,29 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from ganeti import errors
 from ganeti.config import role, ssconf
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
-from ganeti.config.quorum import CommitQuorum, Record, members, online_candidates
+from ganeti.config.quorum import CommitQuorum, Record, online_candidates
 from ganeti.config.recent import RecentChanges
 from ganeti.config.reservations import Reservations
-from ganeti.config.text import ConfigText, Part, Pieces, difference
+from ganeti.config.sending import (
+    CONFIG,
+    SSCONF,
+    Distribute,
+    Distribution,
+    DistributionFailure,
+    Sending,
+    Threads,
+    UnderWay,
+)
+from ganeti.config.text import ConfigText, Pieces
 from ganeti.config.transaction import Transaction
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
@@ -60,91 +69,6 @@ _FAILED_COMMITS = metrics.Counter(
 log = logging.getLogger(__name__)
 
 FILE_MODE: Final = 0o640
-
-# The two kinds of data which nodes get.
-CONFIG: Final = "configuration"
-SSCONF: Final = "ssconf"
-
-
-def _ignore(_node_uuid: str, _what: str) -> None:
-    """Do nothing: the caller waits for the whole result."""
-
-
-class Distribution:
-    """A message to other nodes.
-
-    The nodes in ``candidates`` get ``text`` as the file :attr:`Paths.cluster_conf_file`. The nodes
-    in ``nodes``, which are all online nodes including the master, get ``ssconf``, unless it is
-    None: all values, or those which changed. Both are tuples of UUIDs of nodes; ``data`` is the
-    state of which ``text`` is the text.
-
-    A node which has the last file can make the new one from it; see :meth:`difference`.
-    """
-
-    def __init__(
-        self,
-        data: ConfigData,
-        pieces: Pieces,
-        candidates: tuple[str, ...],
-        ssconf: dict[str, str] | None,
-        nodes: tuple[str, ...],
-        base: Pieces | None = None,
-        accepted: Callable[[str, str], None] = _ignore,
-    ) -> None:
-        """:param base: the text which was sent before this one, or None.
-        :param accepted: called as soon as a node has accepted its part, with the UUID of the node
-            and :data:`CONFIG` or :data:`SSCONF`.
-        """
-        self.data = data
-        self.candidates = candidates
-        self.ssconf = ssconf
-        self.nodes = nodes
-        self.accepted = accepted
-        self._pieces = pieces
-        self._base = base
-        self._text: bytes | None = None
-
-    @property
-    def text(self) -> bytes:
-        """The whole text; it is joined when it is first needed."""
-        if self._text is None:
-            self._text = b"".join(self._pieces)
-        return self._text
-
-    def difference(self) -> Difference | None:
-        """Return how to make the file from the one before it; None if there was none."""
-        if self._base is None:
-            return None
-        return Difference(
-            sum(map(len, self._base)),
-            self._base[-1],
-            difference(self._base, self._pieces),
-            sum(map(len, self._pieces)),
-        )
-
-
-class Difference(NamedTuple):
-    """How to make the next text from the one before.
-
-    :ivar base_bytes: length of the text before.
-    :ivar base_end: end of the text before; with serial number and time, it identifies the text.
-    :ivar parts: see :data:`ganeti.config.text.Part`.
-    :ivar new_bytes: length of the new text.
-    """
-
-    base_bytes: int
-    base_end: bytes
-    parts: list[Part]
-    new_bytes: int
-
-
-class DistributionFailure(NamedTuple):
-    """A node which did not accept :data:`CONFIG` or :data:`SSCONF`."""
-
-    node_uuid: str
-    what: str
-    message: str
-
 
 # Kinds of objects which occur in no ssconf value.
 _NOT_IN_SSCONF: Final = frozenset({"disks", "filters", "documents"})
@@ -165,10 +89,6 @@ _NAMES_BYTES: Final = 1 << 20
 NAMES_S: Final = 2.0
 _NAMES_SHARE: Final = 20
 
-# Seconds after which a thread without work ends.
-_IDLE_S: Final = 10.0
-
-Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
 Writer = Callable[[str, Pieces], None]
 
 
@@ -202,155 +122,6 @@ class _Ticket:
 
 
 _NOBODY: Final = Author()
-
-
-class _UnderWay:
-    """The nodes to which something is sent in the background. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._nodes: set[str] = set()
-        self._changed = threading.Condition()
-
-    def nodes(self) -> frozenset[str]:
-        with self._changed:
-            return frozenset(self._nodes)
-
-    def add(self, uuids: Collection[str]) -> None:
-        with self._changed:
-            self._nodes.update(uuids)
-
-    def remove(self, uuids: Collection[str]) -> None:
-        with self._changed:
-            self._nodes.difference_update(uuids)
-            self._changed.notify_all()
-
-    def wait(self) -> None:
-        """Wait until there are none."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._nodes)
-
-
-class _Sending:
-    """A message of a commit, which is sent by another thread. Thread-safe.
-
-    :ivar candidates: UUIDs of the master candidates which get the configuration.
-    :ivar nodes: UUIDs of the nodes which get ssconf values.
-    """
-
-    def __init__(
-        self, data: ConfigData, candidates: tuple[str, ...], nodes: tuple[str, ...]
-    ) -> None:
-        self.candidates = candidates
-        self.nodes = nodes
-        self._online = online_candidates(data)
-        self._members = members(data)
-        self._master = data.cluster.master_node
-        self._missing = {(uuid, CONFIG) for uuid in candidates} | {(uuid, SSCONF) for uuid in nodes}
-        self._changed = threading.Condition()
-        self._ended = False
-        self._left = False
-        self._missing_before: frozenset[tuple[str, str]] = frozenset()
-        self._failures: Sequence[DistributionFailure] = ()
-        self._error: BaseException | None = None
-
-    def all_needed(self) -> bool:
-        """Tell whether nobody can be left out: each node is needed for the majority."""
-        return set(self.nodes) <= {*self.candidates, self._master} and not role.is_committed(
-            self._members - set(self.candidates[:1]), self._members
-        )
-
-    def accepted(self, node_uuid: str, what: str) -> None:
-        """Note that a node has accepted its part."""
-        with self._changed:
-            self._missing.discard((node_uuid, what))
-            self._changed.notify_all()
-
-    def end(
-        self, failures: Sequence[DistributionFailure], error: BaseException | None
-    ) -> frozenset[str] | None:
-        """Note the result of the whole message.
-
-        :returns: the nodes for which the commit did not wait; None if it still waits.
-        """
-        with self._changed:
-            if self._left:
-                return frozenset(uuid for uuid, _what in self._missing_before)
-            self._ended, self._failures, self._error = True, failures, error
-            self._changed.notify_all()
-            return None
-
-    def wait(
-        self, patience_s: float, under_way: _UnderWay, instead: Callable[[], bool] | None = None
-    ) -> list[DistributionFailure]:
-        """Wait for the end, or, after a majority has accepted it, for at most ``patience_s``.
-
-        :param under_way: gets the nodes for which this does not wait.
-        :param instead: called when there is no majority after that time; informs the witness, and
-            tells whether that is enough.
-        """
-        enough = False
-        if instead is not None:
-            with self._changed:
-                in_time = self._changed.wait_for(
-                    lambda: self._ended or self._majority_has_it(), patience_s
-                )
-            enough = not in_time and instead()
-        with self._changed:
-            self._changed.wait_for(lambda: enough or self._ended or self._majority_has_it())
-            if not self._ended and not enough:
-                self._changed.wait_for(lambda: self._ended, patience_s)
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                return list(self._failures)
-            self._left = True
-            self._missing_before = frozenset(self._missing)
-            under_way.add({uuid for uuid, _what in self._missing_before})
-            return [
-                DistributionFailure(uuid, what, "it has not answered yet")
-                for uuid, what in sorted(self._missing_before)
-            ]
-
-    def _majority_has_it(self) -> bool:
-        missing = {uuid for uuid, what in self._missing if what == CONFIG}
-        have = {self._master, *self.candidates} - missing
-        return role.is_committed(have & set(self._online), self._online)
-
-
-class _Threads:
-    """Daemon threads which run functions; those which have ended their work are used again."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._idle: list[queue.SimpleQueue[Callable[[], None]]] = []
-
-    def run(self, function: Callable[[], None]) -> None:
-        """Run a function, which handles its errors itself, in a thread."""
-        with self._lock:
-            work = self._idle.pop() if self._idle else None
-        if work is None:
-            work = queue.SimpleQueue()
-            threading.Thread(
-                target=self._keep_running, args=(work,), name=self._name, daemon=True
-            ).start()
-        work.put(function)
-
-    def _keep_running(self, work: queue.SimpleQueue[Callable[[], None]]) -> None:
-        while True:
-            try:
-                function = work.get(timeout=_IDLE_S)
-            except queue.Empty:
-                with self._lock:
-                    # Otherwise somebody has just taken it and is going to use it.
-                    if work in self._idle:
-                        self._idle.remove(work)
-                        return
-                continue
-            function()
-            del function
-            with self._lock:
-                self._idle.append(work)
 
 
 class ConfigStore:
@@ -399,8 +170,8 @@ class ConfigStore:
         self._ssconf_sent: dict[str, str] | None = None
         # The nodes to which something is sent in the background. They get nothing else meanwhile,
         # so that the newest state arrives last. Its lock is taken after _committing.
-        self._under_way = _UnderWay()
-        self._threads = _Threads("config-send")
+        self._under_way = UnderWay()
+        self._threads = Threads("config-send")
         self._patience_s = patience_s
         # Guarded by _committing.
         self._quorum = CommitQuorum()
@@ -830,7 +601,7 @@ class ConfigStore:
             wanted = self._ssconf
         informed = self._who_gets(data, wanted, online)
         nodes = tuple(uuid for uuid in informed if uuid not in skip)
-        sending = _Sending(data, tuple(uuid for uuid in candidates if uuid not in skip), nodes)
+        sending = Sending(data, tuple(uuid for uuid in candidates if uuid not in skip), nodes)
         message = Distribution(
             data,
             text,
@@ -865,7 +636,7 @@ class ConfigStore:
         return failures
 
     def _deliver(
-        self, distribute: Distribute, message: Distribution, sending: _Sending
+        self, distribute: Distribute, message: Distribution, sending: Sending
     ) -> list[DistributionFailure]:
         """Send a message; wait until a majority has it, and somewhat longer for the other nodes.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from ganeti import errors
 from ganeti.config.history import Author
 from ganeti.config.reservations import MAC, UUID
-from ganeti.config.store import DistributionFailure
+from ganeti.config.sending import DistributionFailure
 from ganeti.config.transaction import Transaction
 from ganeti.constants import job as job_const
 from ganeti.jobexec import changes, messages

@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, DistributionFailure
+from ganeti.config.sending import CONFIG, SSCONF, Distribution, DistributionFailure
+from ganeti.config.store import FILE_MODE
 from ganeti.constants import job as job_const
 from ganeti.jobstore.inventory import Inventory
 from ganeti.platform import paths

@@ -21,7 +21,7 @@ from fakes.config import cluster_of, uuid_of
 from ganeti import errors
 from ganeti.bootstrap import failover, local
 from ganeti.config.members import members_of
-from ganeti.config.store import CONFIG, DistributionFailure
+from ganeti.config.sending import CONFIG, DistributionFailure
 from ganeti.objects import MasterVote, codec
 from ganeti.platform import master_epoch, paths
 from ganeti.platform.master_epoch import Epoch

@@ -27,7 +27,7 @@ from ganeti.backend.node import files
 from ganeti.bootstrap import local
 from ganeti.bootstrap import renewal as preparing
 from ganeti.config import ssconf
-from ganeti.config.store import SSCONF, Distribution, DistributionFailure
+from ganeti.config.sending import SSCONF, Distribution, DistributionFailure
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.http import auth
 from ganeti.objects import updated

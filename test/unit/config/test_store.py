@@ -12,10 +12,11 @@ import pytest
 
 from fakes.config import commit
 from ganeti import errors
-from ganeti.config import Config, Distribution, DistributionFailure
+from ganeti.config import Config, Distribution, DistributionFailure, sending
 from ganeti.config import store as store_module
 from ganeti.config.index_keys import INSTANCE_NAME
-from ganeti.config.store import CONFIG, SSCONF, ConfigStore, write_config_file
+from ganeti.config.sending import CONFIG, SSCONF
+from ganeti.config.store import ConfigStore, write_config_file
 from ganeti.config.text import ConfigText
 from ganeti.objects import ConfigData, codec, updated
 from ganeti.utils import retry
@@ -552,7 +553,7 @@ def test_a_node_gets_nothing_while_an_older_message_to_it_is_under_way() -> None
 
 
 def test_threads_which_send_end_when_they_have_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_IDLE_S", 0.001)
+    monkeypatch.setattr(sending, "_IDLE_S", 0.001)
     store = _impatient_store(_HangingNodes())
     config = Config(store)
     for _ in range(3):

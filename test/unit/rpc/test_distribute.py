@@ -13,7 +13,7 @@ from fakes.config import FakeConfig, cluster_of, commit, instance_of, uuid_of
 from ganeti import errors
 from ganeti.backend.cluster import config_file, ssconf
 from ganeti.backend.node import files
-from ganeti.config.store import CONFIG, SSCONF, Distribution, DistributionFailure
+from ganeti.config.sending import CONFIG, SSCONF, Distribution, DistributionFailure
 from ganeti.platform import paths
 from ganeti.rpc import distribute as distribution
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
