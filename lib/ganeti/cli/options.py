@@ -258,6 +258,16 @@ NODE_GROUP = Option(
     completion="nodegroup",
     help="use only nodes of this node group",
 )
+NODES = Option(
+    "-n",
+    "--node",
+    kind="string",
+    action="append",
+    dest="nodes",
+    metavar="<node>",
+    completion="node",
+    help="use only this node; may be given several times",
+)
 SECONDARY_IP = Option(
     "-s",
     "--secondary-ip",

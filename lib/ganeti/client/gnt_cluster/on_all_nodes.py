@@ -6,7 +6,6 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
-from ganeti.cli.options import Option
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -95,17 +94,6 @@ def _show(name: str, done: Completed | str, values: Values) -> None:
         terminal.out(f"return code = {code}")
 
 
-_NODES = Option(
-    "-n",
-    "--node",
-    kind="string",
-    action="append",
-    dest="nodes",
-    metavar="<node>",
-    completion="node",
-    help="use only this node; may be given several times",
-)
-
 #: The commands of this module.
 COMMANDS = (
     Command(
@@ -113,7 +101,7 @@ COMMANDS = (
         copyfile,
         [Argument("file", 1, 1)],
         [
-            _NODES,
+            opt.NODES,
             opt.NODE_GROUP,
             opt.flag(
                 "--use-replication-network",
@@ -127,7 +115,7 @@ COMMANDS = (
         command,
         [Argument("command", 1)],
         [
-            _NODES,
+            opt.NODES,
             opt.NODE_GROUP,
             opt.flag(
                 "-M", "--show-machine-names", help="put the name of the node before each line"

@@ -363,16 +363,7 @@ OPTIONS = (
         help="fetch: the OpenPGP keyring with the keys which may sign",
     ),
     opt.flag("--no-share", help="fetch: do not send the image to the other nodes"),
-    Option(
-        "-n",
-        "--node",
-        kind="string",
-        action="append",
-        dest="nodes",
-        metavar="<node>",
-        completion="node",
-        help="share, check: only this node; may be given several times",
-    ),
+    opt.NODES,
 )
 
 IMAGES = Command(
