@@ -15,9 +15,10 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from harness import wait_until
 
 VARIABLE = "GANETI_ORIGINAL_DIR"
 #: Its value; the tests of virtual clusters remove all variables of this kind later.
@@ -70,6 +71,11 @@ ip addr add "192.0.2.$3/24" dev xen-br0; ip link set xen-br0 up
 exec chroot "$1" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     bash -c '/usr/sbin/sshd; while :; do sleep 1000; done'
 """
+
+
+def has_own_network(pid: int) -> bool:
+    """Whether a process has left the network of this one."""
+    return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
 
 
 def reason_to_skip() -> str | None:
@@ -190,18 +196,23 @@ class Machine:
             subprocess.run(
                 ["nsenter", "-t", str(self.hub), "-n", "ip", "link", *words.split()], check=True
             )
-        while self.run("test -e /run/sshd && ss -ltn | grep -q ':22 '", check=False).returncode:
-            time.sleep(0.1)
+        listens = "test -e /run/sshd && ss -ltn | grep -q ':22 '"
+        wait_until(
+            lambda: self.run(listens, check=False).returncode == 0,
+            f"{self.name} listens for SSH",
+        )
 
     def _child(self) -> int:
         children = Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
-        while True:
+        found: list[int] = []
+
+        def separate() -> bool:
             words = children.read_text().split()
-            if words and os.readlink(f"/proc/{words[0]}/ns/net") != os.readlink(
-                "/proc/self/ns/net"
-            ):
-                return int(words[0])
-            time.sleep(0.05)
+            found[:] = [int(words[0])] if words and has_own_network(int(words[0])) else []
+            return bool(found)
+
+        wait_until(separate, f"{self.name} has a network of its own")
+        return found[0]
 
     def run(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command with the shell of the machine."""
@@ -251,8 +262,7 @@ class Machine:
         self.holder.kill()
         self.holder.wait()
         # The namespaces end with their last process.
-        while Path(f"/proc/{self.pid}").exists():
-            time.sleep(0.05)
+        wait_until(lambda: not Path(f"/proc/{self.pid}").exists(), f"{self.name} has ended")
 
 
 class Lab:
@@ -263,13 +273,13 @@ class Lab:
 
     def __init__(self, place: Path, suite: str, count: int) -> None:
         self.hub = subprocess.Popen(["unshare", "-n", "sleep", "infinity"])
-        while os.readlink(f"/proc/{self.hub.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
-            time.sleep(0.05)
+        wait_until(lambda: has_own_network(self.hub.pid), "the switch has a network of its own")
         for words in ("add switch type bridge", "set switch up"):
             subprocess.run(
                 ["nsenter", "-t", str(self.hub.pid), "-n", "ip", "link", *words.split()], check=True
             )
         self.suite = suite
+        self.place = place
         self.machines = [
             Machine(place, number, suite, self.hub.pid) for number in range(1, count + 1)
         ]

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from harness import Cluster, alive, wait_until
+from held_install import MASTERD, NAME, HeldInstall
 
 from devel.bench import queue
 from devel.simnodes.cluster import SimulatedCluster, Size, node_name, running
@@ -25,30 +26,12 @@ from ganeti.luxi import client as luxi
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.opcodes.instance import OpInstanceCreate
 
-NAME = "web1.example.com"
-MASTERD = "ganeti-masterd"
-CREATE = """\
-echo "begin $INSTANCE_REINSTALL" >> {log}
-while [ -e {hold} ]; do sleep 0.05; done
-echo end >> {log}
-"""
 
+class Lab(HeldInstall):
+    """A cluster with job processes."""
 
-class Lab:
-    """A cluster with job processes, whose operating system can be held during installation."""
-
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self.cluster = cluster
-        self.hold = directory / "hold"
-        self.log = directory / "log"
-        self.log.touch()
-        cluster.make_os("slow", CREATE.format(log=self.log, hold=self.hold))
-        self.node = cluster.node_names[2]
-        cluster.run("gnt-cluster", "modify", "--job-execution=processes").ok()
-        cluster.run(
-            *("gnt-instance", "add", "-t", "file", "-o", "slow", "-n", self.node, "-s", "64M"),
-            *("--no-start", "--no-name-check", "--no-ip-check", NAME),
-        ).ok()
+    def configure(self) -> None:
+        self.cluster.run("gnt-cluster", "modify", "--job-execution=processes").ok()
 
     def submit(self, *words: str) -> str:
         found = self.cluster.run(*words[:2], "--submit", "--print-jobid", *words[2:]).ok()
@@ -69,9 +52,6 @@ class Lab:
         job = self.cluster.run(*words).ok().stdout.split(":")[0].strip()
         wait_until(lambda: len(self.lines()) > before, "the script runs")
         return job
-
-    def lines(self) -> list[str]:
-        return self.log.read_text().split("\n")[:-1]
 
     def status(self, job: str) -> str:
         return self.cluster.rows("gnt-job", "list", "-o", "status", job)[0][0]

@@ -9,36 +9,13 @@ from pathlib import Path
 
 import pytest
 from harness import PATIENCE_S, Cluster, alive, wait_until
+from held_install import MASTERD, NAME, HeldInstall
 
-NAME = "web1.example.com"
-MASTERD, NODED = "ganeti-masterd", "ganeti-noded"
-
-#: A script which notes its beginning and its end, and waits in between as long as a file exists.
-CREATE = """\
-echo "begin $INSTANCE_REINSTALL" >> {log}
-while [ -e {hold} ]; do sleep 0.05; done
-echo end >> {log}
-"""
+NODED = "ganeti-noded"
 
 
-class Lab:
-    """A cluster whose operating system can be held in the middle of its installation."""
-
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self.cluster = cluster
-        self.hold = directory / "hold"
-        self.log = directory / "log"
-        self.log.touch()
-        cluster.make_os("slow", CREATE.format(log=self.log, hold=self.hold))
-        # Neither the master nor the node which takes over.
-        self.node = cluster.node_names[2]
-        cluster.run(
-            *("gnt-instance", "add", "-t", "file", "-o", "slow", "-n", self.node, "-s", "64M"),
-            *("--no-start", "--no-name-check", "--no-ip-check", NAME),
-        ).ok()
-
-    def lines(self) -> list[str]:
-        return self.log.read_text().split("\n")[:-1]
+class Lab(HeldInstall):
+    """It begins jobs which are held."""
 
     def begin(self) -> str:
         """Reinstall, up to the middle of the script; returns the job."""

@@ -9,13 +9,13 @@ import importlib.machinery
 import json
 import os
 import subprocess
-import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import original_lab
 import pytest
+from harness import wait_until
 from original_lab import Lab, Machine
 
 from ganeti.takeover import steps
@@ -46,11 +46,23 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def make_lab(suite: str, count: int, package: Path) -> Iterator[Lab]:
-    place = original_lab.PLACE / f"run-{os.getpid()}-{suite}"
+def make_lab(
+    suite: str,
+    count: int,
+    package: Path,
+    *cluster: str,
+    prepare: Callable[[Lab], None] = lambda _lab: None,
+) -> Iterator[Lab]:
+    """Machines with a cluster of the original, a guest on each, and our package unpacked.
+
+    :param cluster: hypervisor and its parameters, as for :meth:`Lab.make_cluster`.
+    :param prepare: called before the cluster is made.
+    """
+    place = original_lab.PLACE / f"run-{os.getpid()}-{suite}{'-'.join(('', *cluster[:1]))}"
     lab = Lab(place, suite, count)
     try:
-        lab.make_cluster()
+        prepare(lab)
+        lab.make_cluster(*cluster)
         for machine in lab.machines:
             lab.add_instance(f"web{machine.number}.example.com", machine)
         lab.master.put(package, PACKAGE)
@@ -263,33 +275,29 @@ def blocks(machine: Machine, name: str) -> list[float]:
 @pytest.fixture(scope="module")
 def kvm(package: Path, image: Path) -> Iterator[Lab]:
     """Two machines with the original in version 3.0, and a guest of KVM on each, which writes."""
-    place = original_lab.PLACE / f"run-{os.getpid()}-kvm"
-    lab = Lab(place, "bookworm", 2)
-    try:
-        (place / "initrd").write_bytes(image_which_writes(image))
+
+    def prepare(lab: Lab) -> None:
+        initrd = lab.place / "initrd"
+        initrd.write_bytes(image_which_writes(image))
         for machine in lab.machines:
             machine.put(image / "vmlinux", "/srv/vmlinux")
-            machine.put(place / "initrd", "/srv/initrd")
-        lab.make_cluster(
-            "kvm",
-            "kvm_path=/usr/bin/qemu-system-x86_64,kernel_path=/srv/vmlinux,"
-            "initrd_path=/srv/initrd,root_path=/dev/vda,vnc_bind_address=",
-        )
-        for machine in lab.machines:
-            lab.add_instance(f"web{machine.number}.example.com", machine)
-        lab.master.put(package, PACKAGE)
-        lab.master.run(f"dpkg-deb -x {PACKAGE} /root/ganeti-py")
-        yield lab
-    finally:
-        lab.close()
-        subprocess.run(["rm", "-rf", "--one-file-system", str(place)], check=True)
+            machine.put(initrd, "/srv/initrd")
+
+    yield from make_lab(
+        "bookworm",
+        2,
+        package,
+        "kvm",
+        "kvm_path=/usr/bin/qemu-system-x86_64,kernel_path=/srv/vmlinux,"
+        "initrd_path=/srv/initrd,root_path=/dev/vda,vnc_bind_address=",
+        prepare=prepare,
+    )
 
 
 def grows(machine: Machine, name: str) -> None:
     """Wait until a guest has written more blocks."""
     before = len(blocks(machine, name))
-    while len(blocks(machine, name)) < before + 10:
-        time.sleep(0.2)
+    wait_until(lambda: len(blocks(machine, name)) >= before + 10, f"{name} writes")
 
 
 def test_a_guest_of_kvm_writes_all_the_time(kvm: Lab) -> None:

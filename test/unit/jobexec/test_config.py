@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,18 +19,6 @@ from ganeti.jobexec import remote
 from ganeti.objects import updated
 
 from .wire_lab import Job, Master
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Master:
-    return Master(tmp_path / "master")
-
-
-@pytest.fixture
-def job(master: Master) -> Iterator[Job]:
-    made = Job(master)
-    yield made
-    made.link.close()
 
 
 def web(**changes: Any) -> Any:

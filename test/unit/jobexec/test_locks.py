@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,18 +20,6 @@ from .wire_lab import PATIENCE_S, Job, Master
 LEVELS = (Level.INSTANCE, Level.NODE)
 KEYS = ("a", "b", "c")
 OTHER = Owner(8, "job 8")
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Master:
-    return Master(tmp_path / "master")
-
-
-@pytest.fixture
-def job(master: Master) -> Iterator[Job]:
-    made = Job(master)
-    yield made
-    made.link.close()
 
 
 class Step(NamedTuple):
