@@ -198,11 +198,16 @@ def test_the_way_back_is_refused_while_a_feature_of_ours_is_in_use(three: Lab) -
     master = three.master
     master.run(
         "gnt-cluster modify --auto-balance=yes && gnt-node maintenance start -f --stop node3"
+        " && gnt-instance snapshot --shutdown --snapshot-name=before web1"
     )
+    found = json.loads(master.run("ganeti-takeover --output=json check").stdout)["findings"]
+    in_use = [one["text"] for one in found if one["code"] == "in-use"]
+    assert f"instance web1.example.com: snapshot before, on {master.name}" in in_use
     refused = master.run("ganeti-takeover -f back", check=False)
     assert refused.returncode == 1 and "Nothing was changed" in refused.stderr
     assert "gnt-cluster modify --auto-balance=no" in refused.stdout
     assert "gnt-node maintenance end node3.example.com" in refused.stdout
+    assert "gnt-instance remove-snapshot web1.example.com before" in refused.stdout
     # The remedies are sufficient.
     for line in refused.stdout.splitlines():
         if line.startswith("    "):

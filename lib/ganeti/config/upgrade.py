@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ganeti import errors
+from ganeti.config import newer_values
 from ganeti.constants import cluster as const
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
@@ -417,10 +418,22 @@ def own_features(config: Config) -> list[OwnFeature]:
     return found
 
 
+def newer_in(config: Config, to: int = DOWNGRADE_VERSION) -> list[newer_values.NewerValue]:
+    """Find the values in a configuration which a version of the original does not have.
+
+    :param config: of this version; it is not changed.
+    :param to: one of :data:`DOWNGRADE_VERSIONS`.
+    :returns: each use; :func:`downgrade` loses these values.
+    """
+    own = copy.deepcopy(config)
+    return list(newer_values.find(own, to, _hypervisor_sets(own)))
+
+
 def downgrade(config: Config, to: int = DOWNGRADE_VERSION) -> Config:
     """Bring a configuration of this version to a version of the original.
 
-    What the original does not have is left out; :func:`own_features` names it.
+    What the original does not have is left out, and values which it does not have are replaced;
+    :func:`own_features` and :func:`newer_in` name both.
 
     :param to: one of :data:`DOWNGRADE_VERSIONS`.
     :returns: a new dictionary.
@@ -441,6 +454,8 @@ def downgrade(config: Config, to: int = DOWNGRADE_VERSION) -> Config:
     for place, entry in _places(changed):
         for name in OURS[place]:
             entry.pop(name, None)
+    for found in list(newer_values.find(changed, to, _hypervisor_sets(changed))):
+        found.replace()
     changed["version"] = to
     return changed
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ganeti import errors
@@ -17,6 +18,9 @@ from ganeti.constants.disk import DRBD8
 from ganeti.objects.disk import Disk
 
 SEPARATOR = ".snap."
+#: The beginning of the tag which an instance has while a disk of it is being restored; the name of
+#: the snapshot, a colon and the UUID of the disk follow.
+RESTORE_TAG = "snapshot-restore:"
 #: Volume, separator and name together may have the 127 characters which LVM allows.
 NAME_MAX_CHARS = 32
 
@@ -94,6 +98,19 @@ def split(volume: str) -> tuple[str, str] | None:
     if not (origin and separator) or wrong_name(name) is not None:
         return None
     return origin, name
+
+
+def partly_restored(tags: Iterable[str]) -> list[str]:
+    """Return the names of snapshots from which disks of an instance were not completely restored.
+
+    :param tags: of the instance.
+    """
+    found = {
+        tag.removeprefix(RESTORE_TAG).rpartition(":")[0]
+        for tag in tags
+        if tag.startswith(RESTORE_TAG)
+    }
+    return sorted(found)
 
 
 def stored(disk: Disk) -> Disk:

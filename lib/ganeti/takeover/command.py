@@ -148,6 +148,9 @@ class Takeover:
                 unfinished = config_files.unfinished_jobs(self.here.data_dir)
                 found += findings.configuration_findings(upgraded, problems, unfinished)
                 found += findings.features_findings()
+                taken_over = self.file.read()
+                if taken_over is not None and taken_over.direction == RUN:
+                    found += findings.in_use_findings(self._in_the_way(taken_over))
         active = self.active()
         found += findings.majority_findings(len(active), len(self.members))
         found += findings.left_out_findings([one for one in self.members if one not in active])
@@ -310,8 +313,7 @@ class Takeover:
                 f" {upgrade.version_text(taken_over.config_version)}"
             )
             return False
-        users = _text(self.here.rapi_users_file)
-        found = list(features.in_the_way(upgrade.upgrade(self.raw), users))
+        found = self._in_the_way(taken_over)
         for text, remedy in found:
             terminal.out(f"in use: {text}\n    {remedy}")
         if found:
@@ -320,6 +322,33 @@ class Takeover:
                 " features up first."
             )
         return not found
+
+    def _in_the_way(self, taken_over: State) -> list[tuple[str, str]]:
+        """What stands in the way back: text, and what to do; the nodes are asked for snapshots."""
+        config = upgrade.upgrade(self.raw)
+        users = _text(self.here.rapi_users_file)
+        argv = facts.probe_argv(features.questions(config))
+        snapshots: dict[str, list[tuple[str, str]] | str] = {}
+        # Nodes which the takeover has left out have the original, which takes none.
+        names = [node.name for node in self.active() if node.name in taken_over.nodes]
+        with self.reach() as reach:
+
+            def ask(name: str) -> str:
+                try:
+                    answers = json.loads(reach.run(name, argv).stdout)
+                    snapshots[name] = features.kept_snapshots(config, answers)
+                except (steps.NodeFailed, errors.ParseError, ValueError) as err:
+                    return str(err)
+                return ""
+
+            for name, reason in reach.each(names, ask):
+                if reason:
+                    snapshots[name] = reason
+        in_order = {name: snapshots[name] for name in names}
+        return [
+            *features.in_the_way(config, users, taken_over.config_version),
+            *features.snapshots_in_the_way(in_order),
+        ]
 
     def _confirmed(self, question: str) -> bool:
         if self.options.force or terminal.confirm(question):

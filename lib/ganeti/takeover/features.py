@@ -2,15 +2,21 @@
 
 The way back is refused while there is one, because a setting would be lost. What the
 master records for itself is left out without a word (:mod:`ganeti.config.upgrade`).
+
+Snapshots are not in the configuration, so :func:`questions` has questions about them for the nodes,
+and :func:`kept_snapshots` reads the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import glob
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti import errors
-from ganeti.config import upgrade
+from ganeti.config import newer_values, upgrade
+from ganeti.constants import disk as disk_const
+from ganeti.objects import snapshots
 from ganeti.rapi import passwords
 
 #: Field -> what to do; ``{name}`` is the name of the object.
@@ -46,20 +52,185 @@ def remedy(feature: upgrade.OwnFeature) -> str:
     return REMEDIES[feature.name].format(name=name)
 
 
-def in_the_way(config: dict[str, Any], rapi_users: str) -> Iterator[tuple[str, str]]:
+def remedy_of_value(found: newer_values.NewerValue) -> str:
+    """Say how a value is given up."""
+    name = found.owner.partition(" ")[2]
+    place = found.place.partition(" ")[2]
+    if found.kind == newer_values.HYPERVISOR:
+        feature = upgrade.OwnFeature(found.owner, found.name, found.place)
+        return remedy(feature)
+    if found.kind == newer_values.SSH_KEYS:
+        return "gnt-cluster renew-crypto --new-ssh-keys --ssh-key-type=rsa"
+    if found.kind == newer_values.NETWORK:
+        return (
+            f"gnt-network disconnect {place} {name}; connect it again with another mode, if it is"
+            " needed"
+        )
+    if found.kind == newer_values.STORAGE:
+        if found.owner == "the cluster":
+            return "gnt-cluster modify -D rbd:user-id="
+        return f"gnt-group modify -D rbd:user-id=default {name}"
+    if found.owner == "the cluster":
+        return "gnt-cluster modify --nic-parameters=mode=bridged"
+    return f"gnt-instance modify --net {place}:mode=bridged {name}"
+
+
+def in_the_way(config: dict[str, Any], rapi_users: str, to: int) -> Iterator[tuple[str, str]]:
     """Iterate over what stands in the way back: text, and what to do.
 
     :param config: of our version.
     :param rapi_users: content of the file with the users of the REST interface.
+    :param to: version of the configuration of the original to which the way leads.
     """
     for feature in upgrade.own_features(config):
         yield feature.text, remedy(feature)
+    for value in upgrade.newer_in(config, to):
+        yield value.text, remedy_of_value(value)
+    for instance in (config.get("instances") or {}).values():
+        name = instance["name"]
+        for snapshot in snapshots.partly_restored(instance.get("tags") or ()):
+            yield (
+                f"instance {name}: a disk which was not completely restored from snapshot"
+                f" {snapshot}",
+                f"gnt-instance restore-snapshot {name} {snapshot}",
+            )
     for name in slow_passwords(rapi_users):
         yield (
             f"REST user {name}: a password in the form SCRYPT",
             f"put a password as text or {{HA1}} into /var/lib/ganeti/rapi/users, or rapi-passwd"
             f" --delete {name}",
         )
+    for name, right in own_rights(rapi_users):
+        yield (
+            f"REST user {name}: right {right}",
+            "write read or write instead into /var/lib/ganeti/rapi/users, or rapi-passwd"
+            f" --delete {name}",
+        )
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+_VOLUMES = "volumes"
+_SEPARATOR = "|"
+_FILES = (disk_const.FILE, disk_const.SHARED_FILE)
+
+
+def _places(config: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """Where the content of disks is: kind and place -> name of the instance.
+
+    The kind is that of the disk, with one word for files; the place is a path, or ``group/volume``.
+    """
+    owners = {
+        uuid: instance["name"]
+        for instance in (config.get("instances") or {}).values()
+        for uuid in instance.get("disks") or ()
+    }
+    found = {}
+    for uuid, disk in (config.get("disks") or {}).items():
+        name = owners.get(uuid)
+        # The data are in the first device below a mirrored disk; the other has its metadata.
+        for below in [disk, *(disk.get("children") or ())[:1]]:
+            if name is None:
+                continue
+            if below["dev_type"] in _FILES:
+                found[disk_const.FILE, str(below["logical_id"][1])] = name
+            elif below["dev_type"] == disk_const.PLAIN:
+                found[disk_const.PLAIN, "/".join(below["logical_id"])] = name
+    return found
+
+
+def questions(config: dict[str, Any]) -> dict[str, Any]:
+    """The questions for the probe about snapshots of disks.
+
+    :param config: of our version.
+    """
+    places = _places(config)
+    commands = {}
+    if any(kind == disk_const.PLAIN for kind, _place in places):
+        commands[_VOLUMES] = [
+            "lvs", "--noheadings", f"--separator={_SEPARATOR}", "-ovg_name,lv_name",
+        ]  # fmt: skip
+    return {
+        "commands": commands,
+        "files": [],
+        "patterns": [
+            f"{glob.escape(place)}{snapshots.SEPARATOR}*"
+            for kind, place in places
+            if kind == disk_const.FILE
+        ],
+        "free": [],
+        "sizes": [],
+    }
+
+
+def kept_snapshots(config: dict[str, Any], answers: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the snapshots which a node has: name of the instance, and of the snapshot.
+
+    :param config: of our version.
+    :param answers: of the probe, to :func:`questions`.
+    :raises ParseError: the node could not list its volumes, or the answer is something else.
+    """
+    try:
+        seen = [(disk_const.FILE, path) for paths in answers["patterns"].values() for path in paths]
+        if _VOLUMES in answers["commands"]:
+            text = answers["commands"][_VOLUMES]
+            if text is None:
+                raise errors.ParseError("its logical volumes cannot be listed")
+            seen += [
+                (disk_const.PLAIN, "/".join(line.strip().split(_SEPARATOR)))
+                for line in text.splitlines()
+            ]
+    except (LookupError, TypeError, AttributeError) as err:
+        raise errors.ParseError(f"not the answers of the probe: {err}") from err
+    places = _places(config)
+    found = []
+    for kind, place in seen:
+        parts = snapshots.split(place)
+        if parts is not None and (kind, parts[0]) in places:
+            found.append((places[kind, parts[0]], parts[1]))
+    return sorted(set(found))
+
+
+def snapshots_in_the_way(
+    found: Mapping[str, list[tuple[str, str]] | str],
+) -> Iterator[tuple[str, str]]:
+    """Iterate over the snapshots on all nodes: text, and what to do.
+
+    :param found: name of a node -> the answer of :func:`kept_snapshots`, or why there is none.
+    """
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for node, answer in found.items():
+        if isinstance(answer, str):
+            yield (
+                f"node {node}: it did not say whether it has snapshots: {answer}",
+                "mend that, mark the node offline, or use --leave-out",
+            )
+            continue
+        for one in answer:
+            nodes.setdefault(one, []).append(node)
+    for (instance, snapshot), names in sorted(nodes.items()):
+        yield (
+            f"instance {instance}: snapshot {snapshot}, on {', '.join(names)}",
+            f"gnt-instance remove-snapshot {instance} {snapshot}",
+        )
+
+
+# -- users of the REST interface -------------------------------------------------------------------
+
+#: Rights of users which the original has, too.
+_KNOWN_RIGHTS = ("read", "write")
+
+
+def own_rights(text: str) -> list[tuple[str, str]]:
+    """Return the users with rights which the original does not know: name and right."""
+    found = []
+    for line in text.splitlines():
+        words = line.split(maxsplit=2)
+        if len(words) < 3 or words[0].startswith("#"):
+            continue
+        rights = (one.strip() for one in words[2].split(","))
+        found += [(words[0], right) for right in rights if right and right not in _KNOWN_RIGHTS]
+    return found
 
 
 def slow_passwords(text: str) -> list[str]:

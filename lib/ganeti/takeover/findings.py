@@ -11,7 +11,7 @@ Each finding has a code, which programs can rely on, and a severity:
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti.config import upgrade
@@ -119,9 +119,21 @@ def features_findings() -> Iterator[Finding]:
     yield Finding(
         NO_WAY_BACK, "features", "",
         f"the way back is refused while one of these is in use: {'; '.join(names)};"
-        " passwords of the REST interface made by rapi-passwd",
+        " snapshots of disks; SSH keys of type ed25519; passwords of the REST interface made by"
+        " rapi-passwd, and rights there other than read and write; for version 3.0 also what came"
+        " with 3.1: disk_aio=io_uring, scsi_controller_type=dc390, the mode ext of NICs, and"
+        " user-id of rbd",
         "ganeti-takeover back --dry-run names what is in use.",
     )  # fmt: skip
+
+
+def in_use_findings(in_use: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Name what is in use and stands in the way back, in a cluster which was taken over.
+
+    :param in_use: text, and what to do.
+    """
+    for text, remedy in in_use:
+        yield Finding(NO_WAY_BACK, "in-use", "", text, remedy)
 
 
 def configuration_findings(

@@ -112,7 +112,11 @@ class _Run:
         if new != raw:
             config_files.refuse_unfinished_jobs(options.data_dir)
         if options.downgrade:
-            for feature in upgrade.own_features(upgrade.upgrade(raw)):
+            present = upgrade.upgrade(raw)
+            for feature in (
+                *upgrade.own_features(present),
+                *upgrade.newer_in(present, new["version"]),
+            ):
                 say(
                     f"Warning: the original Ganeti {new_text} does not have this, so it is lost:"
                     f" {feature.text}"

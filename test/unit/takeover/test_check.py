@@ -12,8 +12,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.config import upgrade
-from ganeti.rapi import passwords
-from ganeti.takeover import defaults, facts, features, findings, probe
+from ganeti.takeover import defaults, facts, findings, probe
 from ganeti.takeover.facts import Facts, Installable
 from ganeti.takeover.findings import NO_WAY_BACK, NOTE, REFUSAL, WARNING, Finding
 
@@ -196,6 +195,14 @@ def test_the_features_are_named_before_they_are_used() -> None:
         for name in upgrade.settings_of(fields):
             assert name in found.text
     assert "key_pins" not in found.text and found.severity == NO_WAY_BACK
+    for name in ("snapshots", "ed25519", "io_uring", "dc390", "user-id"):
+        assert name in found.text
+
+
+def test_what_is_in_use_after_a_takeover_is_no_refusal() -> None:
+    (found,) = findings.in_use_findings([("the cluster: witness", "end it")])
+    assert (found.severity, found.code, found.remedy) == (NO_WAY_BACK, "in-use", "end it")
+    assert findings.report_data([found])["possible"] is True
 
 
 def test_the_report() -> None:
@@ -381,52 +388,3 @@ def test_changes_after_the_takeover_are_named() -> None:
     written = defaults.merged(ORIGINAL, "", separate_users=True)
     assert defaults.changed_since(written, written) == []
     assert defaults.changed_since(written, written.replace("1815", "1816")) == ["MOND_ARGS"]
-
-
-# -- the way back ----------------------------------------------------------------------------------
-
-
-def test_what_stands_in_the_way_back_has_a_remedy() -> None:
-    raw = upgrade.upgrade(config())
-    assert list(features.in_the_way(raw, "# users\njack secret write\njill {HA1}" + "a" * 32)) == []
-    raw["cluster"]["auto_failover"] = 5
-    raw["cluster"]["hvparams"]["kvm"]["tpm_version"] = "2.0"
-    node = next(iter(raw["nodes"].values()))
-    node["maintenance"] = {"started": 1}
-    found = dict(features.in_the_way(raw, f"joe {passwords.hashed('x')} write"))
-    assert found["the cluster: auto_failover"] == "gnt-cluster modify --auto-failover=no"
-    assert found[f"node {node['name']}: maintenance"] == (
-        f"gnt-node maintenance end {node['name']}"
-    )
-    assert found["the cluster: parameter tpm_version of kvm"] == (
-        "gnt-cluster modify -H kvm:tpm_version=default"
-    )
-    assert "rapi-passwd --delete joe" in found["REST user joe: a password in the form SCRYPT"]
-
-
-def test_each_field_of_ours_has_a_remedy() -> None:
-    for place in upgrade.OURS:
-        for name in upgrade.settings_of(place):
-            assert features.remedy(upgrade.OwnFeature("node x", name))
-    one = upgrade.OwnFeature("instance web1", "tpm_version", "kvm")
-    assert features.remedy(one) == "gnt-instance modify -H tpm_version=default web1"
-    two = upgrade.OwnFeature("the OS definition noop", "type", "xen-pvm")
-    assert features.remedy(two) == "gnt-os modify -H xen-pvm:type=default noop"
-
-
-def test_the_remedies_are_commands_which_exist() -> None:
-    import importlib
-    import re
-    import shlex
-
-    from ganeti import client
-
-    for text in features.REMEDIES.values():
-        for command in re.findall(r"gnt-[a-z]+ [a-z-]+[^,;]*", text):
-            words = shlex.split(re.split(r" (?:names|repair|after)\b", command)[0].format(name="x"))
-            program = importlib.import_module(client.PROGRAMS[words[0]]).PROGRAM
-            chosen = program.commands[words[1]]
-            options = [word for word in words[2:] if word.startswith("-")]
-            for option in options:
-                names = {name for known in chosen.options for name in known.names}
-                assert option.partition("=")[0] in names, command

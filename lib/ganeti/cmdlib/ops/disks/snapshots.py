@@ -37,7 +37,7 @@ REFUSED = {
 #: Disk templates whose snapshots can only be taken (by a script of the storage provider).
 CREATE_ONLY = (EXT,)
 
-_TAG = "snapshot-restore:"
+_TAG = snapshots.RESTORE_TAG
 
 
 @dataclass(frozen=True, slots=True)
