@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -281,7 +282,7 @@ class Lab:
         return self._addresses[node]
 
     def set(self, what: str, node: str, value: str) -> None:
-        """Tell the shim of a node something: ``clock`` or ``disk``."""
+        """Tell the shim of a node something: ``clock``, ``disk`` or ``boot``."""
         new = self.directory / f"{what}.new.{node}"
         new.write_text(value)
         new.rename(self.directory / f"{what}.{node}")
@@ -348,6 +349,7 @@ class Lab:
         lost = 0
         for node in nodes:
             self.end_guests(node)
+            self.set("boot", node, f"{uuid.uuid4()}\n")
             lost += power.cut(self.data(node), self.flushed(node))
             self.forget_promises(node)
             for directory, _below, files in os.walk(self.run_dir(node)):

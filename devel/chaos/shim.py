@@ -8,6 +8,7 @@ It works below the program, at Python's calls of the system, so the program itse
   power cut can leave what was flushed and nothing else (:mod:`devel.chaos.power`);
 * *guests*: each start and end of a guest of the hypervisor ``fake`` leaves a line in a log outside
   of the cluster;
+* *boot ID*: each power cut of a node gives it another one, as the start of a machine does;
 * *promises*: each change of the file ``master_state``, which has the epochs of masters that the
   node obeys, leaves a line, too.
 
@@ -17,12 +18,14 @@ the cluster. The environment names the directory of the run (``CHAOS_DIRECTORY``
 
     <directory>/clock.<node>      seconds, may be negative
     <directory>/disk.<node>       "ok", "full", "fails", or "slow SECONDS"
+    <directory>/boot.<node>       the boot ID; without it the node has that of this machine
     <directory>/flushed.<node>/   see devel.chaos.power
     <directory>/guests.log        <time> <node> <name> begun|ended
     <directory>/promises.log      <node> <epoch> | <of the configuration> | <of the queue>
 """
 
 # No "from __future__": this file runs under its own name, and loads as few modules as possible.
+import builtins
 import errno
 import os
 import stat
@@ -36,9 +39,11 @@ DIRECTORY = os.environ.get("CHAOS_DIRECTORY", "")
 NODE = os.environ.get("GANETI_HOSTNAME", "")
 DATA = os.path.realpath(os.environ.get("GANETI_ROOTDIR", "/nowhere") + "/var/lib/ganeti")
 FLUSHED = f"{DIRECTORY}/flushed.{NODE}"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _GUESTS = "/fake-hypervisor/"
 _RUNS = b"1"
 
+_open_stream = builtins.open
 _open, _read, _write, _close = os.open, os.read, os.write, os.close
 _writev, _rename, _unlink = os.writev, os.rename, os.unlink
 _fsync, _fdatasync, _fstat = os.fsync, os.fdatasync, os.fstat
@@ -71,6 +76,16 @@ def _shifted_time() -> float:
 
 def _shifted_time_ns() -> int:
     return _time_ns() + _offset_s() * 10**9
+
+
+# -- boot ID -----------------------------------------------------------------------------------
+
+
+def _watched_open_stream(path: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+    if path == BOOT_ID:
+        own = f"{DIRECTORY}/boot.{NODE}"
+        path = own if os.path.exists(own) else path
+    return _open_stream(path, *args, **kwargs)
 
 
 # -- disk --------------------------------------------------------------------------------------
@@ -255,6 +270,7 @@ def _watched_unlink(path: "Any", **kwargs: "Any") -> None:
 def install() -> None:
     """Replace the calls of this process."""
     time.time, time.time_ns = _shifted_time, _shifted_time_ns
+    builtins.open = _watched_open_stream
     os.open, os.write, os.writev = _watched_open, _watched_write, _watched_writev
     os.fsync = os.fdatasync = _watched_fsync
     os.rename = os.replace = _watched_rename  # type: ignore[assignment]

@@ -64,6 +64,20 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
+def test_a_power_cut_gives_a_node_another_boot_id(tmp_path: Path) -> None:
+    """The watcher knows by it that a machine has started again."""
+    node = Node(tmp_path)
+    lab = Lab(tmp_path, 1)
+    program = "from ganeti.backend.node import info\nprint(info.boot_id())"
+    before = node.run(program)
+    assert before.strip() == fs.read_file(shim.BOOT_ID).strip()
+    lab.power_off(lab.nodes)
+    first = node.run(program)
+    lab.plug_in(lab.nodes[0])
+    lab.power_off(lab.nodes)
+    assert len({before, first, node.run(program)}) == 3
+
+
 def test_what_was_flushed_is_there(node: Node) -> None:
     assert node.run('fs.write_file(f"{data}/new", "new", mode=0o640)') == ""
     assert node.cut() == {"new": "new", "old": "old"}
