@@ -270,7 +270,7 @@ def _watched_unlink(path: "Any", **kwargs: "Any") -> None:
 def install() -> None:
     """Replace the calls of this process."""
     time.time, time.time_ns = _shifted_time, _shifted_time_ns
-    builtins.open = _watched_open_stream
+    builtins.open = _watched_open_stream  # type: ignore[assignment]
     os.open, os.write, os.writev = _watched_open, _watched_write, _watched_writev
     os.fsync = os.fdatasync = _watched_fsync
     os.rename = os.replace = _watched_rename  # type: ignore[assignment]

@@ -116,6 +116,11 @@ class Survey(NamedTuple):
             return False
         return judge(self.voting.ballot, with_newest(self.me, self.votes.answers)).won
 
+    @property
+    def lacks_data(self) -> bool:
+        """Whether other nodes have newer data, which this node can fetch."""
+        return self.verdict.outcome is Outcome.STALE and self.can_move
+
     def refuse(self) -> errors.OpPrereqError:
         """The error which says why the role cannot be moved to this node."""
         return _refusal(RoleNotWonError(self.verdict, self.votes.failures, self.votes.broken))

@@ -116,6 +116,7 @@ def _failover() -> str:
 
 
 def _restart() -> str:
+    from ganeti.bootstrap import failover
     from ganeti.config.ssconf import SimpleStore
     from ganeti.platform import machine
     from ganeti.rpc import AddressRunner, open_client
@@ -124,9 +125,13 @@ def _restart() -> str:
     # The node daemon starts it, as everywhere: this process is restricted by its unit.
     me = machine.current().hostname()
     addresses = {name.lower(): ip for name, ip in SimpleStore().node_primary_ips().items()}
-    AddressRunner(open_client()).call_addresses(
+    started = AddressRunner(open_client()).call_addresses(
         NODE_START_MASTER_DAEMONS, {me: addresses[me]}, no_voting=False
-    )[me].payload()
+    )[me]
+    if isinstance(started.failure, errors.NodeCallFailed) and failover.survey().lacks_data:
+        # Only the node of a former master has some jobs. Taking the role again fetches them.
+        return _failover()
+    started.payload()
     return "the master daemon was started"
 
 

@@ -31,6 +31,9 @@ PATIENCE_S = 10.0
 PAUSE_S = 0.5
 # When a majority has answered, a hasty vote waits so many seconds for the other nodes.
 HASTE_S = 0.5
+# The later questions of a hasty vote wait so many seconds for the nodes which answered before. They
+# are alive, and one of them may have data which no other node has.
+LATER_HASTE_S = 3.0
 # A hasty vote waits so many seconds for the witness before it asks the nodes.
 _WITNESS_FIRST_S = 1.0
 _LOGGED_NAMES = 20
@@ -83,7 +86,7 @@ class Voting:
     :param hasty: do not wait long for the other nodes when a majority has answered. A node which is
         switched off would delay each step by the time limit of a connection; the decision needs no
         more than a majority. A node which did not answer the question before, although a majority
-        did, is not waited for at all then.
+        did, is not waited for at all then; those which did answer get more time.
     """
 
     def __init__(
@@ -102,8 +105,8 @@ class Voting:
         self._me = me
         self._members = members
         self.ballot = ballot
-        # The nodes which did not answer the last question, by name.
-        self._unresponsive: frozenset[str] = frozenset()
+        # After a question which a majority answered: the nodes which did, by name.
+        self._responsive: frozenset[str] | None = None
 
     def ask(self) -> Votes:
         """Ask all nodes for their vote; this changes nothing."""
@@ -189,10 +192,14 @@ class Voting:
         else:
             results = self._runner.call_addresses(call, addresses, **args)
         # While too few have answered, the others may still be starting: they get time.
-        self._unresponsive = frozenset(
-            name
-            for name, result in results.items()
-            if isinstance(result.failure, errors.NodeUnreachable) and self._enough(results, witness)
+        self._responsive = (
+            frozenset(
+                name
+                for name, result in results.items()
+                if not isinstance(result.failure, errors.NodeUnreachable)
+            )
+            if self._enough(results, witness)
+            else None
         )
         for name, result in results.items():
             try:
@@ -254,12 +261,13 @@ class Voting:
         :param asked: the names of the nodes which are asked.
         """
         limit: list[float] = []
-        expected = set(asked) - self._unresponsive
+        responsive = self._responsive
 
         def until(results: Mapping[str, Result]) -> float | None:
             if not limit and self._enough(results, witness):
-                limit.append(time.monotonic() + HASTE_S)
-            if limit and self._unresponsive and expected <= set(results):
+                wait_s = HASTE_S if responsive is None else LATER_HASTE_S
+                limit.append(time.monotonic() + wait_s)
+            if limit and responsive is not None and responsive.intersection(asked) <= set(results):
                 return min(limit[0], time.monotonic())
             return limit[0] if limit else None
 

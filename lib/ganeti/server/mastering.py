@@ -262,8 +262,9 @@ def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Wo
 
 _HINTS = {
     Outcome.NO_QUORUM: "",
-    Outcome.STALE: "Start the master daemon there, or move the role there with 'gnt-cluster"
-    " master-failover'. When that data is not wanted, --no-voting overrides this.",
+    Outcome.STALE: "Run 'gnt-cluster master-failover' on this node, which fetches that data, or on"
+    " the other one, to move the role there. When that data is not wanted, --no-voting overrides"
+    " this.",
     Outcome.OTHER_MASTER: "To move the role here, use 'gnt-cluster master-failover'.",
     Outcome.WON: "",
 }

@@ -113,13 +113,12 @@ class _Run:
             config_files.refuse_unfinished_jobs(options.data_dir)
         if options.downgrade:
             present = upgrade.upgrade(raw)
-            for feature in (
-                *upgrade.own_features(present),
-                *upgrade.newer_in(present, new["version"]),
-            ):
+            texts = [one.text for one in upgrade.own_features(present)]
+            texts += [one.text for one in upgrade.newer_in(present, new["version"])]
+            for text in texts:
                 say(
                     f"Warning: the original Ganeti {new_text} does not have this, so it is lost:"
-                    f" {feature.text}"
+                    f" {text}"
                 )
         if new == raw:
             say(f"{self._path} has version {old_text} already.")

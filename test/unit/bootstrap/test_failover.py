@@ -315,6 +315,20 @@ def test_the_master_itself_whose_daemon_is_missing(here: paths.Paths, nodes: Nod
     assert nodes.steps() == [(START, ME)]
 
 
+def test_the_master_itself_which_lacks_jobs(
+    here: paths.Paths, nodes: Nodes, fetched: list[tuple[str, str]]
+) -> None:
+    """Its daemon does not start, because only the node of a former master has some jobs."""
+    nodes.master = dict.fromkeys(NODES, ME)
+    write(here, cluster_of(3, master_node=uuid_of("node2")))
+    assert not failover.survey().lacks_data
+    nodes.jobs[OLD] += 1
+    assert failover.survey().lacks_data
+    run()
+    assert fetched == [("jobs", OLD)]
+    assert nodes.steps() == [(START, ME)]
+
+
 # -- refusals: nothing is done ---------------------------------------------------
 
 

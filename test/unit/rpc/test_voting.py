@@ -15,7 +15,14 @@ from ganeti.config.witness import Document
 from ganeti.objects import MasterVote
 from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
-from ganeti.rpc.voting import HASTE_S, RoleNotWonError, Voting, failover_ballot, start_ballot
+from ganeti.rpc.voting import (
+    HASTE_S,
+    LATER_HASTE_S,
+    RoleNotWonError,
+    Voting,
+    failover_ballot,
+    start_ballot,
+)
 from ganeti.rpc.witness import HigherEpoch, WitnessError
 
 ME = "node1.example.com"
@@ -301,6 +308,24 @@ def test_a_hasty_vote_waits_once_for_a_node_without_an_answer(members: Members) 
     second = voting._limit(members.nodes)(have)
     assert second is not None
     assert second <= time.monotonic()
+
+
+def test_a_node_which_has_answered_gets_time_for_the_next_answer(members: Members) -> None:
+    """It may be the former master, and have jobs which no other node has."""
+    nodes = Nodes(members)
+    voting = Voting(
+        nodes, ME, members, failover_ballot(ME, members, ignore_offline=True), hasty=True
+    )
+    voting.ask()
+    late = "node2.example.com"
+    until = voting._limit(members.nodes)
+    before = time.monotonic()
+    limit = until({name: Result(name, vote()) for name in members.nodes if name != late})
+    assert limit is not None
+    assert limit >= before + LATER_HASTE_S
+    ended = until({name: Result(name, vote()) for name in members.nodes})
+    assert ended is not None
+    assert ended <= time.monotonic()
 
 
 def test_nodes_which_are_starting_get_time_in_a_hasty_vote(members: Members) -> None:
