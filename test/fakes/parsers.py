@@ -657,8 +657,9 @@ BYTES: dict[str, Parser] = {
     "record of a job process": Parser(
         livelock.parse_record,
         (
-            b'{"locks": [[0, "BGL", "shared"], [3, null, "exclusive"]],'
-            b' "reservations": [["mac", "aa:00:00:00:00:01", "job-1-run-1"]]}',
+            b'{"protocol": "%s", "locks": [[0, "BGL", "shared"], [3, null, "exclusive"]],'
+            b' "reservations": [["mac", "aa:00:00:00:00:01", "job-1-run-1"]]}'
+            % job_messages.protocol().encode(),
         ),
     ),
     "JSON": Parser(wire_json.loads, (b'{"a": [1, 2.5, "\\u00e4", null, true]}',)),

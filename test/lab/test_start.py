@@ -6,12 +6,14 @@ The machines are two more, with the same image and another first program. After 
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from lab import machines, systemd
+from lab import drbd, machines, systemd
 from lab.cluster import Cluster
 from lab.machines import Machine
 from lab.systemd import active, failed_units
@@ -28,6 +30,13 @@ echo started >/root/slow.started
 while [ ! -e /root/slow.go ]; do sleep 0.2; done
 echo done >/root/slow.done
 """
+# An instance whose replicas are synchronised so slowly that restarts come in between.
+_SLOW_KIB = 512
+_MIRRORED = (
+    *("-t", "drbd", "--disk", "0:size=256M", "-n", "node1:node2", "-H", "fake", "-o", "tiny"),
+    *("-B", "minmem=64,maxmem=64", "--no-nics", "--no-install", "--no-start"),
+    *("--no-name-check", "--no-ip-check", "mirrored"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +149,68 @@ def test_an_os_script_survives_the_node_daemon(cluster: Cluster) -> None:
     assert installing.returncode == 0, output
     assert master.run("cat /root/slow.done") == "done\n"
     cluster.remove("worker")
+
+
+def _main(machine: Machine) -> str:
+    """The main process of the unit of the master daemon; "0" for none."""
+    return machine.run("systemctl show -P MainPID ganeti-masterd").strip()
+
+
+def _job(cluster: Cluster, job: str) -> tuple[str, int]:
+    """The status of a job, and its process; 0 for none."""
+    found = json.loads(cluster.master.run(f"cat /var/lib/ganeti/queue/job-{job}"))
+    return found["ops"][0]["status"], int(found["process_id"] or 0)
+
+
+def _submit(cluster: Cluster, *words: str) -> str:
+    """Submit a job; return its number when it is at work."""
+    found = cluster.gnt(*words[:2], "--submit", "--print-jobid", *words[2:])
+    job = re.findall(r"\d+", found)[0]
+    wait_until(lambda: _job(cluster, job)[0] == "running", f"job {job} runs", _UP_S)
+    return str(job)
+
+
+def test_a_job_in_a_process_survives_the_unit_of_the_master_daemon(cluster: Cluster) -> None:
+    """``KillMode=process``: systemd ends the daemon alone, while real mirrors are synchronised."""
+    first, second = cluster.lab.machines
+    cluster.gnt("cluster", "modify", "--job-execution=processes")
+    rate = f"drbd:dynamic-resync=no,resync-rate={_SLOW_KIB}"
+    cluster.gnt("group", "modify", "-D", rate, "default")
+    job = _submit(cluster, "instance", "add", *_MIRRORED)
+    wait_until(lambda: drbd.minors(second), "the second node has a replica", _UP_S)
+    ((minor, _state),) = drbd.minors(second).items()
+    _status, pid = _job(cluster, job)
+    for restart in (
+        "systemctl restart ganeti-masterd",
+        f"{UTIL} restart ganeti-masterd",
+        "systemctl kill -s KILL --kill-who=main ganeti-masterd",
+    ):
+        before = _main(first)
+        assert before != str(pid)
+        first.run(restart)
+        wait_until(lambda before=before: _main(first) not in (before, "0"), "a new daemon", _UP_S)
+        wait_until(lambda: active(first, "ganeti-masterd.service"), "it is active", _UP_S)
+        assert _job(cluster, job) == ("running", pid), restart
+        unit = first.run(f"cat /proc/{pid}/cgroup").strip()
+        assert unit == "0::/system.slice/ganeti-masterd.service"
+        assert first.run(f"cat /proc/{pid}/comm").strip() == f"gnt-job-{job}"
+    assert drbd.minors(second)[minor].resyncing, "it has lasted all the time"
+    for machine in (first, second):
+        machine.run(f"drbdsetup disk-options {minor} --c-plan-ahead=0 --resync-rate=61440k")
+    first.run(f"gnt-job wait {job}")
+    assert _job(cluster, job) == ("success", pid), first.run(f"gnt-job info {job}")
+    assert failed_units(cluster.lab) == []
+    # A process of an earlier daemon can be killed, and systemd keeps nothing of it.
+    job = _submit(cluster, "debug", "delay", "600")
+    first.run("systemctl restart ganeti-masterd")
+    _status, pid = _job(cluster, job)
+    first.run(f"gnt-job cancel --kill --yes-do-it {job}")
+    assert _job(cluster, job)[0] == "error"
+    assert first.call(f"test -e /proc/{pid}").returncode != 0
+    cluster.remove("mirrored")
+    rate = "drbd:dynamic-resync=default,resync-rate=default"
+    cluster.gnt("group", "modify", "-D", rate, "default")
+    cluster.gnt("cluster", "modify", "--job-execution=threads")
 
 
 def test_a_daemon_that_hangs_is_restarted(cluster: Cluster) -> None:

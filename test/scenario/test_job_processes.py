@@ -259,6 +259,25 @@ def test_a_process_which_died_while_there_was_no_master_daemon(lab: Lab) -> None
     wait_until(lambda: f"work of job {job}" not in lab.locks(), "the script is over")
 
 
+def test_a_process_of_another_release_is_ended_and_its_job_says_so(lab: Lab) -> None:
+    """As after an upgrade which changed the messages: the record says the protocol."""
+    job = lab.reinstall()
+    pid = lab.process(job)
+    lab.cluster.on(lab.cluster.master, "daemon-util", "stop", MASTERD).ok()
+    record = Path(f"{lab.file(job)['livelock']}.held")
+    found = {**json.loads(record.read_text()), "protocol": "0-00000000", "release": "0.8.0"}
+    record.write_text(json.dumps(found))
+    lab.cluster.on(lab.cluster.master, "daemon-util", "start", MASTERD).ok()
+    assert not alive(pid) and not record.exists()
+    assert lab.status(job) == "error"
+    assert "was made by release 0.8.0 with protocol 0-00000000" in lab.result(job)
+    assert f"'gnt-instance reinstall {NAME}' again" in lab.result(job)
+    # Its script goes on, and its instance is locked until that is over.
+    assert f"work of job {job} on {lab.node}" in lab.locks()
+    lab.hold.unlink()
+    wait_until(lambda: f"work of job {job}" not in lab.locks(), "the script is over")
+
+
 def test_a_failover_ends_the_processes_of_the_old_master(lab: Lab) -> None:
     job = lab.delay("600")
     pid = lab.process(job)

@@ -81,8 +81,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("luxi_service",),
     ),
     "jobexec": (
-        ("messages", "livelock", "leftovers"),
-        ("changes", "link"),
+        ("messages", "leftovers"),
+        ("livelock", "changes"),
+        ("link",),
         ("remote", "node_calls"),
         ("process",),
         ("fork_server",),

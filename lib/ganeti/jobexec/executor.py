@@ -34,6 +34,7 @@ from ganeti.jobexec.messages import Channel, ChannelClosed, ChannelTimeout
 from ganeti.jobexec.place import JobPlace
 from ganeti.jobexec.process import Surroundings
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue.execution import Adopted
 from ganeti.locking import Level, Owner
 from ganeti.objects import ConfigData
 from ganeti.platform import master_epoch
@@ -164,6 +165,10 @@ class ProcessExecutor:
                 if not self._resting:
                     return None
                 rest = self._resting.pop()
+                if has_ended(rest.process.pidfd):
+                    # The other thread has not learned of that yet.
+                    self._drop(rest)
+                    continue
                 process = rest.process._replace(number=rest.process.number + 1)
                 place = JobPlace(self, job_id, token, process, path)
                 self._places[token] = place
@@ -220,23 +225,29 @@ class ProcessExecutor:
         self._poll.register(place.pidfd, select.EPOLLIN)
         return place
 
-    def adopt(self, running: Sequence[jobs.QueuedJob]) -> dict[int, JobPlace]:
+    def adopt(self, running: Sequence[jobs.QueuedJob]) -> Adopted:
         """Find the jobs whose processes are alive, and take their locks.
 
         Called before the first process is made, and removes the files of those which have ended.
 
         :param running: jobs whose opcodes were at work when an earlier master daemon ended.
-        :returns: job id -> place.
+        :returns: the jobs which go on, and those whose processes had to be ended.
         """
-        found = {}
+        places, ended = {}, {}
         for job in running:
             place = self._adopt(job)
-            if place is not None:
-                found[job.id] = place
+            if isinstance(place, JobPlace):
+                places[job.id] = place
+            elif place is not None:
+                ended[job.id] = place
         livelock.remove_stale(self._here.livelock_dir)
-        return found
+        return Adopted(places, ended)
 
-    def _adopt(self, job: jobs.QueuedJob) -> JobPlace | None:
+    def _adopt(self, job: jobs.QueuedJob) -> JobPlace | str | None:
+        """Find the process of a job; None when it has ended.
+
+        :returns: its place, or the error of the job when the process was alive and could not go on.
+        """
         path, pid = job.state.livelock, job.state.process_id
         token = None if path is None else livelock.token_of(path)
         op = job.current()
@@ -257,12 +268,15 @@ class ProcessExecutor:
             place = JobPlace(self, job.id, token, process, path)
             self._take_locks(self.owner(job.id), held)
         except (OSError, errors.GenericError) as err:
-            _log.error("job %d: its process cannot go on, and is ended: %s", job.id, err)
+            _log.error("job %d: process %d cannot go on, and is ended: %s", job.id, pid, err)
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             has_ended(pidfd, _END_S)
             os.close(pidfd)
-            return None
+            return (
+                f"the master daemon was restarted and ended process {pid} of the job, which could"
+                f" not go on: {err}. What it had done was not undone: {leftovers.advice(op.input)}."
+            )
         place.adopt(op)
         _log.info("job %d goes on in process %d", job.id, pid)
         self._add(place)

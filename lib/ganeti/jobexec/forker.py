@@ -9,7 +9,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.config import Config
@@ -18,6 +18,12 @@ from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.process import Surroundings
 
 _log = logging.getLogger(__name__)
+
+
+_ENDED: Final = (
+    "the process which makes the processes of jobs has ended. Restart the master daemon with"
+    " 'daemon-util restart ganeti-masterd'; jobs which have a process go on."
+)
 
 
 class JobProcess(NamedTuple):
@@ -84,12 +90,9 @@ class Forker:
                     self._sock, fork_server.ANSWER.size, 1
                 )
             except (ChannelClosed, OSError) as err:
-                raise errors.OpExecError(f"the fork server does not answer: {err}") from err
+                raise errors.OpExecError(_ENDED) from err
             if len(answer) < fork_server.ANSWER.size:
-                raise errors.OpExecError(
-                    "the process which makes the processes of jobs has ended. Restart the master"
-                    " daemon with 'daemon-util restart ganeti-masterd'."
-                )
+                raise errors.OpExecError(_ENDED)
             (pid,) = fork_server.ANSWER.unpack(answer)
         if pid < 0:
             raise errors.OpExecError(f"cannot make a process for the job: {os.strerror(-pid)}")

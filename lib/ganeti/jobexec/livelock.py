@@ -8,7 +8,8 @@ The *record* is a file beside it, with the locks and reservations of the job. A 
 was restarted reads the records of the processes which are alive, because its predecessor had the
 locks in memory only. The process adds a lock before it relies on it, and removes one before it
 releases it, so that two records never contradict each other. The record need not survive a crash
-of the machine, which ends the process, too.
+of the machine, which ends the process, too. It also says which protocol the process has: a master
+daemon with another one cannot use it, and does not read the rest of the record.
 
 Source: Ganeti daemons design, *Job death detection*, *WConfD details*.
 """
@@ -20,7 +21,8 @@ import os
 import re
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
+from ganeti import RELEASE, errors
+from ganeti.jobexec import messages
 from ganeti.locking import Level, LockId
 from ganeti.utils import filelock, fs
 from ganeti.wire import json
@@ -44,6 +46,22 @@ class Held(NamedTuple):
 
     locks: dict[LockId, str]
     reservations: list[Reservation]
+
+
+class OtherProtocol(errors.ParseError):
+    """The process has another protocol than this program, so its record cannot be read.
+
+    :ivar protocol: that of the process; empty for a release before protocols had names.
+    :ivar release: the release of this project which has made the process; empty as above.
+    """
+
+    def __init__(self, protocol: str, release: str) -> None:
+        super().__init__(
+            f"it was made by release {release or 'unknown'} with protocol {protocol or 'unknown'},"
+            f" and this is release {RELEASE} with protocol {messages.protocol()}"
+        )
+        self.protocol = protocol
+        self.release = release
 
 
 def path_of(directory: str, job_id: int, token: str) -> str:
@@ -128,6 +146,8 @@ class Record:
     def _write(self) -> None:
         text = json.dumps(
             {
+                "protocol": messages.protocol(),
+                "release": RELEASE,
                 "locks": [[int(one.level), one.key, mode] for one, mode in self._locks.items()],
                 "reservations": [list(one) for one in self._reservations],
             }
@@ -139,8 +159,14 @@ def parse_record(text: str) -> Held:
     """Read the text of a record.
 
     :raises ParseError: it is not a record.
+    :raises OtherProtocol: its process has another protocol.
     """
     data = json.loads(text)
+    if not isinstance(data, dict):
+        raise errors.ParseError("not the record of a job process")
+    protocol, release = (str(data.get(key, "")) for key in ("protocol", "release"))
+    if protocol != messages.protocol():
+        raise OtherProtocol(protocol, release)
     try:
         locks = {
             LockId(Level(level), None if key is None else str(key)): str(mode)
@@ -161,6 +187,7 @@ def read_record(path: str) -> Held:
     """Read the record of the process with a livelock; empty when it has written none.
 
     :raises ParseError: it is damaged.
+    :raises OtherProtocol: its process has another protocol.
     :raises OSError: it cannot be read.
     """
     try:

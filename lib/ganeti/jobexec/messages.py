@@ -3,12 +3,19 @@
 A message is a JSON value, with its length in four bytes before it. Objects of the configuration and
 errors travel in it with the name of their class, in the form of their codec, so that an unknown key
 is an error and never a wrong value.
+
+A process may be older than the master daemon, which was restarted after an upgrade. They understand
+each other only if both have the same *protocol* (:func:`protocol`).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Mapping, Set
 from typing import Any, Final
@@ -31,11 +38,33 @@ from ganeti.wire import json
 _LENGTH: Final = struct.Struct(">I")
 _CHUNK: Final = 1 << 20
 
+#: Number of the protocol. A change of requests, orders, results or the record of a process
+#: increases it; a change of the classes below counts by itself.
+PROTOCOL: Final = 1
+# Digits of the sum of the classes in the name of the protocol.
+_DIGITS: Final = 8
+
 #: The classes of objects in messages.
 CLASSES: Final = (Cluster, Disk, FilterRule, Instance, KeptDocument, Network, Node, NodeGroup)
 _BY_NAME: Final = {cls.__name__: cls for cls in CLASSES}
 _CLASS: Final = "class"
 _VALUE: Final = "value"
+
+
+@functools.cache
+def protocol() -> str:
+    """Return the name of the protocol: its number, and a sum of the fields of objects in messages.
+
+    It differs when one side would refuse objects of the other, because they have other fields.
+    """
+    fields = [
+        (name, [(field.name, str(field.type)) for field in dataclasses.fields(cls)])
+        for module in sorted({cls.__module__ for cls in CLASSES})
+        for name, cls in sorted(vars(sys.modules[module]).items())
+        if dataclasses.is_dataclass(cls) and cls.__module__ == module
+    ]
+    digest = hashlib.sha256(repr(fields).encode()).hexdigest()
+    return f"{PROTOCOL}-{digest[:_DIGITS]}"
 
 
 class ChannelClosed(Exception):  # noqa: N818  it is no failure of an operation

@@ -85,10 +85,8 @@ class JobPlace:
         self._killed = ""
         self._op: jobs.QueuedOpCode | None = None
         self.callbacks: Callbacks | None = None
-        # The opcode which the process was executing when this master daemon started, and the log
-        # which it had then.
+        # The opcode which the process was executing when this master daemon started.
         self.adopted: jobs.QueuedOpCode | None = None
-        self._logged: list[tuple[str, Any]] = []
 
     # -- for other threads --------------------------------------------------------------------
 
@@ -165,7 +163,6 @@ class JobPlace:
         """Note that the process is executing an opcode already."""
         self.adopted = self._op = op
         self.wake()
-        self._logged = log_of(op.log)
 
     def execute(self, op: jobs.QueuedOpCode, callbacks: Callbacks, index: int) -> Any:
         """Let the process execute an opcode; return its result.
@@ -185,7 +182,8 @@ class JobPlace:
                         self._executor,
                         channel,
                         callbacks,
-                        self._logged if self.adopted is op else (),
+                        # The process sends all lines again when it has connected again.
+                        log_of(op.log) if sent else (),
                         self._check_alive,
                     )
                     if not sent:

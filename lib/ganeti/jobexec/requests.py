@@ -52,7 +52,7 @@ class Master(Protocol):
 class Requests:
     """The requests of one process during one opcode.
 
-    :param logged: the entries which the opcode's log had when this daemon was started.
+    :param logged: the entries which the opcode's log had when the process connected.
     :param check_alive: raises :class:`ProcessGone` when the process has ended.
     :ivar stopped: the error with which the queue stopped the opcode, if it did.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
@@ -45,6 +45,17 @@ class Place(Protocol):
         """End the use of this place, because the job has ended or waits again."""
 
 
+class Adopted(NamedTuple):
+    """Jobs whose processes were alive when the master daemon started.
+
+    :ivar places: job id -> place, of the jobs which go on.
+    :ivar ended: job id -> why its process could not go on and was ended, the error of the job.
+    """
+
+    places: Mapping[int, Place]
+    ended: Mapping[int, str]
+
+
 class Places(Protocol):
     """The processes of jobs."""
 
@@ -57,11 +68,11 @@ class Places(Protocol):
         :raises errors.OpExecError: the place cannot be made.
         """
 
-    def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Mapping[int, Place]:
+    def adopt(self, running: Sequence[jobs.QueuedJob], /) -> Adopted:
         """Find the jobs which go on in processes that an earlier master daemon has made.
 
         :param running: jobs whose opcodes were at work when that daemon ended.
-        :returns: job id -> place. The other jobs were interrupted.
+        :returns: these jobs; the others were interrupted.
         """
 
     def detach(self) -> None:

@@ -152,7 +152,7 @@ class JobQueue(JobOperations):
         self._store.open()
         recovery.load(self.table)
         running = [job for job in self.table.jobs.values() if recovery.running(job) is not None]
-        adopted = {} if self._places is None else self._places.adopt(running)
+        adopted, ended = ({}, {}) if self._places is None else self._places.adopt(running)
         self._interrupted([job for job in running if job.id not in adopted])
         self.committer.start()
         if self._store.taken_over:
@@ -165,7 +165,7 @@ class JobQueue(JobOperations):
             self.scheduler.adopt(adopted)
             for job in left:
                 if job.id not in adopted:
-                    recovery.settle(self.table, self.scheduler, job)
+                    recovery.settle(self.table, self.scheduler, job, ended.get(job.id))
                 # Published before it is on disk, because another start would give the same state.
                 job.publish(job.snapshot())
             if self.replicator is not None:

@@ -77,13 +77,18 @@ def _present(job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
     return next((op for op in job.ops if op.state.status in jobs.ACTIVE), job.current())
 
 
-def settle(table: JobTable, scheduler: Scheduler, job: jobs.QueuedJob) -> None:
-    """Bring an unfinished job into a state from which it can go on. Needs the lock."""
+def settle(
+    table: JobTable, scheduler: Scheduler, job: jobs.QueuedJob, ended: str | None = None
+) -> None:
+    """Bring an unfinished job into a state from which it can go on. Needs the lock.
+
+    :param ended: why its process, which was alive, was ended; None for another job.
+    """
     op = _present(job)
     assert op is not None
     status = op.state.status
     if running(job) is not None:
-        reason = (
+        reason = ended or (
             "the master daemon ended while this ran; what it did until then was not undone. When"
             " scripts or copies of it go on, 'gnt-cluster verify' names them"
         )

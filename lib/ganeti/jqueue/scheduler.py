@@ -240,9 +240,9 @@ class Scheduler:
         # of the line, and no job is between the line and a worker.
         with self._table.lock:
             job_id = self.pool.take()
-            place = begun = None
+            place = begun = adopted = None
             if job_id is not None:
-                place = self._adopted.pop(job_id, None)
+                place = adopted = self._adopted.pop(job_id, None)
                 if place is not None:
                     begun = self._at_work(job_id)
                 else:
@@ -254,6 +254,10 @@ class Scheduler:
                     place = self._open_place(*begun)
                 if place is None or not self._run_op(*begun, place):
                     return
+                if place is adopted:
+                    # An older release may have made it, which does not know later opcodes as well.
+                    place.close()
+                    place = None if self._gets_process() else self._thread
                 with self._table.lock:
                     begun = self._begin(begun[0].id, place)
         finally:

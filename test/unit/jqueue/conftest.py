@@ -20,6 +20,7 @@ BOTH = (
     "test_queue_clients",
     "test_queue_filters",
     "test_queue_order",
+    "test_queue_restart",
 )
 
 

@@ -46,6 +46,8 @@ class Lab:
         self.fail_names: set[str] = set()
         self.locks = LockManager({Level.INSTANCE: ["web"]})
         self.died = threading.Event()
+        # Processes of jobs go on in the next queue.
+        self.living: dict[int, Any] = {}
         self.queue = self.new()
         self.open = True
 
@@ -57,6 +59,7 @@ class Lab:
                 self.work,
                 self.locks,
                 lambda job_id: Owner(job_id, f"job-{job_id}", LIVELOCK),
+                self.living,
             )
         return JobQueue(
             store,
@@ -122,6 +125,13 @@ class Lab:
 
     def wait(self, job_id: int) -> str:
         return wait(self.queue, job_id)
+
+    def stop_at_work(self, job_id: int) -> None:
+        """Stop the queue while a job is at work; a thread is not waited for, a process goes on."""
+        if self.processes:
+            assert self.queue.stop(PATIENCE_S) == set()
+        else:
+            assert self.queue.stop(0.0) == {job_id}
 
     def restart(self) -> None:
         self.queue.stop(0.0)

@@ -10,9 +10,11 @@ import pytest
 from ganeti import errors
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue.execution import Adopted
 from ganeti.locking import Level
 
 from .queue_lab import PATIENCE_S, Lab, op, until
+from .wire_places import WirePlaces
 
 
 def test_a_queue_which_stops_takes_and_starts_nothing(
@@ -55,16 +57,16 @@ def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
     assert [row[0] for row in lab.queue.query(None, ["id"])] == [running, fresh]
 
 
-def test_who_asks_right_after_a_start_sees_no_job_as_running(lab: Lab) -> None:
+def test_who_asks_right_after_a_start_sees_no_thread_as_running(lab: Lab) -> None:
     """A start needs no flush to say so, as another start would come to the same."""
     gate = lab.gate("slow")
     running = lab.queue.submit([op("slow")])
     assert lab.reached["slow"].wait(PATIENCE_S)
-    assert lab.queue.stop(0.0) == {running}
+    lab.stop_at_work(running)
     lab.fail_names = {"write journal"}
     lab.queue = lab.new()
     lab.queue.start()
-    assert lab.row(running, "status") == ["error"]
+    assert lab.row(running, "status") == ["running" if lab.processes else "error"]
     gate.set()
     lab.fail_names = set()
 
@@ -149,8 +151,54 @@ def test_a_stop_names_the_jobs_it_did_not_wait_for(lab: Lab) -> None:
     gate = lab.gate("slow")
     job_id = lab.queue.submit([op("slow")])
     assert lab.reached["slow"].wait(PATIENCE_S)
-    assert lab.queue.stop(0.01) == {job_id}
-    gate.set()
+    lab.stop_at_work(job_id)
+    if not lab.processes:
+        gate.set()
     lab.queue = lab.new()
     lab.queue.start()
+    gate.set()
+    assert lab.wait(job_id) == ("success" if lab.processes else "error")
+
+
+def test_a_job_goes_on_in_the_next_queue_as_often_as_there_is_one(lab: Lab) -> None:
+    """Its later opcodes get another process, because the first may be of an older release."""
+    gate = lab.gate("slow")
+    job_id = lab.queue.submit([op("slow"), op("b"), op("c")])
+    assert lab.reached["slow"].wait(PATIENCE_S)
+    until(lambda: lab.row(job_id, "status") == ["running"])
+    begun = lab.row(job_id, "opexec")[0][0]
+    for _ in range(3 if lab.processes else 1):
+        lab.stop_at_work(job_id)
+        lab.queue = lab.new()
+        lab.queue.start()
+    gate.set()
+    if not lab.processes:
+        assert lab.wait(job_id) == "error"
+        assert lab.order == ["slow"]
+        return
+    assert lab.wait(job_id) == "success"
+    assert lab.order == ["slow", "b", "c"]
+    assert lab.row(job_id, "opexec")[0][0] == begun
+    places = lab.queue._places
+    assert isinstance(places, WirePlaces)
+    assert places.opened == 1
+
+
+def test_a_job_whose_process_could_not_go_on_says_why(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = lab.gate("slow")
+    job_id = lab.queue.submit([op("slow"), op("b")])
+    assert lab.reached["slow"].wait(PATIENCE_S)
+    lab.stop_at_work(job_id)
+    monkeypatch.setattr(
+        WirePlaces, "adopt", lambda *_args: Adopted({}, {job_id: "of release 0.8.0"})
+    )
+    lab.queue = lab.new()
+    lab.queue.start()
+    gate.set()
     assert lab.wait(job_id) == "error"
+    why = "of release 0.8.0" if lab.processes else "the master daemon ended while this ran"
+    first, second = lab.row(job_id, "opresult")[0]
+    assert why in first[1][0] and why in second[1][0]
+    assert why in lab.row(job_id, "oplog")[0][0][0][3]

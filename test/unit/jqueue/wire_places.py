@@ -30,13 +30,15 @@ from ganeti.jobexec.place import JobPlace
 from ganeti.jobexec.process import execute
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
-from ganeti.jqueue.execution import Place
+from ganeti.jqueue.execution import Adopted, Place
 from ganeti.locking import LockManager, Owner
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import master_epoch
 
 #: Executes an opcode in the process: gets what the job queue and the lock manager are there.
 Work = Callable[[OpCode, Callbacks, JobLocks], Any]
+#: Seconds for which a process waits for the next queue.
+PATIENCE_S: Final = 60.0
 _EPOCH: Final = master_epoch.Epoch(1, "uuid-node1")
 
 
@@ -45,21 +47,30 @@ class _Ended(Exception):  # noqa: N818
 
 
 class _Link(Link):
-    """A link which gives its connections to the place directly."""
+    """A link which gives its connections to the place directly.
+
+    :ivar place: where the job is, in the present queue.
+    :ivar adopted: set when the next queue has adopted the job; None while its queue works.
+    """
 
     def __init__(self, place: JobPlace) -> None:
         super().__init__("")
-        self._place = place
+        self.place = place
+        self.adopted: threading.Event | None = None
 
     def connect(self) -> None:
-        ours, theirs = socket.socketpair()
-        self._channel = Channel(ours)
-        self._place.connected(Channel(theirs), {"running": self.running})
-        try:
-            welcome = self._channel.receive()
-        except ChannelClosed:
-            raise _Ended from None
-        self.epoch = master_epoch.parse(welcome["epoch"])
+        while True:
+            ours, theirs = socket.socketpair()
+            self._channel = Channel(ours)
+            self.place.connected(Channel(theirs), {"running": self.running})
+            try:
+                welcome = self._channel.receive()
+            except ChannelClosed:
+                if self.adopted is not None and self.adopted.wait(PATIENCE_S):
+                    continue
+                raise _Ended from None
+            self.epoch = master_epoch.parse(welcome["epoch"])
+            return
 
     def _leave(self, code: int) -> NoReturn:
         raise _Ended
@@ -73,10 +84,16 @@ class WirePlaces:
     """The processes of jobs (:class:`ganeti.jqueue.execution.Places`).
 
     :param owner_of: returns the owner of the locks of a job.
+    :param living: the processes which live, by the id of the job; another queue has the same.
     """
 
     def __init__(
-        self, directory: Path, work: Work, locks: LockManager, owner_of: Callable[[int], Owner]
+        self,
+        directory: Path,
+        work: Work,
+        locks: LockManager,
+        owner_of: Callable[[int], Owner],
+        living: dict[int, _Link],
     ) -> None:
         cmdlib.load()
         directory.mkdir(exist_ok=True)
@@ -91,6 +108,7 @@ class WirePlaces:
         self.owner = owner_of
         self._work = work
         self._places: dict[int, JobPlace] = {}
+        self._living = living
         self.opened = 0
 
     # -- for the queue ------------------------------------------------------------------------
@@ -106,14 +124,33 @@ class WirePlaces:
             self, job_id, token, JobProcess(os.getpid(), ended), path
         )
         self.opened += 1
+        self._living[job_id] = _Link(place)
         threading.Thread(target=self._process, args=(place,), daemon=True).start()
         return place
 
-    def adopt(self, running: Sequence[jobs.QueuedJob]) -> Mapping[int, Place]:
-        return {}
+    def adopt(self, running: Sequence[jobs.QueuedJob]) -> Adopted:
+        places = {}
+        for job in running:
+            link = self._living.get(job.id)
+            op = job.current()
+            if link is None or link.place.livelock != job.state.livelock or op is None:
+                continue
+            old = link.place
+            place = JobPlace(self, job.id, old.token, old.process, old.livelock)
+            held = livelock.read_record(old.livelock)
+            assert self.context.locks.update(self.owner(job.id), held.locks)
+            place.adopt(op)
+            places[job.id] = self._places[job.id] = link.place = place
+            assert link.adopted is not None
+            link.adopted.set()
+        return Adopted(places, {})
 
     def detach(self) -> None:
-        """Nothing goes on after the test."""
+        for job_id, place in list(self._places.items()):
+            link = self._living.get(job_id)
+            if link is not None:
+                link.adopted = threading.Event()
+            place.detach()
 
     def wake(self, job_id: int) -> None:
         place = self._places.get(job_id)
@@ -142,7 +179,7 @@ class WirePlaces:
 
     def _process(self, place: JobPlace) -> None:
         path = place.livelock
-        link = _Link(place)
+        link = self._living[place.job_id]
         with livelock.take(self._directory, place.job_id, place.token):
             woken = changes.SharedNumber(path)
             try:
@@ -154,8 +191,10 @@ class WirePlaces:
                 woken.close()
                 livelock.forget(path)
                 link.close()
+                if self._living.get(place.job_id) is link:
+                    del self._living[place.job_id]
                 os.eventfd_write(place.pidfd, 1)
-                place.died()
+                link.place.died()
 
     def _serve(self, job_id: int, link: _Link, path: str, woken: changes.SharedNumber) -> None:
         locks = remote.RemoteLocks(link, livelock.Record(path))

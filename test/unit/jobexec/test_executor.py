@@ -1,0 +1,409 @@
+"""Real job processes: start, end, kill, death, lost connections, and another master daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti import errors
+from ganeti.jobexec import executor, livelock, messages
+from ganeti.jobexec.forker import has_ended
+from ganeti.jobexec.messages import Channel
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.execution import JobDetached
+from ganeti.locking import EXCLUSIVE, Level
+from ganeti.platform import master_epoch
+from ganeti.utils import filelock, fs
+from ganeti.wire import json
+
+from .process_lab import EPOCH, PATIENCE_S, Lab, Work, delay, ended, kill, until
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Lab]]:
+    made: list[Lab] = []
+
+    def new(daemons: int = 1) -> Lab:
+        made.append(Lab(daemons))
+        made[-1].daemon().start()
+        return made[-1]
+
+    yield new
+    for lab in made:
+        lab.close()
+
+
+@pytest.fixture
+def lab(make: Callable[..., Lab]) -> Lab:
+    return make()
+
+
+def file_of(work: Work) -> jobs.QueuedJob:
+    """The job, as its file has it."""
+    found = jobs.QueuedJob(work.place.job_id, [work.op], (1, 1))
+    found.state = found.state._replace(
+        livelock=work.place.livelock, process_id=work.place.process_id
+    )
+    return found
+
+
+# -- start and end ----------------------------------------------------------------------------
+
+
+def test_a_job_in_a_process_with_its_livelock(lab: Lab) -> None:
+    work = lab.held(7)
+    place = work.place
+    assert place.process_id not in (os.getpid(), *lab.servers)
+    assert filelock.is_locked(place.livelock)
+    assert Path(f"/proc/{place.process_id}/comm").read_text() == "gnt-job-7\n"
+    assert work.started == 1
+    assert work.let_go().finish() is None
+    place.close()
+    until(lambda: lab.livelocks() == [], "the livelock is removed")
+    assert lab.master.locks.list_locks(work.owner) == {}
+
+
+def test_a_process_executes_one_job_after_the_other(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = lab.run(1)
+    assert [lab.run(2), lab.run(3)] == [first, first]
+    work = lab.held(4)
+    assert work.place.process_id == first
+    assert lab.run(5) != first, "two jobs have two processes"
+    # It ends after so many jobs.
+    monkeypatch.setattr(executor, "_MOST_JOBS", 3)
+    work.let_go().finish()
+    work.place.close()
+    until(lambda: ended(first), "the process ends")
+
+
+def test_a_process_which_rests_ends_after_a_while(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor, "REST_S", 0.0)
+    pid = lab.run(1)
+    until(lambda: ended(pid), "the process ends")
+    assert lab.run(2) != pid
+
+
+def test_an_opcode_which_fails_has_the_error_of_its_class(lab: Lab) -> None:
+    work = lab.work(1, delay(on_nodes=["unknown"]))
+    with pytest.raises(errors.OpPrereqError, match="unknown"):
+        work.finish()
+    work.place.close()
+    assert lab.run(2) == work.place.process_id, "its process is as good as before"
+
+
+# -- kill and death ---------------------------------------------------------------------------
+
+
+def test_a_kill_ends_a_job_once_and_frees_its_locks(lab: Lab) -> None:
+    work, other = lab.held(1), lab.held(2)
+    lab.master.locks.acquire(work.owner, Level.INSTANCE, ["a"], shared=False)
+    killer = lab.executors[0]
+    assert [killer.kill(1, "killed by user x") for _ in range(3)] == [True, False, False]
+    with pytest.raises(errors.OpExecError, match="killed by user x; process .* was ended"):
+        work.finish()
+    work.place.close()
+    until(lambda: ended(work.place.process_id), "the process ends")
+    assert lab.master.locks.list_locks(work.owner) == {}
+    assert not killer.kill(3, "no such job")
+    assert other.let_go().finish() is None
+
+
+def test_a_kill_after_the_end_does_not_touch_the_resting_process(lab: Lab) -> None:
+    work = lab.held(1)
+    work.let_go().finish()
+    assert not lab.executors[0].kill(1, "too late")
+    work.place.close()
+    assert not lab.executors[0].kill(1, "too late")
+    assert lab.run(2) == work.place.process_id
+
+
+def test_a_process_which_dies_is_noticed_and_the_others_go_on(lab: Lab) -> None:
+    work, other = lab.held(1), lab.held(2)
+    kill(work.place.process_id)
+    with pytest.raises(errors.OpExecError, match="of the job is gone: it has ended unexpectedly"):
+        work.finish()
+    assert not os.path.exists(work.place.livelock)
+    work.place.close()
+    assert other.let_go().finish() is None
+    assert lab.run(3) != work.place.process_id
+
+
+def test_a_resting_process_which_dies_gets_no_job(lab: Lab) -> None:
+    pid = lab.run(1)
+    # The thread which the kernel tells waits for this lock.
+    with lab.executors[0]._lock:
+        kill(pid)
+        (rest,) = lab.executors[0]._resting
+        assert has_ended(rest.process.pidfd, PATIENCE_S)
+        assert lab.executors[0]._reuse(2) is None
+    assert lab.run(2) != pid
+
+
+def test_locks_of_the_dead_are_kept_until_the_nodes_are_asked(lab: Lab) -> None:
+    """The keeper of left work takes over the locks before they are free, and revokes the calls."""
+    locks = lab.master.locks
+    work = lab.held(1)
+    locks.acquire(work.owner, Level.INSTANCE, ["a"], shared=False)
+    seen = []
+
+    class Keeper:
+        def hand_over(
+            self, job_id: int, _nodes: Sequence[str], held: Sequence[str], revoke: Sequence[str]
+        ) -> None:
+            owned = locks.owned(work.owner, Level.INSTANCE)
+            seen.append((job_id, list(held), list(revoke), dict(owned)))
+
+    lab.master.context.left_work = Keeper()  # type: ignore[assignment]
+    kill(work.place.process_id)
+    with pytest.raises(errors.OpExecError):
+        work.finish()
+    assert seen == [(1, ["a"], [work.place.token], {"a": EXCLUSIVE})]
+    assert locks.list_locks(work.owner) == {}
+
+
+# -- the fork server --------------------------------------------------------------------------
+
+
+def test_a_fork_server_which_dies_is_named_and_running_jobs_go_on(lab: Lab) -> None:
+    work = lab.held(1)
+    kill(lab.servers[0])
+    with pytest.raises(errors.OpExecError, match="daemon-util restart ganeti-masterd"):
+        for number in range(2, 9):
+            lab.held(number)
+    assert work.let_go().finish() is None
+    work.place.close()
+    assert lab.run(9) == work.place.process_id, "the process which rests is used"
+
+
+def test_a_process_whose_livelock_is_locked_by_another_one(
+    make: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It executes nothing, because nobody could see that it lives."""
+    monkeypatch.setattr(livelock, "_LOCK_WAIT_S", 0.0)
+    lab = make()
+    token = "0123456789abcdef"
+    monkeypatch.setattr(executor.secrets, "token_hex", lambda _size: token)
+    path = livelock.path_of(lab.paths.livelock_dir, 1, token)
+    with filelock.FileLock(path) as lock:
+        lock.acquire()
+        work = lab.work(1, delay())
+        with pytest.raises(errors.OpExecError, match="It had not changed anything yet"):
+            work.finish()
+    assert not work.started
+
+
+# -- the connection ---------------------------------------------------------------------------
+
+
+def test_a_broken_connection_is_made_again(lab: Lab) -> None:
+    work = lab.held(1)
+    for _ in range(3):
+        channel = work.place._channel
+        assert channel is not None
+        channel.shut_down()
+        # The process notices it with its next request.
+        work.place.wake()
+        until(lambda old=channel: work.place._channel is not old, "it connects again")
+    work.let_go()
+    assert work.finish() is None
+    # Where it waits, and that the wait was ended.
+    assert len(work.log) == 2, work.log
+
+
+def test_another_process_cannot_be_a_job(lab: Lab) -> None:
+    """The kernel says who is at the other end of a connection."""
+    work = lab.held(1)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(lab.here.address)
+        channel = Channel(sock)
+        channel.send({"job": 1, "token": work.place.token, "running": 0})
+        assert "end" in channel.receive()
+    assert work.let_go().finish() is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\x02[]", b"\0\0\0\x01{", b"\0\0\0\x04null"])
+def test_nonsense_on_the_socket_stops_nobody(lab: Lab, data: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(lab.here.address)
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(4096):
+            pass
+    lab.run(1)
+
+
+# -- another master daemon --------------------------------------------------------------------
+
+
+def adopting(lab: Lab, *works: Work) -> Any:
+    """Begin the next master daemon; return what it finds, and the daemon."""
+    lab.end_daemon()
+    for work in works:
+        with pytest.raises(JobDetached):
+            work.finish()
+    made = lab.daemon()
+    found = made.adopt([file_of(work) for work in works])
+    made.start()
+    return found
+
+
+def test_a_job_goes_on_with_the_next_master_daemon(make: Callable[..., Lab]) -> None:
+    lab = make(2)
+    work = lab.held(1)
+    held_before = lab.master.locks.list_locks(work.owner)
+    found = adopting(lab, work)
+    assert (list(found.places), found.ended) == ([1], {})
+    assert lab.master.locks.list_locks(work.owner) == held_before != {}
+    again = Work(found.places[1], work.op)
+    again.log = list(work.log)
+    assert again.let_go().finish() is None
+    pid = work.place.process_id
+    again.place.close()
+    until(lambda: ended(pid), "a process of an earlier daemon gets no other job")
+
+
+def test_a_process_which_died_meanwhile_is_not_found(make: Callable[..., Lab]) -> None:
+    lab = make(2)
+    work = lab.held(1)
+    lab.end_daemon()
+    kill(work.place.process_id)
+    until(lambda: not filelock.is_locked(work.place.livelock), "it has ended")
+    made = lab.daemon()
+    assert made.adopt([file_of(work)]) == ({}, {})
+    assert lab.livelocks() == []
+
+
+@pytest.mark.programs
+def test_another_process_which_got_the_number_is_left_alone(make: Callable[..., Lab]) -> None:
+    """The livelock says that the process of the job has ended, whoever has its number now."""
+    lab = make(2)
+    work = lab.held(1)
+    lab.end_daemon()
+    kill(work.place.process_id)
+    until(lambda: not filelock.is_locked(work.place.livelock), "it has ended")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        job = file_of(work)
+        job.state = job.state._replace(process_id=other.pid)
+        made = lab.daemon()
+        assert made.adopt([job]) == ({}, {})
+        assert not made.kill(1, "nobody")
+        made.end_all()
+        other.communicate(b"\n")
+        assert other.returncode == 0
+
+
+def test_a_signal_never_reaches_the_next_owner_of_a_number(lab: Lab) -> None:
+    """The process was collected, so its number is free; the descriptor still means the old one."""
+    work = lab.held(1)
+    pid = work.place.process_id
+    pidfd = os.dup(work.place.pidfd)
+    kill(pid)
+    with pytest.raises(errors.OpExecError):
+        work.finish()
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the fork server has collected it")
+    assert not work.place.kill("too late")
+    with pytest.raises(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    os.close(pidfd)
+    lab.executors[0].end_all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"protocol": "0-00000000", "release": "0.8.0"}, "release 0.8.0 with protocol 0-00000000"),
+        ({"protocol": None, "release": None}, "release unknown with protocol unknown"),
+        ({"locks": [["odd"]]}, "not the record of a job process"),
+    ],
+)
+def test_a_process_which_cannot_be_used_is_ended_and_the_job_says_why(
+    make: Callable[..., Lab], caplog: pytest.LogCaptureFixture, changes: dict[str, Any], why: str
+) -> None:
+    lab = make(2)
+    work, other = lab.held(1), lab.held(2)
+    path = f"{work.place.livelock}.held"
+    record = {**json.loads(fs.read_file(path)), **changes}
+    fs.write_file(path, json.dumps({key: one for key, one in record.items() if one is not None}))
+    found = adopting(lab, work, other)
+    assert list(found.places) == [2]
+    assert list(found.ended) == [1]
+    assert why in found.ended[1]
+    assert "'gnt-cluster verify' shows what does not fit" in found.ended[1]
+    assert any(why in line and "job 1: process" in line for line in caplog.messages)
+    pid = work.place.process_id
+    until(lambda: ended(pid), "its process has ended")
+    assert not os.path.exists(path)
+    assert lab.master.locks.list_locks(work.owner) == {}
+    again = Work(found.places[2], other.op)
+    again.log = list(other.log)
+    assert again.let_go().finish() is None
+
+
+def test_the_protocol_changes_with_the_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = messages.protocol()
+    assert name.startswith(f"{messages.PROTOCOL}-")
+    messages.protocol.cache_clear()
+    assert messages.protocol() == name
+    fields = messages.dataclasses.fields
+    monkeypatch.setattr(messages.dataclasses, "fields", lambda cls: fields(cls)[1:])
+    messages.protocol.cache_clear()
+    assert messages.protocol() != name
+    monkeypatch.undo()
+    messages.protocol.cache_clear()
+
+
+# -- another master ---------------------------------------------------------------------------
+
+
+def test_a_process_ends_under_the_epoch_of_another_node(lab: Lab) -> None:
+    work = lab.held(1)
+    # Another epoch of this node does no harm; the process looks every two seconds.
+    master_epoch.claim(EPOCH._replace(number=2), lab.paths)
+    watched = time.monotonic()
+    until(lambda: time.monotonic() - watched > 2.5, "it has looked at the epoch")
+    assert not ended(work.place.process_id)
+    master_epoch.claim(master_epoch.Epoch(3, "uuid-node2"), lab.paths)
+    with pytest.raises(errors.OpExecError, match="is gone"):
+        work.finish()
+    until(lambda: ended(work.place.process_id), "the process ends")
+
+
+def test_a_replaced_master_daemon_ends_all_processes(lab: Lab) -> None:
+    rests = lab.run(1)
+    works = [lab.held(number) for number in (2, 3)]
+    assert works[0].place.process_id == rests
+    pids = [work.place.process_id for work in works]
+    lab.executors[0].end_all()
+    for work in works:
+        with pytest.raises(errors.OpExecError):
+            work.finish()
+    until(lambda: all(map(ended, pids)), "all have ended")
+
+
+def test_many_jobs_at_once(lab: Lab) -> None:
+    found: list[int] = []
+
+    def some(base: int) -> None:
+        found.extend(lab.run(base + number) for number in range(10))
+
+    threads = [threading.Thread(target=some, args=(base,)) for base in (100, 200, 300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 30
+    assert len(set(found)) <= 3 + 1, "processes are used again"
