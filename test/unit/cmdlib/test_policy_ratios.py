@@ -50,7 +50,7 @@ def test_a_named_node_has_to_have_the_processors():
         "node node2.example.com would have 9 virtual CPUs, vcpu-ratio 2 permits 8 on 4 processors"
         in text
     )
-    assert "Use --ignore-ipolicy to override" in text
+    assert "--ignore-ipolicy' to override it" in text
 
 
 def test_the_violation_can_be_ignored():

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Modes which accept several existing instances.
 _SEVERAL = ("change-group", "node-evacuate")
+# Modes which are about new instances.
+_NEW = ("allocate", "multi-allocate")
 _NIC_FORM = ("mac", "ip", "bridge")
 
 
@@ -30,6 +32,20 @@ def try_allocator(values: Values, arguments: list[str]) -> int:
         raise errors.OpPrereqError(
             f"mode {values.mode} takes one name, not {len(arguments)}", errors.ECODE_INVAL
         )
+    if values.mode in _NEW:
+        missing = [
+            option
+            for option, value in (
+                ("the disk template (-t)", values.disk_template),
+                ("the operating system (-o)", values.os),
+            )
+            if value is None
+        ]
+        if missing:
+            raise errors.OpPrereqError(
+                f"mode {values.mode} needs {' and '.join(missing)} of the new instance",
+                errors.ECODE_INVAL,
+            )
     result = jobs.run_opcode(
         OpTestAllocator(
             direction=values.direction,

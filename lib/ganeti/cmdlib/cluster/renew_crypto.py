@@ -121,8 +121,8 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         cluster = self.config.cluster()
         if not ssh_keys.is_managed(cluster):
             raise errors.OpPrereqError(
-                "this cluster was created with --no-ssh-init, so it does not manage the SSH keys of"
-                " its nodes",
+                "this cluster was created with 'gnt-cluster init --no-ssh-init', so it does"
+                " not manage the SSH keys of its nodes",
                 errors.ECODE_INVAL,
             )
         self.ssh_kind = self.op.ssh_key_type or cluster.ssh_key_type

@@ -44,7 +44,7 @@ def test_the_defaults_show_a_relocation(gnt: Gnt, master: FakeMaster) -> None:
         "mode": "node-evacuate", "evac_mode": "primary-only", "instances": ["a", "b"]}),
     ("-m change-group --target-groups g1 --target-groups g2 a b", {
         "target_groups": ["g1", "g2"], "instances": ["a", "b"]}),
-    ("-m multi-allocate --count 5 --spindle-use 3 new", {"count": 5, "spindle_use": 3}),
+    ("-m multi-allocate -t file -o noop --count 5 --spindle-use 3 new", {"count": 5, "spindle_use": 3}),
 ])  # fmt: skip
 def test_options(gnt: Gnt, master: FakeMaster, line: str, fields: dict[str, object]) -> None:
     assert gnt(f"debug allocator {line}").code == 0
@@ -59,6 +59,8 @@ def test_options(gnt: Gnt, master: FakeMaster, line: str, fields: dict[str, obje
         ("--disks big a", 1, "--disks: cannot read 'big'"),
         ("--nics a/b/c/d a", 1, "'a/b/c/d' is not of the form"),
         ("-m everything a", 2, "everything"),
+        ("-m allocate new", 1, "needs the disk template (-t) and the operating system (-o)"),
+        ("-m multi-allocate -t file new", 1, "multi-allocate needs the operating system (-o)"),
         ("", 1, ""),
     ],
 )
@@ -77,13 +79,13 @@ EXPLAINED = (
 
 def test_explanations(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_TEST_ALLOCATOR"] = EXPLAINED
-    shown = gnt("debug iallocator --explain -m allocate new")
+    shown = gnt("debug iallocator --explain -m allocate -t file -o noop new")
     assert shown.out.splitlines() == [
         "new: fine",
         "Node Group Chosen       Score Secondary Reason",
         "n1   g     primary 1.50000000 -         the best place",
     ]
     assert master.opcode()["explain"] is True
-    shown = gnt("debug iallocator --explain --output json -m allocate new")
+    shown = gnt("debug iallocator --explain --output json -m allocate -t file -o noop new")
     assert json.loads(shown.out) == json.loads(EXPLAINED)
     assert "needs --explain" in gnt("debug iallocator --output json new").err

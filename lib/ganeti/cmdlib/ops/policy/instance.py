@@ -60,6 +60,18 @@ def violations(
     )
 
 
+#: The command which overrides the policy, for each opcode that can.
+OVERRIDING = {
+    "OP_INSTANCE_CREATE": "gnt-instance add",
+    "OP_INSTANCE_FAILOVER": "gnt-instance failover",
+    "OP_INSTANCE_GROW_DISK": "gnt-instance grow-disk",
+    "OP_INSTANCE_MIGRATE": "gnt-instance migrate",
+    "OP_INSTANCE_MOVE": "gnt-instance move",
+    "OP_INSTANCE_REPLACE_DISKS": "gnt-instance replace-disks",
+    "OP_INSTANCE_SET_PARAMS": "gnt-instance modify",
+}
+
+
 def instance_violations(unit: AnyUnit, instance: FilledInstance, node: Node) -> list[str]:
     """List the violations of the policy of a node's group by an existing instance, in words."""
     group = unit.config.snapshot().nodegroups[node.group]
@@ -102,5 +114,15 @@ def refuse(unit: AnyUnit, name: str, node: Node, found: list[str], *, ignore: bo
     group = unit.config.snapshot().nodegroups[node.group]
     text = f"instance {name} violates the policy of group {group.name}: {'; '.join(found)}"
     if not ignore:
-        raise errors.OpPrereqError(f"{text}. Use --ignore-ipolicy to override.", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"{text}{_override_hint(unit.op.OP_ID)}", errors.ECODE_INVAL)
     unit.warn(text)
+
+
+def _override_hint(opcode: str) -> str:
+    """Return a sentence with the command which overrides the policy; empty if there is none.
+
+    The command is named because the job may come from another one, such as the evacuation of a
+    node, which has no such option.
+    """
+    command = OVERRIDING.get(opcode)
+    return "" if command is None else f". Use '{command} --ignore-ipolicy' to override it."
