@@ -83,6 +83,7 @@ _PARSERS = {
     "ganeti-join": "ganeti.tools.join",
     "ganeti-takeover": "ganeti.takeover.command",
     "ganeti-watcher": "ganeti.watcher.command",
+    "cluster-merge": "ganeti.merge.command",
     "lvmstrap": "ganeti.tools.lvmstrap",
     "ovfconverter": "ganeti.tools.ovfconverter",
     "query-config": "ganeti.tools.query_config",

@@ -34,6 +34,7 @@ TOOLS = {
     "ganeti-join": "ganeti.tools.join",
     "ganeti-takeover": "ganeti.takeover.command",
     "ganeti-watcher": "ganeti.watcher.command",
+    "cluster-merge": "ganeti.merge.command",
     "lvmstrap": "ganeti.tools.lvmstrap",
     "mon-collector": "ganeti.tools.mon_collector",
     "node-daemon-setup": "ganeti.tools.node_daemon_setup",

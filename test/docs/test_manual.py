@@ -37,6 +37,7 @@ OTHERS = {
 TOOLS = {
     "burnin": "ganeti.burnin.program",
     "cfgupgrade": "ganeti.tools.cfgupgrade",
+    "cluster-merge": "ganeti.merge.command",
     "lvmstrap": "ganeti.tools.lvmstrap",
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",

@@ -59,6 +59,8 @@ from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import filters
 from ganeti.jqueue import job as jobs
 from ganeti.luxi import protocol as luxi
+from ganeti.merge import other as merge_other
+from ganeti.merge import steps as merge_steps
 from ganeti.metad import dhcp, guests, web
 from ganeti.mond import configuration
 from ganeti.mond.collectors import cpu_load, diskstats, logical_volumes
@@ -322,6 +324,13 @@ TEXTS: dict[str, Parser] = {
     ),
     "drbd status of version 9": Parser(
         drbd_status_json.parse_status, (data("drbd/drbd-9-connected.status.json"),)
+    ),
+    "instances of another cluster": Parser(
+        merge_steps.parse_guests, ("web1.example.com|Y|up\nweb2.example.com|N|down\n",)
+    ),
+    "configuration of another cluster": Parser(
+        lambda text: merge_other.parse_config(text, "second"),
+        (json.dumps(codec.to_dict(cluster_of(2))),),
     ),
     "disks of a machine": Parser(
         lvmstrap.parse_lsblk,

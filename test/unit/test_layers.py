@@ -26,7 +26,7 @@ NODE_SIDE = ("storage", "hypervisor", "backend")
 MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "jobexec", "master")
 PROGRAMS = (
     "bootstrap", "rapi", "cli", "client", "tools", "watcher", "failoverd", "watchdogd",
-    "burnin", "takeover", "helpers", "vcluster", "server",
+    "burnin", "takeover", "merge", "helpers", "vcluster", "server",
 )  # fmt: skip
 # Bottom-up: a package imports from itself and from the packages before it.
 ORDER = (*SHARED, *NODE_SIDE, *MASTER_SIDE, *PROGRAMS)

@@ -238,7 +238,8 @@ def test_each_installed_program_without_commands_is_known() -> None:
     starters = {path.name for path in (TOP / "scripts").iterdir()}
     # The daemons are started by systemd, and most tools are seldom needed.
     starters |= {"ganeti-cleaner", "ganeti-watcher", "burnin"}
-    starters |= {"lvmstrap", "ovfconverter", "query-config", "users-setup", "ganeti-takeover"}
+    starters |= {"cluster-merge", "lvmstrap", "ovfconverter", "query-config", "users-setup"}
+    starters |= {"ganeti-takeover"}
     assert starters - set(PROGRAMS) == {one.name for one in tables.load_plain()}
 
 

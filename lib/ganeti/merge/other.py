@@ -1,0 +1,165 @@
+"""Reach the nodes of another cluster, and run commands there as their administrator.
+
+On real machines this uses SSH as root, with the keys and the known hosts of the administrator. In a
+virtual cluster the nodes of the other cluster are directories beside the ones of this cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.cli import remote
+from ganeti.config import upgrade
+from ganeti.constants import ssconf as ssconf_const
+from ganeti.objects import ConfigData, Node, codec
+from ganeti.platform import machine, paths
+from ganeti.utils import fs, process, ssh
+from ganeti.wire import json
+
+
+class OtherCluster:
+    """Another cluster, which is to be merged into this one.
+
+    :param master: its master.
+    :param name: its name.
+    """
+
+    def __init__(self, master: remote.RemoteNode, name: str) -> None:
+        self.name = name
+        self.master = master
+        self._nodes = {master.name: master}
+
+    def run(self, *argv: str, node: str | None = None, check: bool = True) -> process.Completed:
+        """Run a program on a node; None for the master.
+
+        :raises OpExecError: it cannot be started, or failed.
+        """
+        target = self.master if node is None else self._nodes[node]
+        return run_on(target, argv, check=check)
+
+    def read(self) -> ConfigData:
+        """Read the configuration of the cluster from its master.
+
+        :raises OpExecError: it cannot be fetched.
+        :raises ConfigurationError: it cannot be understood.
+        """
+        return parse_config(self.read_text(), self.name)
+
+    def read_text(self) -> str:
+        """Read the file of the configuration.
+
+        :raises OpExecError: it cannot be fetched.
+        """
+        path = self.master.path(paths.current().cluster_conf_file)
+        return self.run("cat", path).stdout
+
+    def know(self, nodes: Sequence[Node]) -> None:
+        """Remember how the nodes are reached."""
+        for node in nodes:
+            if node.name != self.master.name:
+                self._nodes[node.name] = _remote(node.name, node.primary_ip)
+
+    def trust(self, node: Node) -> None:
+        """Let this cluster know the host keys which the administrator knows for a node.
+
+        ``gnt-node add`` then asks no question about them.
+        """
+        if machine.current().neighbour_dir(node.name) is not None:
+            return
+        path = paths.current().known_hosts_file
+        mine = _content(os.path.expanduser("~/.ssh/known_hosts"))
+        ours = _content(path)
+        found = ssh.known_keys(mine, node.name, ssh.PORT)
+        if found and not ssh.known_keys(ours, node.name, ssh.PORT):
+            text = ssh.known_hosts_text(node.name, ssh.PORT, sorted(found))
+            fs.write_file(path, ours + text, mode=0o644)
+
+
+def find(name: str) -> OtherCluster:
+    """Find a cluster by its name, or by the name of its master.
+
+    :raises OpPrereqError: it cannot be reached, or is none.
+    """
+    node = _find_virtual(name) or _remote(name, _resolve(name))
+    here = paths.current()
+    facts = {}
+    for fact in (ssconf_const.MASTER_NODE, ssconf_const.CLUSTER_NAME):
+        try:
+            done = run_on(node, ["cat", node.path(here.ssconf_file(fact))])
+        except errors.OpExecError as err:
+            raise errors.OpPrereqError(
+                f"{name} cannot be reached as root over SSH, or is no cluster: {err}",
+                errors.ECODE_ENVIRON,
+            ) from err
+        facts[fact] = done.stdout.strip()
+    master = facts[ssconf_const.MASTER_NODE]
+    if master != node.name:
+        node = _remote(master, _resolve(master))
+    return OtherCluster(node, facts[ssconf_const.CLUSTER_NAME])
+
+
+def run_on(
+    node: remote.RemoteNode, argv: Sequence[str], *, check: bool = True
+) -> process.Completed:
+    """Run a program on a node.
+
+    :raises OpExecError: it cannot be started, or failed.
+    """
+    try:
+        done = node.run(shlex.join(argv))
+    except errors.CommandError as err:
+        raise errors.OpExecError(f"{node.name}: {err}") from err
+    if check and done.failed:
+        text = done.stderr.strip() or done.stdout.strip()
+        raise errors.OpExecError(
+            f"'{process.show(argv)}' on {node.name} {done.fail_reason}: {text[-1000:]}"
+        )
+    return done
+
+
+def parse_config(text: str, name: str) -> ConfigData:
+    """Read the text of a configuration.
+
+    :param name: name of the cluster, for messages.
+    :raises ConfigurationError: it is no configuration of this version, or of one before it.
+    """
+    try:
+        return codec.from_dict(ConfigData, upgrade.upgrade(json.loads(text)))
+    except errors.ParseError as err:
+        raise errors.ConfigurationError(f"the configuration of {name}: {err}") from err
+
+
+def _remote(name: str, address: str) -> remote.RemoteNode:
+    return remote.RemoteNode(name, address)
+
+
+def _resolve(name: str) -> str:
+    try:
+        return machine.current().resolve(name)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_RESOLVER) from err
+
+
+def _find_virtual(name: str) -> remote.RemoteNode | None:
+    """Return the master of a cluster in the directory of a virtual cluster; None elsewhere."""
+    me = machine.current().hostname()
+    own = machine.current().neighbour_dir(me)
+    if own is None:
+        return None
+    for node in sorted(os.listdir(os.path.dirname(own))):
+        there = paths.Paths(f"{os.path.dirname(own)}/{node}")
+        cluster = _content(there.ssconf_file(ssconf_const.CLUSTER_NAME)).strip()
+        master = _content(there.ssconf_file(ssconf_const.MASTER_NODE)).strip()
+        if node != me and node == master and name in (cluster, node, node.partition(".")[0]):
+            return _remote(node, _resolve(node))
+    return None
+
+
+def _content(path: str) -> str:
+    try:
+        return fs.read_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

@@ -1,0 +1,375 @@
+"""The steps of a merge, in their order.
+
+Everything before the start of the master daemon with the merged configuration is taken back when a
+step fails: the configuration is not changed, the daemons of the other cluster and the guests which
+were stopped are started again. After that start nothing is taken back; the nodes of the other
+cluster are in the configuration as offline nodes, and the error names the commands which go on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.bootstrap import local
+from ganeti.constants import instance as instance_c
+from ganeti.merge import conflicts
+from ganeti.merge.combine import Merged, combine
+from ganeti.merge.other import OtherCluster
+from ganeti.objects import ConfigData, Node, codec
+from ganeti.platform import paths
+from ganeti.takeover.cluster import parse_unfinished
+from ganeti.tools import config_files
+from ganeti.utils import clock, fs, process
+
+#: Values of ``--restart``.
+ALL, UP, NONE = "all", "up", "none"
+RESTARTS = (ALL, UP, NONE)
+_LOOK_S = 1.0
+_LIST = ("--no-headers", "--separator=|", "-o")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options of the program.
+
+    :ivar pause_s: seconds for which the watchers of both clusters pause.
+    :ivar groups: what happens to groups with the same name (:data:`conflicts.GROUPS`), or None.
+    :ivar parameters: what differing parameters mean (:data:`conflicts.PARAMETERS`).
+    :ivar restart: which instances of the other cluster are started (:data:`RESTARTS`).
+    :ivar stop_instances: stop the running instances; otherwise there must be none.
+    :ivar keep_running: stop only instances of which a port changes.
+    :ivar dry_run: only check.
+    """
+
+    pause_s: int = 1800
+    groups: str | None = None
+    parameters: str = conflicts.STRICT
+    restart: str = ALL
+    stop_instances: bool = True
+    keep_running: bool = False
+    dry_run: bool = False
+
+
+class Guest(NamedTuple):
+    """An instance of the other cluster before the merge."""
+
+    name: str
+    running: bool
+    wanted: bool
+
+
+def parse_guests(text: str) -> list[Guest]:
+    """Read the output of ``gnt-instance list -o name,oper_state,admin_state``.
+
+    :param text: one instance per line, fields separated by ``|``; ``Y`` for one which runs. A
+        state which is not known, as on a node that does not answer, counts as not running.
+    """
+    found = []
+    for line in text.splitlines():
+        name, state, wanted = (line.strip().split("|") + ["", ""])[:3]
+        if name:
+            found.append(Guest(name, state == "Y", wanted == instance_c.ADMIN_UP))
+    return found
+
+
+class MergeIncompleteError(errors.OpExecError):
+    """The configuration is merged, but something that follows failed; nothing is taken back."""
+
+
+class Merge:
+    """The merge of one other cluster.
+
+    :param run: runs a program on this machine.
+    :param say: prints a line for people.
+    :param pause: waits for seconds.
+    """
+
+    def __init__(
+        self,
+        other: OtherCluster,
+        choices: Choices,
+        *,
+        run: Callable[..., process.Completed] = process.run,
+        say: Callable[[str], object] = print,
+        pause: Callable[[float], object] = time.sleep,
+        here: paths.Paths | None = None,
+    ) -> None:
+        self._other = other
+        self._choices = choices
+        self._run = run
+        self._say = say
+        self._pause = pause
+        self._here = here or paths.current()
+
+    def _command(self, *argv: str, check: bool = True, terminal: bool = False) -> process.Completed:
+        try:
+            done = self._run(argv, timeout_s=None, check=False, terminal=terminal)
+        except errors.CommandError as err:
+            raise errors.OpExecError(str(err)) from err
+        if check and done.failed:
+            raise errors.OpExecError(
+                f"'{process.show(argv)}' {done.fail_reason}: {done.output.strip()[-1000:]}"
+            )
+        return done
+
+    # -- checks ------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Compare the clusters, and print what will happen. Nothing is changed.
+
+        :raises OpPrereqError: the clusters cannot be merged; the message has all reasons.
+        """
+        own, other = self._own_config(), self._other.read()
+        choices = self._choices
+        found = conflicts.forbidden(own, other, groups=choices.groups)
+        differ = [] if found else conflicts.differences(own, other, groups=choices.groups)
+        if choices.parameters == conflicts.STRICT:
+            found += [f"parameter {text}" for text in differ]
+        if found:
+            hint = ""
+            if differ and choices.parameters == conflicts.STRICT:
+                hint = (
+                    "\nWith --parameter-conflicts=warn the parameters of this cluster hold, and"
+                    " instances keep their own."
+                )
+            raise errors.OpPrereqError(
+                f"{self._other.name} cannot be merged:\n"
+                + "\n".join(f"  - {text}" for text in found)
+                + hint,
+                errors.ECODE_STATE,
+            )
+        for text in differ:
+            self._say(f"Warning: parameter {text}")
+        merged = combine(own, other, groups=choices.groups, now=clock.now())
+        self._report(own, other, merged)
+        self._other.know(list(other.nodes.values()))
+        for node in _online(other):
+            self._other.run("true", node=node.name)
+            self._other.trust(node)
+
+    def _report(self, own: ConfigData, other: ConfigData, merged: Merged) -> None:
+        self._say(
+            f"{self._other.name}: {len(other.nodes)} nodes, {len(other.instances)} instances,"
+            f" {len(other.nodegroups)} node groups and {len(other.networks)} networks join"
+            f" {own.cluster.cluster_name}"
+        )
+        for name, new in sorted(merged.groups.items()):
+            self._say(f"  node group {name} becomes {new}")
+        for name, ports in sorted(merged.ports.items()):
+            changes = ", ".join(f"{old} becomes {new}" for old, new in sorted(ports.items()))
+            self._say(f"  instance {name}: port {changes}")
+        for name, kept in sorted(merged.kept.items()):
+            self._say(f"  instance {name} keeps {', '.join(kept)}")
+        for node in other.nodes.values():
+            if node.offline:
+                self._say(f"  node {node.name} is offline and stays so")
+
+    def _own_config(self) -> ConfigData:
+        raw = config_files.read_raw(self._here.cluster_conf_file)
+        return config_files.problems_of(raw)[0]
+
+    # -- the merge ---------------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """Check, and merge.
+
+        :raises OpPrereqError: the clusters cannot be merged; nothing was changed.
+        :raises OpExecError: a step failed, and everything before it was taken back.
+        :raises MergeIncompleteError: a step behind the point of no return failed.
+        """
+        self.check()
+        if self._choices.dry_run:
+            self._say("Dry run: nothing was changed.")
+            return
+        with local.Rollback() as undo:
+            guests = self._quiet(undo)
+            merged, before = self._write(undo)
+            no_voting = _needs_no_voting(merged, before)
+            self._say("Starting the master daemon with the merged configuration")
+            words = ("--no-voting", "--yes-do-it") if no_voting else ()
+            self._daemon_util("start", local.MASTER, *words)
+            undo.keep()
+        self._complete(guests, merged, before, no_voting)
+
+    def _quiet(self, undo: local.Rollback) -> list[Guest]:
+        """Stop the work of both clusters; return the instances of the other one."""
+        other = self._other
+        self._say("Pausing the watchers and draining the queues of both clusters")
+        runs: tuple[Callable[..., process.Completed], ...] = (self._command, other.run)
+        for run in runs:
+            undo.add("a paused watcher", partial(run, "gnt-cluster", "watcher", "continue"))
+            run("gnt-cluster", "watcher", "pause", str(self._choices.pause_s))
+            undo.add("a drained queue", partial(run, "gnt-cluster", "queue", "undrain"))
+            run("gnt-cluster", "queue", "drain")
+            self._wait_for_jobs(run)
+        done = other.run("gnt-instance", "list", *_LIST, "name,oper_state,admin_state")
+        guests = parse_guests(done.stdout)
+        stopped = self._to_stop(guests)
+        if stopped:
+            self._say(f"Stopping {len(stopped)} instances of {other.name}")
+            # The queue of the other cluster takes jobs only while it is not drained.
+            other.run("gnt-cluster", "queue", "undrain")
+            undo.add(
+                f"stopped instances of {other.name}",
+                lambda: other.run(
+                    "gnt-instance", "startup", "--force-multiple", "--no-remember", *stopped
+                ),
+            )
+            undo.add(
+                "a drained queue", lambda: other.run("gnt-cluster", "queue", "undrain", check=False)
+            )
+            other.run("gnt-instance", "shutdown", "--force-multiple", "--no-remember", *stopped)
+            other.run("gnt-cluster", "queue", "drain")
+            self._wait_for_jobs(other.run)
+        nodes = [node.name for node in _online(other.read())]
+        self._say(f"Stopping the daemons of {len(nodes)} nodes of {other.name}")
+        for name in [other.master.name, *(name for name in nodes if name != other.master.name)]:
+            undo.add(
+                f"stopped daemons on {name}",
+                partial(other.run, paths.daemon_util(), "start-all", node=name),
+            )
+            other.run(paths.daemon_util(), "stop-all", node=name)
+        return guests
+
+    def _to_stop(self, guests: Sequence[Guest]) -> list[str]:
+        """Return the names of the instances which have to be stopped.
+
+        :raises OpPrereqError: one runs, although none should.
+        """
+        running = [guest.name for guest in guests if guest.running]
+        if self._choices.keep_running:
+            merged = combine(
+                self._own_config(), self._other.read(), groups=self._choices.groups, now=clock.now()
+            )
+            return [name for name in running if name in merged.ports]
+        if running and not self._choices.stop_instances:
+            raise errors.OpPrereqError(
+                f"these instances of {self._other.name} run: {', '.join(running)}. Stop them, or"
+                " leave --skip-stop-instances out.",
+                errors.ECODE_STATE,
+            )
+        return running
+
+    def _wait_for_jobs(self, run: Callable[..., process.Completed]) -> None:
+        said = 0
+        while left := parse_unfinished(run("gnt-job", "list", *_LIST, "id,status").stdout):
+            if len(left) != said:
+                said = len(left)
+                self._say(f"  waiting for jobs {', '.join(left[:10])}")
+            self._pause(_LOOK_S)
+
+    def _daemon_util(self, *words: str) -> None:
+        self._command(paths.daemon_util(), *words)
+
+    def _write(self, undo: local.Rollback) -> tuple[Merged, ConfigData]:
+        """Stop the master daemon and write the merged configuration.
+
+        :returns: the result, and the configuration of the other cluster.
+        """
+        here, path = self._here, self._here.cluster_conf_file
+        undo.add("the stopped daemons of the master", lambda: self._daemon_util("start-master"))
+        self._daemon_util("stop-master")
+        config_files.refuse_while_master_runs(here.data_dir)
+        config_files.refuse_unfinished_jobs(here.data_dir)
+        raw = config_files.read_raw(path)
+        own = config_files.problems_of(raw)[0]
+        text = self._other.read_text()
+        other = self._other.read()
+        merged = combine(own, other, groups=self._choices.groups, now=clock.now())
+        kept = f"{path}.merged-{self._other.name}"
+        fs.write_file(kept, text, mode=0o600)
+        saved = config_files.backup(path, f"before-{self._other.name}")
+        self._say(f"The former configurations are {os.path.basename(saved)} and")
+        self._say(f"  {os.path.basename(kept)} in {here.data_dir}")
+        undo.add(f"the merged configuration in {path}", lambda: config_files.write(path, raw))
+        config_files.write(path, codec.to_dict(merged.data))
+        return merged, other
+
+    def _complete(
+        self, guests: Sequence[Guest], merged: Merged, before: ConfigData, no_voting: bool
+    ) -> None:
+        """Give the nodes to this cluster and start their instances."""
+        todo: list[str] = []
+        self._wait_for_master()
+        self._command("gnt-cluster", "queue", "undrain")
+        nodes = _online(before)
+        added = set()
+        for node in nodes:
+            self._say(f"Adding node {node.name}")
+            command = ("gnt-node", "add", "--readd", "--force-join", node.name)
+            if self._command(*command, check=False, terminal=True).failed:
+                todo.append(process.show(command))
+                continue
+            added.add(node.uuid)
+            if node.drained:
+                self._try(todo, "gnt-node", "modify", "--drained=yes", node.name)
+        if no_voting and not todo:
+            # With the nodes of both clusters it is elected in the usual way.
+            self._daemon_util("restart", local.MASTER)
+            self._wait_for_master()
+        self._daemon_util("start-master")
+        self._try(todo, "gnt-cluster", "redist-conf")
+        names = self._to_start(guests, merged, added)
+        if names:
+            self._say(f"Starting {len(names)} instances")
+            self._try(todo, "gnt-instance", "startup", "--force-multiple", *names)
+        self._try(todo, "gnt-cluster", "watcher", "continue")
+        self._say("Verifying the cluster")
+        verified = self._command("gnt-cluster", "verify", "--error-codes", check=False)
+        if todo:
+            raise MergeIncompleteError(
+                f"{self._other.name} is merged, but not everything worked. Mend the cause and"
+                " run:\n" + "\n".join(f"  {line}" for line in todo)
+            )
+        if verified.failed:
+            self._say(verified.output.strip())
+            raise MergeIncompleteError(
+                f"{self._other.name} is merged, and 'gnt-cluster verify' finds errors (above)"
+            )
+        self._say(f"{self._other.name} is merged, and verification finds no errors.")
+
+    def _try(self, todo: list[str], *argv: str) -> None:
+        done = self._command(*argv, check=False)
+        if done.failed:
+            self._say(done.output.strip())
+            todo.append(process.show(argv))
+
+    def _wait_for_master(self) -> None:
+        self._command("gnt-cluster", "queue", "info")
+
+    def _to_start(self, guests: Sequence[Guest], merged: Merged, added: set[str]) -> list[str]:
+        """Return the names of the instances to be started, on nodes which were added."""
+        if self._choices.restart == NONE:
+            return []
+        kept = self._choices.keep_running
+        here = {
+            one.name for one in merged.data.instances.values()
+            if one.primary_node in added and not one.forthcoming
+        }  # fmt: skip
+        return [
+            guest.name
+            for guest in guests
+            if guest.name in here
+            and not (kept and guest.running and guest.name not in merged.ports)
+            and (self._choices.restart == ALL or guest.running or guest.wanted)
+        ]
+
+
+def _online(data: ConfigData) -> list[Node]:
+    return [node for node in data.nodes.values() if not node.offline]
+
+
+def _needs_no_voting(merged: Merged, other: ConfigData) -> bool:
+    """Whether the nodes of this cluster alone are no majority of all nodes.
+
+    The nodes of the other cluster do not answer before they are added again.
+    """
+    everybody = merged.data.nodes
+    answering = sum(not node.offline for uuid, node in everybody.items() if uuid not in other.nodes)
+    return 2 * answering <= len(everybody)
