@@ -135,6 +135,19 @@ def send(
     return sent
 
 
+def bring(node: RemoteNode, top: str) -> list[str]:
+    """Send the whole catalogue of this node to a node; return the names of what it did not have.
+
+    :raises OpExecError: the node cannot be reached, or a file arrived damaged.
+    :raises LockError: another program changes the catalogue.
+    :raises OSError: the catalogue cannot be read.
+    """
+    with catalogue.lock(top):
+        images, _ = catalogue.read(top)
+        with staged(top, images) as links:
+            return send(node, top, images, entry_sums(top, images), links)
+
+
 def _send_file(node: RemoteNode, path: str, name: str, wanted: str) -> None:
     try:
         node.copy(path)

@@ -144,6 +144,37 @@ def _failover_report(node: Mapping[str, Any]) -> Pairs:
 
 def add(values: Values, arguments: list[str]) -> int:
     """Prepare a machine, then let the master add it as a node (``add``)."""
+    code = _add(values, arguments)
+    if code == failures.EXIT_SUCCESS and not values.dry_run:
+        _bring_images(arguments[0])
+    return code
+
+
+def _bring_images(name: str) -> None:
+    """Send the catalogue of images to a node which was added; a failure is a warning only."""
+    from ganeti.foreign import catalogue
+
+    top = catalogue.directory()
+    if not catalogue.read(top)[0]:
+        return
+    from ganeti.cli import image_copies
+    from ganeti.cli.remote import RemoteNode
+
+    host = machine.current().lookup(name)
+    try:
+        sent = image_copies.bring(RemoteNode(host.name, host.ip), top)
+    except (errors.GenericError, OSError) as err:
+        terminal.err(
+            f"Warning: node {host.name} is added, but does not have the images: {err}. Send them"
+            f" with 'gnt-os images share --node={host.name}'."
+        )
+        return
+    if sent:
+        terminal.out(f"Sent images {', '.join(sent)} to {host.name}")
+
+
+def _add(values: Values, arguments: list[str]) -> int:
+    """Add a machine, which is prepared here, by a token, or not at all."""
     from ganeti.cli import node_params
     from ganeti.opcodes.node import OpNodeAdd
 

@@ -14,7 +14,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti.cli import image_copies, remote
 from ganeti.foreign import catalogue, images
-from ganeti.platform import paths
+from ganeti.platform import hosts, machine, paths
 
 from ..conftest import Gnt
 
@@ -321,3 +321,30 @@ def test_seed_and_image_of_a_real_disk(
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == f"{directory(here, NODE2)}/{SHA256}.qcow2 qcow2\n"
+
+
+def test_a_new_node_gets_the_images(
+    gnt: Gnt, cluster: FakeMaster, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for row in cluster.rows["node"]:
+        row["sip"] = row["pip"]
+    monkeypatch.setattr(
+        type(machine.current()), "_cluster_host", lambda _, name: hosts.Hostname(name, "192.0.2.3")
+    )
+    line = f"node add --readd --no-node-setup {NODE3}"
+    gnt(f"{line} --dry-run")
+    assert not directory(here, NODE3).exists()
+    ended = gnt(line)
+    assert (ended.code, ended.out, ended.err) == (0, f"Sent images debian-12 to {NODE3}\n", "")
+    assert files(directory(here, NODE3)) == files(directory(here, NODE1))
+    assert not directory(here, NODE2).exists()
+    # What the node has already is not sent again.
+    assert gnt(line) == (0, "", "")
+    # A node without SSH is a node all the same.
+    (Path(here.root).parent / NODE3 / "cmd").write_text("#!/bin/sh\necho no way; exit 255\n")
+    ended = gnt(line)
+    assert ended.code == 0
+    assert (
+        f"does not have the images: no way. Send them with 'gnt-os images share --node={NODE3}'"
+        in (ended.err)
+    )
