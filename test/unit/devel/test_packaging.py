@@ -125,6 +125,58 @@ def test_the_documented_exposure(tmp_path: Path) -> None:
     assert documented == measured
 
 
+PROFILES = sorted((PACKAGING / "apparmor.d").iterdir())
+#: Files which a daemon that answers strangers never needs.
+PRIVATE = (
+    "/var/lib/ganeti/server.pem", "/var/lib/ganeti/client.pem", "/var/lib/ganeti/rapi.pem",
+    "/var/lib/ganeti/cluster-domain-secret", "/var/lib/ganeti/rapi/users", "/etc/shadow",
+    "/root/.ssh/id_rsa", "/srv/ganeti/file-storage/web1/0.file.disk0", "/dev/xenvg/disk0",
+)  # fmt: skip
+
+
+def _rules(profile: Path) -> list[re.Pattern[str]]:
+    """Return the patterns of the paths which a profile permits, without those of its includes."""
+    found = []
+    for line in profile.read_text().splitlines():
+        rule = re.fullmatch(r"  (?:owner )?([/@]\S+) [a-z]+,", line)
+        if rule is None:
+            continue
+        text = re.escape(rule[1]).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+        text = text.replace(r"\{", "(?:").replace(r"\}", ")").replace(",", "|")
+        found.append(re.compile(text))
+    return found
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda path: path.name)
+def test_profiles_of_apparmor(profile: Path) -> None:
+    text = profile.read_text()
+    assert (TOP / "daemons" / profile.name).exists()
+    assert f"profile {profile.name} @PREFIX@/sbin/{profile.name} flags=(complain," in text
+    rules = _rules(profile)
+    assert len(rules) > 10
+    for private in PRIVATE:
+        assert not any(rule.fullmatch(private) for rule in rules), private
+    own = "/var/lib/ganeti/config.data"
+    assert any(rule.fullmatch(own) for rule in rules) is (profile.name == "ganeti-confd")
+    # Each of them is loaded and unloaded by the package.
+    for script in ("postinst", "prerm"):
+        assert profile.name in (PACKAGING / f"debian/ganeti-py.{script}").read_text()
+    assert f"apparmor.d/{profile.name}" in (TOP / "devel/install-ganeti").read_text()
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(shutil.which("apparmor_parser") is None, reason="needs package apparmor")
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda path: path.name)
+def test_apparmor_accepts_the_profiles(profile: Path, tmp_path: Path) -> None:
+    path = tmp_path / profile.name
+    path.write_text(profile.read_text().replace("@PREFIX@", "/usr"))
+    argv = ["apparmor_parser", "--skip-kernel-load", "--skip-cache", "--skip-read-cache", str(path)]
+    done = process.run(argv, timeout_s=120, check=False)
+    assert done.exit_code == 0, done.output
+    path.write_text(path.read_text().replace(" r,", " nonsense,"))
+    assert process.run(argv, timeout_s=120, check=False).failed
+
+
 def test_logs_are_rotated() -> None:
     here = paths.Paths("")
     text = (PACKAGING / "logrotate.d/ganeti").read_text()
