@@ -58,7 +58,7 @@ class Cluster:
             )
         return done
 
-    def _found(self) -> list[str]:
+    def _found(self) -> dict[str, str]:
         return parse_verify(
             self._command("gnt-cluster", "verify", "--error-codes", check=False).stdout
         )
@@ -66,10 +66,11 @@ class Cluster:
     def inspect(self, state: State) -> None:
         """Record what verification finds before anything is changed."""
         found = self._found()
-        for text in found:
-            self._say(f"  found: {text}")
+        for name, text in found.items():
+            self._say(f"  found: {name}: {text}")
         # On the way back also what the original has found before the takeover.
         state.verified = tuple(dict.fromkeys([*state.verified, *found]))
+        state.unverified = tuple(dict.fromkeys([*state.unverified, *state.left_out]))
 
     def drain(self, state: State) -> None:
         """Pause the watcher and drain the queue; return when no job is left.
@@ -119,9 +120,19 @@ class Cluster:
     def verify(self, state: State) -> None:
         """Check that verification finds nothing which it has not found before.
 
+        What it finds on a node which it has not looked at before is only said: nobody knows whether
+        it is new.
+
         :raises OpExecError: it finds more.
         """
-        new = [text for text in self._found() if text not in state.verified]
+        new = []
+        for name, text in self._found().items():
+            if name in state.verified:
+                continue
+            if name.rpartition(" ")[2] in state.unverified:
+                self._say(f"  found on a node which was not verified before: {name}: {text}")
+            else:
+                new.append(f"{name}: {text}")
         if new:
             raise errors.OpExecError(
                 f"verification finds what it did not find before: {'; '.join(new)}"
@@ -135,19 +146,19 @@ class Cluster:
         self._command("gnt-cluster", "watcher", "continue")
 
 
-def parse_verify(text: str) -> list[str]:
+def parse_verify(text: str) -> dict[str, str]:
     """Read the errors from the output of ``gnt-cluster verify --error-codes``.
 
-    :returns: code, kind and name of the object for each error, each once, such as
-        ``ENODELVM node node1.example.com``.
+    :returns: code, kind and name of the object for each error, such as
+        ``ENODELVM node node1.example.com``, and the text of the first such error.
     """
-    found = []
+    found: dict[str, str] = {}
     for line in text.splitlines():
         # The time of the message stands before it.
         words = line.partition(_ERROR)[2].split(":", 3)
         if len(words) == 4:
-            found.append(" ".join(word for word in words[:3] if word))
-    return list(dict.fromkeys(found))
+            found.setdefault(" ".join(word for word in words[:3] if word), words[3].strip())
+    return found
 
 
 def parse_unfinished(text: str) -> list[str]:

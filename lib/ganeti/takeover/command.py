@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
 import os
 import sys
 import tempfile
@@ -32,6 +33,8 @@ COMMANDS = ("check", "run", "back", "status")
 _AT_ONCE = 16
 _PACKAGE_PATH = f"{facts.STATE_DIR}/{facts.PACKAGE}.deb"
 _SHORT_S = 60.0
+# Where the original looks for OS definitions, without the directory of our package.
+_OS_PLACES = ("/srv/ganeti/os", "/usr/local/lib/ganeti/os", "/usr/share/ganeti/os")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -347,6 +350,7 @@ class Takeover:
         in_order = {name: snapshots[name] for name in names}
         return [
             *features.in_the_way(config, users, taken_over.config_version),
+            *features.own_definitions(config, _kept_definitions()),
             *features.snapshots_in_the_way(in_order),
         ]
 
@@ -418,6 +422,7 @@ def _way_back(taken_over: State, master: str, number: int) -> State:
         config_version=taken_over.config_version,
         separate_users=taken_over.separate_users,
         verified=taken_over.verified,
+        unverified=taken_over.unverified,
     )
     if taken_over.is_complete("stop", taken_over.master) and not taken_over.is_complete("open"):
         # No daemon runs which could verify, or have jobs.
@@ -447,6 +452,11 @@ def _continue_in_copy(options: argparse.Namespace) -> None:
 
 def _kvm_path(config: dict[str, Any]) -> str:
     return str(config["cluster"]["hvparams"]["kvm"]["kvm_path"])
+
+
+def _kept_definitions() -> set[str]:
+    """The names of the OS definitions which no package of ours has, on this node."""
+    return {os.path.basename(path) for place in _OS_PLACES for path in glob.glob(f"{place}/*")}
 
 
 def _text(path: str) -> str:

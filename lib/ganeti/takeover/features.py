@@ -10,7 +10,7 @@ and :func:`kept_snapshots` reads the answers.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ganeti import errors
@@ -106,6 +106,29 @@ def in_the_way(config: dict[str, Any], rapi_users: str, to: int) -> Iterator[tup
             "write read or write instead into /var/lib/ganeti/rapi/users, or rapi-passwd"
             f" --delete {name}",
         )
+
+
+# -- OS definitions --------------------------------------------------------------------------------
+
+#: OS definitions of our package, in ``/usr/lib/ganeti/os``; they go with it.
+OWN_DEFINITIONS = ("image", "tiny")
+
+
+def own_definitions(config: dict[str, Any], kept: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Iterate over the instances whose OS definition goes with our package: text, and what to do.
+
+    Without it they run on, but cannot be installed again, renamed or exported.
+
+    :param kept: names of the OS definitions which stay.
+    """
+    for instance in (config.get("instances") or {}).values():
+        name = (instance.get("os") or "").partition("+")[0]
+        if name in OWN_DEFINITIONS and name not in kept:
+            yield (
+                f"instance {instance['name']}: OS definition {name}, which is part of our package",
+                f"copy /usr/lib/ganeti/os/{name} into /srv/ganeti/os on all nodes, or"
+                f" gnt-instance modify --os-type=OTHER {instance['name']}",
+            )
 
 
 # -- snapshots -------------------------------------------------------------------------------------

@@ -119,10 +119,10 @@ def features_findings() -> Iterator[Finding]:
     yield Finding(
         NO_WAY_BACK, "features", "",
         f"the way back is refused while one of these is in use: {'; '.join(names)};"
-        " snapshots of disks; SSH keys of type ed25519; passwords of the REST interface made by"
-        " rapi-passwd, and rights there other than read and write; for version 3.0 also what came"
-        " with 3.1: disk_aio=io_uring, scsi_controller_type=dc390, the mode ext of NICs, and"
-        " user-id of rbd",
+        " snapshots of disks; the OS definitions image and tiny; SSH keys of type ed25519;"
+        " passwords of the REST interface made by rapi-passwd, and rights there other than read and"
+        " write; for version 3.0 also what came with 3.1: disk_aio=io_uring,"
+        " scsi_controller_type=dc390, the mode ext of NICs, and user-id of rbd",
         "ganeti-takeover back --dry-run names what is in use.",
     )  # fmt: skip
 

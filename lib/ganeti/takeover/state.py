@@ -41,6 +41,7 @@ class State:
     :ivar separate_users: whether the daemons of the original run under users of their own.
     :ivar package: path of our package on each node; empty if apt downloads it.
     :ivar verified: codes of errors which the verification before has found.
+    :ivar unverified: nodes which that verification did not reach, because they were left out.
     :ivar cluster: steps which are complete and concern the cluster.
     :ivar nodes: node -> steps which are complete on it.
     :ivar left_out: nodes which were offline or which the administrator has left out.
@@ -59,6 +60,7 @@ class State:
     separate_users: bool = False
     package: str = ""
     verified: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
     nodes: dict[str, Progress] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()

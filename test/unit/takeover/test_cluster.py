@@ -55,8 +55,9 @@ def state() -> State:
 
 
 def test_errors_of_a_verification() -> None:
-    assert cluster.parse_verify(VERIFY) == ["ENODESETUP node node1.example.com",
-                                            "ECLUSTERCFG cluster"]  # fmt: skip
+    found = cluster.parse_verify(VERIFY)
+    assert list(found) == ["ENODESETUP node node1.example.com", "ECLUSTERCFG cluster"]
+    assert found["ECLUSTERCFG cluster"] == "entry missing"
 
 
 def test_only_new_errors_are_a_failure() -> None:
@@ -64,10 +65,33 @@ def test_only_new_errors_are_a_failure() -> None:
     one, _commands = make({"gnt-cluster verify --error-codes": [(1, VERIFY)]}, said.append)
     now = state()
     one.inspect(now)
-    assert said == ["  found: ENODESETUP node node1.example.com", "  found: ECLUSTERCFG cluster"]
+    assert [line.partition(": ")[2].partition(": ")[0] for line in said] == [*now.verified]
+    assert said[1] == "  found: ECLUSTERCFG cluster: entry missing"
     one.verify(now)
     now.verified = now.verified[:1]
-    with pytest.raises(errors.OpExecError, match="did not find before: ECLUSTERCFG cluster"):
+    with pytest.raises(errors.OpExecError, match="before: ECLUSTERCFG cluster: entry missing"):
+        one.verify(now)
+
+
+def test_what_is_found_on_a_node_which_was_left_out_before_is_said() -> None:
+    said: list[str] = []
+    quiet = "".join(line for line in VERIFY.splitlines(keepends=True) if "node1" not in line)
+    one, _commands = make(
+        {"gnt-cluster verify --error-codes": [(1, quiet), (1, VERIFY)]}, said.append
+    )
+    now = state()
+    now.left_out = ("node1.example.com",)
+    one.inspect(now)
+    # It was taken over later.
+    now.left_out = ()
+    assert now.unverified == ("node1.example.com",)
+    one.verify(now)
+    assert said[-1] == (
+        "  found on a node which was not verified before: ENODESETUP node node1.example.com:"
+        " no /proc: really"
+    )
+    now.unverified = ("node2.example.com",)
+    with pytest.raises(errors.OpExecError, match="ENODESETUP node node1"):
         one.verify(now)
 
 

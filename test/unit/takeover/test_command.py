@@ -18,7 +18,8 @@ KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIGnvAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 
 def state(*cluster: str, stopped: bool = False) -> State:
-    found = State(number=7, direction=RUN, master="node1", verified=("E x",), stopped_at=5.0)
+    found = State(number=7, direction=RUN, master="node1", verified=("E x",), stopped_at=5.0,
+                  unverified=("node3",))  # fmt: skip
     for name in cluster:
         found.complete(name)
     if stopped:
@@ -33,7 +34,7 @@ def test_the_way_back_looks_at_daemons_which_run() -> None:
     for before in (state("inspect", "drain"), state("inspect", "drain", "open", stopped=True)):
         found = command._way_back(before, "node2", 9)
         assert (found.direction, found.master, found.cluster) == (BACK, "node2", ())
-        assert found.verified == ("E x",)
+        assert found.verified == ("E x",) and found.unverified == ("node3",)
 
 
 def test_the_way_back_asks_no_daemons_which_were_stopped() -> None:

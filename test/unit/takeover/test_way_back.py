@@ -139,6 +139,26 @@ def test_rights_of_users_which_the_original_does_not_have(rights: str, own: list
     assert [one[0] for one in found] == [f"REST user joe: right {right}" for right in own]
 
 
+def test_an_os_definition_which_goes_with_our_package_is_named() -> None:
+    raw = {
+        "instances": {
+            "1": {"name": "web1", "os": "image"},
+            "2": {"name": "web2", "os": "tiny+default"},
+            "3": {"name": "web3", "os": "debootstrap+default"},
+        }
+    }
+    found = dict(features.own_definitions(raw, {"tiny", "noop"}))
+    (text,) = found
+    assert text == "instance web1: OS definition image, which is part of our package"
+    assert "gnt-instance modify --os-type=OTHER web1" in found[text]
+
+
+def test_the_definitions_of_our_package_are_those_in_the_table() -> None:
+    top = Path(__file__).resolve().parents[3]
+    found = {path.name for path in (top / "doc/examples/os").iterdir() if path.is_dir()}
+    assert set(features.OWN_DEFINITIONS) == found - {"tiny-untrusted"}
+
+
 # -- snapshots -------------------------------------------------------------------------------------
 
 
