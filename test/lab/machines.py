@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -276,6 +276,8 @@ class Lab:
     :param dom0_mib: the machines run under Xen, and their own system has so much memory; 0 for
         machines without Xen.
     :param flavour: the image of machines without Xen, see :func:`lab.image.built`.
+    :param project_writer: writes the file system whose files each machine gets when it starts; by
+        default those of the project.
     """
 
     _numbers = itertools.count(1)
@@ -290,6 +292,7 @@ class Lab:
         init: str = "",
         dom0_mib: int = 0,
         flavour: str = image.PLAIN,
+        project_writer: Callable[[Path], None] = image.install_project,
     ) -> None:
         self.directory = directory
         self.memory_mib = memory_mib
@@ -297,6 +300,7 @@ class Lab:
         self.init = init
         self.dom0_mib = dom0_mib
         self.flavour = image.XEN if dom0_mib else flavour
+        self._write_project = project_writer
         self.network = network.choose(f"{os.getpid()}-{next(self._numbers)}")
         self.machines: list[Machine] = []
 
@@ -327,7 +331,7 @@ class Lab:
         shutil.copyfile(self.image / "id", self.key)
         self.key.chmod(0o600)
         self.project = self.directory / "project.img"
-        image.install_project(self.project)
+        self._write_project(self.project)
         for other in self._up_now:
             other.freeze()
         self._up_now.append(self)
