@@ -39,6 +39,7 @@ TOOLS = {
     "cfgupgrade": "ganeti.tools.cfgupgrade",
     "cluster-merge": "ganeti.merge.command",
     "lvmstrap": "ganeti.tools.lvmstrap",
+    "move-instance": "ganeti.tools.move_instance",
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",
 }

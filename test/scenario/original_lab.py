@@ -92,6 +92,23 @@ def reason_to_skip() -> str | None:
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
+def build_package(place: Path) -> Path:
+    """Build our package from a clone of the last commit; returns its file.
+
+    :param place: an empty directory.
+    """
+    top = Path(__file__).resolve().parents[2]
+    checkout = place / "checkout"
+    for argv in (
+        ["git", "-c", f"safe.directory={top}/.git", "clone", "-q", f"file://{top}", str(checkout)],
+        [f"{checkout}/devel/make-deb", "--no-lintian"],
+    ):
+        done = subprocess.run(argv, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (checkout / "build/deb").glob("*.deb")
+    return found
+
+
 def base(suite: str) -> Path:
     """Return the directory with Debian and the original; it is made when it is missing."""
     place = PLACE / f"base-{suite}"

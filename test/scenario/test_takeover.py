@@ -35,15 +35,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(REASON is not None, reason=RE
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package, built in a clone of the last commit."""
-    checkout = tmp_path_factory.mktemp("package") / "checkout"
-    for argv in (
-        ["git", "-c", f"safe.directory={TOP}/.git", "clone", "-q", f"file://{TOP}", str(checkout)],
-        [f"{checkout}/devel/make-deb", "--no-lintian"],
-    ):
-        done = subprocess.run(argv, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (checkout / "build/deb").glob("*.deb")
-    return found
+    return original_lab.build_package(tmp_path_factory.mktemp("package"))
 
 
 def make_lab(

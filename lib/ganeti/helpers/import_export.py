@@ -33,7 +33,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti import errors
@@ -143,6 +143,9 @@ def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
     :raises TransferFailed: the other end did not connect within ``--connect-timeout``.
     """
     context, magic = _context(options), read_magic(options.magic_file)
+    if compress.import_argv(options.compress) is not None:
+        # The magic is a part of the compressed data.
+        magic = None
     family = socket.AF_INET6 if options.ipv6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -260,10 +263,14 @@ class _UnauthenticatedPeers:
 def _check_magic(connection: TlsPipe, magic: str | None) -> None:
     if magic is None:
         return
+    _compare_magic(magic, connection.recv_into)
+
+
+def _compare_magic(magic: str, read_into: Callable[[memoryview], int]) -> None:
     wanted = f"M={magic}".encode("ascii")
     found, length = bytearray(len(wanted)), 0
     view = memoryview(found)
-    while length < len(wanted) and (count := connection.recv_into(view[length:])):
+    while length < len(wanted) and (count := read_into(view[length:])):
         length += count
     if not hmac.compare_digest(bytes(found), wanted):
         raise TransferFailed("the peer did not send the magic word of this transfer")
@@ -513,23 +520,41 @@ def _pump_local(
 
 
 class _Worker(threading.Thread):
-    """Thread which copies to or from the compression tool; :meth:`finish` raises its failure."""
+    """Thread which copies to or from the compression tool; :meth:`finish` raises its failure.
+
+    :param magic: read from the source, and compared; None for none.
+    :param tool: ended after a failure, so that nobody waits for it.
+    """
 
     def __init__(
-        self, source_fd: int, sink_fd: int, status: Status, limit: int | None, tally: Tally | None
+        self,
+        source_fd: int,
+        sink_fd: int,
+        status: Status,
+        limit: int | None,
+        tally: Tally | None,
+        *,
+        tool: subprocess.Popen[bytes],
+        magic: str | None = None,
     ) -> None:
         super().__init__(daemon=True)
         self._ends = (source_fd, sink_fd)
         self._status = status
         self._limit = limit
         self._tally = tally
+        self._tool = tool
+        self._magic = magic
         self._failure: OSError | TransferFailed | None = None
 
     def run(self) -> None:
+        source_fd, _sink_fd = self._ends
         try:
+            if self._magic is not None:
+                _compare_magic(self._magic, lambda view: os.readv(source_fd, [view]))
             _pump_local(*self._ends, self._status, self._limit, self._tally)
         except (OSError, TransferFailed) as err:
             self._failure = err
+            self._tool.kill()
         finally:
             # The compression tool must see the end of its input, even after a failure.
             os.close(self._ends[1])
@@ -566,15 +591,20 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
     with _closing(source), connect(options, status) as connection:
         status.update(connected=True)
         source.open()
-        if magic is not None:
-            connection.sendall(f"M={magic}".encode("ascii"))
+        # As the original sends it: compressed with the data, if they are compressed.
+        greeting = b"" if magic is None else f"M={magic}".encode("ascii")
         argv = compress.export_argv(options.compress)
         if argv is None:
+            connection.sendall(greeting)
             _pump_out(source.fd, connection, status, limit, tally)
         else:
             tool = _compressor(argv, source)
             assert tool.stdin is not None and tool.stdout is not None
-            worker = _Worker(source.fd, os.dup(tool.stdin.fileno()), status, limit, tally)
+            worker = _Worker(
+                source.fd, os.dup(tool.stdin.fileno()), status, limit, tally, tool=tool
+            )
+            # It is shorter than the buffer of a pipe.
+            _write_all(tool.stdin.fileno(), memoryview(greeting))
             tool.stdin.close()
             worker.start()
             _pump_out(tool.stdout.fileno(), connection, None, None)
@@ -607,18 +637,29 @@ def run_import(options: argparse.Namespace, status: Status) -> None:
         status.update(connected=True)
         sink.open()
         argv = compress.import_argv(options.compress)
+        worker = None
         try:
             if argv is None:
                 _pump_in(connection, sink.fd, status, tally)
             else:
                 tool = _compressor(argv, sink)
                 assert tool.stdin is not None and tool.stdout is not None
-                worker = _Worker(tool.stdout.fileno(), os.dup(sink.fd), status, None, tally)
+                worker = _Worker(
+                    tool.stdout.fileno(),
+                    os.dup(sink.fd),
+                    status,
+                    None,
+                    tally,
+                    tool=tool,
+                    magic=read_magic(options.magic_file),
+                )
                 worker.start()
                 _pump_in(connection, tool.stdin.fileno(), None)
                 tool.stdin.close()
                 worker.finish()
         except BrokenPipeError:
+            if worker is not None:
+                worker.finish()
             # A program has ended early; its exit code explains the failure, if it is not 0.
             sink.wait()
             raise

@@ -215,8 +215,9 @@ class Mover:
                 self._result(self._source, self._source.ShutdownInstance(name), "source")
             self._send(name, prepared, announced, importing)
         except (MoveError, rapi.Error):
-            # The new instance is not started without us, so the old one may run in any case.
-            if hand_over:
+            # The new instance is not started without us, so the old one may run in any case. The
+            # original leaves an instance stopped whose export has failed.
+            if info["config_state"] == "up":
                 self._start_again(name)
             raise
         if not self._options.keep:
@@ -498,8 +499,8 @@ def _decode_error(result: Any) -> tuple[str, str | None]:
 # -- the program ---------------------------------------------------------------------------------
 
 
-def parse_options(argv: Sequence[str]) -> argparse.Namespace:
-    """Read the command line."""
+def make_parser() -> argparse.ArgumentParser:
+    """Describe the options of the program."""
     parser = argparse.ArgumentParser(
         prog="move-instance",
         description="Move instances to another cluster through the REST daemons of both clusters."
@@ -612,6 +613,12 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print the progress")
     parser.add_argument("-d", "--debug", action="count", default=0, help="print debug messages")
+    return parser
+
+
+def parse_options(argv: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = make_parser()
     options = parser.parse_args(argv)
     if options.parallel < 1 or options.opportunistic_tries < 0 or options.opportunistic_delay < 0:
         parser.error(

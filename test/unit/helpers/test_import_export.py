@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -142,6 +143,31 @@ def test_a_file_arrives_whole(ends, tmp_path, compress):
     )
     assert status["progress_mbytes"] == pytest.approx(2.86, abs=0.01)
     assert receiver.status["exit_status"] == 0
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_the_magic_is_where_the_original_has_it(ends, tmp_path, compress):
+    """Its version 3.0.2 sends ``M=`` and the word before the data, and compresses both together."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"hello-data")
+    receiver = ends("import", "--file", target)
+    sender = export(
+        ends, receiver.port(), "--file", source, "--compress", compress, magic="abcdefgh"
+    )
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    sent = target.read_bytes()
+    assert (gzip.decompress(sent) if compress == "gzip" else sent) == b"M=abcdefghhello-data"
+
+
+def test_another_magic_in_compressed_data_is_refused(ends, tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(os.urandom(3_000_001))
+    tool = ("--compress", "gzip")
+    receiver = ends("import", "--file", target, *tool, magic=MAGIC)
+    sender = export(ends, receiver.port(), "--file", source, *tool, magic="another-magic")
+    assert (sender.wait(), receiver.wait()) == (1, 1)
+    assert "did not send the magic word" in receiver.status["error_message"]
+    assert target.read_bytes() == b""
 
 
 def test_devices_keep_their_size(ends, tmp_path):

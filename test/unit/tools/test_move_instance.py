@@ -218,6 +218,16 @@ def test_the_source_fails(method: str) -> None:
     assert destination.of("StartupInstance") == []
 
 
+def test_an_instance_which_stays_runs_again_after_a_failed_export() -> None:
+    """The original leaves it stopped then."""
+    source, destination = clusters(CreateInstance=["node9"])
+    source.outcomes["ExportInstance"] = RuntimeError("no snapshots")
+    with pytest.raises(MoveError, match="of the source has failed: no snapshots"):
+        move(source, destination, MoveOptions(keep=True))
+    assert source.of("ShutdownInstance") == []
+    assert source.methods()[-1] == "StartupInstance"
+
+
 def test_the_source_has_sent_everything_but_the_destination_fails() -> None:
     """What the receivers confirmed is not what the destination has."""
     source, _other = clusters()

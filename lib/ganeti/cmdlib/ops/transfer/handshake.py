@@ -18,6 +18,8 @@ from ganeti.utils import clock, fs, text, x509
 
 VERSION = 0
 GREETING = "Hi, I'm Ganeti"
+#: What is signed: found by comparing a greeting of the original, version 3.0.2, with its secret.
+_SIGNED_GREETING = f"{VERSION}:{GREETING}"
 #: Validity of the keys for a move.
 CERT_VALIDITY_S = 86400
 
@@ -38,7 +40,7 @@ def domain_secret() -> str:
 def greeting(secret: str) -> list[int | str]:
     """Make the first message of the source cluster: ``[version, signature, salt]``."""
     salt = signed.new_salt()
-    return [VERSION, signed.sign(secret, GREETING, salt), salt]
+    return [VERSION, signed.sign(secret, _SIGNED_GREETING, salt), salt]
 
 
 def check_greeting(secret: str, given: Any) -> None:
@@ -49,16 +51,16 @@ def check_greeting(secret: str, given: Any) -> None:
     version, digest, salt = _fields(given, 3, "handshake")
     if not isinstance(digest, str) or not isinstance(salt, str):
         raise errors.OpPrereqError("the handshake has a wrong form", errors.ECODE_INVAL)
-    if not signed.is_signed(secret, GREETING, digest, salt):
-        raise errors.OpPrereqError(
-            "the handshake is not signed with this cluster's domain secret. Give both clusters the"
-            " same one with 'gnt-cluster renew-crypto --cluster-domain-secret'.",
-            errors.ECODE_INVAL,
-        )
     if version != VERSION:
         raise errors.OpPrereqError(
             f"the other cluster uses version {version!r} of the protocol for moves, this cluster"
             f" version {VERSION}",
+            errors.ECODE_INVAL,
+        )
+    if not signed.is_signed(secret, _SIGNED_GREETING, digest, salt):
+        raise errors.OpPrereqError(
+            "the handshake is not signed with this cluster's domain secret. Give both clusters the"
+            " same one with 'gnt-cluster renew-crypto --cluster-domain-secret'.",
             errors.ECODE_INVAL,
         )
 
