@@ -25,6 +25,7 @@ NODES = {f"node{number}" for number in range(1, 5)}
 INSTANCES = {"web1", "db1", "mail1", "files1", "shop1", "guest1", "test1"}
 #: Programs of the machine, with the packages of Debian which have them.
 OTHERS = {
+    "aa-enforce": "apparmor-utils",
     "apt-get": "apt", "bash": "bash", "cat": "coreutils", "echo": "coreutils", "env": "coreutils",
     "ip": "iproute2", "journalctl": "systemd", "lsblk": "util-linux", "make": "make",
     "modprobe": "kmod", "pvcreate": "lvm2", "rm": "coreutils", "systemctl": "systemd",
