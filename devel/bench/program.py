@@ -22,7 +22,7 @@ from typing import NamedTuple
 from devel.bench import calls as call
 from devel.bench import instances as instance
 from devel.bench import lists as query
-from devel.bench import monitoring, placement, power_cut, processes, queue
+from devel.bench import memory, monitoring, placement, power_cut, processes, queue
 from devel.bench import rapi as rest
 from devel.bench.figures import Figure, figure, read_baseline, table, to_data
 from ganeti import errors, vcluster
@@ -485,6 +485,11 @@ SECTIONS = {
         (5,),
         _monitoring,
         monitored=True,
+    ),
+    "memory": Section(
+        "memory of the daemons of a master's machine, without and with 300 instances",
+        (5,),
+        memory.measure,
     ),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section(
