@@ -87,6 +87,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("remote", "node_calls"),
         ("process",),
         ("fork_server",),
+        ("waiting",),
         ("forker", "requests"),
         ("place",),
         ("executor",),

@@ -1,9 +1,9 @@
 """The fork server: the process which makes job processes.
 
 The master daemon makes it at its start, before its first thread, because a copy of a process with
-threads may find a lock held for ever. It has all modules loaded and a state of the configuration,
-which its copies share until they change it. It has no threads, holds no lock, and makes no calls.
-It ends with the master daemon; the job processes go on.
+threads may find a lock held for ever (:mod:`.waiting`). With the first request it loads all modules
+and a state of the configuration, which its copies share until they change it. It has no threads,
+holds no lock, and makes no calls. It ends with the master daemon; the job processes go on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ganeti.jobexec import changes, process
 from ganeti.jobexec.messages import Channel, ChannelClosed
 from ganeti.jobexec.process import Surroundings
 from ganeti.objects import ConfigData
+from ganeti.platform import paths
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class _Spare(NamedTuple):
     sock: socket.socket
 
 
-def serve(sock: socket.socket, here: Surroundings) -> NoReturn:
+def serve(sock: socket.socket) -> NoReturn:
     """Make a process for each request, until the master daemon ends.
 
     A request has the number of a job and the token of its process, and what changed in the
@@ -50,6 +51,7 @@ def serve(sock: socket.socket, here: Surroundings) -> NoReturn:
     advance, so that a job need not wait for it; it learns of later changes when it has connected.
     """
     signal.signal(signal.SIGCHLD, _reap)
+    here = process.surroundings(paths.current())
     warm = False
     channel = Channel(sock)
     data: ConfigData | None = None

@@ -1,24 +1,18 @@
-"""The fork server as the master daemon uses it: its start, and requests for job processes."""
+"""The fork server as the master daemon uses it: requests for job processes."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import socket
 import threading
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.config import Config
 from ganeti.jobexec import changes, fork_server
 from ganeti.jobexec.messages import Channel, ChannelClosed
-from ganeti.jobexec.process import Surroundings
-
-_log = logging.getLogger(__name__)
-
 
 _ENDED: Final = (
     "the process which makes the processes of jobs has ended. Restart the master daemon with"
@@ -51,7 +45,7 @@ def has_ended(pidfd: int, timeout_s: float = 0.0) -> bool:
 class Forker:
     """Makes job processes through the fork server. Thread-safe.
 
-    :param sock: the connection to the fork server.
+    :param sock: the connection to the fork server, from :func:`ganeti.jobexec.waiting.start`.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -102,21 +96,3 @@ class Forker:
     def close(self) -> None:
         """Let the fork server end."""
         self._channel.close()
-
-
-def start(here: Surroundings, detach: Callable[[], None]) -> Forker:
-    """Start the fork server; called before this process has any thread.
-
-    :param detach: called in the new process, before anything else.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    if os.fork() == 0:
-        try:
-            ours.close()
-            detach()
-            fork_server.serve(theirs, here)
-        except BaseException:
-            logging.critical("the fork server ends by an internal error", exc_info=True)
-            os._exit(1)
-    theirs.close()
-    return Forker(ours)

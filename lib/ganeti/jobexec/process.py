@@ -15,6 +15,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from ganeti import cmdlib, errors, opcodes
@@ -28,6 +29,8 @@ from ganeti.locking import Owner
 from ganeti.objects import ConfigData, codec
 from ganeti.objects.instance import FilledInstance
 from ganeti.opcodes.base import OpCode
+from ganeti.platform import paths
+from ganeti.rpc import open_client
 from ganeti.rpc.runner import Transport
 from ganeti.utils import log, tracing
 from ganeti.wire import json
@@ -53,6 +56,13 @@ class Surroundings(NamedTuple):
     page: str
     livelock_dir: str
     open_client: Callable[[], Transport]
+
+
+def surroundings(here: paths.Paths) -> Surroundings:
+    """Return what job processes need of this node."""
+    return Surroundings(
+        here.job_socket, here.config_serial_file, here.livelock_dir, partial(open_client, here)
+    )
 
 
 class JobProcess:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ganeti.config import ssconf
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
+from ganeti.jobexec import waiting
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
 
@@ -86,11 +87,20 @@ def check_master(name: str) -> None:
         )
 
 
+def forbid_programs() -> None:
+    """Let no program be run by this process (:func:`ganeti.server.mastering.forbid_programs`)."""
+    from ganeti.server import mastering
+
+    mastering.forbid_programs()
+
+
 def prepare(options: argparse.Namespace) -> MasterDaemon:
     """Load the master daemon and let it take its role (:func:`ganeti.server.mastering.prepare`)."""
+    # No thread runs yet, no lock is held, and little is loaded.
+    fork_server = waiting.start(daemon.become_helper, forbid_programs)
     from ganeti.server import mastering  # 250 modules, which a node that is not the master spares
 
-    return mastering.prepare(options)
+    return mastering.prepare(options, fork_server)
 
 
 def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signals) -> int | None:

@@ -33,8 +33,8 @@ from ganeti.config.members import Members, read_members
 from ganeti.config.role import Outcome
 from ganeti.constants import cli as exit_codes
 from ganeti.jobexec.executor import ProcessExecutor
-from ganeti.jobexec.forker import start as start_fork_server
-from ganeti.jobexec.process import Surroundings
+from ganeti.jobexec.forker import Forker
+from ganeti.jobexec.process import surroundings
 from ganeti.jqueue.job import QueuedJob
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import LockManager
@@ -81,8 +81,15 @@ class MasterDaemon(NamedTuple):
     witness: MasterWitness
 
 
-def prepare(options: argparse.Namespace) -> MasterDaemon:
+def forbid_programs() -> None:
+    """Let no program be run by this process: neither by the master daemon nor by its jobs."""
+    process.forbid("the master daemon runs no programs, a node daemon does")
+
+
+def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDaemon:
     """Take the locks and the role, read configuration and queue, start the threads.
+
+    :param fork_server: the connection to it.
 
     :raises StartRefused: this node is not the master, or another master daemon works on its queue.
     :raises ConfigurationError: the configuration cannot be used.
@@ -93,12 +100,8 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     cmdlib.load()
     for directory in (here.livelock_dir, here.queue_dir):
         fs.make_dirs(directory, 0o750)
-    places = Surroundings(
-        here.job_socket, here.config_serial_file, here.livelock_dir, partial(open_client, here)
-    )
-    process.forbid("the master daemon runs no programs, a node daemon does")
-    # No thread runs yet, and no lock is held.
-    forker = start_fork_server(places, daemon.become_helper)
+    places = surroundings(here)
+    forbid_programs()
     problem = tracing.set_up(masterd.NAME, background=True)
     if problem:
         logging.warning("%s", problem)
@@ -132,7 +135,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     left_work = WorkKeeper(config, locks, runner, won.epoch, won.promises)
     context = MasterContext(config, locks, runner, left_work=left_work)
     livelock = startup.take_livelock(here.livelock_dir)
-    executor = ProcessExecutor(places, forker, context, won.epoch, livelock.path)
+    executor = ProcessExecutor(places, Forker(fork_server), context, won.epoch, livelock.path)
     fence.before_end = executor.end_all
     left_work.goes_on = executor.goes_on
     queue = JobQueue(
