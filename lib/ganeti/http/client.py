@@ -20,6 +20,9 @@ connections: the kernel gives up a connection on which nothing was received for 
 and the attempt to open a new one fails. (Calls with a connection of their own do not need that.
 They detect it when they connect, and a long call may survive an interruption of the network.)
 
+A burst of calls leaves many idle handles, each of which needs up to 300 KiB. Those which nobody has
+used while their connection may be kept are closed, except for one of each kind.
+
 A request may *pin* the key of its node: the connection is closed before anything is sent, unless
 the certificate of the peer has this key. A resumed session or a kept connection is that of an
 earlier request with the same pin, so it costs nothing more.
@@ -38,6 +41,7 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -45,7 +49,7 @@ from typing import NamedTuple
 import pycurl
 
 from ganeti import errors, http
-from ganeti.utils import metrics
+from ganeti.utils import memory, metrics
 
 _CALL_TIME = metrics.Histogram(
     "ganeti_master_node_call_seconds",
@@ -69,6 +73,8 @@ _IDLE_HANDLES = 32
 _KEPT_CONNECTIONS = 4096
 # Less than a server keeps a connection, so that it is seldom closed already.
 _KEEP_S = 45
+# Smaller than the 64 KiB which each handle would keep; a record of TLS has no more.
+_UPLOAD_BYTES = 16 * 1024
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
 _ERROR_PREFIX = http.ERROR_HEADER.lower().encode() + b":"
 _EPOCH_PREFIX = http.EPOCH_HEADER.lower().encode() + b":"
@@ -321,7 +327,9 @@ class Client:
         self._connect_timeout_s = connect_timeout_s
         self._max_parallel = max_parallel
         self._lock = threading.Lock()
-        self._idle: dict[_Kind, list[pycurl.Curl]] = {}
+        # The oldest first, each with the time of the monotonic clock at which it became idle.
+        self._idle: dict[_Kind, list[tuple[float, pycurl.Curl]]] = {}
+        self._sweeper: threading.Timer | None = None
         # Address and port -> the pin of the last request.
         self._pins: dict[tuple[str, int], str] = {}
         self._drivers: list[_Driver] = []
@@ -379,6 +387,9 @@ class Client:
             # A driver keeps the certificates which it has read; a handle sessions and connections.
             self._drivers.clear()
             self._idle.clear()
+            if self._sweeper is not None:
+                self._sweeper.cancel()
+                self._sweeper = None
             if ca_file is not None:
                 self._ca_file = ca_file
 
@@ -395,7 +406,7 @@ class Client:
                 self._pins[place] = request.pin
                 self._idle = {kind: idle for kind, idle in self._idle.items() if kind[:2] != place}
             idle = self._idle.get(_kind(request, alone))
-            handle = idle.pop() if idle and not request.show else None
+            handle = idle.pop()[1] if idle and not request.show else None
             generation = self._generation
         return _Transfer(index, request, handle or self._new_handle(request), generation)
 
@@ -410,9 +421,41 @@ class Client:
         with self._lock:
             idle = self._idle.setdefault(_kind(transfer.request, alone), [])
             if len(idle) < _IDLE_HANDLES and transfer.generation == self._generation:
-                idle.append(transfer.handle)
+                idle.append((time.monotonic(), transfer.handle))
+                if len(idle) > 1 and self._sweeper is None:
+                    self._plan_to_sweep()
                 return
         transfer.handle.close()
+
+    def idle_handles(self) -> int:
+        """Return the number of handles which wait for another request."""
+        with self._lock:
+            return sum(map(len, self._idle.values()))
+
+    def _plan_to_sweep(self) -> None:
+        # The timer does not keep a client alive which nobody else needs.
+        self._sweeper = threading.Timer(_KEEP_S, _sweep, (weakref.ref(self),))
+        self._sweeper.name = "idle-handles"
+        self._sweeper.daemon = True
+        self._sweeper.start()
+
+    def sweep(self) -> None:
+        """Close the handles which were idle for too long, and give their memory back."""
+        before = time.monotonic() - _KEEP_S
+        unused: list[pycurl.Curl] = []
+        with self._lock:
+            if self._sweeper is not None:
+                self._sweeper.cancel()
+                self._sweeper = None
+            for idle in self._idle.values():
+                while len(idle) > 1 and idle[0][0] <= before:
+                    unused.append(idle.pop(0)[1])
+            if any(len(idle) > 1 for idle in self._idle.values()):
+                self._plan_to_sweep()
+        for handle in unused:
+            handle.close()
+        if unused:
+            memory.give_back()
 
     def _new_handle(self, request: OutgoingRequest) -> pycurl.Curl:
         handle = pycurl.Curl()
@@ -434,6 +477,7 @@ class Client:
                 (pycurl.FRESH_CONNECT, int(not keep)),
                 (pycurl.FORBID_REUSE, int(not keep)),
                 (pycurl.MAXAGE_CONN, _KEEP_S),
+                (pycurl.UPLOAD_BUFFERSIZE, _UPLOAD_BYTES),
                 (pycurl.CONNECTTIMEOUT_MS, int(self._connect_timeout_s * 1000)),
                 (pycurl.CAINFO, self._ca_file),
                 (pycurl.SSLCERTTYPE, "PEM"),
@@ -461,6 +505,12 @@ class Client:
             handle.close()
             raise errors.ConfigurationError(f"libcurl cannot be set up: {err}") from err
         return handle
+
+
+def _sweep(of: weakref.ref[Client]) -> None:
+    client = of()
+    if client is not None:
+        client.sweep()
 
 
 class _Driver:
