@@ -1,4 +1,4 @@
-"""What the parts of the cluster cost, counted: modules, flushes, bytes.
+"""What the parts of the cluster cost, counted: modules, flushes, bytes, handles.
 
 Seconds depend on the machine, counts do not: a change which imports more, flushes more often, or
 sends what has not changed fails here on any machine. ``test/scenario/test_counts.py`` counts what
@@ -19,6 +19,7 @@ import simplejson
 from ganeti.config.sending import Distribution, DistributionFailure
 from ganeti.config.store import ConfigStore, write_config_file
 from ganeti.config.text import ConfigText
+from ganeti.http import client
 from ganeti.jobstore.store import QueueStore
 from ganeti.utils import process
 
@@ -33,7 +34,7 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 250),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        468,
+        469,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 96),
     "ganeti-confd": ("import ganeti.server.confd", 100),
@@ -43,19 +44,61 @@ MODULES = {
 }
 
 
+def _modules_after(code: str) -> set[str]:
+    """Return the names of the modules which a new Python has after these statements."""
+    lib, site = Path(__file__).parents[2] / "lib", Path(simplejson.__file__).parents[1]
+    done = process.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
+        timeout_s=120,
+        env={"PYTHONPATH": f"{lib}:{site}"},
+    )
+    return set(done.stdout.split())
+
+
 @pytest.mark.programs
 @pytest.mark.parametrize("program", MODULES)
 def test_a_program_loads_no_more_modules(program: str) -> None:
     code, most = MODULES[program]
-    lib, site = Path(__file__).parents[2] / "lib", Path(simplejson.__file__).parents[1]
-    script = f"import sys; {code}; print(*(one for one in sys.modules if one.startswith('ganeti')))"
-    done = process.run(
-        [sys.executable, "-c", script], timeout_s=120, env={"PYTHONPATH": f"{lib}:{site}"}
-    )
-    loaded = done.stdout.split()
+    loaded = [name for name in _modules_after(code) if name.startswith("ganeti")]
     assert len(loaded) <= most, (
         f"{program} loads {len(loaded)} modules of this project, and may load {most}. {HINT}"
     )
+
+
+#: Program -> modules which it may not load until then, and the memory which each of them needs:
+#: asyncio 7 MiB, pyparsing 9, pycurl 4, ssl 3, email and ctypes 1, the others half as much.
+COSTLY = (
+    "asyncio ctypes email html http.client logging.handlers multiprocessing numpy opentelemetry"
+    " OpenSSL pickle pycurl pyparsing ssl unittest urllib.request xml yaml"
+).split()
+NEEDED = {
+    "ganeti-noded": {"ssl"},
+    "ganeti-masterd": {"pycurl", "ssl"},
+    "ganeti-rapi": {"asyncio", "html", "ssl"},
+    "ganeti-confd": set[str](),
+    "ganeti-mond": {"asyncio", "ssl"},
+    "gnt-instance": set[str](),
+    "gnt-node": set[str](),
+}
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("program", NEEDED)
+def test_a_program_loads_no_costly_module_which_it_does_not_need(program: str) -> None:
+    code, _most = MODULES[program]
+    if program.startswith("ganeti-"):
+        code += f"; import ganeti.server.{program.removeprefix('ganeti-')}"
+    loaded = _modules_after(code)
+    wrong = loaded.intersection(COSTLY) - NEEDED[program]
+    assert not wrong, f"{program} loads {', '.join(sorted(wrong))}. {HINT}"
+
+
+@pytest.mark.programs
+def test_the_process_which_waits_to_make_job_processes_loads_little() -> None:
+    loaded = _modules_after("import ganeti.server.masterd")
+    own = [name for name in loaded if name.startswith("ganeti")]
+    assert len(own) <= 26, f"the process has {len(own)} modules of this project. {HINT}"
+    assert not loaded & {"ganeti.cmdlib", "ganeti.objects", "ganeti.opcodes", "ganeti.rpc"}
 
 
 class Flushes:
@@ -134,3 +177,19 @@ def test_a_commit_of_jobs_flushes_once(
     store.commit({f"job-{number}": "{}" for number in range(2, 2 + jobs)})
     assert flushes.number == 1, f"a commit of {jobs} jobs flushes {flushes.number} times. {HINT}"
     store.abandon()
+
+
+def test_handles_which_a_burst_of_calls_leaves_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asker = client.Client("ca.pem", "own.pem")
+    request = client.OutgoingRequest("192.0.2.1", 1811, "version", b"[]", 1.0, keep=True)
+    burst = [asker.open(0, request, alone=True) for _ in range(10)]
+    for transfer in burst:
+        asker.close(transfer, alone=True)
+    idle = asker.idle_handles()
+    assert idle == 10
+    asker.sweep()
+    assert asker.idle_handles() == 10, "they are used again while their connections are kept"
+    monkeypatch.setattr(client, "_KEEP_S", 0)
+    asker.sweep()
+    assert asker.idle_handles() == 1, f"each idle handle needs up to 300 KiB. {HINT}"
+    asker.reset()

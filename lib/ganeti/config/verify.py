@@ -33,7 +33,7 @@ from ganeti.objects import (
 )
 from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
-from ganeti.utils import net, text, x509
+from ganeti.utils import net, text
 
 T = TypeVar("T")
 _Problems = Iterator[str]
@@ -272,6 +272,8 @@ def _nodes(data: ConfigData) -> _Problems:
         if cluster.master_ip in (node.primary_ip, node.secondary_ip):
             yield f"{what} has the address of the cluster, {cluster.master_ip}"
         for pin in node.key_pins or ():
+            from ganeti.utils import x509  # with OpenSSL, which programs spare that only read
+
             if not x509.is_pin(pin):
                 yield f"{what}: {pin!r:.80} is not the pin of a key"
         yield from _typed(f"{what}: ndparams", node.ndparams, node_const.ND_PARAM_TYPES)

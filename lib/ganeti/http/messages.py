@@ -10,8 +10,8 @@ Source: RFC 9110 *HTTP Semantics*, RFC 9112 *HTTP/1.1*.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -229,6 +229,8 @@ def render_head(
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _last_date = (-1, "")
 
 
@@ -236,5 +238,13 @@ def _date(second: int) -> str:
     """Return the date as text; cached, because it is sent many times per second."""
     global _last_date
     if _last_date[0] != second:
-        _last_date = second, formatdate(second, usegmt=True)
+        _last_date = second, _date_text(time.gmtime(second))
     return _last_date[1]
+
+
+def _date_text(at: time.struct_time) -> str:
+    """Return a date as RFC 9110 has it; the module *email* for it needs 1 MiB."""
+    return (
+        f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04}"
+        f" {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
+    )

@@ -14,6 +14,7 @@ held.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -459,7 +460,8 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
     for entry in data["ops"]:
         if not isinstance(entry["input"], dict):
             raise ValueError("an opcode's input is not an object")
-        op = QueuedOpCode(entry["input"])
+        # The names of parameters are the same objects in all jobs: 2 KiB for each of them.
+        op = QueuedOpCode({sys.intern(name): value for name, value in entry["input"].items()})
         if entry["status"] not in LEGAL_MOVES:
             raise ValueError(f"unknown opcode status {entry['status']!r}")
         if entry["status"] not in FINALIZED:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import errno
 import gc
 import logging
@@ -31,6 +30,7 @@ from ganeti.http import auth, server
 from ganeti.hypervisor import console_log
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
+from ganeti.storage.drbd import parse, status
 from ganeti.utils import fs, retry, tracing, x509
 from ganeti.wire.calls import base
 
@@ -94,6 +94,9 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
         here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
     )
     base.prepare()
+    if os.path.exists(status.STATUS_FILE):
+        # On other nodes it would only need memory.
+        parse.show_grammar()
     problem = tracing.set_up(NAME)
     if problem:
         logging.warning("%s", problem)
@@ -196,6 +199,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _lock_memory() -> None:
     """Lock the memory, so that the daemon answers while the machine swaps; a failure is logged."""
+    import ctypes  # a node of a virtual cluster does not need it
+
     with contextlib.suppress(OSError):
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.mlockall(_MCL_CURRENT_AND_FUTURE) != 0:

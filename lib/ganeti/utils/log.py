@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import logging.handlers
 import os
 import sys
 
@@ -155,8 +154,10 @@ def setup(
             ) from err
         handlers[-1].setFormatter(formatter)
     if syslog != "no":
+        from logging.handlers import SysLogHandler  # 0.4 MiB, which is seldom needed
+
         try:
-            handlers.append(logging.handlers.SysLogHandler(_SYSLOG_SOCKET, facility="daemon"))
+            handlers.append(SysLogHandler(_SYSLOG_SOCKET, facility="daemon"))
         except OSError as err:
             for handler in handlers:
                 handler.close()

@@ -6,7 +6,6 @@ import os
 
 from ganeti import errors
 from ganeti.backend.registry import serves
-from ganeti.http.document import Access, WebDocument
 from ganeti.platform import paths
 from ganeti.wire import calls
 
@@ -18,6 +17,8 @@ def read_witness(url: str) -> str:
     :raises DocumentError: the server does not answer this node, or refuses its credentials.
     :raises ConfigurationError: there is no document.
     """
+    from ganeti.http.document import Access, WebDocument  # with libcurl, 5 MiB; calls are rare
+
     here = paths.current()
     ca_file, auth_file = here.witness_ca_file, here.witness_auth_file
     access = Access(
