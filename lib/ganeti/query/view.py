@@ -112,17 +112,20 @@ class View:
 
     @cached_property
     def primaries(self) -> dict[str, list[Instance]]:
-        """The primary instances of each node, sorted by name, by UUID of the node."""
+        """The primary instances of each node, in no order, by UUID of the node.
+
+        To sort all instances of a large cluster takes longer than a list of one node.
+        """
         found: dict[str, list[Instance]] = {}
-        for instance in by_name(self.config.instances.values()):
+        for instance in self.config.instances.values():
             found.setdefault(instance.primary_node, []).append(instance)
         return found
 
     @cached_property
     def secondaries(self) -> dict[str, list[Instance]]:
-        """The secondary instances of each node, sorted by name, by UUID of the node."""
+        """The secondary instances of each node, in no order, by UUID of the node."""
         found: dict[str, list[Instance]] = {}
-        for instance in by_name(self.config.instances.values()):
+        for instance in self.config.instances.values():
             for uuid in self.secondary_nodes(instance):
                 found.setdefault(uuid, []).append(instance)
         return found

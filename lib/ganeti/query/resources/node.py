@@ -309,7 +309,7 @@ _FIELDS = [
         "PriInstances",
         KIND_OTHER,
         "Names of the primary instances",
-        lambda view, node: [inst.name for inst in view.primaries.get(node.uuid, ())],
+        lambda view, node: [inst.name for inst in by_name(view.primaries.get(node.uuid, ()))],
     ),
     Field(
         "sinst_cnt",
@@ -323,7 +323,7 @@ _FIELDS = [
         "SecInstances",
         KIND_OTHER,
         "Names of the secondary instances",
-        lambda view, node: [inst.name for inst in view.secondaries.get(node.uuid, ())],
+        lambda view, node: [inst.name for inst in by_name(view.secondaries.get(node.uuid, ()))],
     ),
 ]
 
