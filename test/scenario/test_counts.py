@@ -1,4 +1,4 @@
-"""What an operation costs, counted: node calls, forks of nodes, bytes, nodes concerned, commits.
+"""What an operation costs, counted: node calls, forks, bytes, nodes concerned, commits, locks.
 
 Seconds depend on the machine, counts do not. The cluster has ten simulated nodes and a real master,
 with two other candidates. ``test/data/counts.json`` has the counts of each operation; a change
@@ -12,13 +12,13 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from harness import wait_until
 
 from devel.bench import queue
 from devel.simnodes.cluster import SimulatedCluster, Size, node_name, running
@@ -65,8 +65,35 @@ def cluster() -> Iterator[SimulatedCluster]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def seen(cluster: SimulatedCluster) -> tuple[dict[str, Counter[str]], Counter[str], Counter[str]]:
-    """Calls by node, bytes by call, and what the master has counted, since the start."""
+class Seen(NamedTuple):
+    """Counts since the start.
+
+    :ivar by_node: calls which a node has answered.
+    :ivar received: bytes of the requests of each call.
+    :ivar own: what the master daemon has counted.
+    :ivar under_way: node calls which have begun and not ended.
+    """
+
+    by_node: dict[str, Counter[str]]
+    received: Counter[str]
+    own: Counter[str]
+    under_way: Counter[str]
+
+
+def seen(cluster: SimulatedCluster) -> Seen:
+    own: Counter[str] = Counter()
+    under_way: Counter[str] = Counter()
+    with luxi.Client(cluster.paths().master_socket) as client:
+        series = {metric["name"]: metric["series"] for metric in client.query_metrics()}
+    own["commits"] = sum(
+        sum(counts) for _labels, counts, _sum in series["ganeti_master_config_commit_seconds"]
+    )
+    own["locks"] = sum(number for _labels, number in series["ganeti_master_lock_requests"])
+    under_way.update(
+        {labels[0]: number for labels, number in series["ganeti_master_node_calls_begun"]}
+    )
+    for labels, number in series["ganeti_master_node_calls"]:
+        under_way[labels[0]] -= number
     shown = cluster.tell("show")["nodes"]
     by_node = {
         name: Counter({call: n for call, n in one["answered"].items() if call not in LATER})
@@ -75,33 +102,27 @@ def seen(cluster: SimulatedCluster) -> tuple[dict[str, Counter[str]], Counter[st
     received: Counter[str] = Counter()
     for one in shown.values():
         received.update({call: n for call, n in one["received"].items() if call not in LATER})
-    own: Counter[str] = Counter()
-    with luxi.Client(cluster.paths().master_socket) as client:
-        for metric in client.query_metrics():
-            if metric["name"] == "ganeti_master_config_commit_seconds":
-                own["commits"] = sum(sum(counts) for _labels, counts, _sum in metric["series"])
-    return by_node, received, own
+    return Seen(by_node, received, own, under_way)
 
 
-def settled(
-    cluster: SimulatedCluster,
-) -> tuple[dict[str, Counter[str]], Counter[str], Counter[str]]:
-    """The counts when nothing follows any more: they stay the same for a while."""
-    before = seen(cluster)
-    while True:
-        time.sleep(0.5)
-        after = seen(cluster)
-        if after == before:
-            return after
-        before = after
+def settled(cluster: SimulatedCluster) -> Seen:
+    """The counts when no call is under way, except for those which may follow later."""
+    last: list[Seen] = []
+
+    def at_rest() -> bool:
+        last[:] = [seen(cluster)]
+        return not any(n for call, n in last[0].under_way.items() if call not in LATER)
+
+    wait_until(at_rest, "the last node call has ended")
+    return last[0]
 
 
 def counted(cluster: SimulatedCluster, action: Callable[[luxi.Client], object]) -> Counted:
-    before, received, own = settled(cluster)
+    before = settled(cluster)
     with luxi.Client(cluster.paths().master_socket) as client:
         action(client)
-    after, received_after, own_after = settled(cluster)
-    by_node = {name: after[name] - before[name] for name in before}
+    after = settled(cluster)
+    by_node = {name: after.by_node[name] - before.by_node[name] for name in before.by_node}
     total: Counter[str] = Counter()
     for made in by_node.values():
         total += made
@@ -112,10 +133,11 @@ def counted(cluster: SimulatedCluster, action: Callable[[luxi.Client], object]) 
     ]
     return Counted(
         calls=dict(sorted(total.items())),
-        bytes=sum((received_after - received).values()),
+        bytes=sum((after.received - before.received).values()),
         other_nodes=len(outsiders),
         forks=sum(number for call, number in total.items() if not calls.TABLE[call].keep),
-        commits=own_after["commits"] - own["commits"],
+        commits=after.own["commits"] - before.own["commits"],
+        locks=after.own["locks"] - before.own["locks"],
     )
 
 
@@ -175,7 +197,7 @@ def test_an_operation_costs_no_more_than_the_table_says(
         if number > wanted["calls"].get(call, 0)
     }
     assert not more, f"more node calls than in the table, as (now, table): {more}. {hint}"
-    for what in ("other_nodes", "forks", "commits"):
+    for what in ("other_nodes", "forks", "commits", "locks"):
         assert have[what] <= wanted[what], f"{what}: {have[what]}, not {wanted[what]}. {hint}"
     assert have["bytes"] <= TOLERANCE * wanted["bytes"], (
         f"{have['bytes']} bytes were sent, not {wanted['bytes']}. {hint}"

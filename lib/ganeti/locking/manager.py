@@ -49,6 +49,7 @@ from ganeti.utils import clock, filelock, metrics
 
 _log = logging.getLogger(__name__)
 
+_REQUESTS = metrics.Counter("ganeti_master_lock_requests", "Requests for locks", ("level",))
 _WAITS = metrics.Histogram(
     "ganeti_master_lock_wait_seconds",
     "Time which requests for locks waited; those which were granted at once are not counted",
@@ -218,6 +219,7 @@ class LockManager:
                 gains = {LockId(level, ALL): mode}
             else:
                 gains = {LockId(level, key): mode for key in keys}
+            _REQUESTS.add(level.label)
             return self._table.begin(owner, steps, gains, priority)
 
     def withdraw(self, request: LockRequest) -> None:

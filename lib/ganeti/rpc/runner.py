@@ -47,6 +47,11 @@ _log = logging.getLogger(__name__)
 _CALLS = metrics.Counter(
     "ganeti_master_node_calls", "Calls to nodes, by procedure and outcome", ("call", "outcome")
 )
+_BEGUN = metrics.Counter(
+    "ganeti_master_node_calls_begun",
+    "Calls to nodes which have begun; those which have not ended are the difference",
+    ("call",),
+)
 
 #: Seconds within which a node answers that is called although it is marked as offline. A machine
 #: which is off costs at most the time limit of the connection (:mod:`ganeti.http.client`).
@@ -375,6 +380,8 @@ class AddressRunner:
                     )
                 )
         places = [(call, target) for call, targets, *_rest in asks for target in targets]
+        for call, targets, *_rest in asks:
+            _BEGUN.add(call.name, amount=len(targets))
         judged: dict[int, Result] = {}
 
         def judge(index: int, outcome: http_client.Outcome) -> None:
@@ -466,6 +473,7 @@ class AddressRunner:
             call.connection_class,
             target.pin,
         )
+        _BEGUN.add(call.name)
         outcomes = self._perform([request], machine.current().cut_addresses(), None)
         return self._judge(call, target, outcomes[0])
 
