@@ -172,5 +172,16 @@ def _forced(name: str, value: Any, kind: str) -> Any:
     raise _wrong_type(name, value, kind)
 
 
+# The types which an administrator can miss, in the words of an error.
+_IN_WORDS = {
+    BOOL: "yes or no",
+    FLOAT: "a number",
+    INT: "a whole number",
+    SIZE: "a size, such as 512m or 2g",
+}
+
+
 def _wrong_type(name: str, value: Any, kind: str) -> errors.TypeEnforcementError:
-    return errors.TypeEnforcementError(f"parameter {name}: {value!r} is not of type {kind}")
+    return errors.TypeEnforcementError(
+        f"parameter {name}: {value!r} is not {_IN_WORDS.get(kind, f'of type {kind}')}"
+    )

@@ -21,7 +21,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.foreign import images, ova, ovf_writer, reading
 from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
-from ganeti.foreign.machine import Machine, is_name, positive, whole_mib
+from ganeti.foreign.machine import Machine, Nic, is_name, positive, whole_mib
 from ganeti.platform import machine as platform
 from ganeti.platform import paths
 from ganeti.utils import fs, process
@@ -53,6 +53,9 @@ def make_parser() -> argparse.ArgumentParser:
     add("-o", "--os-type", metavar="OS", help="import: OS definition; image by default")
     add("-O", "--os-parameters", metavar="KEY=VALUE,...", default="",
         help="import: parameters of the OS definition")  # fmt: skip
+    add("--net", action="append", default=[], metavar="N:KEY=VALUE,...",
+        help="import: network interface N, with mac, mode, link, vlan and ip; these replace all"
+             " interfaces of the appliance")  # fmt: skip
     add("--no-nics", action="store_true", help="import: leave out the network interfaces")
     add("--tags", metavar="TAG,...", default="", help="import: tags of the instance")
     add("-f", "--format", choices=sorted(images.WRITABLE), default="raw",
@@ -75,6 +78,33 @@ def _values(text: str) -> dict[str, str]:
             raise errors.OpPrereqError(f"{part!r:.60} is not KEY=VALUE", errors.ECODE_INVAL)
         found[match[1]] = match[2]
     return found
+
+
+def _nics(given: Sequence[str]) -> tuple[Nic, ...]:
+    """Read network interfaces from ``N:KEY=VALUE,...``, in any order.
+
+    :raises OpPrereqError: the form, a number or a name is wrong.
+    """
+    known = [field.name for field in dataclasses.fields(Nic)]
+    found: dict[str, Nic] = {}
+    for text in given:
+        number, _colon, rest = text.partition(":")
+        values = _values(rest)
+        wrong = sorted(values.keys() - set(known))
+        if wrong:
+            raise errors.OpPrereqError(
+                f"--net {number}: there is no '{wrong[0]}', only {', '.join(known)}",
+                errors.ECODE_INVAL,
+            )
+        if number in found:
+            raise errors.OpPrereqError(f"--net {number} is given twice", errors.ECODE_INVAL)
+        found[number] = Nic(**values)
+    if sorted(found) != sorted(map(str, range(len(found)))):
+        raise errors.OpPrereqError(
+            f"--net: number the interfaces from 0 on, not {', '.join(sorted(found))}",
+            errors.ECODE_INVAL,
+        )
+    return tuple(found[str(number)] for number in range(len(found)))
 
 
 def changed(machine: Machine, options: argparse.Namespace) -> Machine:
@@ -104,8 +134,10 @@ def changed(machine: Machine, options: argparse.Namespace) -> Machine:
         new["os"] = options.os_type
     if options.os_parameters:
         new["osparams"] = _values(options.os_parameters)
-    if options.no_nics:
-        new["nics"] = ()
+    if options.no_nics and options.net:
+        raise errors.OpPrereqError("give either --net or --no-nics", errors.ECODE_INVAL)
+    if options.no_nics or options.net:
+        new["nics"] = _nics(options.net)
     if options.tags:
         new["tags"] = tuple(filter(None, options.tags.split(",")))
     return dataclasses.replace(machine, **new)

@@ -12,6 +12,7 @@ import pytest
 from ganeti import errors
 from ganeti.foreign import ovf
 from ganeti.foreign.export import parse_export
+from ganeti.foreign.machine import Machine, Nic
 from ganeti.tools import ovfconverter
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "ovf"
@@ -108,3 +109,23 @@ def test_a_manifest_which_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFix
     assert ovfconverter.main(argv) == 1
     assert "checksum" in capsys.readouterr().err or not (tmp_path / "x").exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_network_interfaces() -> None:
+    machine = Machine(name="app", memory_mib=1, vcpus=1, nics=(Nic(mac="aa:00:00:00:00:01"),))
+    line = ("import", "x.ovf", "--net=1:link=br1", "--net", "0:mac=aa:00:00:00:00:02,mode=bridged")
+    assert ovfconverter.changed(machine, options(*line)).nics == (
+        Nic(mac="aa:00:00:00:00:02", mode="bridged"),
+        Nic(link="br1"),
+    )
+    assert ovfconverter.changed(machine, options("import", "x.ovf")).nics == machine.nics
+    for given, text in (
+        (("--net=1:link=br1",), "from 0 on, not 1"),
+        (("--net=a:link=br1",), "from 0 on, not a"),
+        (("--net=0:bridge=br1",), "there is no 'bridge', only mac, mode, link, vlan, ip"),
+        (("--net=0:link=a", "--net=0:link=b"), "--net 0 is given twice"),
+        (("--net=0:link",), "'link' is not KEY=VALUE"),
+        (("--net=0:link=a", "--no-nics"), "give either --net or --no-nics"),
+    ):
+        with pytest.raises(errors.OpPrereqError, match=text):
+            ovfconverter.changed(machine, options("import", "x.ovf", *given))

@@ -68,7 +68,10 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             op.start = False
         installs = not (op.no_install or op.forthcoming or self.imported is not None)
         if op.os_type is None and installs:
-            raise errors.OpPrereqError("no operating system is given", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                "no operating system is given. Name one which 'gnt-os list' shows.",
+                errors.ECODE_INVAL,
+            )
         names.require_checks_agree(name_check=op.name_check, ip_check=op.ip_check)
         prereq.require_tags(op.tags)
 
