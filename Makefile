@@ -21,6 +21,9 @@ PYTEST = env TMPDIR="$$(devel/temporary-directory)" $(VPY) -m pytest -q --durati
 PARALLEL ?= -n 4 --dist loadfile
 # Tests of real daemons wait even more.
 PARALLEL_SCENARIO ?= -n 4 --dist loadfile
+# Where the clusters of these tests execute their jobs: threads or processes.
+JOB_EXECUTION ?= threads
+export JOB_EXECUTION
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants \
@@ -47,9 +50,11 @@ help:
 	@echo "                  fail or are skipped; ovmf, swtpm, nftables, iptables, openvswitch-switch,"
 	@echo "                  xfsprogs, btrfs-progs, e2fsprogs, debootstrap, udev, openssh-client,"
 	@echo "                  openssh-server: without them some tests are skipped)"
+	@echo "                  JOB_EXECUTION=processes runs them with jobs in processes of their own"
 	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the unit tests under the other versions of Python which are installed,"
-	@echo "                  a part of the known faults, ten minutes of make chaos, and the tests which"
+	@echo "                  a part of the known faults, ten minutes of make chaos, a part of make scenario"
+	@echo "                  with jobs in processes of their own, and the tests which"
 	@echo "                  take too long for make check: broken networks, every interruption, larger models; it stops after"
 	@echo "                  TIME_BOX=$(TIME_BOX) seconds, and begins with others every day"
 	@echo "                  (venv; the packages of make scenario)"
@@ -107,6 +112,7 @@ docs: venv
 	-@devel/install-packages prometheus
 	$(PYTEST) test/docs
 
+# For example: make scenario JOB_EXECUTION=processes
 scenario: venv scenario-packages
 	$(PYTEST) $(PARALLEL_SCENARIO) -m "not long" test/scenario
 

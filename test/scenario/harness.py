@@ -27,6 +27,8 @@ VCLUSTER = str(ROOT / "tools" / "vcluster")
 #: How long a test waits for a condition before it gives up. Generous on purpose: it bounds a hang,
 #: it does not measure speed.
 PATIENCE_S = float(os.environ.get("GANETI_PATIENCE", "180"))
+#: Clusters execute their jobs in processes (``make scenario JOB_EXECUTION=processes``).
+IN_PROCESSES = os.environ.get("JOB_EXECUTION") == "processes"
 
 
 #: An instance which needs no network and no OS, and is not started.
@@ -107,9 +109,8 @@ class Cluster:
             "create", "-n", str(nodes), "--watch-every", "0", *extra, str(directory)
         )
         # All scenarios can be run with jobs in processes, too.
-        execution = os.environ.get("JOB_EXECUTION")
-        if execution and self.create.exit_code == 0:
-            self.run("gnt-cluster", "modify", f"--job-execution={execution}").ok()
+        if IN_PROCESSES and self.create.exit_code == 0:
+            self.run("gnt-cluster", "modify", "--job-execution=processes").ok()
 
     @staticmethod
     def outside() -> dict[str, str]:
@@ -227,6 +228,19 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         wait_until(lambda: not any(map(alive, family)), f"{daemon} is gone")
+
+    def kill_with_jobs(self, node: str) -> None:
+        """Kill the master daemon and the processes of its jobs: no job goes on, in no mode."""
+        family = [self.pid(node, "ganeti-masterd")]
+        for pid in self.processes(node):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if Path(f"/proc/{pid}/comm").read_text().startswith("gnt-job-"):
+                    family.append(pid)
+        for pid in family:
+            # A process which rests ends with the daemon.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(map(alive, family)), "the master daemon is gone")
 
     def processes(self, node: str) -> list[int]:
         """All processes of a node: its daemons, and what they have started."""

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, Cluster, alive, wait_until
+from harness import IN_PROCESSES, PATIENCE_S, Cluster, alive, wait_until
 
 from ganeti.utils import x509
 
@@ -229,7 +229,7 @@ def test_killed_masterd_marks_the_job_failed(cluster: Cluster) -> None:
     wait_until(lambda: not alive(pid), "masterd is gone")
     cluster.run("gnt-job", "list").failed("master daemon does not run")
     cluster.vcluster("start", str(cluster.directory)).ok()
-    if os.environ.get("JOB_EXECUTION") == "processes":
+    if IN_PROCESSES:
         # It goes on in its process.
         assert cluster.rows("gnt-job", "list", "-o", "status", job) == [["running"]]
         cluster.run("gnt-job", "cancel", "--kill", "--yes-do-it", job).ok()

@@ -259,6 +259,28 @@ def test_a_process_which_died_while_there_was_no_master_daemon(lab: Lab) -> None
     wait_until(lambda: f"work of job {job}" not in lab.locks(), "the script is over")
 
 
+def test_a_restart_in_the_middle_of_an_export(lab: Lab) -> None:
+    """The transfer between two nodes is work of a job which goes on, so nobody ends it."""
+    script = lab.cluster.path(lab.node, "srv/ganeti/os/slow/export")
+    script.write_text(
+        f"#!/bin/sh\necho $$ >> {lab.log}\n"
+        f"while [ -e {lab.hold} ]; do sleep 0.05; done\nexec cat $EXPORT_DEVICE\n"
+    )
+    script.chmod(0o755)
+    before = len(lab.lines())
+    lab.hold.touch()
+    target = lab.cluster.node_names[1]
+    job = lab.submit("gnt-backup", "export", "-n", target, "--noshutdown", NAME)
+    wait_until(lambda: len(lab.lines()) > before, "the script runs")
+    sender, pid = int(lab.lines()[-1]), lab.process(job)
+    lab.restart_masterd()
+    assert alive(sender) and alive(pid) and lab.status(job) == "running"
+    lab.hold.unlink()
+    lab.cluster.run("gnt-job", "wait", job).ok()
+    assert lab.status(job) == "success", lab.result(job)
+    lab.cluster.run("gnt-backup", "remove", NAME).ok()
+
+
 def test_a_process_of_another_release_is_ended_and_its_job_says_so(lab: Lab) -> None:
     """As after an upgrade which changed the messages: the record says the protocol."""
     job = lab.reinstall()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import PATIENCE_S, Cluster, alive, wait_until
-from held_install import MASTERD, NAME, HeldInstall
+from held_install import NAME, HeldInstall
 
 NODED = "ganeti-noded"
 
@@ -85,8 +84,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 def test_the_master_daemon_is_killed(lab: Lab) -> None:
     job = lab.begin()
-    pid = lab.cluster.kill(lab.cluster.master, MASTERD, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "masterd is gone")
+    lab.cluster.kill_with_jobs(lab.cluster.master)
     lab.cluster.vcluster("start", str(lab.cluster.directory)).ok()
     assert lab.status(job) == "error"
     lab.require_kept(job)
@@ -97,8 +95,7 @@ def test_the_master_daemon_is_killed(lab: Lab) -> None:
 def test_another_node_becomes_master(lab: Lab) -> None:
     job = lab.begin()
     first, second = lab.cluster.node_names[:2]
-    pid = lab.cluster.kill(first, MASTERD, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "masterd is gone")
+    lab.cluster.kill_with_jobs(first)
     lab.cluster.on(second, "gnt-cluster", "master-failover").ok()
     wait_until(lambda: lab.cluster.run("gnt-job", "list").exit_code == 0, "the new master serves")
     assert lab.status(job) == "error"
@@ -162,8 +159,7 @@ def test_transfers_of_a_dead_job_are_ended(lab: Lab) -> None:
     begun = len(lab.lines())
     wait_until(lambda: len(lab.lines()) > begun, "the script runs")
     sender = int(lab.lines()[-1])
-    pid = cluster.kill(cluster.master, MASTERD, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "masterd is gone")
+    cluster.kill_with_jobs(cluster.master)
     assert alive(sender)
     cluster.vcluster("start", str(cluster.directory)).ok()
     wait_until(lambda: not alive(sender), "the script is ended")
@@ -192,8 +188,7 @@ def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:
     words = ("gnt-instance", "migrate", "-f", "--submit", "--print-jobid", "-n", first, name)
     job = cluster.run(*words).ok().stdout.split(":")[0].strip()
     wait_until(lambda: lab.lines()[-1:] == ["hook"], "the hook runs")
-    pid = cluster.kill(first, MASTERD, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "masterd is gone")
+    cluster.kill_with_jobs(first)
     cluster.vcluster("start", str(cluster.directory)).ok()
     assert lab.status(job) == "error"
     assert f"work of job {job}" in lab.locks()
@@ -210,8 +205,7 @@ def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:
 def test_a_node_which_is_marked_as_offline_is_not_waited_for(lab: Lab) -> None:
     job = lab.begin()
     lab.cluster.kill_whole(lab.node, NODED)
-    pid = lab.cluster.kill(lab.cluster.master, MASTERD, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "masterd is gone")
+    lab.cluster.kill_with_jobs(lab.cluster.master)
     lab.cluster.on(lab.cluster.master, "ganeti-masterd").ok()
     owner = f"work of job {job} on {lab.node} for instance {NAME}"
     wait_until(lambda: owner in lab.locks(), "the lock is kept")

@@ -13,6 +13,7 @@ from .queue_lab import PATIENCE_S, Lab
 
 #: Modules whose tests run twice: with jobs in threads, and as in processes.
 BOTH = (
+    "test_job_trace",
     "test_queue",
     "test_queue_archive",
     "test_queue_cancel",
