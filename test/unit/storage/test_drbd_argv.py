@@ -47,7 +47,8 @@ def test_attach_84():
     assert joined(found) == [
         "drbdmeta /dev/drbd3 v08 /dev/vg/m flex-external apply-al",
         "drbdmeta /dev/drbd3 v08 /dev/vg/m flex-external dump-md",
-        "drbdsetup attach 3 /dev/vg/d /dev/vg/m flexible --on-io-error=detach --size 1024m",
+        "drbdsetup attach 3 /dev/vg/d /dev/vg/m flexible --on-io-error=detach --size 1024m"
+        " --c-plan-ahead 0 --resync-rate 61440",
     ]
 
 
@@ -67,6 +68,9 @@ def test_attach_83():
 def test_a_size_which_is_no_multiple_of_1_mib():
     for commands in (Commands84(3), Commands83(3)):
         assert "2097153s" in commands.attach("/dev/vg/d", "/dev/vg/m", 1024 * 2048 + 1, PARAMS)
+
+
+RATE = ["--c-plan-ahead", "0", "--resync-rate", "61440"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_a_size_which_is_no_multiple_of_1_mib():
 )
 def test_barriers(disabled, meta, new, old):
     params = {**PARAMS, "disabled-barriers": disabled, "disable-meta-flush": meta}
-    assert Commands84(0).attach("d", "m", None, params)[7:] == new
+    assert Commands84(0).attach("d", "m", None, params)[7:] == [*new, *RATE]
     assert Commands83(0).attach("d", "m", None, params)[9:] == old
 
 
@@ -141,17 +145,16 @@ def test_ipv6():
 
 
 def test_rates():
-    assert Commands84(2).sync_options(PARAMS) == [
-        "drbdsetup",
-        "disk-options",
-        "2",
-        "--c-plan-ahead",
-        "0",
-        "--resync-rate",
-        "61440",
-    ]
-    assert " ".join(Commands84(2).sync_options({**PARAMS, "dynamic-resync": True})) == (
-        "drbdsetup disk-options 2 --c-plan-ahead 20 --c-fill-target 0 --c-delay-target 1"
+    """They are set with the storage: until a connected device has negotiated, it refuses them."""
+
+    def rate(**params):
+        words = joined([Commands84(2).attach("/dev/vg/d", "/dev/vg/m", None, {**PARAMS, **params})])
+        return words[0].partition("--on-io-error=detach ")[2]
+
+    assert Commands84(2).sync_options(PARAMS) is None
+    assert rate() == "--c-plan-ahead 0 --resync-rate 61440"
+    assert rate(**{"dynamic-resync": True}) == (
+        "--c-plan-ahead 20 --c-fill-target 0 --c-delay-target 1"
         " --c-max-rate 61440 --c-min-rate 4096"
     )
     assert " ".join(Commands83(2).sync_options(PARAMS)) == (

@@ -15,7 +15,7 @@ from ganeti.storage.lvm.device import LogicalVolumeDevice
 
 from .drbd_kernel import DATA, META, OTHER, SECRET, mirrored, plain
 
-FRESH = ["new-resource", "new-minor", "apply-al", "dump-md", "attach", "disk-options", "connect"]
+FRESH = ["new-resource", "new-minor", "apply-al", "dump-md", "attach", "connect"]
 
 
 def test_activation_takes_a_constant_number_of_commands(kernel):

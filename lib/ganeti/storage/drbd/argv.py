@@ -151,7 +151,7 @@ class Commands(ABC):
         """Set the rate of synchronisation of an attached device.
 
         :param params: disk parameters.
-        :returns: None where :meth:`connect` sets it.
+        :returns: None where :meth:`attach` or :meth:`connect` sets it.
         :raises BlockDeviceError: this version cannot synchronise with a dynamic rate.
         """
 
@@ -286,11 +286,17 @@ class Commands84(Commands):
             "--on-io-error=detach",
             *(["--size", _size(sectors)] if sectors else []),
             *options,
+            *self._attach_rate(params),
             *custom_options(params.get("disk-custom", ""), "disk-custom"),
         ]
 
+    def _attach_rate(self, params: Mapping[str, Any]) -> list[str]:
+        # A device which is connected already negotiates with its peer for some time after it was
+        # attached. Until then it refuses a change of its disk options.
+        return _rate_arguments(params)
+
     def sync_options(self, params: Mapping[str, Any]) -> list[str] | None:
-        return ["drbdsetup", "disk-options", str(self.minor), *_rate_arguments(params)]
+        return None
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
         command = [
@@ -385,8 +391,8 @@ class Commands9(Commands84):
     def _metadata(self, meta: str, *options: str) -> list[str]:
         return ["drbdmeta", *options, str(self.minor), "v09", meta, "flex-external"]
 
-    def sync_options(self, params: Mapping[str, Any]) -> list[str] | None:
-        return None
+    def _attach_rate(self, params: Mapping[str, Any]) -> list[str]:
+        return []
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
         new = [
