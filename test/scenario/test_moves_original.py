@@ -111,7 +111,7 @@ def _become_ours(machine: Machine, package: Path) -> None:
     machine.run(f"apt-get -qy install {PACKAGE} && dpkg --purge ganeti")
 
 
-@pytest.fixture(scope="module", params=["bookworm"])
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
@@ -230,6 +230,8 @@ def test_it_moves_compressed_to_another_name(trusting: Pair, source: str) -> Non
 @pytest.mark.parametrize("source", SOURCES)
 def test_an_export_is_imported(trusting: Pair, source: str) -> None:
     """The directory of the export, copied by hand, is what the other program reads."""
+    if trusting.original.machine.lower.name == "base-trixie":
+        pytest.skip("in Debian 13 the original's socat refuses its own certificate")
     here, there = trusting.between(source)
     name = f"saved-{source}.example.com"
     digest = here.add(name)

@@ -23,6 +23,7 @@ import logging
 import os
 import re
 import ssl
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
@@ -70,15 +71,19 @@ def create_self_signed(
     *,
     validity_days: int = DEFAULT_VALIDITY_DAYS,
     serial_no: int = 1,
+    host_names: Sequence[str] = (),
 ) -> str:
     """Make a key with a self-signed certificate, which can sign other certificates.
 
     :param common_name: name in the certificate.
+    :param host_names: names of machines for which it holds (subjectAltName); none for any machine.
     :returns: PEM with key and certificate.
     """
     key = _new_key()
     name = _name(common_name)
     builder = _builder(name, name, key.public_key(), serial_no, validity_days)
+    if host_names:
+        builder = builder.add_extension(_alternatives(host_names), critical=False)
     return _to_pem(key, _sign(_extend(builder, key, key, authority=True), key))
 
 
@@ -506,6 +511,12 @@ def _name(common_name: str) -> cx509.Name:
     from cryptography.x509.oid import NameOID
 
     return cx509.Name([cx509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+
+
+def _alternatives(host_names: Sequence[str]) -> cx509.SubjectAlternativeName:
+    from cryptography import x509 as cx509
+
+    return cx509.SubjectAlternativeName([cx509.DNSName(name) for name in host_names])
 
 
 def _builder(

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 
+import cryptography.x509
 import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of
@@ -17,7 +18,7 @@ from ganeti import errors, ht, storage
 from ganeti.backend.backup import exports, transfers
 from ganeti.backend.storage import extstorage
 from ganeti.objects import Nic, fill
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.storage.file import FileDevice
 from ganeti.utils import fs, process, receipt, x509
 from ganeti.wire.calls import backup as calls
@@ -321,6 +322,14 @@ def test_keys(here):
         assert "PRIVATE" in stream.read()
     info = x509.describe(certificate)
     assert 0 < info.not_after - time.time() <= 86400
+    # The original in version 3.0 wants the common name, in version 3.1 the name of the machine.
+    assert info.subject == x509.DEFAULT_COMMON_NAME
+    names = cryptography.x509.load_pem_x509_certificate(certificate.encode())
+    names = names.extensions.get_extension_for_class(cryptography.x509.SubjectAlternativeName)
+    assert names.value.get_values_for_type(cryptography.x509.DNSName) == [
+        x509.DEFAULT_COMMON_NAME,
+        machine.current().hostname(),
+    ]
     transfers.x509_cert_remove(name)
     transfers.x509_cert_remove(name)
     assert os.listdir(here.crypto_keys_dir) == []

@@ -29,7 +29,7 @@ from ganeti.objects import codec
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.storage import busy, node_work
 from ganeti.utils import clock, fs, process, text, x509
 from ganeti.wire import json
@@ -73,7 +73,9 @@ def x509_cert_create(validity_s: int) -> list[str]:
     _purge(here.crypto_keys_dir)
     name = f"x509-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{secrets.token_hex(6)}"
     days = max(1, -(-validity_s // _DAY_S))
-    pem = x509.create_self_signed(validity_days=days)
+    # Version 3.0 of the original wants the common name, version 3.1 the name of this machine.
+    names = [x509.DEFAULT_COMMON_NAME, machine.current().hostname()]
+    pem = x509.create_self_signed(validity_days=days, host_names=names)
     certificate = x509.certificate_part(pem)
     directory = _crypto_dir(name)
     os.mkdir(directory, 0o700)
