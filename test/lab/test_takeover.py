@@ -1,0 +1,127 @@
+"""A guest on DRBD writes all the time while its cluster is taken over and given back.
+
+Emulation within emulation, hence only with ``LAB_GUEST=1``; and with the packages of the original,
+which ``GANETI_ORIGINAL_DIR`` names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from lab import drbd, image, machines, original
+from lab.guest import NAME, Guest
+from lab.machines import Machine
+from lab.original import OriginalCluster
+
+PRIMARY, SECONDARY = "node2", "node1"
+_REASON = original.reason_to_skip() or (
+    None if os.environ.get("LAB_GUEST") else "a guest within a machine is slow; set LAB_GUEST=1"
+)
+_PID = f"/var/run/ganeti/kvm-hypervisor/pid/{NAME}"
+
+pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
+    """Two machines, with the packages of the original instead of the project."""
+    found = machines.Lab(
+        tmp_path_factory.mktemp("original"), 2, project_writer=original.write_image
+    )
+    try:
+        found.prepare()
+    except image.CannotBuild as err:
+        pytest.skip(f"no image for the laboratory: {err}")
+    with machines.ended_in_order(), found:
+        yield found
+        found.collect_logs(image.cache_dir() / "logs-takeover")
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: machines.Lab) -> OriginalCluster:
+    """A cluster of the original."""
+    found = OriginalCluster(lab)
+    found.make_original()
+    return found
+
+
+@pytest.fixture(scope="module")
+def guest(cluster: OriginalCluster) -> Guest:
+    """A guest which the original has started, and which has begun to write."""
+    found = Guest(cluster)
+    for machine in cluster.lab:
+        found.listen(machine.name)
+    cluster.gnt(
+        "instance", "add", "-t", "drbd", "--disk", "0:size=64M", "-n", f"{PRIMARY}:{SECONDARY}",
+        "-B", "minmem=128,maxmem=128", "--no-nics", "--no-install", "-o", "blocks", "--no-start",
+        "--no-name-check", "--no-ip-check", NAME,
+    )  # fmt: skip
+    assert found.starts(PRIMARY, lambda: cluster.gnt("instance", "startup", NAME)) == (0, 1 << 17)
+    cluster.in_step(NAME)
+    found.write_more(PRIMARY)
+    return found
+
+
+def same(cluster: OriginalCluster) -> list[str]:
+    """What no takeover changes: the process, its start, the devices of DRBD and their secret."""
+    machine = cluster.lab[PRIMARY]
+    pid = machine.run(f"cat {_PID}").strip()
+    started = machine.run(f"cut -d' ' -f22 /proc/{pid}/stat")
+    (disk,) = cluster.config()["disks"].values()
+    states = [
+        [(number, state.connection, state.local_disk) for number, state in drbd.minors(one).items()]
+        for one in cluster.lab
+    ]
+    return [pid, started, str(disk["logical_id"]), str(states)]
+
+
+def goes_on(guest: Guest) -> float:
+    """Check that the guest has written each number once, without a start; the longest pause."""
+    guest.write_more(PRIMARY)
+    confirmed = guest.confirmed(PRIMARY)
+    numbers = [number for _when, number in confirmed]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert guest.console(PRIMARY).count("guest ready") == 1
+    times = [when for when, _number in confirmed]
+    return max(after - before for before, after in zip(times, times[1:], strict=False))
+
+
+def version(machine: Machine) -> str:
+    return machine.run("gnt-cluster --version")
+
+
+def test_a_guest_on_drbd_is_taken_over(cluster: OriginalCluster, guest: Guest) -> None:
+    before = same(cluster)
+    count = len(guest.confirmed(PRIMARY))
+    print(f"before: {count} blocks, at most {goes_on(guest):.1f} s between two of them")
+    print(cluster.master.run(f"{cluster.unpack_ours()} -f run", timeout_s=3600.0))
+    assert "of Ganeti in Python" in version(cluster.master)
+    assert same(cluster) == before
+    pause_s = goes_on(guest)
+    print(f"after: {guest.last} blocks, at most {pause_s:.1f} s between two of them")
+    cluster.in_step(NAME)
+    assert cluster.fields("instance", NAME, "status") == ["running"]
+
+
+def test_it_is_given_back(cluster: OriginalCluster, guest: Guest) -> None:
+    before = same(cluster)
+    print(cluster.master.run("ganeti-takeover -f back", timeout_s=3600.0))
+    assert "ganeti 3.0" in version(cluster.master)
+    assert same(cluster) == before
+    pause_s = goes_on(guest)
+    print(f"at the end: {guest.last} blocks, at most {pause_s:.1f} s between two of them")
+    cluster.in_step(NAME)
+    assert cluster.fields("instance", NAME, "status") == ["running"]
+
+
+def test_the_original_stops_it_and_nothing_is_missing(
+    cluster: OriginalCluster, guest: Guest
+) -> None:
+    guest.stop()
+    cluster.gnt("instance", "activate-disks", NAME)
+    cluster.in_step(NAME)
+    guest.check(PRIMARY, cluster.device(NAME, PRIMARY))
+    cluster.remove(NAME)
