@@ -15,7 +15,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,6 @@ class Module:
         parts = path.relative_to(LIB.parent).with_suffix("").parts
         self.name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        self.imports: dict[str, str] = {}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            elif isinstance(node, ast.Import):
-                for alias in node.names:
-                    self.imports[alias.asname or alias.name] = alias.name
         self.owners: dict[str, ast.AST] = {}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -85,6 +77,19 @@ class Module:
             for argument in decorator.args
         }
         self.tree = tree
+
+    @cached_property
+    def imports(self) -> dict[str, str]:
+        """The full name of each imported name."""
+        found = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    found[alias.asname or alias.name] = alias.name
+        return found
 
     def uses(self, owner: str) -> set[str]:
         """Return the full names to which a function or class of the module refers."""
@@ -101,11 +106,12 @@ class Module:
         return found
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the function or class, and the text, of each string which is no docstring."""
+        """Yield the function or class, and the text, of each string which names an option."""
         for node in self.tree.body:
             owner = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else ""
             for text in _texts(node):
-                yield owner, text
+                if "--" in text:
+                    yield owner, text
 
 
 def _texts(top: ast.AST) -> Iterator[str]:
@@ -125,7 +131,20 @@ def _texts(top: ast.AST) -> Iterator[str]:
 
 @cache
 def modules() -> dict[str, Module]:
-    return {module.name: module for module in map(Module, sorted(LIB.rglob("*.py")))}
+    """Return the modules of commands and units, and all others which name options."""
+    found = {}
+    for path in sorted(LIB.rglob("*.py")):
+        if path.relative_to(LIB).parts[0] in ("client", "cli", "cmdlib") or (
+            re.search(r"[\"' ]--[a-z]", path.read_text(encoding="utf-8"))
+        ):
+            module = Module(path)
+            found[module.name] = module
+    return found
+
+
+@cache
+def uses(module: str, owner: str) -> frozenset[str]:
+    return frozenset(modules()[module].uses(owner))
 
 
 def _functions(function: Any) -> Iterator[Any]:
@@ -154,10 +173,11 @@ def reached_by() -> dict[str, frozenset[tuple[str, str]]]:
                 module, _, owner = name.rpartition(".")
                 if module in modules() and owner in modules()[module].owners:
                     if module.startswith(("ganeti.client.", "ganeti.cli.")):
-                        todo += modules()[module].uses(owner)
+                        todo += uses(module, owner)
     return {name: frozenset(commands) for name, commands in found.items()}
 
 
+@cache
 def opcode_commands(opcode: str) -> frozenset[tuple[str, str]]:
     return frozenset().union(
         *(
