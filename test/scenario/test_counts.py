@@ -42,6 +42,9 @@ CANDIDATES = 2
 # What follows an operation later, in messages whose number depends on the moment: copies of the job
 # queue, and the names of instances for nodes which are no candidates.
 LATER = {"jobqueue_update_many", "jobqueue_rename", "jobqueue_inventory", "jobqueue_read"}
+# What a node has answered about its scripts holds for some seconds (``cmdlib/hooks.py``); on a very
+# slow machine it is asked again for the second phase.
+AGEING = {"hooks_present": 2}
 # Lengths vary with numbers and times in the arguments.
 TOLERANCE = 1.15
 
@@ -194,7 +197,7 @@ def test_an_operation_costs_no_more_than_the_table_says(
     more = {
         call: (number, wanted["calls"].get(call, 0))
         for call, number in have["calls"].items()
-        if number > wanted["calls"].get(call, 0)
+        if number > wanted["calls"].get(call, 0) * AGEING.get(call, 1)
     }
     assert not more, f"more node calls than in the table, as (now, table): {more}. {hint}"
     for what in ("other_nodes", "forks", "commits", "locks"):
