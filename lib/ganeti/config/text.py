@@ -10,7 +10,7 @@ Because chunks stay the same objects, two texts can be compared by the identity 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti.config import damaged
@@ -108,13 +108,15 @@ class _Table:
 
 
 def _encode(value: Any) -> bytes:
-    return json.dumps(value).encode()
+    # ASCII only, so that a text may be cut at any place.
+    return json.dumps(value).encode("ascii")
 
 
 def difference(old: Sequence[bytes], new: Sequence[bytes]) -> list[Part]:
     """Compute how to make a file from the one before it.
 
-    :returns: the parts of the new file in order. Adjacent parts of the old file are joined.
+    :returns: the parts of the new file in order. Adjacent parts of the old file are joined. A chunk
+        of which a part changed refers to the rest of the chunk which it replaces.
     """
     offsets: dict[int, int] = {}
     at: dict[int, bytes] = {}
@@ -123,18 +125,72 @@ def difference(old: Sequence[bytes], new: Sequence[bytes]) -> list[Part]:
         offsets[id(piece)] = offset
         at[offset] = piece
         offset += len(piece)
+    kept = {id(piece) for piece in new}
     parts: list[Part] = []
+    # Where in the old file the next piece is, if nothing was inserted or left out.
+    expected = 0
     for piece in new:
         # The pieces of both texts exist, so the same identity means the same bytes. A piece which
         # occurs several times may be taken from any place, preferably from the end of the last
         # part.
-        last = parts[-1] if parts else None
-        if isinstance(last, tuple) and at.get(sum(last)) is piece:
-            parts[-1] = (last[0], last[1] + len(piece))
-        elif id(piece) in offsets and len(piece) > _SHORT:
-            parts.append((offsets[id(piece)], len(piece)))
-        elif isinstance(last, bytes):
-            parts[-1] = last + piece
+        place, before = expected, at.get(expected, b"")
+        if before is not piece and id(piece) in offsets:
+            place, before = offsets[id(piece)], piece
+        if before is piece:
+            if len(piece) > _SHORT or _continues(parts, place):
+                _add(parts, (place, len(piece)))
+            else:
+                _add(parts, piece)
+        elif id(before) in kept:
+            # The old piece comes later; this one is inserted before it.
+            _add(parts, piece)
+            continue
         else:
-            parts.append(piece)
+            for part in _refined(place, before, piece):
+                _add(parts, part)
+        expected = place + len(before)
     return parts
+
+
+def _continues(parts: Sequence[Part], place: int) -> bool:
+    last = parts[-1] if parts else None
+    return isinstance(last, tuple) and sum(last) == place
+
+
+def _add(parts: list[Part], part: Part) -> None:
+    last = parts[-1] if parts else None
+    if isinstance(part, tuple) and isinstance(last, tuple) and sum(last) == part[0]:
+        parts[-1] = (last[0], last[1] + part[1])
+    elif isinstance(part, bytes) and isinstance(last, bytes):
+        parts[-1] = last + part
+    else:
+        parts.append(part)
+
+
+def _refined(place: int, before: bytes, piece: bytes) -> Iterator[Part]:
+    """Make a piece from the one before it, with which it has beginning and end in common."""
+    start = _common(before, piece)
+    most = min(len(before), len(piece)) - start
+    end = _common(before[::-1][:most], piece[::-1][:most])
+    if start <= _SHORT:
+        start = 0
+    if end <= _SHORT:
+        end = 0
+    if start:
+        yield (place, start)
+    if len(piece) > start + end:
+        yield piece[start : len(piece) - end]
+    if end:
+        yield (place + len(before) - end, end)
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Return how many bytes at the beginning of two texts are the same."""
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same

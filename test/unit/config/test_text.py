@@ -54,7 +54,8 @@ def test_little_is_new_when_little_changed() -> None:
     assert _apply(b"".join(old), parts) == b"".join(new)
     assert len(parts) <= 5
     fresh = sum(len(part) for part in parts if isinstance(part, bytes))
-    assert fresh < len(b"".join(new)) / 4
+    # Less than the instance which changed, and the end of the file; its neighbours are not new.
+    assert fresh < 1000
     assert len(difference(new, new)) <= 2
 
 
