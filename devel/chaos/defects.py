@@ -20,6 +20,10 @@ from devel.chaos.lab import TOP
 KNOWN: Final = Path(__file__).with_name("known")
 #: What the copy needs to make a virtual cluster and to run its daemons and commands.
 _COPIED: Final = ("lib", "daemons", "scripts", "tools", "packaging")
+#: How often a run is begun for a seed until its cluster could be made.
+_ATTEMPTS: Final = 4
+#: The exit code of a run whose cluster could not be made.
+_NOT_MADE: Final = 2
 #: Seeds for each defect, by the begin of its description. Their first rounds have faults which can
 #: show it; with other seeds the run takes longer.
 SEEDS: Final = {
@@ -76,7 +80,12 @@ def _is_found(fault: mutate.Fault, minutes: float) -> bool:
         directory = Path(name)
         project = copy_with(fault, directory)
         for seed in SEEDS[fault.what.partition(":")[0]]:
-            code = _run(project, seed, minutes, directory / str(seed))
+            for attempt in range(_ATTEMPTS):
+                code = _run(project, seed, minutes, directory / f"{seed}-{attempt}")
+                if code != _NOT_MADE:
+                    break
+                # The defect can have its effect there already; that shows no broken promise.
+                print("the cluster could not be made with this defect", flush=True)
             if code == 1:
                 print(f"found with the seed {seed}: {fault.what}\n", flush=True)
                 return True
