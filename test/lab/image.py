@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ganeti import RELEASE
+
 TOP = Path(__file__).resolve().parents[2]
 RECIPE = Path(__file__).resolve().parent / "recipe"
 #: What the recipe needs, as Debian packages.
@@ -143,9 +145,12 @@ def install_project(image: Path) -> None:
     if done.returncode:
         raise RuntimeError(f"the project cannot be installed: {done.stdout}{done.stderr}")
     python = sys.executable
-    for folder in ("usr/sbin", "usr/lib/ganeti", "usr/lib/ganeti/tools"):
+    # The programs of the version are there; usr/sbin and usr/lib/ganeti have links to them.
+    version = f"usr/lib/ganeti/{RELEASE.rpartition('.')[0]}"
+    for folder in ("usr/lib/ganeti", version, f"{version}/sbin", f"{version}/tools",
+                   f"{version}/iallocators"):  # fmt: skip
         for path in (tree / folder).iterdir():
-            if path.is_file():
+            if path.is_file() and not path.is_symlink():
                 # The machines use the Python of Debian.
                 path.write_text(path.read_text().replace(python, "/usr/bin/python3"))
     image.unlink(missing_ok=True)

@@ -105,7 +105,7 @@ def build_package(place: Path) -> Path:
     ):
         done = subprocess.run(argv, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = (checkout / "build/deb").glob("*.deb")
+    (found,) = (checkout / "build/deb").glob("ganeti-py_*.deb")
     return found
 
 

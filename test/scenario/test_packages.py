@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from ganeti import RELEASE
+
 TOP = Path(__file__).resolve().parents[2]
+#: The version, such as 0.9.
+SERIES = RELEASE.rpartition(".")[0]
 BUILDS = all(shutil.which(name) for name in ("dpkg-buildpackage", "dh", "dh_python3", "lintian"))
 
 pytestmark = [pytest.mark.long]
@@ -41,7 +45,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def package(checkout: Path) -> Path:
     run("devel/make-deb", cwd=checkout)
-    (found,) = (checkout / "build/deb").glob("*.deb")
+    (found,) = (checkout / "build/deb").glob("ganeti-py_*.deb")
     return found
 
 
@@ -64,14 +68,15 @@ def test_the_content_of_the_package(package: Path, tmp_path: Path) -> None:
     configured = (tmp_path / "DEBIAN/conffiles").read_text().split()
     assert configured == ["/etc/default/ganeti", "/etc/logrotate.d/ganeti"]
     for file in (TOP / "scripts").iterdir():
-        installed = tmp_path / "usr/sbin" / file.name
+        installed = tmp_path / "usr/lib/ganeti" / SERIES / "sbin" / file.name
+        assert os.readlink(tmp_path / "usr/sbin" / file.name).endswith(f"/sbin/{file.name}")
         assert installed.read_text().startswith("#!/usr/bin/python3"), file.name
         assert stat.S_IMODE(installed.stat().st_mode) == 0o755
         assert (tmp_path / f"usr/share/man/man8/{file.name}.8.gz").exists() or (
             tmp_path / f"usr/share/man/man1/{file.name}.1.gz"
         ).exists(), file.name
-    python = {path.relative_to(tmp_path / "usr/lib/ganeti/python")
-              for path in (tmp_path / "usr/lib/ganeti/python").rglob("*.py")}  # fmt: skip
+    library = tmp_path / "usr/lib/ganeti" / SERIES / "python"
+    python = {path.relative_to(library) for path in library.rglob("*.py")}
     assert python == {path.relative_to(TOP / "lib") for path in (TOP / "lib/ganeti").rglob("*.py")}
     for script in ("postinst", "prerm", "postrm"):
         text = (tmp_path / "DEBIAN" / script).read_text()
@@ -81,6 +86,28 @@ def test_the_content_of_the_package(package: Path, tmp_path: Path) -> None:
         run("sh", "-n", str(tmp_path / "DEBIAN" / script))
     control = (tmp_path / "DEBIAN/control").read_text()
     assert "Conflicts: ganeti, " in control and "Provides: ganeti (= 3.1.0)" in control
+
+
+@needs_debhelper
+def test_the_package_which_keeps_a_version(package: Path, tmp_path: Path) -> None:
+    """It has the same files of the version as the other package, and nothing else."""
+    (kept,) = package.parent.glob(f"ganeti-py-{SERIES}_*.deb")
+    for name, one in (("both", package), ("kept", kept)):
+        run("dpkg-deb", "-x", str(one), str(tmp_path / name))
+    place = Path("usr/lib/ganeti") / SERIES
+    run(
+        "diff",
+        "-r",
+        "--no-dereference",
+        str(tmp_path / "both" / place),
+        str(tmp_path / "kept" / place),
+    )
+    others = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()
+              and not path.is_relative_to(tmp_path / "kept" / place)]  # fmt: skip
+    assert all(path.is_relative_to(tmp_path / "kept/usr/share") for path in others)
+    control = run("dpkg-deb", "-f", str(kept))
+    assert "Replaces: ganeti-py (<= " in control and f"ganeti-py (>= {SERIES})" in control
+    assert not (tmp_path / "both/etc/ganeti/version").is_symlink()
 
 
 def test_the_archive_is_reproducible(checkout: Path) -> None:

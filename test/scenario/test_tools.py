@@ -16,6 +16,8 @@ from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
 from ganeti import RELEASE
 
 # The man pages are installed, and looked for, by one of the tests.
+#: The version, such as 0.9.
+SERIES = RELEASE.rpartition(".")[0]
 INSTALL = (str(ROOT / "devel/install-ganeti"), "--no-man", "--python", sys.executable)
 
 
@@ -108,7 +110,13 @@ def test_installed_programs(tmp_path: Path) -> None:
     assert f"release {RELEASE} of Ganeti in Python" in version
     util = str(prefix / "lib/ganeti/daemon-util")
     executable = run_program((util, "daemon-executable", "ganeti-noded"), outside).ok().stdout
-    assert executable.strip() == str(prefix / "sbin/ganeti-noded")
+    own = prefix / "lib/ganeti" / SERIES
+    assert executable.strip() == str(own / "sbin/ganeti-noded")
+    # Two versions side by side: public programs are links through the version in use.
+    assert (prefix / "sbin/ganeti-noded").resolve() == own / "sbin/ganeti-noded"
+    assert os.readlink(prefix / "etc/ganeti/version") == f"../../lib/ganeti/{SERIES}"
+    shown = json.loads(run_program((util, "versions"), outside).ok().stdout)
+    assert (shown["active"], shown["installed"]) == (SERIES, {SERIES: RELEASE})
     for tool in (ROOT / "tools").iterdir():
         called = tool.name in ("kvm-console-wrapper", "xen-console-wrapper", "vif-ganeti")
         place = "lib/ganeti/tools" if called else "lib/ganeti"
@@ -158,7 +166,7 @@ def test_a_second_installation_leaves_running_programs_their_package(
 ) -> None:
     prefix, outside = tmp_path / "usr", Cluster.outside()
     argv = (*INSTALL, "--prefix", str(prefix))
-    library = prefix / "lib/ganeti/python"
+    library = prefix / "lib/ganeti" / SERIES / "python"
 
     def packages() -> set[str]:
         return {path.name for path in library.parent.glob("python-*")}
@@ -227,7 +235,7 @@ def test_settings_of_the_administrator_are_kept(tmp_path: Path) -> None:
 def test_an_installation_that_fails_changes_nothing(tmp_path: Path) -> None:
     prefix, outside = tmp_path / "usr", Cluster.outside()
     run_program((*INSTALL, "--prefix", str(prefix)), outside).ok()
-    before = (prefix / "lib/ganeti/python").resolve()
+    before = (prefix / "lib/ganeti" / SERIES / "python").resolve()
     # A Python which finds the packages and cannot compile.
     broken = tmp_path / "python"
     broken.write_text(
@@ -238,5 +246,7 @@ def test_an_installation_that_fails_changes_nothing(tmp_path: Path) -> None:
     broken.chmod(0o755)
     argv = (*INSTALL, "--prefix", str(prefix), "--python", str(broken))
     run_program(argv, outside).failed("")
-    assert (prefix / "lib/ganeti/python").resolve() == before
-    assert [path.name for path in (prefix / "lib/ganeti").glob("python-*")] == [before.name]
+    assert (prefix / "lib/ganeti" / SERIES / "python").resolve() == before
+    assert [path.name for path in (prefix / "lib/ganeti" / SERIES).glob("python-*")] == [
+        before.name
+    ]

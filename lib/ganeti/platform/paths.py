@@ -330,32 +330,46 @@ def project_dir() -> str | None:
 def daemon_util() -> str:
     """The path of the program that starts and stops the daemons of this node.
 
-    In a checkout ``daemons/daemon-util``, installed ``PREFIX/lib/ganeti/daemon-util``.
+    In a checkout ``daemons/daemon-util``, installed the one of this program's own version:
+    ``PREFIX/lib/ganeti/VERSION/daemon-util`` (:mod:`ganeti.platform.versions`).
     """
     top = project_dir()
     if top is not None:
         return f"{top}/daemons/daemon-util"
-    # Installed, the package is PREFIX/lib/ganeti/python/ganeti.
-    return os.path.join(os.path.dirname(os.path.dirname(package_dir())), "daemon-util")
+    return os.path.join(_version_dir(), "daemon-util")
+
+
+def _version_dir() -> str:
+    # Installed, the package is PREFIX/lib/ganeti/VERSION/python/ganeti.
+    return os.path.dirname(os.path.dirname(package_dir()))
 
 
 def daemon_dir() -> str:
-    """The directory with the programs of the daemons: ``daemons`` or ``PREFIX/sbin``."""
+    """The directory with the programs of the daemons: ``daemons`` or that of the version."""
     top = project_dir()
     if top is not None:
         return f"{top}/daemons"
-    return os.path.normpath(os.path.join(os.path.dirname(daemon_util()), "../../sbin"))
+    return os.path.join(_version_dir(), "sbin")
 
 
 def administrator_tool(name: str) -> str:
     """The path of a program of the administrator.
 
-    In a checkout ``tools/NAME``, installed ``PREFIX/lib/ganeti/NAME``.
+    In a checkout ``tools/NAME``, installed ``PREFIX/lib/ganeti/NAME``, which leads to the version
+    in use on each node.
     """
     top = project_dir()
     if top is not None:
         return f"{top}/tools/{name}"
-    return os.path.join(os.path.dirname(daemon_util()), name)
+    return os.path.join(os.path.dirname(_version_dir()), name)
+
+
+def guest_program(name: str) -> str:
+    """The path of a program which guests or their hypervisors start, on every node.
+
+    In a checkout ``tools/NAME``, installed ``PREFIX/lib/ganeti/tools/NAME``.
+    """
+    return administrator_tool(name if project_dir() is not None else f"tools/{name}")
 
 
 def node_daemon_setup() -> str:

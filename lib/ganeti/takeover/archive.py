@@ -53,9 +53,14 @@ KEPT = (
     "var/run/ganeti/uid-pool",
     "var/run/ganeti/xen-hypervisor",
 )
-# The package of the original makes and removes the links, and clusters change their part of the
-# file with the keys which may log in.
-_MAY_CHANGE = ("etc/ganeti/lib", "etc/ganeti/share", "root/.ssh/authorized_keys")
+# The packages make and remove the links to the version in use, and clusters change their part of
+# the file with the keys which may log in.
+_MAY_CHANGE = (
+    "etc/ganeti/lib",
+    "etc/ganeti/share",
+    "etc/ganeti/version",
+    "root/.ssh/authorized_keys",
+)
 _QUEUE = "var/lib/ganeti/queue"
 _LOGS = "var/log/ganeti"
 _KVM_PIDS = "var/run/ganeti/kvm-hypervisor/pid"

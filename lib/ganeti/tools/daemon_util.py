@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.constants import ssconf
-from ganeti.platform import machine, paths, users, watchdog_files
+from ganeti.platform import machine, paths, users, versions, watchdog_files
 from ganeti.tools import daemon_units, ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, process, retry
 
@@ -345,6 +345,21 @@ def _masters() -> list[str]:
     return [name for name in installed() if name in MASTER_DAEMONS]
 
 
+def _versions() -> int:
+    from ganeti.wire import json  # costs milliseconds; the other sub-commands do not need it
+
+    found = {name: one.release for name, one in versions.installed().items()}
+    directories = {name: one.directory for name, one in versions.installed().items()}
+    return _say(
+        json.dumps({"active": versions.active(), "installed": found, "directories": directories})
+    )
+
+
+def _use_version(series: str) -> int:
+    versions.switch(series)
+    return EXIT_SUCCESS
+
+
 # name -> (minimum number of arguments, maximum or None, arguments for the usage, function)
 _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "daemon-pidfile": (1, 1, "<daemon>", _pid_file),
@@ -374,6 +389,9 @@ _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     # Exit code 0: the other sub-commands start and stop units of systemd.
     "use-systemctl": (0, 0, "", _use_systemctl),
     "check-needed": (1, 1, "<daemon>", _check_needed),
+    # Versions which are installed side by side (doc/design-upgrade.rst), as JSON.
+    "versions": (0, 0, "", _versions),
+    "use-version": (1, 1, "<version>", _use_version),
 }
 
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from ganeti import errors
 from ganeti.platform import paths
 from ganeti.vcluster import watching
-from ganeti.vcluster.creation import add_node, create
+from ganeti.vcluster.creation import add_node, create, create_like
 from ganeti.vcluster.description import CLUSTER_NAME, say
 from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
+from ganeti.vcluster.side_by_side import add_version
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--monitoring", action="store_true", help="run the monitoring daemon on each node"
     )
+    one.add_argument(
+        "--like",
+        metavar="CONFIG",
+        help="make the nodes, groups and instances of this file config.data, with the hypervisor"
+        " 'fake'; of the other options only --keep-failed has an effect then",
+    )
     one.add_argument("directory")
     for name, words in (
         ("start", "start the daemons which do not run"),
@@ -76,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
                 action="store_true",
                 help="make the node, and do not add it to the cluster",
             )
+    one = command("add-version", "let the nodes have another version of the programs, too")
+    one.add_argument("directory")
+    one.add_argument("version", metavar="PLACE", help="a checkout, or the directory of a version")
     for name, words in (
         ("env", 'print exports for a shell: eval "$(vcluster env DIRECTORY)"'),
         ("run", "run a program on a node of the cluster"),
@@ -109,7 +119,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     started = time.monotonic()
     directory = options.directory
-    if options.command == "create":
+    if options.command == "create" and options.like:
+        create_like(directory, options.like, keep_failed=options.keep_failed, say=say)
+    elif options.command == "create":
         cluster = create(
             directory,
             options.nodes,
@@ -126,6 +138,9 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
         say(f'    eval "$({shlex.quote(watching.program())} env {shlex.quote(cluster.directory)})"')
     elif options.command == "add-node":
         say(add_node(directory, join=not options.machine_only).name)
+    elif options.command == "add-version":
+        added = add_version(directory, options.version)
+        say(f"version {added.series}: release {added.release}")
     elif options.command == "show":
         say(show(directory))
     elif options.command == "env":

@@ -7,12 +7,12 @@ import logging
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.platform import hosts, paths
 from ganeti.utils import fs, process
-from ganeti.vcluster import watching
+from ganeti.vcluster import like, watching
 from ganeti.vcluster.description import (
     CLUSTER_NAME,
     COMMAND_S,
@@ -29,7 +29,7 @@ from ganeti.vcluster.description import (
     write_programs,
 )
 from ganeti.vcluster.network import claimed_network, is_free
-from ganeti.vcluster.operation import end_processes, remove_directory
+from ganeti.vcluster.operation import destroy, end_processes, remove_directory, start, stop
 from ganeti.wire import json
 
 # Guests of virtual clusters are small; the usual minimum of 1 GiB for a disk would refuse them.
@@ -176,6 +176,7 @@ def create(
     keep_failed: bool = False,
     watch_every_s: int = 0,
     monitoring: bool = False,
+    names: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> VirtualCluster:
     """Create a virtual cluster and start it.
@@ -195,7 +196,9 @@ def create(
     """
     if not 1 <= nodes <= MOST_NODES:
         raise errors.ParameterError(f"a virtual cluster has 1 to {MOST_NODES} nodes, not {nodes}")
-    if not NAME.fullmatch(cluster_name) or cluster_name.startswith("node"):
+    given = tuple(names) or tuple(f"node{number}.{DOMAIN}" for number in range(1, nodes + 1))
+    wrong_name = cluster_name in given or not names and cluster_name.startswith("node")
+    if not NAME.fullmatch(cluster_name) or wrong_name:
         raise errors.ParameterError(f"'{cluster_name}' cannot be the name of a virtual cluster")
     qemu = qemu_path()
     if hypervisor == "kvm" and qemu is None:
@@ -208,9 +211,7 @@ def create(
     if existed and os.listdir(directory) or os.path.lexists(directory) and not existed:
         raise errors.ParameterError(f"{directory} exists and is not empty")
     with claimed_network(nodes) as network:
-        members = tuple(
-            Node(f"node{number}.{DOMAIN}", f"{network}.{number}") for number in range(1, nodes + 1)
-        )
+        members = tuple(Node(name, f"{network}.{number}") for number, name in enumerate(given, 1))
         cluster = VirtualCluster(directory, cluster_name, network, chosen, members, watch_every_s)
         try:
             if monitoring:
@@ -256,6 +257,45 @@ def _create(
         if build is not None:
             _copy_facts(cluster.directory, build)
         watching.start(cluster)
+
+
+def create_like(
+    directory: str, path: str, *, keep_failed: bool = False, say: Callable[[str], None] = print
+) -> VirtualCluster:
+    """Create and start a virtual cluster with the nodes and instances of a configuration.
+
+    Instances have the hypervisor ``fake``, and neither disks nor NICs; they are not started.
+
+    :param directory: must not exist, or must be empty.
+    :param path: a file ``config.data``; it is only read.
+    :raises ParameterError: an argument is wrong.
+    :raises ConfigurationError: the file is no configuration of this version or of an earlier one.
+    :raises OpExecError: a step failed; the message has its output.
+    """
+    model = like.read_model(path)
+    cluster = create(
+        directory,
+        len(model.nodes),
+        hypervisor="fake",
+        cluster_name=model.cluster_name,
+        tiny=False,
+        keep_failed=keep_failed,
+        names=model.nodes,
+        say=say,
+    )
+    try:
+        stop(directory)
+        like.put_in(cluster, model)
+        start(directory)
+        chief = cluster.nodes[0]
+        run_in(cluster, chief, "gnt-cluster", "redist-conf")
+    except BaseException:
+        if not keep_failed:
+            say(f"the creation failed; removing {directory}")
+            destroy(directory)
+        raise
+    say(f"{len(model.config['instances'])} instances like those of the configuration")
+    return cluster
 
 
 def _build_dir() -> str | None:

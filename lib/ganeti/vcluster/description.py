@@ -197,6 +197,25 @@ fi
 GANETI_VCLUSTER=$vc
 GANETI_ROOTDIR=$vc/$GANETI_HOSTNAME
 PYTHONPATH={shlex.quote(os.path.dirname(paths.package_dir()))}
+# A node may have a version of its own ("vcluster add-version"); then its programs are those.
+version=
+if [ -L "$GANETI_ROOTDIR/etc/ganeti/version" ]; then
+    version=$(readlink -f "$GANETI_ROOTDIR/etc/ganeti/version")
+    PYTHONPATH=$version/python
+    [ -d "$PYTHONPATH" ] || PYTHONPATH=$version/lib
+fi
+# Sets "program" to the one with this name in the version of the node.
+choose() {{
+    [ -n "$version" ] || return 0
+    for place in sbin . scripts daemons tools; do
+        if [ -f "$version/$place/$1" ]; then
+            program=$version/$place/$1
+            return 0
+        fi
+    done
+    echo "$1: the version of $GANETI_HOSTNAME does not have this program" >&2
+    exit 127
+}}
 export GANETI_VCLUSTER GANETI_HOSTNAME GANETI_ROOTDIR PYTHONPATH
 """
 
@@ -210,7 +229,8 @@ def write_programs(cluster: VirtualCluster) -> None:
         fs.write_file(
             f"{directory}/bin/{name}",
             f"#!/bin/sh\n. {shlex.quote(directory)}/enter.sh\n"
-            f'exec {shlex.quote(sys.executable)} {shlex.quote(program)} "$@"\n',
+            f"program={shlex.quote(program)}\nchoose {shlex.quote(name)}\n"
+            f'exec {shlex.quote(sys.executable)} "$program" "$@"\n',
             mode=0o755,
             sync=False,
         )

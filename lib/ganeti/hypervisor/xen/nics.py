@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,12 +28,7 @@ def guest_network(instance_name: str, tags: Sequence[str] = ()) -> GuestNetwork:
 def program(hvparams: Mapping[str, Any]) -> str:
     """The path of the program which connects the NICs of a guest: ``vif_script``, or ours."""
     chosen = str(hvparams.get("vif_script") or "")
-    if chosen:
-        return chosen
-    top = paths.project_dir()
-    if top is not None:
-        return f"{top}/tools/{_PROGRAM}"
-    return os.path.join(os.path.dirname(paths.daemon_util()), "tools", _PROGRAM)
+    return chosen or paths.guest_program(_PROGRAM)
 
 
 def check(nics: Sequence[Mapping[str, Any]], instance_name: str) -> None:

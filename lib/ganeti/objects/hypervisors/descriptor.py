@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -122,10 +121,7 @@ class HypervisorDescriptor:
 
 def console_program(name: str) -> str:
     """The path of a program which connects consoles; it is the same on every node."""
-    top = paths.project_dir()
-    if top is not None:
-        return f"{top}/tools/{name}"
-    return os.path.join(os.path.dirname(paths.daemon_util()), "tools", name)
+    return paths.guest_program(name)
 
 
 def by_name(*parameters: HvParam) -> dict[str, HvParam]:
