@@ -18,7 +18,7 @@ from ganeti import errors
 from ganeti.allocator import answers, requests
 from ganeti.backend.instance import os as os_definitions
 from ganeti.bootstrap import detection, join_protocol
-from ganeti.cli import image_copies, value_types
+from ganeti.cli import image_copies, value_types, verify_errors
 from ganeti.client.gnt_cluster import history as history_command
 from ganeti.client.htools import luxi as htools_luxi
 from ganeti.cmdlib import hooks
@@ -26,7 +26,7 @@ from ganeti.cmdlib.ops.node import oob
 from ganeti.cmdlib.ops.os import definitions
 from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.transfer import export_description
-from ganeti.config import damaged, history
+from ganeti.config import damaged, history, releases
 from ganeti.config import witness as config_witness
 from ganeti.foreign import catalogue as foreign_catalogue
 from ganeti.foreign import export as foreign_export
@@ -95,6 +95,8 @@ from ganeti.tools import (
     node_daemon_setup,
     users_setup,
 )
+from ganeti.upgrading import record as upgrade_record
+from ganeti.upgrading import work as upgrade_work
 from ganeti.utils import daemonize, linear_re, ssh, text, x509
 from ganeti.watchdogd import device as watchdog_device
 from ganeti.watchdogd import rule as watchdog_rule
@@ -309,7 +311,24 @@ TEXTS: dict[str, Parser] = {
         ),
     ),
     "errors of a verification": Parser(
-        takeover_cluster.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
+        verify_errors.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
+    ),
+    "record of an upgrade": Parser(
+        upgrade_record.parse_record,
+        (
+            '{"format": 1, "number": 7, "origin": "0.9", "target": "0.10", "master": "node1",'
+            ' "nodes": {"node1": "192.0.2.1"}, "done": ["stop"], "step": "backup"}',
+        ),
+    ),
+    "versions of a node": Parser(
+        upgrade_work.parse_versions, ('{"active": "0.9", "installed": {"0.9": "0.9.0"}}',)
+    ),
+    "facts about a release": Parser(
+        releases.parse_facts,
+        (
+            '{"release": "0.9.0", "config_version": 3010000, "fields": {"cluster": ["witness"]},'
+            ' "parameters": {"kvm": ["firmware"]}}',
+        ),
     ),
     "states of jobs": Parser(takeover_cluster.parse_unfinished, ("1|success\n2|running\n",)),
     "removed packages": Parser(

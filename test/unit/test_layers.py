@@ -25,7 +25,7 @@ SHARED = (
 NODE_SIDE = ("storage", "hypervisor", "backend")
 MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "jobexec", "master")
 PROGRAMS = (
-    "bootstrap", "rapi", "cli", "client", "tools", "watcher", "failoverd", "watchdogd",
+    "bootstrap", "rapi", "cli", "upgrading", "client", "tools", "watcher", "failoverd", "watchdogd",
     "burnin", "takeover", "merge", "helpers", "vcluster", "server",
 )  # fmt: skip
 # Bottom-up: a package imports from itself and from the packages before it.

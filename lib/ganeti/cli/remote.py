@@ -10,7 +10,7 @@ Several nodes are handled at the same time; results come in the order of the nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.platform import machine, paths
@@ -95,6 +95,56 @@ class RemoteNode:
                 port=self._port or _port(self.name),
             )
         process.run(argv, timeout_s=None)
+
+
+class NodeFailed(errors.GenericError):
+    """A program failed on one node, or the node cannot be reached; the text is the reason."""
+
+
+class RemoteNodes:
+    """Several nodes, by name.
+
+    :param known: how each is reached.
+    :param at_once: on how many nodes work goes on at the same time.
+    """
+
+    def __init__(self, known: Mapping[str, RemoteNode], at_once: int = _AT_ONCE) -> None:
+        self._known = known
+        self._at_once = at_once
+
+    def each(self, names: Sequence[str], work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+        """Call a function for nodes, several at a time; pairs of node and result, in order."""
+        for start in range(0, len(names), self._at_once):
+            group = [self._known[name] for name in names[start : start + self._at_once]]
+            for node, result in on_each(group, lambda node: work(node.name)):
+                yield node.name, result
+
+    def run(self, name: str, argv: Sequence[str]) -> process.Completed:
+        """Run a program on a node.
+
+        :raises NodeFailed: it cannot be started, or failed.
+        """
+        import shlex
+
+        try:
+            done = self._known[name].run(shlex.join(argv))
+        except errors.CommandError as err:
+            raise NodeFailed(str(err)) from err
+        if done.failed:
+            raise NodeFailed(done.stderr.strip()[-2000:] or done.fail_reason)
+        return done
+
+    def copy(self, name: str, path: str) -> None:
+        """Copy a file to the same path on a node; nothing is done on this one.
+
+        :raises NodeFailed: it cannot be done.
+        """
+        if self._known[name].here:
+            return
+        try:
+            self._known[name].copy(path)
+        except errors.CommandError as err:
+            raise NodeFailed(err.output.strip() or str(err)) from err
 
 
 def _known_hosts() -> str:

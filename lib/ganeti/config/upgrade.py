@@ -14,7 +14,8 @@ have used. For each step there is a file before and one after it in ``test/data/
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import errors
@@ -29,6 +30,8 @@ from ganeti.utils import text
 
 Config = dict[str, Any]
 NewUuid = Callable[[], str]
+#: Names of fields or parameters, by the place or the hypervisor which has them.
+Names = Mapping[str, Collection[str]]
 
 
 def version_text(version: int) -> str:
@@ -392,10 +395,17 @@ class OwnFeature(NamedTuple):
         return f"{self.owner}: {self.name}"
 
 
-def own_features(config: Config) -> list[OwnFeature]:
+def own_features(
+    config: Config,
+    *,
+    fields: Names = types.MappingProxyType({}),
+    parameters: Names = types.MappingProxyType({}),
+) -> list[OwnFeature]:
     """Find what a configuration uses and other versions do not have.
 
     :param config: of this version, as a dictionary; it is not changed.
+    :param fields: those of :data:`OURS` which the other version has; none for the original.
+    :param parameters: those of :data:`HV_OURS` which it has.
     :returns: each use; :func:`downgrade` loses these settings.
     """
     found = []
@@ -404,6 +414,8 @@ def own_features(config: Config) -> list[OwnFeature]:
             place, f"{place.removesuffix('s')} {entry.get('name') or entry.get('uuid')}"
         )
         for name in settings_of(place):
+            if name in fields.get(place, ()):
+                continue
             if entry.get(name) not in (None, False, {}, []):
                 found.append(OwnFeature(owner, name))
     for owner, by_hypervisor in _hypervisor_sets(copy.deepcopy(config)):
@@ -413,7 +425,9 @@ def own_features(config: Config) -> list[OwnFeature]:
             found += [
                 OwnFeature(owner, name, hypervisor)
                 for name in names
-                if name in own and own[name] != normal[name]
+                if name in own
+                and own[name] != normal[name]
+                and name not in parameters.get(hypervisor, ())
             ]
     return found
 
@@ -429,13 +443,21 @@ def newer_in(config: Config, to: int = DOWNGRADE_VERSION) -> list[newer_values.N
     return list(newer_values.find(own, to, _hypervisor_sets(own)))
 
 
-def downgrade(config: Config, to: int = DOWNGRADE_VERSION) -> Config:
-    """Bring a configuration of this version to a version of the original.
+def downgrade(
+    config: Config,
+    to: int = DOWNGRADE_VERSION,
+    *,
+    fields: Names = types.MappingProxyType({}),
+    parameters: Names = types.MappingProxyType({}),
+) -> Config:
+    """Bring a configuration of this version to a version of the original, or of ours.
 
-    What the original does not have is left out, and values which it does not have are replaced;
-    :func:`own_features` and :func:`newer_in` name both.
+    What that version does not have is left out, and values which the original does not have are
+    replaced; :func:`own_features` and :func:`newer_in` name both.
 
     :param to: one of :data:`DOWNGRADE_VERSIONS`.
+    :param fields: those of :data:`OURS` which the other version has; none for the original.
+    :param parameters: those of :data:`HV_OURS` which it has.
     :returns: a new dictionary.
     :raises ConfigVersionMismatch: it does not have the version of this program.
     """
@@ -450,12 +472,16 @@ def downgrade(config: Config, to: int = DOWNGRADE_VERSION) -> Config:
     for _owner, by_hypervisor in _hypervisor_sets(changed):
         for hypervisor, names in HV_OURS.items():
             for name in names:
-                by_hypervisor.get(hypervisor, {}).pop(name, None)
+                if name not in parameters.get(hypervisor, ()):
+                    by_hypervisor.get(hypervisor, {}).pop(name, None)
     for place, entry in _places(changed):
         for name in OURS[place]:
-            entry.pop(name, None)
-    for found in list(newer_values.find(changed, to, _hypervisor_sets(changed))):
-        found.replace()
+            if name not in fields.get(place, ()):
+                entry.pop(name, None)
+    # An earlier release of ours has the values of this version.
+    if not fields:
+        for found in list(newer_values.find(changed, to, _hypervisor_sets(changed))):
+            found.replace()
     changed["version"] = to
     return changed
 

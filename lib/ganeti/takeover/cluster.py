@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from ganeti import errors
+from ganeti.cli.verify_errors import parse_verify
 from ganeti.constants import job
 from ganeti.platform import paths
 from ganeti.takeover.state import State
@@ -22,7 +23,6 @@ _LOOK_S = 2.0
 # The daemons of the original need a moment after their start.
 _ANSWER_S = 90.0
 _SEPARATOR = "|"
-_ERROR = "- ERROR:"
 
 
 class Cluster:
@@ -144,21 +144,6 @@ class Cluster:
         :raises OpExecError: the command failed.
         """
         self._command("gnt-cluster", "watcher", "continue")
-
-
-def parse_verify(text: str) -> dict[str, str]:
-    """Read the errors from the output of ``gnt-cluster verify --error-codes``.
-
-    :returns: code, kind and name of the object for each error, such as
-        ``ENODELVM node node1.example.com``, and the text of the first such error.
-    """
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        # The time of the message stands before it.
-        words = line.partition(_ERROR)[2].split(":", 3)
-        if len(words) == 4:
-            found.setdefault(" ".join(word for word in words[:3] if word), words[3].strip())
-    return found
 
 
 def parse_unfinished(text: str) -> list[str]:

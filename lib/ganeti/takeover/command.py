@@ -17,6 +17,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cli import remote, terminal
+from ganeti.cli.remote import NodeFailed
 from ganeti.config import upgrade
 from ganeti.platform import machine, paths
 from ganeti.takeover import archive, facts, features, findings, nodes, steps
@@ -170,7 +171,7 @@ class Takeover:
             def ask(name: str) -> str:
                 try:
                     known[name] = facts.parse_answers(reach.run(name, argv).stdout)
-                except (steps.NodeFailed, errors.ParseError) as err:
+                except (NodeFailed, errors.ParseError) as err:
                     return str(err)
                 return ""
 
@@ -340,7 +341,7 @@ class Takeover:
                 try:
                     answers = json.loads(reach.run(name, argv).stdout)
                     snapshots[name] = features.kept_snapshots(config, answers)
-                except (steps.NodeFailed, errors.ParseError, ValueError) as err:
+                except (NodeFailed, errors.ParseError, ValueError) as err:
                     return str(err)
                 return ""
 
@@ -400,7 +401,7 @@ class Takeover:
 def _copy_record(reach: nodes.Nodes, name: str) -> str:
     try:
         reach.copy(name, StateFile().path)
-    except steps.NodeFailed as err:
+    except NodeFailed as err:
         return str(err)
     return ""
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from ganeti import errors
 from ganeti.cli import remote
+from ganeti.cli.remote import NodeFailed
 from ganeti.platform import paths
 from ganeti.takeover import node as node_steps
 from ganeti.takeover.facts import STATE_DIR
-from ganeti.takeover.steps import NodeFailed
 from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
@@ -29,36 +27,8 @@ PYTHONPATH={PROGRAM_DIR} exec python3 -P -m ganeti.takeover.command "$@"
 """
 
 
-class Nodes:
-    """The nodes of the cluster.
-
-    :param known: how each is reached.
-    :param at_once: on how many nodes work goes on at the same time.
-    """
-
-    def __init__(self, known: dict[str, remote.RemoteNode], at_once: int) -> None:
-        self._known = known
-        self._at_once = at_once
-
-    def each(self, names: Sequence[str], work: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-        """Call a function for nodes, several at a time; pairs of node and result, in order."""
-        for start in range(0, len(names), self._at_once):
-            group = [self._known[name] for name in names[start : start + self._at_once]]
-            for node, result in remote.on_each(group, lambda node: work(node.name)):
-                yield node.name, result
-
-    def run(self, name: str, argv: Sequence[str]) -> process.Completed:
-        """Run a program on a node.
-
-        :raises NodeFailed: it cannot be started, or failed.
-        """
-        try:
-            done = self._known[name].run(shlex.join(argv))
-        except errors.CommandError as err:
-            raise NodeFailed(str(err)) from err
-        if done.failed:
-            raise NodeFailed(done.stderr.strip()[-2000:] or done.fail_reason)
-        return done
+class Nodes(remote.RemoteNodes):
+    """The nodes of the cluster, and the program on them."""
 
     def spread(self, name: str, package: str) -> None:
         """Copy the program and our package to a node.
@@ -77,18 +47,6 @@ class Nodes:
         self.run(name, ["mkdir", new])
         self.run(name, ["tar", "-xf", _ARCHIVE, "-C", new])
         self.run(name, ["mv", new, PROGRAM_DIR])
-
-    def copy(self, name: str, path: str) -> None:
-        """Copy a file to the same path on a node; nothing is done on this one.
-
-        :raises NodeFailed: it cannot be done.
-        """
-        if self._known[name].here:
-            return
-        try:
-            self._known[name].copy(path)
-        except errors.CommandError as err:
-            raise NodeFailed(err.output.strip() or str(err)) from err
 
     def call(self, name: str, step: str, parameters: dict[str, Any]) -> dict[str, Any]:
         """Carry out a step on a node; returns its answer.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors
+from ganeti.cli.remote import NodeFailed
 from ganeti.takeover.state import BACK, RUN, State
 
 CLUSTER, MASTER, NODES = "cluster", "master", "nodes"
@@ -82,10 +83,6 @@ class StepFailed(errors.GenericError):
         super().__init__("\n".join([f"step '{step.name}' failed", *lines]))
         self.step = step
         self.failures = failures
-
-
-class NodeFailed(errors.GenericError):
-    """A step failed on one node, or the node cannot be reached; the text is the reason."""
 
 
 class Reach(Protocol):

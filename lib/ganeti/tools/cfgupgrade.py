@@ -19,7 +19,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cli import terminal
-from ganeti.config import ssconf, upgrade
+from ganeti.config import releases, ssconf, upgrade
 from ganeti.constants import cluster as const
 from ganeti.constants import disk as disk_const
 from ganeti.platform import paths
@@ -84,6 +84,16 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="VERSION",
         help="with --downgrade: %(choices)s (default: %(default)s)",
     )
+    parser.add_argument(
+        "--facts",
+        action="store_true",
+        help="print what this release can read, as JSON, and do nothing else",
+    )
+    parser.add_argument(
+        "--back-to",
+        metavar="FILE",
+        help="convert to the form of an earlier release; the file has what its --facts prints",
+    )
     return parser
 
 
@@ -128,7 +138,7 @@ class _Run:
         problems = self._problems(new)
         if new != raw:
             self._write(raw, new, old_text)
-        if not options.downgrade:
+        if not options.downgrade and not options.back_to:
             self._storage_paths(new)
             self._rapi_users()
         if options.dry_run:
@@ -140,6 +150,10 @@ class _Run:
         return config_files.EXIT_FAILURE if problems else config_files.EXIT_SUCCESS
 
     def _converted(self, raw: dict[str, Any]) -> dict[str, Any]:
+        if self._options.back_to:
+            config_files.problems_of(upgrade.upgrade(raw))
+            other = releases.parse_facts(fs.read_file(self._options.back_to))
+            return releases.convert_back(upgrade.upgrade(raw), other)
         if not self._options.downgrade:
             return upgrade.upgrade(raw)
         # A configuration which this version cannot read is not downgraded.
@@ -218,6 +232,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     :returns: the exit code: 1 after an error or for contradictions, 13 if the user did not confirm.
     """
     options = make_parser().parse_args(argv)
+    if options.facts:
+        print(releases.facts_text(releases.own_facts()))
+        return config_files.EXIT_SUCCESS
     log.setup("cfgupgrade", debug=options.debug, stderr=bool(options.debug))
     try:
         return _Run(options).execute()

@@ -27,6 +27,8 @@ PUBLISHED: dict[str, Any] = json.loads(
 ADDED = {
     "--output": "formats for programs on lists and infos",
     "--auto-balance": "automatic balance by the watcher",
+    "--leave-out": "an upgrade without nodes which are offline",
+    "--rehearse": "an upgrade tried on a virtual cluster",
     "--explain": "the reasons for the choice of nodes",
     "--filter": "every list takes filter expressions",
     "--units": "every list can show fields which are sizes",
@@ -105,7 +107,7 @@ PLAIN = {
     ("gnt-cluster", "init"): "there is no master yet which could plan",
     ("gnt-cluster", "master-ping"): "the exit code is the answer",
     ("gnt-cluster", "show-ispecs-cmd"): "prints a command for the shell",
-    ("gnt-cluster", "upgrade"): "the exit code is the answer; nothing is changed",
+    ("gnt-cluster", "upgrade"): "no job; it stops the daemons. --rehearse tries it elsewhere",
     ("gnt-debug", "metad"): "prints what the metadata daemon answers",
     ("gnt-debug", "wconfd"): "prints what the configuration daemon of other versions printed",
     ("gnt-filter", "add"): "no job; a rule acts at once",

@@ -1,4 +1,4 @@
-"""The command ``gnt-cluster upgrade``: check whether the cluster has a version."""
+"""The command ``gnt-cluster upgrade``: switch the cluster to another version."""
 
 from __future__ import annotations
 
@@ -8,43 +8,68 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Command, Values
 from ganeti.cli.options import Option
 
-_HOW_TO = """\
-This command does not switch between versions: one version is installed on each machine. To upgrade:
-  1. Install version {wanted} on every node. Running daemons go on with the present version.
-  2. On the master, let '{cfgupgrade} --dry-run' of that version show whether it
-     can read the configuration.
-  3. Stop the daemons on every node with '{daemon_util} stop-all'. Guests keep running.
-     Before that, use 'gnt-cluster modify --node-watchdog=no' where that is switched on.
-  4. Start them with '{daemon_util} start-all', on the master first. The master daemon
-     converts the configuration when it starts."""
-_DOWNGRADE = """\
-To go back to version {wanted}: stop the daemons on all nodes with '{daemon_util} stop-all', run
-'{cfgupgrade} --downgrade' on the master, install version {wanted} on every node, and
-start its daemons."""
-_TOO_OLD = """\
-A configuration can be converted back to version {oldest} and no further."""
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.platform.versions import Version
+    from ganeti.upgrading.checks import Member
+    from ganeti.upgrading.record import Record, RecordFile
+    from ganeti.upgrading.work import ClusterWork
+
+_AGAIN = """\
+Mend that and repeat the command with --resume, or go back with --to={origin}. The record of the
+upgrade is in {path}."""
 
 
 def upgrade(values: Values, arguments: list[str]) -> int:
-    """Check whether the cluster has a version (``upgrade``).
+    """Switch the cluster to another version which is installed on all nodes (``upgrade``).
 
-    One version is installed on each machine, so there is nothing to switch; the command says which
-    steps lead to another version.
-
-    :raises OpPrereqError: not exactly one of ``--to`` and ``--resume``, or not a version.
+    :raises OpPrereqError: not exactly one of ``--to`` and ``--resume``, the version cannot be used,
+        or something stands in the way; nothing was changed.
+    :raises OpExecError: a step failed; ``--resume`` goes on there.
     """
-    from ganeti.constants import cluster as const
-
     if (values.to is None) == (not values.resume):
         raise errors.OpPrereqError("give either --to or --resume", errors.ECODE_INVAL)
-    if values.resume:
-        terminal.out("There is no upgrade to resume.")
-        return failures.EXIT_SUCCESS
-    wanted = _version(values.to)
-    present = (const.CONFIG_MAJOR, const.CONFIG_MINOR)
-    if wanted != present:
-        terminal.err(f"This is version {FULL_VERSION}.\n{_steps(wanted, present, values.to)}")
-        return failures.EXIT_FAILURE
+    if values.resume and (values.rehearse or values.leave_out):
+        raise errors.OpPrereqError("--resume takes no other options", errors.ECODE_INVAL)
+    if values.to is not None and _is_compatible(values.to):
+        return _compare_compatible(values.to)
+    from ganeti.platform import paths
+    from ganeti.upgrading.record import RecordFile
+    from ganeti.utils import filelock, fs
+
+    if values.rehearse:
+        return _rehearse(values)
+    fs.make_dirs(paths.current().lock_dir)
+    with filelock.FileLock(f"{paths.current().lock_dir}/ganeti-upgrade.lock") as lock:
+        try:
+            lock.acquire(timeout_s=0)
+        except errors.LockError:
+            raise errors.OpPrereqError(
+                "another 'gnt-cluster upgrade' runs on this node", errors.ECODE_STATE
+            ) from None
+        file = RecordFile()
+        record = file.read()
+        if values.resume:
+            if record is None:
+                terminal.out("There is no upgrade to resume.")
+                return failures.EXIT_SUCCESS
+        else:
+            record = _new_record(values, file, record)
+            if record is None:
+                return failures.EXIT_SUCCESS
+        return _execute(file, record)
+
+
+def _is_compatible(text: str) -> bool:
+    """Whether a version is the one of Ganeti with which this release is compatible."""
+    from ganeti.constants import cluster as const
+
+    return text.split(".")[:2] == [str(const.CONFIG_MAJOR), str(const.CONFIG_MINOR)]
+
+
+def _compare_compatible(text: str) -> int:
+    from ganeti.constants import cluster as const
+
     info = jobs.connect().query_cluster_info()
     if info["config_version"] != const.CONFIG_VERSION:
         terminal.err(
@@ -53,40 +78,218 @@ def upgrade(values: Values, arguments: list[str]) -> int:
         )
         return failures.EXIT_FAILURE
     terminal.out(
-        f"The master already has version {info['software_version']}. 'gnt-cluster verify'"
-        " shows whether all nodes have it."
+        f"This is version {FULL_VERSION}. The master daemon is compatible with version {text}, too."
     )
     return failures.EXIT_SUCCESS
 
 
-def _steps(wanted: tuple[int, int], present: tuple[int, int], name: str) -> str:
-    """Return what the administrator does to get a version.
+def _members() -> list[Member]:
+    from ganeti.upgrading.checks import Member
 
-    :param name: the version as the user has written it.
+    rows = jobs.connect().query_nodes([], ["name", "pip", "master", "offline"], False)
+    return [Member(name, ip, bool(master), bool(offline)) for name, ip, master, offline in rows]
+
+
+def _work(nodes: dict[str, str]) -> ClusterWork:
+    from ganeti.cli.remote import RemoteNode
+    from ganeti.platform import versions
+    from ganeti.upgrading.work import ClusterWork, Programs
+
+    return ClusterWork(
+        {name: RemoteNode(name, address) for name, address in nodes.items()},
+        Programs(versions.installed()),
+        connect=jobs.connect,
+        say=terminal.out,
+    )
+
+
+def _target(values: Values) -> tuple[str, Version]:
+    """Return the version in use and the wanted one.
+
+    :raises OpPrereqError: one of them is not installed, or this program has another one.
     """
-    from ganeti.config import upgrade as config_upgrade
-    from ganeti.platform import paths
+    from ganeti.platform import versions
+    from ganeti.upgrading import checks
 
-    daemon_util = paths.daemon_util()
-    facts = {
-        "wanted": name,
-        "daemon_util": daemon_util,
-        "cfgupgrade": paths.administrator_tool("cfgupgrade"),
-        "oldest": config_upgrade.version_text(config_upgrade.DOWNGRADE_VERSION),
+    known = versions.installed()
+    target = checks.find_target(values.to, known)
+    origin = versions.active()
+    if origin is None or origin not in known:
+        raise errors.OpPrereqError(
+            f"{versions.link_path()} leads to no version. 'daemon-util use-version' sets it",
+            errors.ECODE_ENVIRON,
+        )
+    if origin != versions.OWN:
+        raise errors.OpPrereqError(
+            f"this program has version {versions.OWN}, and this node uses version {origin}",
+            errors.ECODE_STATE,
+        )
+    return origin, target
+
+
+def _new_record(values: Values, file: RecordFile, before: Record | None) -> Record | None:
+    """Check everything, and return the record of a new upgrade; None if nothing is left to do.
+
+    :raises OpPrereqError: something stands in the way.
+    """
+    from ganeti.platform import machine
+    from ganeti.upgrading import checks
+    from ganeti.utils import clock
+
+    if before is not None:
+        return _turned(values, before)
+    origin, target = _target(values)
+    checks.require_neighbour(origin, target.series)
+    client = jobs.connect()
+    info = client.query_cluster_info()
+    members = _members()
+    (master,) = [one for one in members if one.is_master]
+    if master.name != machine.current().hostname():
+        raise errors.OpPrereqError(
+            f"the master is {master.name}; use the command there", errors.ECODE_INVAL
+        )
+    checks.require_daemon_version(info)
+    checks.require_no_watchdog(info)
+    leave_out = [_full_name(name, members) for name in values.leave_out or []]
+    nodes = {one.name: one.address for one in checks.chosen(members, leave_out)}
+    work = _work(nodes)
+    problems = checks.problems_of_nodes(work, list(nodes), origin, target)
+    if problems:
+        raise errors.OpPrereqError(
+            "\n".join(["not all nodes are ready:", *problems]), errors.ECODE_STATE
+        )
+    if target.series == origin:
+        _switch_others(work, nodes, target)
+        return None
+    _require_known_settings(work, origin, target.series)
+    drained, pause = client.query_config_values(["drain_flag", "watcher_pause"])
+    from ganeti.upgrading.record import Record
+
+    return Record(
+        number=int(clock.now()),
+        origin=origin,
+        target=target.series,
+        master=master.name,
+        nodes=nodes,
+        left_out=tuple(one.name for one in members if one.offline),
+        was_drained=bool(drained),
+        paused_until=float(pause or 0.0),
+    )
+
+
+def _full_name(name: str, members: list[Member]) -> str:
+    from ganeti.utils import text
+
+    return text.match_name_component(name, [one.name for one in members]) or name
+
+
+def _require_known_settings(work: ClusterWork, origin: str, target: str) -> None:
+    """Check that an earlier version has everything which the configuration uses.
+
+    :raises OpPrereqError: it does not; the message names the settings.
+    """
+    from ganeti.platform import paths, versions
+    from ganeti.upgrading import checks
+    from ganeti.utils import fs
+    from ganeti.wire import json
+
+    if versions.number_of(target) > versions.number_of(origin):
+        return
+    raw = json.loads(fs.read_bytes(paths.current().cluster_conf_file))
+    lost = checks.lost_settings(raw, work.facts(target))
+    if lost:
+        raise errors.OpPrereqError(
+            "\n".join([f"version {target} does not have this. Give it up first:", *lost]),
+            errors.ECODE_STATE,
+        )
+
+
+def _turned(values: Values, before: Record) -> Record:
+    """The record of the way back from an upgrade which is not complete.
+
+    :raises OpPrereqError: another way than back to where it began is wanted.
+    """
+    from ganeti.platform import versions
+    from ganeti.upgrading import checks
+    from ganeti.utils import clock
+
+    wanted = checks.find_target(values.to, versions.installed()).series
+    if wanted != before.origin:
+        raise errors.OpPrereqError(
+            f"an upgrade from version {before.origin} to {before.target} is not complete. Go on"
+            f" with --resume, or go back with --to={before.origin}",
+            errors.ECODE_STATE,
+        )
+    return before.turned(int(clock.now()))
+
+
+def _switch_others(work: ClusterWork, nodes: dict[str, str], target: Version) -> None:
+    """Switch nodes which do not have the version of the master yet, one after the other."""
+    found = work.versions_of(list(nodes), target.series)
+    left = {
+        name: str(answer["active"])
+        for name, answer in found.items()
+        if not isinstance(answer, str) and answer["active"] != target.series
     }
-    if wanted > present:
-        return _HOW_TO.format(**facts)
-    oldest = config_upgrade.DOWNGRADE_VERSION
-    if wanted < (oldest // 1_000_000, oldest // 10_000 % 100):
-        return _TOO_OLD.format(**facts)
-    return _DOWNGRADE.format(**facts)
+    for name, before in left.items():
+        terminal.out(f"Switching {name} from version {before} to {target.series}")
+        work.restart_as(name, before, target.series)
+    terminal.out(f"The cluster has version {target.series}, release {target.release}.")
 
 
-def _version(text: str) -> tuple[int, int]:
-    words = text.split(".")
-    if not 2 <= len(words) <= 3 or not all(word.isdecimal() for word in words):
-        raise errors.OpPrereqError(f"'{text}' is not a version such as 3.1", errors.ECODE_INVAL)
-    return int(words[0]), int(words[1])
+def _execute(file: RecordFile, record: Record) -> int:
+    from ganeti.upgrading import steps
+
+    def hand_over(series: str) -> None:
+        _continue_as(series)
+
+    try:
+        complete = steps.execute(
+            record, _work(record.nodes), save=file.write, hand_over=hand_over, say=terminal.out
+        )
+    except steps.StepFailed as err:
+        terminal.err(f"Failure: {err}")
+        terminal.err(_AGAIN.format(origin=record.origin, path=file.path))
+        return failures.EXIT_FAILURE
+    if complete:
+        file.remove()
+        if record.left_out:
+            terminal.out(f"Left out, because they are offline: {', '.join(record.left_out)}")
+        terminal.out(f"The cluster has version {record.target}.")
+    return failures.EXIT_SUCCESS
+
+
+def _continue_as(series: str) -> None:
+    """Replace this process by the same command of another version.
+
+    :raises ConfigurationError: the version is not installed on this node.
+    """
+    import os
+    import sys
+
+    from ganeti.platform import versions
+
+    known = versions.installed()
+    if series not in known:
+        raise errors.ConfigurationError(
+            f"version {series} is not installed on this node; {versions.known_text(known)}"
+        )
+    program = known[series].program("gnt-cluster")
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, program, "upgrade", "--resume"])
+
+
+def _rehearse(values: Values) -> int:
+    from ganeti.platform import paths
+    from ganeti.upgrading import checks, rehearsal
+
+    origin, target = _target(values)
+    if target.series == origin:
+        raise errors.OpPrereqError(f"this cluster has version {origin} already", errors.ECODE_INVAL)
+    checks.require_neighbour(origin, target.series)
+    return rehearsal.rehearse(
+        paths.current().cluster_conf_file, origin, target.series, say=terminal.out
+    )
 
 
 UPGRADE = Command(
@@ -94,8 +297,20 @@ UPGRADE = Command(
     upgrade,
     [],
     [
-        Option("--to", kind="string", metavar="VERSION", help="wanted version, such as 3.1"),
+        Option("--to", kind="string", metavar="VERSION", help="wanted version, such as 0.9"),
         opt.flag("--resume", help="continue an interrupted upgrade"),
+        opt.flag(
+            "--rehearse",
+            help="try it on a virtual cluster like this one, and change nothing here",
+        ),
+        Option(
+            "--leave-out",
+            kind="string",
+            action="append",
+            metavar="NODE",
+            completion="node",
+            help="let a node which is offline keep its version",
+        ),
     ],
-    "Check whether the cluster has a version",
+    "Switch the cluster to another version which is installed on all nodes",
 )

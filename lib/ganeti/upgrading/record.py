@@ -1,0 +1,111 @@
+"""The record of an upgrade: which step it has reached. Source: Ganeti's *intent to upgrade* file.
+
+The master keeps it in ``/var/lib/ganeti/intent-to-upgrade``. It is on the disk before each step
+begins and is removed at the end. Steps can be repeated, because an interruption can come between
+the end of a step and the record of it. Two versions read the file, so a later version may add keys,
+which an earlier one ignores, but never change the meaning of those that there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from ganeti import errors
+from ganeti.objects import codec
+from ganeti.platform import paths
+from ganeti.utils import fs
+from ganeti.wire import json
+
+_FORMAT = 1
+
+
+@dataclass
+class Record:
+    """What is known about an upgrade, or about a way back.
+
+    :ivar number: distinguishes it from others: seconds since the epoch.
+    :ivar origin: the version from which the cluster goes, such as ``0.9``.
+    :ivar target: the version to which it goes.
+    :ivar master: name of the node on which the command runs.
+    :ivar nodes: name -> IP address of each node which is switched, the master among them.
+    :ivar left_out: nodes which are offline and keep their version.
+    :ivar done: names of the steps which are complete.
+    :ivar step: name of the step which has begun last.
+    :ivar verified: codes of errors which the verification before has found.
+    :ivar was_drained: whether the queue was drained before.
+    :ivar paused_until: end of a pause of the watcher, in seconds since the epoch; 0 for no pause.
+    :ivar stopped_at: when the daemons were stopped, in seconds since the epoch; 0 before that.
+    """
+
+    number: int
+    origin: str
+    target: str
+    master: str
+    nodes: dict[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    step: str = ""
+    verified: tuple[str, ...] = ()
+    was_drained: bool = False
+    paused_until: float = 0.0
+    stopped_at: float = 0.0
+
+    def turned(self, number: int) -> Record:
+        """The record of the way back from here, whichever step this one has reached."""
+        kept = tuple(name for name in ("inspect", "drain") if name in self.done)
+        return dataclasses.replace(
+            self, number=number, origin=self.target, target=self.origin, done=kept, step=""
+        )
+
+
+class RecordFile:
+    """The file of the record.
+
+    :param path: None for the one of this node.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self.path = path or paths.current().intent_to_upgrade_file
+
+    def read(self) -> Record | None:
+        """Return the record; None if no upgrade is going on.
+
+        :raises ConfigurationError: the file cannot be understood.
+        :raises OSError: the file cannot be read.
+        """
+        try:
+            text = fs.read_file(self.path)
+        except FileNotFoundError:
+            return None
+        return parse_record(text, self.path)
+
+    def write(self, record: Record) -> None:
+        """Replace the record; it is on the disk when this returns.
+
+        :raises OSError: it cannot be written; the one before is unchanged.
+        """
+        text = json.dumps_pretty({"format": _FORMAT, **codec.to_dict(record)})
+        fs.write_file(self.path, text, mode=0o600)
+
+    def remove(self) -> None:
+        """Forget the upgrade."""
+        fs.remove_file(self.path)
+        fs.flush_dir(paths.current().data_dir)
+
+
+def parse_record(text: str, path: str = "the record") -> Record:
+    """Read the content of the file.
+
+    :raises ConfigurationError: it has another form.
+    """
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
+            raise errors.ConfigurationError(f"{path} is no record of an upgrade of this release")
+        known = {one.name for one in dataclasses.fields(Record)}
+        return codec.from_dict(
+            Record, {name: value for name, value in values.items() if name in known}
+        )
+    except errors.ParseError as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err

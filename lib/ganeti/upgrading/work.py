@@ -1,0 +1,331 @@
+"""What the steps of an upgrade do, on this master and over SSH on the other nodes."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from ganeti import errors
+from ganeti.cli.remote import NodeFailed, RemoteNode, RemoteNodes
+from ganeti.cli.verify_errors import parse_verify
+from ganeti.config import releases
+from ganeti.constants import job
+from ganeti.luxi import client as luxi
+from ganeti.platform import paths, versions
+from ganeti.upgrading.record import Record
+from ganeti.utils import fs, process
+from ganeti.wire import json
+
+_PAUSE_S = 24 * 3600.0
+_LOOK_S = 1.0
+# A master daemon which has just been started loads its configuration and its queue.
+_ANSWER_S = 120.0
+_DAEMON_UTIL = "daemon-util"
+
+
+class Programs:
+    """The programs of the versions which are installed on this node.
+
+    :param known: the versions, by name.
+    """
+
+    def __init__(self, known: dict[str, versions.Version]) -> None:
+        self._known = known
+
+    def path(self, series: str, name: str) -> str:
+        """The path of a program of a version.
+
+        :raises ConfigurationError: the version is not installed on this node.
+        """
+        version = self._known.get(series)
+        if version is None:
+            raise errors.ConfigurationError(
+                f"version {series} is not installed on this node;"
+                f" {versions.known_text(self._known)}"
+            )
+        return version.program(name)
+
+
+class ClusterWork:
+    """The steps on a cluster.
+
+    :param known: how each node is reached.
+    :param programs: the programs of both versions, at the same paths on all nodes.
+    :param connect: makes a client of the master daemon.
+    :param say: prints a line for people.
+    :param pause: waits for seconds.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        known: dict[str, RemoteNode],
+        programs: Programs,
+        *,
+        connect: Callable[[], luxi.Client],
+        say: Callable[[str], object] = print,
+        pause: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._known = known
+        self._nodes = RemoteNodes(known)
+        self._programs = programs
+        self._connect = connect
+        self._say = say
+        self._pause = pause
+        self._clock = clock
+
+    # -- programs ----------------------------------------------------------------------------------
+
+    def _here(self, series: str, name: str, *argv: str) -> process.Completed:
+        """Run a program of a version on this node; the result may be a failure."""
+        return process.run([self._programs.path(series, name), *argv], timeout_s=None, check=False)
+
+    def _command(self, series: str, name: str, *argv: str) -> process.Completed:
+        done = self._here(series, name, *argv)
+        if done.failed:
+            raise errors.OpExecError(
+                f"'{name} {' '.join(argv)}' {done.fail_reason}: {done.output.strip()[-2000:]}"
+            )
+        return done
+
+    def _util(self, names: Sequence[str], series: str, *argv: str) -> None:
+        """Run ``daemon-util`` of a version on nodes, at the same time.
+
+        :raises OpExecError: it failed on a node; the message has the reasons of all.
+        """
+        program = self._programs.path(series, _DAEMON_UTIL)
+
+        def one(name: str) -> str:
+            try:
+                self._nodes.run(name, [self._known[name].path(program), *argv])
+            except NodeFailed as err:
+                return f"{name}: {err}"
+            return ""
+
+        failed = [text for _name, text in self._nodes.each(names, one) if text]
+        if failed:
+            raise errors.OpExecError("\n".join(["", *failed]))
+
+    # -- before ------------------------------------------------------------------------------------
+
+    def _found(self, series: str) -> dict[str, str]:
+        return parse_verify(self._here(series, "gnt-cluster", "verify", "--error-codes").stdout)
+
+    def inspect(self, record: Record) -> None:
+        """Record what verification finds before anything is changed."""
+        found = self._found(record.origin)
+        for code, text in found.items():
+            self._say(f"  found: {code}: {text}")
+        record.verified = tuple(found)
+
+    def drain(self, record: Record) -> None:
+        """Pause the watcher and drain the queue; return when no job is left.
+
+        :raises GenericError: the master daemon does not answer.
+        """
+        client = self._connect()
+        client.set_watcher_pause(self._clock() + _PAUSE_S)
+        client.set_queue_drain_flag(True)
+        said = 0
+        while left := [
+            number
+            for number, status in client.query_jobs(None, ["id", "status"])
+            if status not in job.FINALIZED
+        ]:
+            if len(left) != said:
+                said = len(left)
+                self._say(f"  waiting for {said} jobs: {', '.join(map(str, left[:10]))}")
+            self._pause(_LOOK_S)
+
+    def stop(self, record: Record) -> None:
+        """Stop the daemons on all nodes: first those which would move the role of the master.
+
+        :raises OpExecError: a daemon cannot be stopped, or a node is not reached.
+        """
+        names = list(record.nodes)
+        self._util(names, record.origin, "stop", "ganeti-failoverd")
+        self._util([record.master], record.origin, "stop-master")
+        self._util(names, record.origin, "stop-all")
+
+    def backup(self, record: Record) -> None:
+        """Archive the data of the master in ``/var/backups/ganeti``; the archive is kept.
+
+        :raises OpExecError: it cannot be written.
+        """
+        here = paths.current()
+        directory = here.to_local("/var/backups/ganeti")
+        path = f"{directory}/{record.number}-{record.origin}-to-{record.target}.tar.gz"
+        if os.path.exists(path):
+            return
+        try:
+            fs.make_dirs(directory, 0o700)
+            write_archive(path, here.data_dir, leave_out=(here.export_dir, here.helper_dir))
+        except (OSError, tarfile.TarError) as err:
+            raise errors.OpExecError(f"cannot write {path}: {err}") from err
+        self._say(f"  {path}")
+
+    def convert_back(self, record: Record) -> None:
+        """Give the configuration the form of the earlier version, which says what it can read.
+
+        :raises OpExecError: it has settings which the earlier version does not have.
+        """
+        facts = self.facts(record.target)
+        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as stream:
+            stream.write(releases.facts_text(facts))
+            stream.flush()
+            self._command(
+                record.origin, "cfgupgrade", "-f", "--no-verify", f"--back-to={stream.name}"
+            )
+
+    def facts(self, series: str) -> releases.Facts:
+        """Ask a version which is installed here what it can read.
+
+        :raises OpExecError: it does not say that.
+        """
+        done = self._command(series, "cfgupgrade", "--facts")
+        try:
+            return releases.parse_facts(done.stdout)
+        except errors.ParseError as err:
+            raise errors.OpExecError(f"cfgupgrade --facts of version {series}: {err}") from err
+
+    def switch(self, record: Record) -> None:
+        """Let all nodes use the other version, the master last.
+
+        :raises OpExecError: the link of a node cannot be changed.
+        """
+        others = [name for name in record.nodes if name != record.master]
+        for names in (others, [record.master]):
+            self._util(names, record.target, "use-version", record.target)
+
+    # -- after -------------------------------------------------------------------------------------
+
+    def convert(self, record: Record) -> None:
+        """Give the configuration the form of the later version.
+
+        :raises OpExecError: it cannot be converted; nothing was written.
+        """
+        self._command(record.target, "cfgupgrade", "-f", "--no-verify")
+
+    def start(self, record: Record) -> None:
+        """Start the daemons on all nodes, on the master last.
+
+        :raises OpExecError: a daemon does not start.
+        """
+        others = [name for name in record.nodes if name != record.master]
+        for names in (others, [record.master]):
+            self._util(names, record.target, "start-all")
+
+    def serve(self, record: Record) -> None:
+        """Open the queue, and distribute the configuration.
+
+        :raises GenericError: the master daemon does not answer, or the job failed.
+        """
+        self._wait_for_master().set_queue_drain_flag(False)
+        self._command(record.target, "gnt-cluster", "redist-conf")
+        self._say(
+            f"  the cluster was without a master for {self._clock() - record.stopped_at:.0f} s"
+        )
+
+    def _wait_for_master(self) -> luxi.Client:
+        waited = 0.0
+        while True:
+            try:
+                client = self._connect()
+                client.query_cluster_info()
+                return client
+            except errors.GenericError:
+                if waited >= _ANSWER_S:
+                    raise
+            self._pause(_LOOK_S)
+            waited += _LOOK_S
+
+    def verify(self, record: Record) -> None:
+        """Check that verification finds nothing which it has not found before.
+
+        :raises OpExecError: it finds more.
+        """
+        found = self._found(record.target).items()
+        new = [f"{code}: {text}" for code, text in found if code not in record.verified]
+        if new:
+            raise errors.OpExecError(
+                f"verification finds what it did not find before: {'; '.join(new)}"
+            )
+
+    def finish(self, record: Record) -> None:
+        """Let the queue and the watcher be as they were before.
+
+        :raises GenericError: the master daemon does not answer.
+        """
+        client = self._connect()
+        still = record.paused_until > self._clock()
+        client.set_watcher_pause(record.paused_until if still else None)
+        if record.was_drained:
+            client.set_queue_drain_flag(True)
+
+    # -- other uses --------------------------------------------------------------------------------
+
+    def versions_of(self, names: Sequence[str], series: str) -> dict[str, dict[str, object] | str]:
+        """Ask nodes for their versions.
+
+        :param series: a version which should be on all of them; its program answers.
+        :returns: name of a node -> ``active`` and ``installed``, or a text: why it has no answer.
+        """
+        program = self._programs.path(series, _DAEMON_UTIL)
+
+        def ask(name: str) -> dict[str, object] | str:
+            try:
+                done = self._nodes.run(name, [self._known[name].path(program), "versions"])
+            except NodeFailed as err:
+                return str(err)
+            return parse_versions(done.stdout)
+
+        return dict(self._nodes.each(names, ask))
+
+    def restart_as(self, name: str, before: str, series: str) -> None:
+        """Switch a single node, while the cluster works.
+
+        :param before: the version which the node uses now.
+        :raises OpExecError: it cannot be done.
+        """
+        self._util([name], before, "stop-all")
+        self._util([name], series, "use-version", series)
+        self._util([name], series, "start-all")
+
+
+def parse_versions(text: str) -> dict[str, object] | str:
+    """Read what ``daemon-util versions`` prints.
+
+    :returns: a dictionary with ``active`` and ``installed``, or a text: what is wrong.
+    """
+    try:
+        found = json.loads(text)
+    except errors.ParseError:
+        return f"daemon-util said: {text.strip()[-200:]}"
+    if not isinstance(found, dict) or not {"active", "installed"} <= found.keys():
+        return f"daemon-util said: {text.strip()[-200:]}"
+    return found
+
+
+def write_archive(path: str, directory: str, leave_out: Sequence[str] = ()) -> None:
+    """Write a directory into a compressed archive, which is complete and on the disk at the end.
+
+    :param leave_out: directories in it whose content is left out.
+    :raises OSError: it cannot be written.
+    """
+
+    def wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        inside = os.path.join(os.path.dirname(directory), member.name)
+        return None if any(inside.startswith(f"{one}/") for one in leave_out) else member
+
+    new = f"{path}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+        with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+            archive.add(directory, arcname=os.path.basename(directory), filter=wanted)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(new, path)
+    fs.flush_dir(os.path.dirname(path))
