@@ -533,6 +533,7 @@ class ForkingServer:
         while self._serve_one(tls, peer):
             signal.setitimer(signal.ITIMER_REAL, 0)
             if not self._wait_for_more(tls):
+                _end_idle(tls)
                 break
             signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -684,6 +685,17 @@ def encode(response: Response) -> bytes:
 
 def _send(tls: ssl.SSLSocket, response: Response) -> None:
     tls.sendall(encode(response))
+
+
+def _end_idle(tls: ssl.SSLSocket) -> None:
+    """End a kept connection from which no further request was taken.
+
+    The client may be sending one at this moment. ``close_notify`` tells it that nothing was lost
+    on the way, so libcurl sends that request again, with another connection.
+    """
+    tls.setblocking(False)
+    with contextlib.suppress(OSError):  # the peer has not sent its own close_notify yet
+        tls.unwrap()
 
 
 def _linger(tls: ssl.SSLSocket) -> None:

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from fakes.tls_lab import ADDRESS, Lab, read_all
+from fakes.tls_lab import ADDRESS, HASTY, Lab, read_all
 from ganeti.http import client, server
 
 
@@ -293,6 +293,26 @@ def test_few_children_rest_and_the_others_end(own_lab):
     finally:
         for pidfd in running:
             os.close(pidfd)
+
+
+def test_a_request_which_meets_the_end_of_a_child_is_sent_again(lab):
+    """The child decides to end, and the request comes before its connection is closed."""
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    first = asker.perform([kept(lab)])[0].body
+    hasty = os.path.join(lab.directory, HASTY)
+    open(hasty, "w").close()
+    second = asker.perform([kept(lab)])[0]
+    assert second.status == 200
+    assert second.body != first
+    assert not os.path.exists(hasty)
+
+
+def test_the_end_of_an_idle_connection_is_announced(own_lab):
+    """Without that, a client which is sending a request does not know whether it was taken."""
+    lab = own_lab(resting=0)
+    with lab.tls(suppress_ragged_eofs=False) as tls:
+        tls.sendall(b"PUT /kept HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert read_all(tls).startswith(b"HTTP/1.1 200")
 
 
 def test_the_place_of_a_dead_child_is_free(own_lab):
