@@ -25,7 +25,6 @@ ADDRESS = "127.19.18.1"
 SERVER_PEM, CA_FILE = "server.pem", "server-ca.pem"
 CERTS_FILE = "ssconf_master_candidates_certs"
 LOG, DUE = "log", "due"
-HASTY = "hasty"
 
 
 class Lab:
@@ -38,9 +37,6 @@ class Lab:
 
     The server's chore is due while the file ``due`` is in the directory; it removes the file and
     fails when there is text in it, and says so in the log.
-
-    While the file ``hasty`` is in the directory, a child with a kept connection decides to end when
-    the next request has come, and removes the file.
     """
 
     def __init__(self, directory, limits=server.DEFAULT_LIMITS):
@@ -105,13 +101,13 @@ class Lab:
         """A plain TCP connection to the server."""
         return socket.create_connection((ADDRESS, self.port), 30)
 
-    def tls(self, pem=None, **options):
-        """A TLS connection with a client certificate; the options are those of ``wrap_socket``."""
+    def tls(self, pem=None):
+        """A TLS connection with a client certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.load_verify_locations(self.server_pem)
         context.load_cert_chain(pem or self.client_pem)
-        return context.wrap_socket(self.raw(), **options)
+        return context.wrap_socket(self.raw())
 
     def log_text(self):
         with open(self.log) as stream:
@@ -164,16 +160,7 @@ def serve(directory, limits):
             raise OSError(text)
         logging.info("chore of %d is done", os.getpid())
 
-    class Server(server.ForkingServer):
-        def _wait_for_more(self, tls):
-            more = super()._wait_for_more(tls)
-            hasty = os.path.join(directory, HASTY)
-            if not os.path.exists(hasty):
-                return more
-            os.unlink(hasty)
-            return False
-
-    Server(
+    server.ForkingServer(
         socket.socket(fileno=0),
         x509.FreshContext(pem, os.path.join(directory, CA_FILE)),
         answer,

@@ -27,17 +27,15 @@ every child inherits.
 An answer may *keep* the connection: the same child then serves further requests of this client.
 This is for calls which are frequent and take less time than a fork (copies of the job queue, facts
 of the node, starts and stops); everything except fork and handshake is done again for each request.
-An idle kept connection ends with the spare children, or after :data:`KEEP_S`. At most
-``Limits.resting`` children wait so long: a burst leaves as many children as there were calls at the
-same time, each with some MiB of its own, and a caller who finds its connection closed gets a
-spare child.
+An idle kept connection ends with the spare children, or after :data:`KEEP_S`. Its client uses it
+for less time. To end it sooner would save memory after a burst of calls, and break a call which is
+sent at that moment.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import fcntl
 import logging
 import math
 import os
@@ -88,15 +86,10 @@ REST_S = 2.0
 
 
 class Limits(NamedTuple):
-    """Bounds of one server; times in seconds.
-
-    :ivar resting: number of children which keep a connection that has been idle for
-        :data:`REST_S`.
-    """
+    """Bounds of one server; times in seconds."""
 
     children: int = 200
     spares: int = 2
-    resting: int = 2
     request_s: float = 30.0
     head_bytes: int = 16 * 1024
     body_bytes: int = http.MAX_BODY_BYTES
@@ -259,8 +252,6 @@ class ForkingServer:
         self._children: dict[int, _Child] = {}
         self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._life, self._hold = os.pipe2(os.O_CLOEXEC)
-        # A byte for each child which may rest; the child locks it, so its death frees the place.
-        self._places = os.memfd_create("resting")
         self._quit = False
         # In a child: whether a request on its connection was accepted.
         self._accepted = False
@@ -442,7 +433,6 @@ class ForkingServer:
             os.close(child.pidfd)
         os.close(self._control)
         os.close(self._tell)
-        os.close(self._places)
 
     def _wait_for_spares(self) -> None:
         """Wait until all spare children have ended, and read which requests were accepted."""
@@ -533,7 +523,6 @@ class ForkingServer:
         while self._serve_one(tls, peer):
             signal.setitimer(signal.ITIMER_REAL, 0)
             if not self._wait_for_more(tls):
-                _end_idle(tls)
                 break
             signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -574,23 +563,10 @@ class ForkingServer:
         happened = events.poll(REST_S * 1000)
         if not happened:
             self._at_rest()
-            wait_s = KEEP_S - REST_S if self._take_place() else 0.0
-            happened = events.poll(wait_s * 1000)
-            self._leave_place()
+            happened = events.poll((KEEP_S - REST_S) * 1000)
         ready = {fd for fd, _ in happened}
         # A request which was received already is served, even if the child has to end.
         return tls.fileno() in ready
-
-    def _take_place(self) -> bool:
-        """Take a place among the resting children; return False if all are taken."""
-        for place in range(self._limits.resting):
-            with contextlib.suppress(BlockingIOError, PermissionError):
-                fcntl.lockf(self._places, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-                return True
-        return False
-
-    def _leave_place(self) -> None:
-        fcntl.lockf(self._places, fcntl.LOCK_UN)
 
     def _serve_request(self, tls: ssl.SSLSocket, peer: str) -> Response:
         data, rest = _read_head(tls, self._limits.head_bytes, self._accepted)
@@ -685,17 +661,6 @@ def encode(response: Response) -> bytes:
 
 def _send(tls: ssl.SSLSocket, response: Response) -> None:
     tls.sendall(encode(response))
-
-
-def _end_idle(tls: ssl.SSLSocket) -> None:
-    """End a kept connection from which no further request was taken.
-
-    The client may be sending one at this moment. ``close_notify`` tells it that nothing was lost
-    on the way, so libcurl sends that request again, with another connection.
-    """
-    tls.setblocking(False)
-    with contextlib.suppress(OSError):  # the peer has not sent its own close_notify yet
-        tls.unwrap()
 
 
 def _linger(tls: ssl.SSLSocket) -> None:

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from fakes.tls_lab import ADDRESS, HASTY, Lab, read_all
+from fakes.tls_lab import ADDRESS, Lab, read_all
 from ganeti.http import client, server
 
 
@@ -273,60 +273,6 @@ def test_a_kept_connection_at_rest(lab):
     first = asker.perform([kept(lab)])[0].body
     lab.wait_for_log(f"{first.decode()} is at rest")
     assert asker.perform([kept(lab)])[0].body == first
-
-
-def test_few_children_rest_and_the_others_end(own_lab):
-    lab = own_lab(resting=2)
-    askers = [client.Client(lab.server_pem, lab.client_pem) for _ in range(5)]
-    pids = [asker.perform([kept(lab)])[0].body for asker in askers]
-    running = {os.pidfd_open(int(pid)) for pid in pids}
-    assert len(running) == 5
-    try:
-        while len(running) > 2:
-            ended = select.select(running, [], [], 30)[0]
-            assert ended, f"{len(running)} children rest"
-            for pidfd in ended:
-                running.remove(pidfd)
-                os.close(pidfd)
-        again = [asker.perform([kept(lab)])[0].body for asker in askers]
-        assert sum(new == old for new, old in zip(again, pids, strict=True)) == 2
-    finally:
-        for pidfd in running:
-            os.close(pidfd)
-
-
-def test_a_request_which_meets_the_end_of_a_child_is_sent_again(lab):
-    """The child decides to end, and the request comes before its connection is closed."""
-    asker = client.Client(lab.server_pem, lab.client_pem)
-    first = asker.perform([kept(lab)])[0].body
-    hasty = os.path.join(lab.directory, HASTY)
-    open(hasty, "w").close()
-    second = asker.perform([kept(lab)])[0]
-    assert second.status == 200
-    assert second.body != first
-    assert not os.path.exists(hasty)
-
-
-def test_the_end_of_an_idle_connection_is_announced(own_lab):
-    """Without that, a client which is sending a request does not know whether it was taken."""
-    lab = own_lab(resting=0)
-    with lab.tls(suppress_ragged_eofs=False) as tls:
-        tls.sendall(b"PUT /kept HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
-        assert read_all(tls).startswith(b"HTTP/1.1 200")
-
-
-def test_the_place_of_a_dead_child_is_free(own_lab):
-    lab = own_lab(resting=1)
-    first, second = (client.Client(lab.server_pem, lab.client_pem) for _ in range(2))
-    dead = first.perform([kept(lab)])[0].body
-    lab.wait_for_log(f"{dead.decode()} is at rest")
-    pidfd = os.pidfd_open(int(dead))
-    os.kill(int(dead), signal.SIGKILL)
-    assert select.select([pidfd], [], [], 30)[0]
-    os.close(pidfd)
-    pid = second.perform([kept(lab)])[0].body
-    lab.wait_for_log(f"{pid.decode()} is at rest")
-    assert second.perform([kept(lab)])[0].body == pid
 
 
 def test_a_broken_kept_connection_is_made_anew(lab):
