@@ -19,6 +19,7 @@ class Member(NamedTuple):
     address: str
     is_master: bool
     offline: bool
+    uuid: str = ""
 
 
 def find_target(text: str, known: dict[str, versions.Version]) -> versions.Version:

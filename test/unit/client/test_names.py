@@ -51,6 +51,8 @@ KINDS = {"node", "pnode:snode", "nodegroup", "instance", "group", "network"}
 
 #: Commands which find objects by name or UUID on the model of the placement programs.
 ON_THE_MODEL = {("gnt-cluster", "simulate")}
+#: Commands which check all nodes before they ask; see ``test/unit/upgrading``.
+OF_ALL_NODES = {("gnt-cluster", "upgrade")}
 #: Commands with the options of another one, whose lines are tried; both call the same function.
 LIKE_ANOTHER = {("gnt-instance", "import"): ("gnt-backup", "import")}
 #: Program -> lines with every argument and option which names an object; see ``NEW_NAMES``.
@@ -310,7 +312,7 @@ def test_every_command_which_names_objects_is_in_the_table() -> None:
             needed = [one.names for one in command.options if one.completion in KINDS]
             if any(one.kind in KINDS for one in command.arguments):
                 assert lines or (name, word) in NEW_NAMES, f"{name} {word}"
-            for spellings in needed if (name, word) not in ON_THE_MODEL else ():
+            for spellings in needed if (name, word) not in ON_THE_MODEL | OF_ALL_NODES else ():
                 assert any(
                     re.search(rf"(^| ){re.escape(spelling)}[ =]", line)
                     for line in lines

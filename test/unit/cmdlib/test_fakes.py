@@ -8,6 +8,7 @@ from fakes.config import FakeConfig, cluster_of, commit, disk_of, instance_of, u
 from fakes.master import Master
 from fakes.rpc import FakeRpc
 from ganeti import errors
+from ganeti.locking import Level
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.wire.calls import INSTANCE_START, NODE_INFO, TEST_DELAY
 
@@ -84,9 +85,9 @@ def test_the_cluster_of_the_tests_has_disks_where_it_says():
 
 def test_a_master_notices_what_is_left_behind():
     master = Master(cluster_of(1))
-    master.locks.acquire(master.new_job().owner, 1, [], shared=True)
+    master.locks.acquire(master.new_job().owner, Level.INSTANCE, [], shared=True)
     owner = master.jobs[0].owner
-    master.locks.acquire(owner, 3, [NODE1], shared=True)
+    master.locks.acquire(owner, Level.NODE, [NODE1], shared=True)
     with pytest.raises(AssertionError, match="left behind"):
         master.run(OpTestDelay(duration=0.0))
     master.locks.release(owner)

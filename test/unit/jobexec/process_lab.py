@@ -19,8 +19,9 @@ from typing import Any
 
 from ganeti import cmdlib
 from ganeti.constants import job as job_const
-from ganeti.jobexec import forker
+from ganeti.jobexec import process, waiting
 from ganeti.jobexec.executor import ProcessExecutor
+from ganeti.jobexec.forker import Forker
 from ganeti.jobexec.place import JobPlace
 from ganeti.jobexec.process import Surroundings
 from ganeti.jqueue import job as jobs
@@ -140,13 +141,16 @@ class Lab:
             master_epoch.claim(EPOCH)
             self._forkers = [self._start_fork_server() for _ in range(daemons)]
 
-    def _start_fork_server(self) -> forker.Forker:
+    def _start_fork_server(self) -> Forker:
         reading, writing = os.pipe()
 
         def begin() -> None:
+            # In the fork server.
+            process.surroundings = lambda _paths: self.here
             os.write(writing, str(os.getpid()).encode())
 
-        made = forker.start(self.here, begin)
+        made = Forker(waiting.start(lambda: None, begin))
+        made.prepare()
         os.close(writing)
         self.servers.append(int(os.read(reading, 32)))
         os.close(reading)

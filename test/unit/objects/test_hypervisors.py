@@ -21,6 +21,7 @@ HOME = ("constants/hv.py", "objects/hypervisors/", "hypervisor/__init__.py")
 #: Other files which may hold such a name, and why.
 EXCEPTIONS = {
     "client/htools/show.py": "the published form of a cluster names them as in another language",
+    "config/newer_values.py": "earlier versions of the original have fewer values of parameters",
     "config/upgrade.py": "old versions of the configuration had other parameters",
     "foreign/machine.py": "machines of other programs run under one of the hypervisors",
     "htools/loading/rest.py": "an option is about nodes with one of the hypervisors",
@@ -34,6 +35,7 @@ EXCEPTIONS = {
     "platform/paths.py": "names of directories",
     "vcluster/command.py": "a virtual cluster supports two of the hypervisors",
     "vcluster/creation.py": "a virtual cluster supports two of the hypervisors",
+    "vcluster/like.py": "the guests of a rehearsal are those of one of the hypervisors",
 }
 
 

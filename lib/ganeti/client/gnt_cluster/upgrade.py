@@ -86,8 +86,11 @@ def _compare_compatible(text: str) -> int:
 def _members() -> list[Member]:
     from ganeti.upgrading.checks import Member
 
-    rows = jobs.connect().query_nodes([], ["name", "pip", "master", "offline"], False)
-    return [Member(name, ip, bool(master), bool(offline)) for name, ip, master, offline in rows]
+    fields = ["name", "pip", "master", "offline", "uuid"]
+    return [
+        Member(name, ip, bool(master), bool(offline), uuid)
+        for name, ip, master, offline, uuid in jobs.connect().query_nodes([], fields, False)
+    ]
 
 
 def _work(nodes: dict[str, str]) -> ClusterWork:
@@ -180,6 +183,9 @@ def _new_record(values: Values, file: RecordFile, before: Record | None) -> Reco
 def _full_name(name: str, members: list[Member]) -> str:
     from ganeti.utils import text
 
+    for one in members:
+        if name == one.uuid:
+            return one.name
     return text.match_name_component(name, [one.name for one in members]) or name
 
 
