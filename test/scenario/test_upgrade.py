@@ -199,14 +199,14 @@ def test_jobs_which_run_are_waited_for(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
-def test_rehearsal(cluster: Cluster) -> None:
+def test_simulation(cluster: Cluster) -> None:
     """It changes nothing: neither the files of this cluster nor its daemons."""
     config = cluster.path(cluster.master, "var/lib/ganeti/config.data")
     before = config.read_bytes()
     pids = [cluster.pid(name, "ganeti-noded") for name in cluster.node_names]
-    text = cluster.run("gnt-cluster", "upgrade", "--rehearse", f"--to={NEXT}").ok().stdout
+    text = cluster.run("gnt-cluster", "upgrade", "--simulate", f"--to={NEXT}").ok().stdout
     for line in ("1 instances run", f"Going to version {NEXT}", f"Going to version {OWN}",
-                 "The rehearsal has succeeded"):  # fmt: skip
+                 "The simulation has succeeded"):  # fmt: skip
         assert line in text
     assert config.read_bytes() == before
     assert pids == [cluster.pid(name, "ganeti-noded") for name in cluster.node_names]
@@ -216,8 +216,8 @@ def test_rehearsal(cluster: Cluster) -> None:
     good = program.read_text()
     program.write_text("raise SystemExit('it cannot start')\n")
     try:
-        failed = cluster.run("gnt-cluster", "upgrade", "--rehearse", f"--to={NEXT}")
-        failed.failed("it cannot start", "The rehearsal has failed. This cluster was not changed.")
+        failed = cluster.run("gnt-cluster", "upgrade", "--simulate", f"--to={NEXT}")
+        failed.failed("it cannot start", "The simulation has failed. This cluster was not changed.")
     finally:
         program.write_text(good)
     require_version(cluster, OWN)

@@ -1,4 +1,4 @@
-"""A virtual cluster like a real one, for trials: its nodes, groups, instances and networks.
+"""A virtual cluster like a real one, for tests: its nodes, groups, instances and networks.
 
 The real configuration is the base. What belongs to the machines comes from a virtual cluster which
 was created with nodes of the same names: addresses, certificates, directories. Instances become

@@ -35,7 +35,7 @@ EXCEPTIONS = {
     "platform/paths.py": "names of directories",
     "vcluster/command.py": "a virtual cluster supports two of the hypervisors",
     "vcluster/creation.py": "a virtual cluster supports two of the hypervisors",
-    "vcluster/like.py": "the guests of a rehearsal are those of one of the hypervisors",
+    "vcluster/like.py": "the guests of a simulation are those of one of the hypervisors",
 }
 
 

@@ -29,7 +29,7 @@ def upgrade(values: Values, arguments: list[str]) -> int:
     """
     if (values.to is None) == (not values.resume):
         raise errors.OpPrereqError("give either --to or --resume", errors.ECODE_INVAL)
-    if values.resume and (values.rehearse or values.leave_out):
+    if values.resume and (values.simulate or values.leave_out):
         raise errors.OpPrereqError("--resume takes no other options", errors.ECODE_INVAL)
     if values.to is not None and _is_compatible(values.to):
         return _compare_compatible(values.to)
@@ -37,8 +37,8 @@ def upgrade(values: Values, arguments: list[str]) -> int:
     from ganeti.upgrading.record import RecordFile
     from ganeti.utils import filelock, fs
 
-    if values.rehearse:
-        return _rehearse(values)
+    if values.simulate:
+        return _simulate(values)
     fs.make_dirs(paths.current().lock_dir)
     with filelock.FileLock(f"{paths.current().lock_dir}/ganeti-upgrade.lock") as lock:
         try:
@@ -285,15 +285,15 @@ def _continue_as(series: str) -> None:
     os.execv(sys.executable, [sys.executable, program, "upgrade", "--resume"])
 
 
-def _rehearse(values: Values) -> int:
+def _simulate(values: Values) -> int:
     from ganeti.platform import paths
-    from ganeti.upgrading import checks, rehearsal
+    from ganeti.upgrading import checks, simulation
 
     origin, target = _target(values)
     if target.series == origin:
         raise errors.OpPrereqError(f"this cluster has version {origin} already", errors.ECODE_INVAL)
     checks.require_neighbour(origin, target.series)
-    return rehearsal.rehearse(
+    return simulation.simulate(
         paths.current().cluster_conf_file, origin, target.series, say=terminal.out
     )
 
@@ -306,7 +306,7 @@ UPGRADE = Command(
         Option("--to", kind="string", metavar="VERSION", help="wanted version, such as 0.9"),
         opt.flag("--resume", help="continue an interrupted upgrade"),
         opt.flag(
-            "--rehearse",
+            "--simulate",
             help="try it on a virtual cluster like this one, and change nothing here",
         ),
         Option(

@@ -1,4 +1,4 @@
-"""A rehearsal of an upgrade: on a virtual cluster made from this cluster's own configuration.
+"""A simulation of an upgrade: on a virtual cluster made from this cluster's own configuration.
 
 First a copy of the configuration is converted, as the upgrade will do it. Then a virtual cluster
 (``vcluster create --like``) with the same nodes and instances goes to the other version, and back
@@ -38,7 +38,7 @@ class Places(NamedTuple):
     target: str
 
 
-def rehearse(config: str, origin: str, target: str, *, say: Callable[[str], object] = print) -> int:
+def simulate(config: str, origin: str, target: str, *, say: Callable[[str], object] = print) -> int:
     """Try an upgrade; returns the exit code.
 
     :param config: path of the file ``config.data``, which is only read.
@@ -61,7 +61,7 @@ def rehearse(config: str, origin: str, target: str, *, say: Callable[[str], obje
 
 
 def run(places: Places, *, say: Callable[[str], object] = print) -> int:
-    """Do the rehearsal in this process; returns the exit code."""
+    """Do the simulation in this process; returns the exit code."""
     origin, target = (
         versions.version_in(os.path.realpath(place)) for place in (places.origin, places.target)
     )
@@ -69,24 +69,24 @@ def run(places: Places, *, say: Callable[[str], object] = print) -> int:
         raise errors.ConfigurationError("one of the two versions is not installed")
     # A short path, because it contains unix sockets.
     directory = tempfile.mkdtemp(prefix="gnt-")
-    trial = _Trial(directory, origin, target, say)
+    simulation = _Simulation(directory, origin, target, say)
     try:
-        trial.convert(places.config)
-        trial.create(places.config)
-        trial.go(target)
+        simulation.convert(places.config)
+        simulation.create(places.config)
+        simulation.go(target)
         if versions.number_of(target.series) > versions.number_of(origin.series):
-            trial.go(origin)
+            simulation.go(origin)
     except errors.GenericError as err:
         say(str(err))
-        say("The rehearsal has failed. This cluster was not changed.")
+        say("The simulation has failed. This cluster was not changed.")
         return EXIT_FAILURE
     finally:
-        trial.end()
-    say("The rehearsal has succeeded. This cluster was not changed.")
+        simulation.end()
+    say("The simulation has succeeded. This cluster was not changed.")
     return EXIT_SUCCESS
 
 
-class _Trial:
+class _Simulation:
     def __init__(
         self,
         directory: str,
