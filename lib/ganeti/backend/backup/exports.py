@@ -164,14 +164,20 @@ def recorded_checksum(path: str) -> str | None:
 @serves(calls.EXPORT_REMOVE)
 def export_remove(export: str) -> None:
     """Remove an export with its data, or what is left of an interrupted one."""
-    path = directory(export)
     _settle(export.removesuffix(UNFINISHED))
+    unfinished = directory(export.removesuffix(UNFINISHED) + UNFINISHED)
     try:
-        shutil.rmtree(path)
+        shutil.rmtree(unfinished)
     except FileNotFoundError:
         if export.endswith(UNFINISHED):
             return
-        raise errors.OpExecError(f"there is no export {export} on this node") from None
+    if not export.endswith(UNFINISHED):
+        # Half an export would be in no list, so that the repeated command would not find it.
+        try:
+            os.rename(directory(export), unfinished)
+        except FileNotFoundError:
+            raise errors.OpExecError(f"there is no export {export} on this node") from None
+        shutil.rmtree(unfinished)
     fs.flush_dir(paths.current().export_dir)
 
 
