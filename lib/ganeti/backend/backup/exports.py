@@ -172,7 +172,7 @@ def export_remove(export: str) -> None:
         if export.endswith(UNFINISHED):
             return
     if not export.endswith(UNFINISHED):
-        # Half an export would be in no list, so that the repeated command would not find it.
+        # A part of an export would be in no list, so that the repeated command would not find it.
         try:
             os.rename(directory(export), unfinished)
         except FileNotFoundError:
