@@ -2,7 +2,7 @@
 
 The texts of the program are read from its sources. A text which names a command, such as
 ``gnt-node add --readd``, is compared with the table of that command. A text with an option alone,
-such as ``Use --force``, speaks to whoever reads it: in a function of a command every command which
+such as ``Use --force``, speaks to its reader: in a function of a command every command which
 reaches the function needs the option; in a logical unit, every command which submits its opcode;
 in a module which units share, at least one of the commands which submit one of their opcodes.
 """

@@ -116,7 +116,6 @@ def _failover() -> str:
 
 
 def _restart() -> str:
-    from ganeti.bootstrap import failover
     from ganeti.config.ssconf import SimpleStore
     from ganeti.platform import machine
     from ganeti.rpc import AddressRunner, open_client
@@ -128,11 +127,22 @@ def _restart() -> str:
     started = AddressRunner(open_client()).call_addresses(
         NODE_START_MASTER_DAEMONS, {me: addresses[me]}, no_voting=False
     )[me]
-    if isinstance(started.failure, errors.NodeCallFailed) and failover.survey().lacks_data:
+    if isinstance(started.failure, errors.NodeCallFailed) and _lacks_data():
         # Only the node of a former master has some jobs. Taking the role again fetches them.
         return _failover()
     started.payload()
     return "the master daemon was started"
+
+
+def _lacks_data() -> bool:
+    from ganeti.bootstrap import failover
+
+    try:
+        return failover.survey().lacks_data
+    except (errors.OpPrereqError, errors.ConfigurationError) as err:
+        # The reason why the daemon was not started says more.
+        _log.info("the votes were not asked for: %s", err)
+        return False
 
 
 def _release_address() -> str:

@@ -126,7 +126,7 @@ def test_the_documented_exposure(tmp_path: Path) -> None:
 
 
 PROFILES = sorted((PACKAGING / "apparmor.d").iterdir())
-#: Files which a daemon that answers strangers never needs.
+#: Files which a daemon that answers without authentication never needs.
 PRIVATE = (
     "/var/lib/ganeti/server.pem", "/var/lib/ganeti/client.pem", "/var/lib/ganeti/rapi.pem",
     "/var/lib/ganeti/cluster-domain-secret", "/var/lib/ganeti/rapi/users", "/etc/shadow",

@@ -21,7 +21,7 @@ REFUSED = errors.NodeCallFailed("node1", "node_start_master_daemons", "it may no
 def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Run the task ``restart``; the name of the task which made this node the master again."""
 
-    def run(failure: errors.RpcError | None, *, lacks_data: bool) -> str:
+    def run(failure: errors.RpcError | None, *, lacks_data: bool | None) -> str:
         class Runner:
             def __init__(self, _client: object) -> None:
                 pass
@@ -35,7 +35,13 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
             ssconf, "SimpleStore", lambda: SimpleNamespace(node_primary_ips=lambda: {"node1": "x"})
         )
         monkeypatch.setattr(machine, "current", lambda: SimpleNamespace(hostname=lambda: "node1"))
-        monkeypatch.setattr(failover, "survey", lambda: SimpleNamespace(lacks_data=lacks_data))
+
+        def survey() -> SimpleNamespace:
+            if lacks_data is None:
+                raise errors.OpPrereqError("no candidate")
+            return SimpleNamespace(lacks_data=lacks_data)
+
+        monkeypatch.setattr(failover, "survey", survey)
         monkeypatch.setattr(failover, "failover", lambda **_options: [])
         return child.TASKS[child.RESTART]()
 
@@ -54,6 +60,8 @@ def test_jobs_which_only_another_node_has_are_fetched(restart: Callable[..., str
 def test_another_failure_is_reported(restart: Callable[..., str]) -> None:
     with pytest.raises(errors.NodeCallFailed, match="it may not be the master"):
         restart(REFUSED, lacks_data=False)
+    with pytest.raises(errors.NodeCallFailed, match="it may not be the master"):
+        restart(REFUSED, lacks_data=None)
     lost = errors.NodeUnreachable("node1", "node_start_master_daemons", "no connection")
     with pytest.raises(errors.NodeUnreachable):
         restart(lost, lacks_data=True)

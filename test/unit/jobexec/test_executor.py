@@ -289,7 +289,7 @@ def test_a_process_which_died_meanwhile_is_not_found(make: Callable[..., Lab]) -
 
 @pytest.mark.programs
 def test_another_process_which_got_the_number_is_left_alone(make: Callable[..., Lab]) -> None:
-    """The livelock says that the process of the job has ended, whoever has its number now."""
+    """The livelock says that the process of the job has ended, although its number is in use."""
     lab = make(2)
     work = lab.held(1)
     lab.end_daemon()

@@ -163,7 +163,10 @@ def recorded_checksum(path: str) -> str | None:
 
 @serves(calls.EXPORT_REMOVE)
 def export_remove(export: str) -> None:
-    """Remove an export with its data, or what is left of an interrupted one."""
+    """Remove an export with its data, or what is left of an interrupted one.
+
+    :raises OpExecError: there is no such export.
+    """
     _settle(export.removesuffix(UNFINISHED))
     unfinished = directory(export.removesuffix(UNFINISHED) + UNFINISHED)
     try:
@@ -177,6 +180,8 @@ def export_remove(export: str) -> None:
             os.rename(directory(export), unfinished)
         except FileNotFoundError:
             raise errors.OpExecError(f"there is no export {export} on this node") from None
+        # A power failure must not keep the old name and lose a part of the data.
+        fs.flush_dir(paths.current().export_dir)
         shutil.rmtree(unfinished)
     fs.flush_dir(paths.current().export_dir)
 
