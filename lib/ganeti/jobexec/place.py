@@ -141,6 +141,10 @@ class JobPlace:
             self._detached = True
             if self._channel is not None:
                 self._channel.shut_down()
+            if self._waiting is not None:
+                # No worker takes it any more.
+                self._waiting[0].close()
+                self._waiting = None
             self._changed.notify_all()
 
     def _signal(self) -> None:
