@@ -2,7 +2,7 @@
 
 Seconds depend on the machine, counts do not: a change which imports more, flushes more often, or
 sends what has not changed fails here on any machine. ``test/scenario/test_counts.py`` counts what
-whole operations cost.
+whole operations cost, and ``test/scenario/test_flushes.py`` what they flush.
 """
 
 from __future__ import annotations
