@@ -5,14 +5,19 @@ annotations of the class, so that 20,000 instances are loaded within a second an
 microseconds. A dictionary from outside (a file, another node) is checked while it is read: an
 unknown key, a missing one or a value of the wrong type is an :class:`errors.ConfigurationError`
 which has the path to it, such as ``instances/<uuid>/nics/0/mac``.
+
+What another release has written or sent is read within :func:`tolerating`: unknown keys are left
+out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 from ganeti import errors, ht
@@ -33,6 +38,35 @@ _KINDS = {
     list: "a list",
 }
 _ACCEPTED: dict[type, tuple[type, ...]] = {float: (float, int), list: (list, tuple)}
+
+# The paths of unknown keys which have been left out; None where they are an error.
+_left_out: ContextVar[list[str] | None] = ContextVar("left_out", default=None)
+
+
+@contextlib.contextmanager
+def tolerating() -> Iterator[list[str]]:
+    """Leave out unknown keys in this block, because another release may know them.
+
+    :returns: a list which gets the paths of those which had a value, that is, anything but None,
+        false, zero, an empty text or an empty container.
+    """
+    left_out: list[str] = []
+    token = _left_out.set(left_out)
+    try:
+        yield left_out
+    finally:
+        _left_out.reset(token)
+
+
+def from_any_release(cls: type[T], value: Any, path: str = "") -> T:
+    """Build an object from a dictionary which another release may have written.
+
+    Unknown keys are left out.
+
+    :raises errors.ConfigurationError: a value is wrong, or a key is missing.
+    """
+    with tolerating():
+        return from_dict(cls, value, path)
 
 
 def from_dict(cls: type[T], value: Any, path: str = "") -> T:
@@ -72,15 +106,29 @@ def _wrong(path: str, key: str, kind: type, value: Any) -> NoReturn:
     )
 
 
-def _bad_keys(path: str, value: Any, known: frozenset[str], required: frozenset[str]) -> NoReturn:
+def _bad_keys(
+    path: str, value: Any, known: frozenset[str], required: frozenset[str]
+) -> dict[str, Any]:
+    """Return a dictionary without its unknown keys.
+
+    :raises errors.ConfigurationError: it is no dictionary, a key is missing, or there are unknown
+        ones outside of :func:`tolerating`.
+    """
     if not isinstance(value, dict):
         _wrong(path, "", dict, value)
+    left_out = _left_out.get()
     for key in value:
         if key not in known:
             place = _join(path, str(key))
-            raise errors.ConfigurationError(f"{place}: unknown key", place)
-    place = _join(path, sorted(required.difference(value))[0])
-    raise errors.ConfigurationError(f"{place}: is missing", place)
+            if left_out is None:
+                raise errors.ConfigurationError(f"{place}: unknown key", place)
+            if value[key]:
+                left_out.append(place)
+    missing = sorted(required.difference(value))
+    if missing:
+        place = _join(path, missing[0])
+        raise errors.ConfigurationError(f"{place}: is missing", place)
+    return {key: member for key, member in value.items() if key in known}
 
 
 def _join(path: str, key: str) -> str:
@@ -150,7 +198,7 @@ def _make_decoder(cls: type) -> Decoder:
         f"if not isinstance(d, dict) or not {known_ref}.issuperset(d) "
         f"or not {required_ref} <= d.keys():"
     )
-    add(f"    {bad}(path, d, {known_ref}, {required_ref})")
+    add(f"    d = {bad}(path, d, {known_ref}, {required_ref})")
     arguments = []
     for field in fields:
         key = field.name
@@ -249,8 +297,8 @@ def _decode_value(
         need = source.ref(known if metadata.get("filled") else frozenset())
         add(f"if not {ref}.issuperset({variable}) or not {need} <= {variable}.keys():")
         add(
-            f"    {source.ref(_bad_keys)}(path + '/{key}' if path else '{key}', {variable}, "
-            f"{ref}, {need})"
+            f"    {variable} = {source.ref(_bad_keys)}(path + '/{key}' if path else '{key}', "
+            f"{variable}, {ref}, {need})"
         )
 
 

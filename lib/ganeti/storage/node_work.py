@@ -251,7 +251,7 @@ def _records(directory: str) -> Iterator[tuple[str, NodeWork]]:
         path = f"{directory}/{name}"
         try:
             with open(path, "rb") as stream:
-                record = codec.from_dict(NodeWork, json.loads(stream.read(_MAX_BYTES)))
+                record = codec.from_any_release(NodeWork, json.loads(stream.read(_MAX_BYTES)))
         except FileNotFoundError:
             continue
         except (OSError, errors.GenericError) as err:

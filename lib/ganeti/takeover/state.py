@@ -12,14 +12,12 @@ import os
 from dataclasses import dataclass, field
 
 from ganeti import errors
-from ganeti.objects import codec
 from ganeti.takeover.facts import STATE_DIR
 from ganeti.utils import fs
-from ganeti.wire import json
+from ganeti.wire import record_text
 
 RUN = "run"
 BACK = "back"
-_FORMAT = 1
 
 
 @dataclass
@@ -130,12 +128,7 @@ class StateFile:
         fs.make_dirs(directory, 0o700)
         if before is not None and before.number != state.number:
             os.replace(self.path, f"{directory}/state-{before.number}.json")
-        fs.write_file(self.path, to_text(state), mode=0o600)
-
-
-def to_text(state: State) -> str:
-    """The content of the file."""
-    return json.dumps_pretty({"format": _FORMAT, **codec.to_dict(state)})
+        fs.write_file(self.path, record_text.to_text(state), mode=0o600)
 
 
 def parse_state(text: str, path: str = "the record") -> State:
@@ -143,10 +136,4 @@ def parse_state(text: str, path: str = "the record") -> State:
 
     :raises ConfigurationError: it has another form.
     """
-    try:
-        values = json.loads(text)
-        if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
-            raise errors.ConfigurationError(f"{path} is no record of a takeover of this release")
-        return codec.from_dict(State, values)
-    except errors.ParseError as err:
-        raise errors.ConfigurationError(f"{path}: {err}") from err
+    return record_text.from_text(State, text, path, "the record of a takeover")

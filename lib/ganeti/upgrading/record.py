@@ -2,8 +2,8 @@
 
 The master keeps it in ``/var/lib/ganeti/intent-to-upgrade``. It is on the disk before each step
 begins and is removed at the end. Steps can be repeated, because an interruption can come between
-the end of a step and the record of it. Two versions read the file, so a later version may add keys,
-which an earlier one ignores, but never change the meaning of those that there are.
+the end of a step and the record of it. Two versions read the file
+(:mod:`ganeti.wire.record_text`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from ganeti import errors
-from ganeti.objects import codec
 from ganeti.platform import paths
 from ganeti.utils import fs
-from ganeti.wire import json
-
-_FORMAT = 1
+from ganeti.wire import record_text
 
 
 @dataclass
@@ -85,8 +81,7 @@ class RecordFile:
 
         :raises OSError: it cannot be written; the one before is unchanged.
         """
-        text = json.dumps_pretty({"format": _FORMAT, **codec.to_dict(record)})
-        fs.write_file(self.path, text, mode=0o600)
+        fs.write_file(self.path, record_text.to_text(record), mode=0o600)
 
     def remove(self) -> None:
         """Forget the upgrade."""
@@ -99,13 +94,4 @@ def parse_record(text: str, path: str = "the record") -> Record:
 
     :raises ConfigurationError: it has another form.
     """
-    try:
-        values = json.loads(text)
-        if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
-            raise errors.ConfigurationError(f"{path} is no record of an upgrade of this release")
-        known = {one.name for one in dataclasses.fields(Record)}
-        return codec.from_dict(
-            Record, {name: value for name, value in values.items() if name in known}
-        )
-    except errors.ParseError as err:
-        raise errors.ConfigurationError(f"{path}: {err}") from err
+    return record_text.from_text(Record, text, path, "the record of an upgrade")

@@ -226,3 +226,23 @@ def test_updated_bumps_serial_number_and_time(config):
     )
     assert objects.updated(rule, priority=2).priority == 2
     assert objects.updated(node).mtime > 1.6e9
+
+
+def test_what_another_release_wrote_may_have_unknown_keys(stored):
+    expected = codec.from_dict(objects.ConfigData, copy.deepcopy(stored))
+    uuid = first(stored, "instances")
+    stored["instances"][uuid]["color"] = "red"
+    stored["instances"][uuid]["beparams"]["sockets"] = 2
+    stored["cluster"]["empty"] = []
+    with codec.tolerating() as left_out:
+        assert codec.from_dict(objects.ConfigData, stored) == expected
+    assert sorted(left_out) == [f"instances/{uuid}/beparams/sockets", f"instances/{uuid}/color"]
+    assert codec.from_any_release(objects.ConfigData, stored) == expected
+    # The next object is read strictly again, also in a block inside of which something failed.
+    with pytest.raises(errors.ConfigurationError, match="unknown key"):
+        codec.from_dict(objects.ConfigData, stored)
+    del stored["instances"][uuid]["os"]
+    with pytest.raises(errors.ConfigurationError, match="os: is missing"):
+        codec.from_any_release(objects.ConfigData, stored)
+    with pytest.raises(errors.ConfigurationError, match="unknown key"):
+        codec.from_dict(objects.ConfigData, stored)

@@ -355,7 +355,7 @@ def _status(name: str) -> ImportExportStatus | None:
     alive = process.is_alive(_pid(directory))
     # In this order, so that the last status of an ended process is read.
     try:
-        status = codec.from_dict(
+        status = codec.from_any_release(
             ImportExportStatus, json.loads(fs.read_file(f"{directory}/{_STATUS}"))
         )
     except FileNotFoundError:

@@ -329,7 +329,7 @@ class KvmHypervisor(KvmMigration):
         """
         record = runtime.load(self.layout(instance_name).runtime_file, instance_name)
         return [
-            codec.from_dict(
+            codec.from_any_release(
                 Disk, {key: value for key, value in disk.disk.items() if key != "hvinfo"}
             )
             for disk in record.disks

@@ -54,7 +54,7 @@ _TYPES: dict[str, type] = {
 
 
 def parse_record(text: str) -> Record:
-    """Read the text of the file.
+    """Read the text of the file, which a guest keeps while the release of its node changes.
 
     :raises ParseError: it has another form.
     """
@@ -62,7 +62,7 @@ def parse_record(text: str) -> Record:
     if isinstance(data, dict):
         # One which an earlier release has written.
         data.setdefault("more_disks", [])
-    if not isinstance(data, dict) or set(data) != set(_TYPES):
+    if not isinstance(data, dict) or not _TYPES.keys() <= data.keys():
         raise errors.ParseError("it is not the record of a container")
     for name, kind in _TYPES.items():
         if not isinstance(data[name], kind):
@@ -75,7 +75,7 @@ def parse_record(text: str) -> Record:
     for disk in data["more_disks"]:
         if not isinstance(disk, list) or [type(part) for part in disk] != [str, str]:
             raise errors.ParseError("a disk is not a UUID and a path")
-    return Record(**data)
+    return Record(**{name: data[name] for name in _TYPES})
 
 
 def load(path: str, instance_name: str) -> Record | None:

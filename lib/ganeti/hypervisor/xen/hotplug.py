@@ -106,7 +106,9 @@ class XenHotplug(XenGuests):
 
         :raises HypervisorError: the record is missing or damaged.
         """
-        return [codec.from_dict(Disk, dict(one.disk)) for one in record.load(instance_name).disks]
+        return [
+            codec.from_any_release(Disk, dict(one.disk)) for one in record.load(instance_name).disks
+        ]
 
     def _changeable(self, instance_name: str) -> tuple[Domain, Record]:
         try:

@@ -1,0 +1,40 @@
+"""The text of a record which a program keeps in a file between its runs.
+
+A record is a data class; its text is JSON with a number of the format. Two releases may read it, so
+a later one may add fields, which an earlier one ignores, but never changes the meaning of those
+that there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ganeti import errors
+from ganeti.objects import codec
+from ganeti.wire import json
+
+T = TypeVar("T")
+
+_FORMAT = 1
+_KEY = "format"
+
+
+def to_text(record: Any) -> str:
+    """Return the text of a record."""
+    return json.dumps_pretty({_KEY: _FORMAT, **codec.to_dict(record)})
+
+
+def from_text(cls: type[T], text: str, path: str, what: str) -> T:
+    """Read the text of a record.
+
+    :param path: of the file, for messages.
+    :param what: the record, as a noun with its article, for messages.
+    :raises ConfigurationError: it has another form.
+    """
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.pop(_KEY, None) != _FORMAT:
+            raise errors.ConfigurationError(f"{path} is not {what} of this release")
+        return codec.from_any_release(cls, values)
+    except errors.ParseError as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err
