@@ -100,7 +100,7 @@ from ganeti.upgrading import work as upgrade_work
 from ganeti.utils import daemonize, linear_re, ssh, text, x509
 from ganeti.watchdogd import device as watchdog_device
 from ganeti.watchdogd import rule as watchdog_rule
-from ganeti.wire import calls
+from ganeti.wire import calls, neighbour
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json as wire_json
 from ganeti.wire.calls import base
@@ -179,10 +179,11 @@ def _node_arguments(argument: Any) -> None:
                 arg.encoding.decode(argument)
             except errors.GenericError:
                 continue
-        try:
-            call.decode_args([argument] * len(call.args))
-        except errors.GenericError:
-            continue
+        for peer in (None, neighbour.Peer("9.9.0")):
+            try:
+                call.decode_args([argument] * len(call.args), peer)
+            except errors.GenericError:
+                continue
 
 
 def _hook_results(answer: Any) -> None:
@@ -310,6 +311,7 @@ TEXTS: dict[str, Parser] = {
             ' {"steps": ["stop"]}}, "cluster": ["drain"], "original": {"ganeti": "3"}}',
         ),
     ),
+    "what a node has ignored": Parser(neighbour.parse_ignored, ('["instance/nics/0/speed"]',)),
     "errors of a verification": Parser(
         verify_errors.parse_verify, ("Thu Nov 26   - ERROR:ENODEHV:node:node1:text: more\n",)
     ),

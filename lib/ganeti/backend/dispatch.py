@@ -15,14 +15,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import errors, http
+from ganeti import RELEASE, errors, http
 from ganeti.backend import caller, registry
 from ganeti.http import server
 from ganeti.platform import master_epoch
 from ganeti.storage import node_work
 from ganeti.storage.lvm import facts as lvm
 from ganeti.utils import tracing
-from ganeti.wire import calls, json
+from ganeti.wire import calls, json, neighbour
 from ganeti.wire import errors as wire_errors
 
 _log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ _HANG_EXTRA_S = 60.0
 _HEADER_MAX_CHARS = 4096
 _EPOCH_KEY = http.EPOCH_HEADER.lower()
 _WORK_KEY = http.WORK_HEADER.lower()
+_RELEASE_KEY = http.RELEASE_HEADER.lower()
 _WORK = re.compile(r"(-|[1-9][0-9]{0,18}) ([0-9a-f]{1,64})", re.ASCII)
 
 
@@ -48,17 +49,37 @@ class Dispatcher:
 
     def __call__(self, request: server.AuthorisedRequest) -> server.Response:
         """Decode a request, call its handler, and encode the answer."""
+        peer = neighbour.peer_of(request.headers.get(_RELEASE_KEY, ""))
+        response = self._answer(request, peer)
+        if peer is None:
+            return response
+        ignored = neighbour.ignored_text(peer)
+        named = {http.IGNORED_HEADER: ignored} if ignored else {}
+        return response._replace(
+            headers={**response.headers, http.RELEASE_HEADER: RELEASE, **named}
+        )
+
+    def _answer(
+        self, request: server.AuthorisedRequest, peer: neighbour.Peer | None
+    ) -> server.Response:
         call = calls.TABLE.get(request.procedure)
         handler = self._handlers.get(request.procedure)
         if call is None or handler is None:
-            return server.Response(404, f"unknown procedure {request.procedure:.100}".encode())
+            unknown = f"unknown procedure {request.procedure:.100}"
+            return server.Response(404, _with_releases(unknown, peer))
         try:
             refusal = self._admit(call, request)
-            args = call.decode_args(json.loads(request.body))
+            args = call.decode_args(json.loads(request.body), peer)
             serving = _serving(call, args, request)
         except errors.ParseError as err:
-            _log.warning("node call %s from %s cannot be read: %s", call.name, request.peer, err)
-            return server.Response(400, str(err).encode("utf-8", "backslashreplace"))
+            text = _with_releases(str(err), peer)
+            _log.warning(
+                "node call %s from %s cannot be read: %s",
+                call.name,
+                request.peer,
+                text.decode("utf-8"),
+            )
+            return server.Response(400, text)
         if refusal is not None:
             return refusal
         signal.setitimer(signal.ITIMER_REAL, call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
@@ -135,6 +156,11 @@ class Dispatcher:
             )
             return failed(err)
         return None
+
+
+def _with_releases(text: str, peer: neighbour.Peer | None) -> bytes:
+    full = text if peer is None else f"{text}; {peer}"
+    return full.encode("utf-8", "backslashreplace")
 
 
 def _serving(

@@ -19,3 +19,9 @@ EPOCH_HEADER = "X-Ganeti-Epoch"
 #: Header of a request which changes instances or disks: the job for which it is made, or ``-``, and
 #: the caller's name for this request, in hexadecimal (``JOB TOKEN``).
 WORK_HEADER = "X-Ganeti-Work"
+#: Header of a request: the release of the caller. Header of an answer to a caller of another
+#: release: the release of the node.
+RELEASE_HEADER = "X-Ganeti-Release"
+#: Header of an answer to a caller of another release: JSON list of what the node has ignored in the
+#: arguments, because its release does not know it.
+IGNORED_HEADER = "X-Ganeti-Ignored"

@@ -78,6 +78,8 @@ _UPLOAD_BYTES = 16 * 1024
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
 _ERROR_PREFIX = http.ERROR_HEADER.lower().encode() + b":"
 _EPOCH_PREFIX = http.EPOCH_HEADER.lower().encode() + b":"
+_RELEASE_PREFIX = http.RELEASE_HEADER.lower().encode() + b":"
+_IGNORED_PREFIX = http.IGNORED_HEADER.lower().encode() + b":"
 
 #: Whether TLS sessions can be resumed: libcurl with GnuTLS (in Debian) does not use tickets.
 RESUMES = "GnuTLS" not in pycurl.version
@@ -131,6 +133,8 @@ class Reply(NamedTuple):
     :ivar error: value of :data:`ganeti.http.ERROR_HEADER`, or empty.
     :ivar epoch: value of :data:`ganeti.http.EPOCH_HEADER`, or empty.
     :ivar certificate: PEM of the node's certificate, if the request asked for it; else empty.
+    :ivar release: value of :data:`ganeti.http.RELEASE_HEADER`, or empty.
+    :ivar ignored: value of :data:`ganeti.http.IGNORED_HEADER`, or empty.
     """
 
     status: int
@@ -138,6 +142,8 @@ class Reply(NamedTuple):
     error: str
     epoch: str = ""
     certificate: str = ""
+    release: str = ""
+    ignored: str = ""
 
 
 class Failure(NamedTuple):
@@ -196,6 +202,8 @@ class _Transfer:
             self._header(_ERROR_PREFIX),
             self._header(_EPOCH_PREFIX),
             self._certificate() if self.request.show else "",
+            self._header(_RELEASE_PREFIX),
+            self._header(_IGNORED_PREFIX),
         )
 
     def _certificate(self) -> str:

@@ -15,13 +15,15 @@ NodeCallFailed   the node failed (``cause``: the error of the node, if it sent o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ganeti import errors
+from ganeti import RELEASE, errors
 from ganeti.http import client as http_client
+from ganeti.objects import codec
 from ganeti.platform import machine
 from ganeti.wire import errors as wire_errors
-from ganeti.wire import json
+from ganeti.wire import json, neighbour
 from ganeti.wire.calls.base import Call
 
 # The error page of another HTTP server must not fill the log of a job.
@@ -33,7 +35,7 @@ Failure = errors.NodeOffline | errors.NodeUnreachable | errors.NodeRefused | err
 class Result:
     """The answer of one node, or the failure."""
 
-    __slots__ = ("certificate", "data", "failure", "node_name")
+    __slots__ = ("certificate", "data", "failure", "ignored", "node_name", "release")
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class Result:
         data: Any = None,
         failure: Failure | None = None,
         certificate: str = "",
+        release: str = "",
+        ignored: Sequence[str] = (),
     ) -> None:
         self.node_name = node_name
         #: PEM of the certificate which the node has shown, if the caller asked for it.
@@ -48,6 +52,10 @@ class Result:
         #: The decoded answer; None if the call failed.
         self.data = data
         self.failure = failure
+        #: The release of the node, if it is another one than that of this program; else empty.
+        self.release = release
+        #: What the node has ignored in the arguments, because its release does not know it.
+        self.ignored = ignored
 
     @property
     def offline(self) -> bool:
@@ -101,19 +109,31 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
             raise errors.ParseError(f"expected [ok, payload], not {answer!r:.200}")
         ok, payload = answer
         if ok:
-            return Result(node_name, call.result.decode(payload), certificate=outcome.certificate)
+            return Result(
+                node_name,
+                _decoded(call, payload, outcome.release),
+                certificate=outcome.certificate,
+                release=outcome.release,
+                ignored=neighbour.parse_ignored(outcome.ignored),
+            )
     except (errors.ParseError, errors.ConfigurationError) as err:
-        return Result(
-            node_name,
-            failure=errors.NodeCallFailed(
-                node_name, call.name, f"the answer to call {call.name} cannot be decoded: {err}"
-            ),
-        )
+        text = f"the answer to call {call.name} cannot be decoded: {err}"
+        if outcome.release:
+            text += f"; the node has release {outcome.release}, the caller {RELEASE}"
+        return Result(node_name, failure=errors.NodeCallFailed(node_name, call.name, text))
     message = payload if isinstance(payload, str) else json.dumps(payload)
     return Result(
         node_name,
         failure=errors.NodeCallFailed(node_name, call.name, message, _cause(outcome.error)),
     )
+
+
+def _decoded(call: Call, payload: Any, release: str) -> Any:
+    """Decode an answer; one of another release may have fields which this release does not know."""
+    if not release:
+        return call.result.decode(payload)
+    with codec.tolerating():
+        return call.result.decode(payload)
 
 
 def _cause(header: str) -> Exception | None:

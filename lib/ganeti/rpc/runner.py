@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ganeti import errors, http
+from ganeti import RELEASE, errors, http
 from ganeti.constants import disk as disk_c
 from ganeti.http import client as http_client
 from ganeti.objects import fill
@@ -235,6 +235,8 @@ class AddressRunner:
         #: Keys of the nodes which may be at work for this runner although it has no call there: the
         #: answer was lost and the node does not say, or the work goes on after the answer.
         self.unsure: set[str] = set()
+        # Names of nodes, and what each has ignored and a message has named.
+        self._ignored: set[tuple[str, str]] = set()
 
     def use_epoch(
         self, epoch: master_epoch.Epoch, on_newer: Callable[[str, str], None] | None = None
@@ -417,7 +419,7 @@ class AddressRunner:
 
     def _headers(self) -> tuple[str, ...]:
         epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
-        return (f"{http.EPOCH_HEADER}: {epoch}",)
+        return (f"{http.EPOCH_HEADER}: {epoch}", f"{http.RELEASE_HEADER}: {RELEASE}")
 
     def _wait_until_over(self, lost: list[_Lost]) -> None:
         """Wait until nodes do not work any more on calls whose answers were lost.
@@ -485,7 +487,19 @@ class AddressRunner:
             known = getattr(result.failure, "known_epoch", "")
             if known and not call.any_epoch:
                 self._on_newer(target.name, known)
+        elif result.ignored:
+            self._tell_ignored(result)
         return result
+
+    def _tell_ignored(self, result: Result) -> None:
+        """Say what a node of another release has ignored; once for each node and name."""
+        names = [name for name in result.ignored if (result.node_name, name) not in self._ignored]
+        self._ignored.update((result.node_name, name) for name in names)
+        if names:
+            self._tell(
+                f"node {result.node_name} has release {result.release} and ignores what it does"
+                f" not know: {', '.join(names)}"
+            )
 
     def _perform(
         self,
@@ -588,6 +602,7 @@ class RpcRunner(AddressRunner):
         other._job = job_id
         other._tell = feedback
         other.unsure = set()
+        other._ignored = set()
         other._expected = {}
         return other
 

@@ -5,9 +5,9 @@ import signal
 import pytest
 
 from fakes.otlp_receiver import recorded
-from ganeti import errors
+from ganeti import RELEASE, errors
 from ganeti.backend import dispatch
-from ganeti.http import EPOCH_HEADER, ERROR_HEADER
+from ganeti.http import EPOCH_HEADER, ERROR_HEADER, IGNORED_HEADER, RELEASE_HEADER
 from ganeti.http.server import AuthorisedRequest
 from ganeti.platform import master_epoch
 from ganeti.storage import node_work
@@ -16,8 +16,8 @@ from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
 
 
-def ask(handler, body=b"[1]", procedure="test_delay"):
-    request = AuthorisedRequest(procedure, body, "127.0.0.1", "AA", {}, False)
+def ask(handler, body=b"[1]", procedure="test_delay", **headers):
+    request = AuthorisedRequest(procedure, body, "127.0.0.1", "AA", headers, False)
     return dispatch.Dispatcher({"test_delay": handler})(request)
 
 
@@ -225,3 +225,32 @@ def test_spans_of_traced_calls(monkeypatch):
         assert first.name == "node test_delay" and first.parent == "b" * 16
         assert [first.failed, second.failed] == [False, True]
         assert seen[0].split("-")[2] == first.identity and seen[2:] == ["", ""]
+
+
+NEXT = {"x-ganeti-release": "9.9.0"}
+
+
+def test_a_caller_of_another_release_learns_the_release_and_what_is_ignored():
+    response = ask(lambda duration_s: None, b"[1, null]", **NEXT)
+    assert (response.status, response.headers) == (200, {RELEASE_HEADER: RELEASE})
+    handler = dispatch.Dispatcher({"node_verify": lambda checks, cluster_name, all_hvparams: {}})
+    body = b'[{"x": 1}, "c", {}]'
+    response = handler(AuthorisedRequest("node_verify", body, "127.0.0.1", "AA", NEXT, False))
+    assert json.loads(response.headers[IGNORED_HEADER]) == ["checks/x"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-ganeti-release": RELEASE}])
+def test_a_caller_of_this_release_needs_no_headers(headers):
+    assert ask(lambda duration_s: None, **headers).headers == {}
+    assert ask(lambda duration_s: None, b"[1, null]", **headers).status == 400
+
+
+@pytest.mark.parametrize(
+    ("procedure", "body", "status"),
+    [("no_such", b"[]", 404), ("test_delay", b"[1, 2]", 400), ("test_delay", b"[]", 400)],
+)
+def test_what_another_release_asks_in_vain_names_both_releases(procedure, body, status):
+    response = ask(lambda duration_s: pytest.fail("called"), body, procedure, **NEXT)
+    assert response.status == status
+    assert f"the caller has release 9.9.0, this node {RELEASE}" in response.body.decode()
+    assert response.headers == {RELEASE_HEADER: RELEASE}

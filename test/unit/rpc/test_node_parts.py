@@ -11,7 +11,7 @@ import pytest
 
 from fakes.config import GROUP, cluster_of, instance_of, uuid_of
 from fakes.disks import drbd_of, plain_of
-from ganeti import errors
+from ganeti import RELEASE, errors
 from ganeti.http import client
 from ganeti.platform import master_epoch, paths
 from ganeti.rpc import RpcRunner
@@ -22,6 +22,7 @@ DISK = drbd_of("web")
 WEB = instance_of("web", disks=(DISK.uuid,))
 #: Minors on both nodes, so that a part of the other node is another one.
 MINORS = {NODES[0]: 3, NODES[1]: 7}
+RELEASE_LINE = f"X-Ganeti-Release: {RELEASE}"
 
 
 class Wire:
@@ -104,8 +105,8 @@ def test_calls_carry_the_epoch_of_this_node(runner: RpcRunner, wire: Wire, tmp_p
             master_epoch.admit(epoch)
             runner.call(calls.VERSION, NODES[0])
     assert [one.headers for one in wire.requests] == [
-        ("X-Ganeti-Epoch: 41 a",),
-        ("X-Ganeti-Epoch: 42 b",),
+        ("X-Ganeti-Epoch: 41 a", RELEASE_LINE),
+        ("X-Ganeti-Epoch: 42 b", RELEASE_LINE),
     ]
 
 
@@ -113,7 +114,7 @@ def test_calls_carry_the_epoch_which_was_won(runner: RpcRunner, wire: Wire) -> N
     """What the files of the node say then is of no importance."""
     runner.use_epoch(master_epoch.Epoch(43, "c"))
     runner.call(calls.VERSION, NODES[0])
-    assert wire.requests[0].headers == ("X-Ganeti-Epoch: 43 c",)
+    assert wire.requests[0].headers == ("X-Ganeti-Epoch: 43 c", RELEASE_LINE)
 
 
 def test_a_newer_master_is_noticed(runner: RpcRunner, wire: Wire) -> None:
@@ -134,3 +135,18 @@ def test_what_any_caller_may_ask_says_nothing_about_the_master(
     wire.answer = client.Reply(403, b"no", "", "44 d")
     runner.call(calls.VERSION, NODES[0])
     assert seen == []
+
+
+def test_what_a_node_of_another_release_ignores_is_told_once(runner: RpcRunner, wire: Wire) -> None:
+    """Each job says it, and the log of the daemon once."""
+    wire.answer = client.Reply(
+        200, b"[true, 17]", "", release="0.1.0", ignored='["instance/color"]'
+    )
+    for told in ([], []):
+        job = runner.for_job(5, told.append)
+        for _ in range(2):
+            assert job.call(calls.VERSION, NODES[0]).payload() == 17
+        assert told == [
+            "node node1.example.com has release 0.1.0 and ignores what it does not know:"
+            " instance/color"
+        ]

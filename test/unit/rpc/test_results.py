@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti import errors
+from ganeti import RELEASE, errors
 from ganeti.http import client
 from ganeti.rpc import results
 from ganeti.wire import calls
@@ -93,3 +93,19 @@ def test_nonsense_is_a_failure(body):
     failure = sort(client.Reply(200, body, "")).failure
     assert type(failure) is errors.NodeCallFailed
     assert "cannot be decoded" in failure.message
+
+
+STATUS = b'[true, {"status": "active", "color": "red"}]'
+
+
+def test_unknown_fields_of_a_node_of_another_release():
+    """They are an error of a node of this release only."""
+    call = calls.INSTANCE_GET_MIGRATION_STATUS
+    assert "color: unknown key" in str(sort(client.Reply(200, STATUS, ""), call).failure)
+    result = sort(client.Reply(200, STATUS, "", release="9.9.0"), call)
+    assert (result.payload().status, result.release) == ("active", "9.9.0")
+
+
+def test_an_answer_which_cannot_be_decoded_names_both_releases():
+    failure = sort(client.Reply(200, b'[true, "x"]', "", release="9.9.0")).failure
+    assert f"the node has release 9.9.0, the caller {RELEASE}" in str(failure)

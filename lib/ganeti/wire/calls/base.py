@@ -13,7 +13,8 @@ has: the master passes a :class:`Filler`, so that this package reads no configur
 node needs nothing else, because the master sends filled parameters.
 
 Every value is checked when it is decoded, on both sides; :class:`ganeti.errors.ParseError` names
-the call, the argument and the shape that was expected.
+the call, the argument and the shape that was expected. What the sender has another release for is
+in :mod:`ganeti.wire.neighbour`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ganeti import errors, ht
+from ganeti.objects import codec
 from ganeti.objects.codec import decoder, encoder, from_dict, to_dict
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic, Instance
 from ganeti.objects.transfer import BlockDevStatus
+from ganeti.wire import neighbour
 
 #: Texts of this many bytes and more are compressed on the wire.
 COMPRESS_MIN_BYTES = 512
@@ -76,6 +79,14 @@ class Encoding:
         """
         return wire
 
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        """Turn a decoded value of another release into one of this release.
+
+        :param place: name of the argument.
+        :param others: the arguments before this one.
+        """
+        return value
+
     def __repr__(self) -> str:
         return self.name
 
@@ -102,6 +113,9 @@ class _InstanceEncoding(Encoding):
     def decode(self, wire: Any) -> FilledInstance:
         return from_dict(FilledInstance, _expect_dict(wire, "an instance"))
 
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        return neighbour.filled_instance(value, peer, place)
+
 
 class _DiskEncoding(Encoding):
     """A disk, parameters filled in: callers pass ``(disk, instance)``, handlers get ``Disk``."""
@@ -126,6 +140,9 @@ class _DeviceEncoding(Encoding):
     def decode(self, wire: Any) -> Disk | FilledNic:
         found = _expect_dict(wire, "a device")
         return DISK.decode(found) if "dev_type" in found else from_dict(FilledNic, found)
+
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        return neighbour.filled_nic(value) if isinstance(value, FilledNic) else value
 
 
 class _DisksEncoding(Encoding):
@@ -178,6 +195,44 @@ class ObjectEncoding(Encoding):
 
     def decode(self, wire: Any) -> Any:
         return from_dict(self._cls, _expect_dict(wire, self.name))
+
+
+class _HvparamsEncoding(Encoding):
+    """Filled parameters of the hypervisor which the argument ``hypervisor`` names."""
+
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        return neighbour.filled_hvparams(others["hypervisor"], value, peer, place)
+
+
+class _AllHvparamsEncoding(Encoding):
+    """Filled parameters of hypervisors: a dictionary with the name of each."""
+
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        return {
+            name: neighbour.filled_hvparams(name, params, peer, f"{place}/{name}")
+            for name, params in value.items()
+        }
+
+
+class _HvSpecsEncoding(Encoding):
+    """A list of ``[hypervisor, filled parameters]``."""
+
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        return [
+            [spec[0], neighbour.filled_hvparams(spec[0], spec[1], peer, f"{place}/{spec[0]}")]
+            for spec in value
+        ]
+
+
+class NamesEncoding(Encoding):
+    """A dictionary of which a receiver of another release ignores the names it does not know."""
+
+    def __init__(self, name: str, known: frozenset[str]) -> None:
+        super().__init__(name)
+        self._known = known
+
+    def adapt(self, value: Any, place: str, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+        return neighbour.only(self._known, value, peer, place)
 
 
 class _CompressedEncoding(Encoding):
@@ -282,6 +337,9 @@ def decompress(wire: Any) -> str:
 
 
 PLAIN = Encoding("plain")
+HVPARAMS = _HvparamsEncoding("hypervisor parameters")
+HV_SPECS = _HvSpecsEncoding("specifications of hypervisors")
+ALL_HVPARAMS = _AllHvparamsEncoding("parameters of hypervisors")
 INSTANCE = _InstanceEncoding("instance")
 DISK = _DiskEncoding("disk")
 DEVICE = _DeviceEncoding("disk or network interface")
@@ -404,13 +462,21 @@ NOTHING = ResultCodec(ht.NoneType)
 ANYTHING = ResultCodec(ht.Any)
 
 
+_REQUIRED = object()
+
+
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument. ``shape`` is checked on the node, on the wire form of plain arguments."""
+    """One argument. ``shape`` is checked on the node, on the wire form of plain arguments.
+
+    ``default`` is for an argument which the release before does not send: what a handler gets when
+    a master of that release calls.
+    """
 
     name: str
     encoding: Encoding = PLAIN
     shape: Any = ht.Any
+    default: Any = _REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,24 +530,24 @@ class Call:
             )
         return [arg.encoding.encode(args[arg.name], filler) for arg in self.args]
 
-    def decode_args(self, body: Any) -> dict[str, Any]:
+    def decode_args(self, body: Any, peer: neighbour.Peer | None = None) -> dict[str, Any]:
         """Turn the list from the request body into keyword arguments of the handler.
 
+        :param peer: the caller, if it has another release.
         :raises ParseError: wrong number of arguments or a wrong shape; names call and argument.
         """
-        if not isinstance(body, list) or len(body) != len(self.args):
-            found = f"{len(body)}" if isinstance(body, list) else "no list"
-            raise errors.ParseError(
-                f"node call {self.name} takes {len(self.args)} arguments, got {found}"
-            )
-        decoded = {}
-        for arg, wire in zip(self.args, body, strict=True):
+        body = self._counted(body, peer)
+        decoded: dict[str, Any] = {}
+        for arg, wire in zip(self.args, body, strict=False):
             if not arg.shape(wire):
                 raise errors.ParseError(
                     f"node call {self.name}: argument {arg.name} is not {arg.shape}"
                 )
             try:
-                decoded[arg.name] = arg.encoding.decode(wire)
+                if peer is None:
+                    decoded[arg.name] = arg.encoding.decode(wire)
+                else:
+                    decoded[arg.name] = _decode_foreign(arg, wire, decoded, peer)
             except (
                 errors.ParseError,
                 errors.ConfigurationError,
@@ -490,7 +556,32 @@ class Call:
                 raise errors.ParseError(
                     f"node call {self.name}: argument {arg.name}: {err}"
                 ) from err
+        for arg in self.args[len(body) :]:
+            decoded[arg.name] = arg.default
         return decoded
+
+    def _counted(self, body: Any, peer: neighbour.Peer | None) -> list[Any]:
+        """Return the arguments which this release has; those at the end may be missing.
+
+        :raises ParseError: there are too few or too many.
+        """
+        if isinstance(body, list):
+            if len(body) == len(self.args):
+                return body
+            if peer is not None and not any(body[len(self.args) :]):
+                if all(arg.default is not _REQUIRED for arg in self.args[len(body) :]):
+                    return body[: len(self.args)]
+        found = f"{len(body)}" if isinstance(body, list) else "no list"
+        raise errors.ParseError(
+            f"node call {self.name} takes {len(self.args)} arguments, got {found}"
+        )
+
+
+def _decode_foreign(arg: Arg, wire: Any, others: Mapping[str, Any], peer: neighbour.Peer) -> Any:
+    with codec.tolerating() as left_out:
+        value = arg.encoding.decode(wire)
+    peer.ignored += [f"{arg.name}/{place}" for place in left_out]
+    return arg.encoding.adapt(value, arg.name, others, peer)
 
 
 def _expect_dict(wire: Any, what: str) -> dict[str, Any]:

@@ -16,8 +16,10 @@ from ganeti.constants.net import (
 )
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.wire.calls.base import (
+    ALL_HVPARAMS,
     DEVICE,
     FACTS,
+    HVPARAMS,
     INSTANCE,
     PLAIN,
     Arg,
@@ -74,7 +76,7 @@ INSTANCE_LIST = Call(
     "instance_list",
     (
         Arg("hypervisors", PLAIN, ht.ListOf(ht.NonEmptyString)),
-        Arg("hvparams", PLAIN, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
+        Arg("hvparams", ALL_HVPARAMS, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
     ),
     ResultCodec(ht.ListOf(ht.NonEmptyString)),
     timeout_s=60,
@@ -87,7 +89,7 @@ INSTANCE_INFO = Call(
     (
         Arg("instance_name", PLAIN, ht.NonEmptyString),
         Arg("hypervisor", PLAIN, ht.NonEmptyString),
-        Arg("hvparams", PLAIN, ht.DictOf(ht.Str, ht.Any)),
+        Arg("hvparams", HVPARAMS, ht.DictOf(ht.Str, ht.Any)),
     ),
     _INFO,
     timeout_s=60,
@@ -98,7 +100,7 @@ ALL_INSTANCES_INFO = Call(
     "all_instances_info",
     (
         Arg("hypervisors", PLAIN, ht.ListOf(ht.NonEmptyString)),
-        Arg("hvparams", PLAIN, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
+        Arg("hvparams", ALL_HVPARAMS, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
     ),
     ResultCodec(ht.DictOf(ht.NonEmptyString, _GUEST)),
     timeout_s=60,
@@ -267,7 +269,7 @@ HYPERVISOR_VALIDATE_PARAMS = Call(
     "hypervisor_validate_params",
     (
         Arg("hypervisor", PLAIN, ht.NonEmptyString),
-        Arg("hvparams", PLAIN, ht.DictOf(ht.Str, ht.Any)),
+        Arg("hvparams", HVPARAMS, ht.DictOf(ht.Str, ht.Any)),
     ),
     timeout_s=900,
     many=True,

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.constants import hooks
+from ganeti.constants import hooks, node_verify
 from ganeti.objects.transfer import MasterSight, NodeWork, WatchdogSight
 from ganeti.wire.calls.base import (
+    ALL_HVPARAMS,
     COMPRESSED,
     FACT,
     FACTS,
     FILE,
+    HV_SPECS,
+    HVPARAMS,
     PLAIN,
     Arg,
     Call,
+    NamesEncoding,
     ObjectListResult,
     ObjectResult,
     ResultCodec,
 )
 
 _NUMBER = ht.Or(ht.Int, ht.Float)
+
+CHECKS = NamesEncoding(
+    "checks", frozenset(value for name, value in vars(node_verify).items() if name.isupper())
+)
 
 # What a hypervisor says about its node. The version of QEMU is a list of numbers.
 _HYPERVISOR = ht.DictOf(ht.Str, ht.Or(FACT, ht.ListOf(ht.Int)))
@@ -36,7 +44,7 @@ NODE_INFO = Call(
     "node_info",
     (
         Arg("storage_units", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),
-        Arg("hv_specs", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),
+        Arg("hv_specs", HV_SPECS, ht.ListOf(ht.Tuple(ht.Str, ht.DictOf(ht.Str, ht.Any)))),
     ),
     ResultCodec(
         ht.Tuple(
@@ -110,9 +118,9 @@ WATCHDOG_RELEASE = Call(
 NODE_VERIFY = Call(
     "node_verify",
     (
-        Arg("checks", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Any)),
+        Arg("checks", CHECKS, ht.DictOf(ht.NonEmptyString, ht.Any)),
         Arg("cluster_name", PLAIN, ht.NonEmptyString),
-        Arg("all_hvparams", PLAIN, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
+        Arg("all_hvparams", ALL_HVPARAMS, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
     ),
     ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any)),
     timeout_s=900,
@@ -210,7 +218,7 @@ NODE_POWERCYCLE = Call(
     "node_powercycle",
     (
         Arg("hypervisor", PLAIN, ht.NonEmptyString),
-        Arg("hvparams", PLAIN, ht.DictOf(ht.Str, ht.Any)),
+        Arg("hvparams", HVPARAMS, ht.DictOf(ht.Str, ht.Any)),
     ),
     ResultCodec(ht.Str),
     timeout_s=900,
