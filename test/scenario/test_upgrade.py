@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 import two_versions
 from harness import Cluster, made
-from two_versions import NEXT, OWN, SETTING
+from two_versions import NEXT, OWN, PAINTED_S, SETTING
+
+from ganeti import RELEASE
+
+#: By name, because no list can be asked for while the daemons are stopped.
+NODES = ("node1.example.com", "node2.example.com")
+MASTER = NODES[0]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def active(cluster: Cluster, node: str) -> str:
 
 def require_version(cluster: Cluster, version: str) -> None:
     """All nodes and all daemons have the version, the guest runs, and nothing is left behind."""
-    for node in cluster.node_names:
+    for node in NODES:
         assert active(cluster, node) == version
     assert f"release {version}." in cluster.run("gnt-cluster", "--version").ok().stdout
     # A node daemon of another release would be a warning.
@@ -54,7 +60,7 @@ def require_version(cluster: Cluster, version: str) -> None:
     assert cluster.rows("gnt-instance", "list", "-o", "status") == [["running"]]
     assert "unset" in cluster.run("gnt-cluster", "queue", "info").ok().stdout
     assert "not paused" in cluster.run("gnt-cluster", "watcher", "info").ok().stdout
-    assert not cluster.path(cluster.master, "var/lib/ganeti/intent-to-upgrade").exists()
+    assert not cluster.path(MASTER, "var/lib/ganeti/intent-to-upgrade").exists()
 
 
 def test_refusals(cluster: Cluster) -> None:
@@ -74,24 +80,34 @@ def test_refusals(cluster: Cluster) -> None:
     require_version(cluster, OWN)
 
 
-@pytest.mark.long
-def test_nodes_of_two_versions_work_together(cluster: Cluster) -> None:
-    """A master with nodes of the next version, and the other way round."""
-    for step in ("stop-all", "use-version", "start-all"):
-        words = (step, NEXT) if step == "use-version" else (step,)
-        cluster.on("node2.example.com", "daemon-util", *words).ok()
-    assert (active(cluster, "node1.example.com"), active(cluster, "node2.example.com")) == (
-        OWN,
-        NEXT,
-    )
-    verified = cluster.run("gnt-cluster", "verify").ok().text
-    assert f"node2.example.com: runs version 3.1.0, release {NEXT}.0" in verified
-    cluster.run("gnt-instance", "reboot", "web1.example.com").ok()
+def switch_by_hand(cluster: Cluster, node: str, version: str) -> None:
+    for words in (("stop-all",), ("use-version", version), ("start-all",)):
+        cluster.on(node, "daemon-util", *words).ok()
+
+
+def use_both_nodes(cluster: Cluster) -> str:
+    """Let jobs use nodes of two versions; returns what the commands said."""
+    said = cluster.run("gnt-instance", "reboot", "web1.example.com").ok().text
     for node in ("node1", "node2"):
-        cluster.run("gnt-instance", "failover", "-f", "-n", node, "web1.example.com").ok()
+        text = cluster.run("gnt-instance", "failover", "-f", "-n", node, "web1.example.com").ok()
+        said += text.text
+    for _ in range(2):
+        said += cluster.run("gnt-instance", "migrate", "-f", "web1.example.com").ok().text
     cluster.run("gnt-node", "modify", "--drained=yes", "node2").ok()
     cluster.run("gnt-node", "modify", "--drained=no", "--master-candidate=yes", "node2").ok()
     cluster.run("gnt-cluster", "redist-conf").ok()
+    cluster.run("gnt-debug", "delay", "-n", "node2", "0.1").ok()
+    return said
+
+
+@pytest.mark.long
+def test_nodes_of_two_versions_work_together(cluster: Cluster) -> None:
+    """A master with a node of the next version, whose answers have another field."""
+    switch_by_hand(cluster, NODES[1], NEXT)
+    assert [active(cluster, node) for node in NODES] == [OWN, NEXT]
+    verified = cluster.run("gnt-cluster", "verify").ok().text
+    assert f"node2.example.com: runs version 3.1.0, release {NEXT}.0" in verified
+    assert "ignores" not in use_both_nodes(cluster)
     # The nodes which were left behind, or went ahead, follow the master.
     text = cluster.run("gnt-cluster", "upgrade", f"--to={OWN}").ok().stdout
     assert f"Switching node2.example.com from version {NEXT} to {OWN}" in text
@@ -99,35 +115,56 @@ def test_nodes_of_two_versions_work_together(cluster: Cluster) -> None:
 
 
 @pytest.mark.long
+def test_a_node_of_the_version_before(cluster: Cluster) -> None:
+    """It ignores fields which it does not know, and refuses an argument which it does not know."""
+    cluster.run("gnt-cluster", "upgrade", f"--to={NEXT}").ok()
+    switch_by_hand(cluster, NODES[1], OWN)
+    said = use_both_nodes(cluster)
+    ignored = f"node node2.example.com has release {RELEASE} and ignores what it does not know:"
+    assert f"{ignored} instance/paint" in said
+    refused = cluster.run("gnt-debug", "delay", "-n", "node2", str(PAINTED_S))
+    refused.failed("takes 1 arguments, got 2", f"release {NEXT}.0", f"this node {RELEASE}")
+    cluster.run("gnt-debug", "delay", str(PAINTED_S)).ok()
+    cluster.run("gnt-cluster", "upgrade", f"--to={NEXT}").ok()
+    assert "ignores" not in use_both_nodes(cluster)
+    require_version(cluster, NEXT)
+    cluster.run("gnt-cluster", "upgrade", f"--to={OWN}").ok()
+    require_version(cluster, OWN)
+
+
+def set_setting(cluster: Cluster, value: str | None) -> None:
+    """Change the setting of the later version in the file, and let the master write it again."""
+    config = cluster.path(MASTER, "var/lib/ganeti/config.data")
+    cluster.vcluster("stop", str(cluster.directory)).ok()
+    changed = json.loads(config.read_text())
+    changed["cluster"][SETTING] = value
+    changed["serial_no"] += 1
+    config.write_text(json.dumps(changed))
+    cluster.vcluster("start", str(cluster.directory)).ok()
+    cluster.run("gnt-cluster", "add-tags", f"setting-{value}").ok()
+
+
+@pytest.mark.long
 def test_upgrade_and_back(cluster: Cluster) -> None:
     """Everything once without an interruption; a setting of the later version stands in the way."""
     cluster.run("gnt-cluster", "upgrade", f"--to={NEXT}").ok()
     require_version(cluster, NEXT)
-    config = cluster.path(cluster.master, "var/lib/ganeti/config.data")
-    cluster.vcluster("stop", str(cluster.directory)).ok()
-    changed = json.loads(config.read_text())
-    changed["cluster"][SETTING] = "x"
-    changed["serial_no"] += 1
-    config.write_text(json.dumps(changed))
-    cluster.vcluster("start", str(cluster.directory)).ok()
+    set_setting(cluster, "x")
     back = ("gnt-cluster", "upgrade", f"--to={OWN}")
     cluster.run(*back).failed(f"version {OWN} does not have this", f"the cluster: {SETTING}")
     require_version(cluster, NEXT)
-    cluster.vcluster("stop", str(cluster.directory)).ok()
-    changed["cluster"][SETTING] = None
-    changed["serial_no"] += 1
-    config.write_text(json.dumps(changed))
-    cluster.vcluster("start", str(cluster.directory)).ok()
+    set_setting(cluster, None)
     cluster.run(*back).ok()
     require_version(cluster, OWN)
+    config = cluster.path(MASTER, "var/lib/ganeti/config.data")
     assert SETTING not in config.read_text()
-    archives = os.listdir(cluster.path(cluster.master, "var/backups/ganeti"))
+    archives = os.listdir(cluster.path(MASTER, "var/backups/ganeti"))
     assert len(archives) == 2 and all(name.endswith(".tar.gz") for name in archives)
 
 
 def kill_at(cluster: Cluster, number: int, *argv: str) -> bool:
     """Kill the command when it begins its step; returns whether there was such a step."""
-    program = cluster.start_on(cluster.node_names[0], *argv)
+    program = cluster.start_on(MASTER, *argv)
     assert program.stdout is not None
     try:
         for line in program.stdout:
@@ -150,7 +187,7 @@ def test_killed_at_every_step_and_resumed(cluster: Cluster, target: str) -> None
             # Both versions can go on, whichever is found first.
             other = OWN if target == NEXT else NEXT
             cluster.run("gnt-cluster", "upgrade", "--to=9.9").failed("is not installed")
-            assert active(cluster, cluster.node_names[0]) == other
+            assert active(cluster, MASTER) == other
     cluster.run("gnt-cluster", "upgrade", "--resume").ok()
     require_version(cluster, target)
 
@@ -201,17 +238,17 @@ def test_jobs_which_run_are_waited_for(cluster: Cluster) -> None:
 @pytest.mark.long
 def test_simulation(cluster: Cluster) -> None:
     """It changes nothing: neither the files of this cluster nor its daemons."""
-    config = cluster.path(cluster.master, "var/lib/ganeti/config.data")
+    config = cluster.path(MASTER, "var/lib/ganeti/config.data")
     before = config.read_bytes()
-    pids = [cluster.pid(name, "ganeti-noded") for name in cluster.node_names]
+    pids = [cluster.pid(name, "ganeti-noded") for name in NODES]
     text = cluster.run("gnt-cluster", "upgrade", "--simulate", f"--to={NEXT}").ok().stdout
     for line in ("1 instances run", f"Going to version {NEXT}", f"Going to version {OWN}",
                  "The simulation has succeeded"):  # fmt: skip
         assert line in text
     assert config.read_bytes() == before
-    assert pids == [cluster.pid(name, "ganeti-noded") for name in cluster.node_names]
+    assert pids == [cluster.pid(name, "ganeti-noded") for name in NODES]
     # A version which cannot read the configuration: that is seen, and nothing is left behind.
-    broken = Path(os.path.realpath(cluster.path(cluster.master, f"usr/lib/ganeti/{NEXT}")))
+    broken = Path(os.path.realpath(cluster.path(MASTER, f"usr/lib/ganeti/{NEXT}")))
     program = broken / "lib/ganeti/config/releases.py"
     good = program.read_text()
     program.write_text("raise SystemExit('it cannot start')\n")
@@ -226,7 +263,7 @@ def test_simulation(cluster: Cluster) -> None:
 @pytest.mark.long
 def test_a_version_which_does_not_start(cluster: Cluster) -> None:
     """The step fails, the way back works, and the cluster is as before."""
-    broken = Path(os.path.realpath(cluster.path(cluster.master, f"usr/lib/ganeti/{NEXT}")))
+    broken = Path(os.path.realpath(cluster.path(MASTER, f"usr/lib/ganeti/{NEXT}")))
     program = broken / "lib/ganeti/server/masterd.py"
     good = program.read_text()
     program.write_text("raise SystemExit('it cannot start')\n")
@@ -244,7 +281,7 @@ def test_a_version_which_does_not_start(cluster: Cluster) -> None:
 @pytest.mark.long
 def test_two_at_the_same_time(cluster: Cluster) -> None:
     argv = ("gnt-cluster", "upgrade", f"--to={NEXT}")
-    first = cluster.start_on(cluster.node_names[0], *argv)
+    first = cluster.start_on(MASTER, *argv)
     assert first.stdout is not None
     try:
         assert first.stdout.readline().startswith("[1/")

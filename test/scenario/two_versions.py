@@ -15,6 +15,8 @@ OWN = versions.OWN
 NEXT = f"{_MAJOR}.{_MINOR + 1}"
 #: Fields of the cluster which only the next version has: a setting, and what it writes for itself.
 SETTING = "of_the_next_version"
+#: A delay of so many seconds needs an argument which only the next version has.
+PAINTED_S = 0.5
 
 
 def _replace(path: Path, before: str, after: str) -> None:
@@ -48,4 +50,34 @@ def make_next(directory: Path) -> Path:
         '        "auto_balance",\n',
         f'        "auto_balance",\n        "{SETTING}",\n',
     )
+    _change_node_calls(package)
     return directory
+
+
+def _change_node_calls(package: Path) -> None:
+    """Give instances and an answer a field which is always sent, and a call another argument."""
+    _replace(
+        package / "objects/instance.py",
+        "    secondary_nodes: tuple[str, ...] = ()\n",
+        '    secondary_nodes: tuple[str, ...] = ()\n    paint: str = "red"\n',
+    )
+    _replace(
+        package / "objects/transfer.py",
+        "    postcopy_status: str | None = None\n",
+        '    postcopy_status: str | None = None\n    paint: str = "red"\n',
+    )
+    _replace(
+        package / "wire/calls/node.py",
+        '    (Arg("duration_s", PLAIN, _NUMBER),),\n',
+        '    (Arg("duration_s", PLAIN, _NUMBER), Arg("paint", PLAIN, ht.Any, None)),\n',
+    )
+    _replace(
+        package / "backend/node/test.py",
+        "def delay(duration_s: float) -> None:\n",
+        "def delay(duration_s: float, paint: str | None) -> None:\n",
+    )
+    _replace(
+        package / "cmdlib/test/delay.py",
+        "duration_s=plan.duration_s)",
+        f"duration_s=plan.duration_s, paint='red' if plan.duration_s == {PAINTED_S} else None)",
+    )

@@ -15,6 +15,11 @@ from ganeti.platform import paths
 from ganeti.utils import fs
 from ganeti.wire import record_text
 
+# All steps but those which let the queue and the watcher work again.
+_ALL_BUT_QUEUE: tuple[str, ...] = (
+    *("inspect", "drain", "stop", "backup", "convert", "convert_back", "switch", "start", "verify"),
+)
+
 
 @dataclass
 class Record:
@@ -49,9 +54,19 @@ class Record:
 
     def turned(self, number: int) -> Record:
         """The record of the way back from here, whichever step this one has reached."""
-        kept = tuple(name for name in ("inspect", "drain") if name in self.done)
+        if self.stopped_at:
+            kept: tuple[str, ...] = ("inspect", "drain")
+            done = tuple(name for name in kept if name in self.done)
+        else:
+            # The daemons of the version before still run: only queue and watcher were changed.
+            done = _ALL_BUT_QUEUE
         return dataclasses.replace(
-            self, number=number, origin=self.target, target=self.origin, done=kept, step=""
+            self,
+            number=number,
+            origin=self.target,
+            target=self.origin,
+            done=done,
+            step="",
         )
 
 

@@ -139,6 +139,8 @@ def execute(
             continue
         owner = record.origin if step.owner == ORIGIN else record.target
         if owner != own:
+            # The other program reads the record, which may just have been made or turned round.
+            save(record)
             hand_over(owner)
             return False
         record.step = step.name

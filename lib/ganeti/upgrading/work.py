@@ -226,9 +226,9 @@ class ClusterWork:
         """
         self._wait_for_master().set_queue_drain_flag(False)
         self._command(record.target, "gnt-cluster", "redist-conf")
-        self._say(
-            f"  the cluster was without a master for {self._clock() - record.stopped_at:.0f} s"
-        )
+        if record.stopped_at:
+            without_s = self._clock() - record.stopped_at
+            self._say(f"  the cluster was without a master for {without_s:.0f} s")
 
     def _wait_for_master(self) -> luxi.Client:
         waited = 0.0
