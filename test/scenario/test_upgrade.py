@@ -33,15 +33,16 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cluster(place: Path) -> Iterator[Cluster]:
-    """Two nodes with this version and the next one, and a guest which runs on the second."""
+    """Two nodes with this version and the next one, and a guest on each of them."""
     checkout = two_versions.make_next(place / "next")
     with made(Cluster(place / "vc", 2, "--hypervisor", "fake", "--no-tiny")) as one:
         one.vcluster("add-version", str(one.directory), str(checkout)).ok()
-        one.run(
-            "gnt-instance", "add", "-t", "diskless", "--no-install", "--no-nics", "-n", "node2",
-            "web1.example.com",
-        ).ok()  # fmt: skip
-        one.run("gnt-instance", "start", "web1.example.com").ok()
+        for guest, node in (("web1.example.com", "node2"), ("web2.example.com", "node1")):
+            one.run(
+                "gnt-instance", "add", "-t", "diskless", "--no-install", "--no-nics", "-n", node,
+                guest,
+            ).ok()  # fmt: skip
+            one.run("gnt-instance", "start", guest).ok()
         yield one
 
 
@@ -50,14 +51,14 @@ def active(cluster: Cluster, node: str) -> str:
 
 
 def require_version(cluster: Cluster, version: str) -> None:
-    """All nodes and all daemons have the version, the guest runs, and nothing is left behind."""
+    """All nodes and all daemons have the version, the guests run, and nothing is left behind."""
     for node in NODES:
         assert active(cluster, node) == version
     assert f"release {version}." in cluster.run("gnt-cluster", "--version").ok().stdout
     # A node daemon of another release would be a warning.
     verified = cluster.run("gnt-cluster", "verify").ok().text
     assert "runs version" not in verified
-    assert cluster.rows("gnt-instance", "list", "-o", "status") == [["running"]]
+    assert cluster.rows("gnt-instance", "list", "-o", "status") == [["running"]] * 2
     assert "unset" in cluster.run("gnt-cluster", "queue", "info").ok().stdout
     assert "not paused" in cluster.run("gnt-cluster", "watcher", "info").ok().stdout
     assert not cluster.path(MASTER, "var/lib/ganeti/intent-to-upgrade").exists()
@@ -242,7 +243,7 @@ def test_simulation(cluster: Cluster) -> None:
     before = config.read_bytes()
     pids = [cluster.pid(name, "ganeti-noded") for name in NODES]
     text = cluster.run("gnt-cluster", "upgrade", "--simulate", f"--to={NEXT}").ok().stdout
-    for line in ("1 instances run", f"Going to version {NEXT}", f"Going to version {OWN}",
+    for line in ("2 instances run", f"Going to version {NEXT}", f"Going to version {OWN}",
                  "The simulation has succeeded"):  # fmt: skip
         assert line in text
     assert config.read_bytes() == before

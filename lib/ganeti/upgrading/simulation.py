@@ -23,6 +23,8 @@ from ganeti.utils import fs, process
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
 _INSIDE = "--inside"
+_LOOPBACK = ("ip", "link", "set", "dev", "lo", "up")
+_NETWORK_S = 60.0
 
 
 class Places(NamedTuple):
@@ -45,19 +47,50 @@ def simulate(config: str, origin: str, target: str, *, say: Callable[[str], obje
     :param origin: the version in use.
     :param target: the wanted version.
     :raises ConfigurationError: a version is not installed on this node.
+    :raises OpPrereqError: this user gets no network namespace, or may not read the file.
     """
+    if not os.access(config, os.R_OK):
+        raise errors.OpPrereqError(
+            f"{config} cannot be read; the simulation needs the rights of root",
+            errors.ECODE_ENVIRON,
+        )
     known = versions.installed()
     places = Places(config, known[origin].directory, known[target].directory)
-    if not machine.current().has_own_system or os.geteuid() != 0:
+    if not machine.current().has_own_system:
         return run(places, say=say)
-    # All daemons of a machine listen at all addresses; in a namespace of its own no port is taken.
-    argv = ["unshare", "--net", sys.executable, "-m", __name__, _INSIDE, *places]
+    argv = [*_own_network(), sys.executable, "-m", __name__, _INSIDE, *places]
     library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.stdout.flush()
     done = process.run(
-        argv, timeout_s=None, check=False, terminal=True, env={"PYTHONPATH": library}
+        argv,
+        timeout_s=None,
+        check=False,
+        terminal=True,
+        output_fd=sys.stdout.fileno(),
+        env={"PYTHONPATH": library},
     )
     return EXIT_FAILURE if done.failed else EXIT_SUCCESS
+
+
+def _own_network() -> list[str]:
+    """Return the words before a program which give it a network of its own.
+
+    All daemons of a machine listen at all addresses; in a namespace of its own no port is taken.
+
+    :raises OpPrereqError: this machine does not let this user do that.
+    """
+    argv = ["unshare", "--net"]
+    if os.geteuid() != 0:
+        # An ordinary user has rights over a network only in a namespace of users, too.
+        argv = ["unshare", "--user", "--map-current-user", "--keep-caps", "--net"]
+    tried = process.run([*argv, *_LOOPBACK], timeout_s=_NETWORK_S, check=False)
+    if tried.failed:
+        raise errors.OpPrereqError(
+            f"'{' '.join(argv)}' {tried.fail_reason}: {tried.output.strip()}. The simulation needs"
+            " a network of its own, because the daemons of this machine use the same ports",
+            errors.ECODE_ENVIRON,
+        )
+    return argv
 
 
 def run(places: Places, *, say: Callable[[str], object] = print) -> int:
@@ -136,7 +169,9 @@ class _Simulation:
             self._vcluster("adding a version", "add-version", self._cluster, version.directory)
         down = self._guests()
         if down:
-            self._inside("the start of the guests", "gnt-instance", "start", *down)
+            self._inside(
+                "the start of the guests", "gnt-instance", "start", "--force-multiple", *down
+            )
         self._say(f"  {len(down)} instances run, under the hypervisor 'fake'")
 
     def _inside(self, what: str, *argv: str) -> process.Completed:
@@ -173,7 +208,7 @@ class _Simulation:
 
 def main(argv: Sequence[str]) -> int:
     """Be the process in the network namespace; the arguments are those of :class:`Places`."""
-    process.run(["ip", "link", "set", "dev", "lo", "up"], timeout_s=60.0)
+    process.run(_LOOPBACK, timeout_s=_NETWORK_S)
     return run(Places(*argv), say=lambda text: print(text, flush=True))
 
 
