@@ -37,7 +37,8 @@ def build(directory: str, engine_path: str, names: Sequence[str] = tuple(PROGRAM
         directory.
     """
     fs.make_dirs(directory)
-    programs, plain = tables.load(names), tables.load_plain()
+    programs = [*tables.load(names), *tables.load_without_options()]
+    plain = tables.load_plain()
     fs.write_file(f"{directory}/{ENGINE}", engine.generate(programs, plain), mode=0o755)
     known = [*(one.name for one in programs), *(one.name for one in plain)]
     for name, text in shells.generate(known, engine_path).items():

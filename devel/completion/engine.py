@@ -46,6 +46,11 @@ words() {
             for name in "${GANETI_ROOTDIR:-}/srv/ganeti/images"/*.json; do
                 [ ! -e "$name" ] || { name=${name##*/}; echo "${name%.json}"; }
             done ;;
+        version)
+            for name in "${GANETI_ROOTDIR:-}"/usr/lib/ganeti/[0-9]*.[0-9]* \
+                "${GANETI_ROOTDIR:-}"/usr/local/lib/ganeti/[0-9]*.[0-9]*; do
+                [ ! -d "$name" ] || echo "${name##*/}"
+            done ;;
         filter) ask gnt-filter list --no-headers -o uuid ;;
         tag)
             case $program in
@@ -245,7 +250,7 @@ def generate(programs: Sequence[Program], plain: Sequence[PlainProgram] = ()) ->
         ]
         for command in program.commands.values():
             key = f"{program.name} {command.name}"
-            known = tables.options(command)
+            known = tables.options(program, command)
             options.append(
                 (
                     shlex.quote(key),

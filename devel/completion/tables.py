@@ -1,8 +1,9 @@
 """The possible words at each position of a command line, in the form which completion uses.
 
 A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid``, ``os``,
-``image``, ``iallocator``, ``filter``, ``file``; ``tag`` for the tags of the object in the first
-argument, ``tag-new`` for the tags of all objects of that kind, ``tag-any`` for all tags;
+``image``, ``iallocator``, ``filter``, ``file``, ``version`` for an installed version; ``tag`` for
+the tags of the object in the first argument, ``tag-new`` for the tags of all objects of that kind,
+``tag-any`` for all tags;
 ``pnode:snode`` for two nodes; or a fixed choice: ``=on off`` for one of these, ``,name status``
 for several of these with commas between, ``&node`` for several of another kind with commas between,
 ``%memory vcpus`` for several keys which end in an equals sign; ``what-if`` for a change of a
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ganeti.burnin.steps import NAMES as BURNIN_STEPS
-from ganeti.cli.command import Command, Program
+from ganeti.cli.command import Argument, Command, Program
 from ganeti.cli.listing import ALL_FIELDS, WIDE_FIELDS
 from ganeti.cli.options import COMMON, FORMATS, SORT_BY, Option
 from ganeti.client import PROGRAMS
@@ -28,6 +29,7 @@ from ganeti.constants import instance as instance_c
 from ganeti.constants import node as node_c
 from ganeti.constants import query as query_c
 from ganeti.query import resources
+from ganeti.tools import daemon_util
 
 # Published kind of an argument -> kind of a word; other arguments are not completed.
 _ARGUMENTS = {
@@ -42,6 +44,7 @@ _ARGUMENTS = {
     "file": "file",
     "filter": "filter",
     "command": "command",
+    "version": "version",
 }
 _OPTIONS = frozenset(
     {
@@ -53,6 +56,7 @@ _OPTIONS = frozenset(
         "image",
         "iallocator",
         "pnode:snode",
+        "version",
         "what-if",
     }  # fmt: skip
 )
@@ -193,6 +197,19 @@ def load(names: Iterable[str] = PROGRAMS) -> list[Program]:
     return [importlib.import_module(PROGRAMS[name]).PROGRAM for name in sorted(names)]
 
 
+def load_without_options() -> list[Program]:
+    """Load the programs whose commands take no options, not even the common ones."""
+    commands = []
+    for name, one in daemon_util.COMMANDS.items():
+        arguments = []
+        if one.arguments.startswith(daemon_util.DAEMON):
+            arguments.append(Argument("choice", 1, 1, choices=daemon_util.START_ORDER))
+        elif one.arguments == daemon_util.VERSION_ARGUMENT:
+            arguments.append(Argument("version", 1, 1))
+        commands.append(Command(name, lambda values, words: 0, arguments, [], one.about))
+    return [Program("daemon-util", "Start and stop the daemons of this node.", commands)]
+
+
 def option_kind(program: Program, command: Command, option: Option) -> str:
     """Return the kind of the value of an option."""
     if option.choices:
@@ -241,7 +258,9 @@ def field_names(program: Program, command: Command) -> list[str]:
     return [] if what is None else sorted(resources.lookup(what).fields)
 
 
-def options(command: Command) -> list[Option]:
+def options(program: Program, command: Command) -> list[Option]:
     """Return the options of a command and the common options of all commands, each one once."""
+    if program.name == "daemon-util":
+        return []
     found = {name: option for option in (*COMMON, *command.options) for name in option.names}
     return list(dict.fromkeys(found.values()))

@@ -18,6 +18,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Program
 from ganeti.client.htools import options as placement_options
 from ganeti.objects import hvparams
+from ganeti.tools import daemon_util
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 COMMON_SECTION = "Options of all commands"
@@ -51,6 +52,7 @@ PLACEMENT = (
 PAGES = [
     *sorted(client.PROGRAMS),
     *TOOLS,
+    "daemon-util",
     "ganeti",
     "ganeti-chroot",
     "ganeti-confd",
@@ -269,3 +271,14 @@ def test_every_option_of_a_placement_program_is_on_its_page(name: str) -> None:
     documented = options_in(literals(page["OPTIONS"]))
     assert wanted <= documented, f"not documented: {sorted(wanted - documented)}"
     assert documented <= wanted | {"--mond"}, f"unknown: {sorted(documented - wanted)}"
+
+
+def test_the_page_of_daemon_util_has_every_command() -> None:
+    """With its arguments, and nothing else."""
+    text = (MAN / "daemon-util.rst").read_text(encoding="utf-8")
+    commands = text[text.index("COMMANDS\n") : text.index("OPTIONS\n")]
+    titles = [line for line in commands.splitlines() if line.startswith("``")]
+    shown = re.findall(r"``([a-z-]+)``( \*[A-Z]+\*)?", "\n".join(titles))
+    documented = {name: bool(argument) for name, argument in shown}
+    wanted = {name: one.maximum != 0 for name, one in daemon_util.COMMANDS.items()}
+    assert documented == wanted

@@ -23,12 +23,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ganeti import errors
+from ganeti import FULL_VERSION, __version__, errors
 from ganeti.constants import ssconf
 from ganeti.platform import machine, paths, users, versions, watchdog_files
 from ganeti.tools import daemon_units, ensure_dirs
-from ganeti.utils import daemonize, filelock, fs, process, retry
+from ganeti.utils import daemonize, filelock, fs, process, retry, suggest
 
 # The order of starting; stopping uses the reverse order.
 START_ORDER = (
@@ -44,6 +45,11 @@ START_ORDER = (
 )
 _MASTER = "ganeti-masterd"
 MASTER_DAEMONS = (_MASTER, "ganeti-rapi")
+
+#: How the usage names an argument.
+DAEMON = "<daemon>"
+VERSION_ARGUMENT = "<version>"
+_MANUAL = "man daemon-util explains them."
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -360,45 +366,95 @@ def _use_version(series: str) -> int:
     return EXIT_SUCCESS
 
 
-# name -> (minimum number of arguments, maximum or None, arguments for the usage, function)
-_COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
-    "daemon-pidfile": (1, 1, "<daemon>", _pid_file),
-    "daemon-executable": (1, 1, "<daemon>", lambda name: _say(executable(name))),
-    "list-start-daemons": (0, 0, "", lambda: _say("\n".join(filter(wanted, installed())))),
-    "list-stop-daemons": (0, 0, "", lambda: _say("\n".join(reversed(installed())))),
-    "is-daemon-name": (1, 1, "<name>", _is_daemon_name),
-    "check": (1, 1, "<daemon>", _check),
-    "start": (1, None, "<daemon> [args]", lambda name, *args: start(name, args)),
-    "stop": (1, 1, "<daemon>", stop),
-    "restart": (1, None, "<daemon> [args]", lambda name, *args: stop(name) or start(name, args)),
-    "check-and-start": (1, 1, "<daemon>", start),
-    "start-master": (0, 0, "", lambda: _start_many(_masters())),
-    "stop-master": (0, 0, "", lambda: _stop_many(_masters()[::-1])),
-    "start-all": (
-        0,
-        0,
-        "",
+class SubCommand(NamedTuple):
+    """A sub-command.
+
+    :ivar minimum: least number of arguments.
+    :ivar maximum: greatest number of arguments; None for any number.
+    :ivar arguments: the arguments, for the usage.
+    :ivar about: what it does, in some words.
+    :ivar function: does it, and returns the exit code.
+    """
+
+    minimum: int
+    maximum: int | None
+    arguments: str
+    about: str
+    function: Callable[..., int]
+
+
+def _plain(about: str, function: Callable[[], int]) -> SubCommand:
+    return SubCommand(0, 0, "", about, function)
+
+
+def _of_one(about: str, function: Callable[[str], int], argument: str = DAEMON) -> SubCommand:
+    return SubCommand(1, 1, argument, about, function)
+
+
+#: Name -> sub-command.
+COMMANDS: dict[str, SubCommand] = {
+    "daemon-pidfile": _of_one("print the file with the number of its process", _pid_file),
+    "daemon-executable": _of_one(
+        "print the path of its program", lambda name: _say(executable(name))
+    ),
+    "list-start-daemons": _plain(
+        "print what start-all starts", lambda: _say("\n".join(filter(wanted, installed())))
+    ),
+    "list-stop-daemons": _plain(
+        "print what stop-all stops", lambda: _say("\n".join(reversed(installed())))
+    ),
+    "is-daemon-name": _of_one("whether there is such a daemon", _is_daemon_name, "<name>"),
+    "check": _of_one("whether the daemon runs", _check),
+    "start": SubCommand(
+        *(1, None, f"{DAEMON} [args]", "start a daemon, unless it runs"),
+        lambda name, *args: start(name, args),
+    ),
+    "stop": _of_one("stop a daemon and wait for its end", stop),
+    "restart": SubCommand(
+        *(1, None, f"{DAEMON} [args]", "stop and start a daemon"),
+        lambda name, *args: stop(name) or start(name, args),
+    ),
+    "check-and-start": _of_one("start a daemon, unless it runs", start),
+    "start-master": _plain(
+        "start the daemons of the master, on the master", lambda: _start_many(_masters())
+    ),
+    "stop-master": _plain("stop the daemons of the master", lambda: _stop_many(_masters()[::-1])),
+    "start-all": _plain(
+        "start the daemons which this node needs",
         lambda: check_config() or _start_many([name for name in installed() if wanted(name)]),
     ),
-    "stop-all": (0, 0, "", lambda: _stop_many(installed()[::-1])),
-    "rotate-logs": (1, 1, "<daemon>", rotate_logs),
-    "rotate-all-logs": (0, 0, "", lambda: max([rotate_logs(name) for name in installed()])),
-    "reload-ssh-keys": (0, 0, "", _reload_ssh_keys),
-    "check-config": (0, 0, "", check_config),
-    "check-exitcode": (1, 1, "<n>", _exit_code_argument),
-    # Exit code 0: the other sub-commands start and stop units of systemd.
-    "use-systemctl": (0, 0, "", _use_systemctl),
-    "check-needed": (1, 1, "<daemon>", _check_needed),
-    # Versions which are installed side by side (doc/design-upgrade.rst), as JSON.
-    "versions": (0, 0, "", _versions),
-    "use-version": (1, 1, "<version>", _use_version),
+    "stop-all": _plain("stop all daemons", lambda: _stop_many(installed()[::-1])),
+    "rotate-logs": _of_one("let a daemon open its log files again", rotate_logs),
+    "rotate-all-logs": _plain(
+        "let all daemons open their log files again",
+        lambda: max([rotate_logs(name) for name in installed()]),
+    ),
+    "reload-ssh-keys": _plain("let the SSH server read its keys again", _reload_ssh_keys),
+    "check-config": _plain("whether this node belongs to a cluster", check_config),
+    "check-exitcode": _of_one(
+        "whether this exit code of a start is a success", _exit_code_argument, "<n>"
+    ),
+    "use-systemctl": _plain("whether systemd starts the daemons", _use_systemctl),
+    "check-needed": _of_one("whether the daemon should run here", _check_needed),
+    # Versions which are installed side by side (doc/design-upgrade.rst).
+    "versions": _plain("print the installed versions and the one in use, as JSON", _versions),
+    "use-version": _of_one(
+        "let this node use another installed version", _use_version, VERSION_ARGUMENT
+    ),
 }
 
 
 def usage() -> str:
     """Return the usage of the program, with one line for each sub-command."""
-    lines = [f"  {name} {form}".rstrip() for name, (_, _, form, _) in _COMMANDS.items()]
-    return "\n".join(["Usage: daemon-util <command> [arguments]", "", "Commands:", *lines])
+    forms = [f"{name} {one.arguments}".rstrip() for name, one in COMMANDS.items()]
+    width = max(map(len, forms))
+    lines = [
+        f"  {form:<{width}}  {one.about}"
+        for form, one in zip(forms, COMMANDS.values(), strict=True)
+    ]
+    return "\n".join(
+        ["Usage: daemon-util <command> [arguments]", "", "Commands:", *lines, "", _MANUAL]
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -407,17 +463,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return EXIT_SUCCESS if words else EXIT_FAILURE
-    command = _COMMANDS.get(words[0])
+    if words[0] == "--version":
+        return _say(f"daemon-util (ganeti {FULL_VERSION}) {__version__}")
+    command = COMMANDS.get(words[0])
     if command is None:
-        print(f"daemon-util: unknown command '{words[0]}'\n{usage()}", file=sys.stderr)
+        hint = suggest.did_you_mean(words[0], COMMANDS) or " 'daemon-util --help' lists them."
+        print(f"daemon-util: unknown command '{words[0]}'.{hint}", file=sys.stderr)
         return EXIT_FAILURE
-    least, most, form, function = command
-    args = words[1:]
-    if len(args) < least or (most is not None and len(args) > most):
-        print(f"daemon-util: usage: daemon-util {words[0]} {form}".rstrip(), file=sys.stderr)
+    args, most = words[1:], command.maximum
+    if len(args) < command.minimum or (most is not None and len(args) > most):
+        form = f"daemon-util {words[0]} {command.arguments}".rstrip()
+        print(f"daemon-util: usage: {form}", file=sys.stderr)
         return EXIT_FAILURE
     try:
-        return function(*args)
+        return command.function(*args)
     except (errors.GenericError, OSError) as err:
         print(f"daemon-util: {err}", file=sys.stderr)
         return EXIT_FAILURE

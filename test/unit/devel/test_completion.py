@@ -76,7 +76,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (data / "ssconf_cluster_tags").write_text("of:cluster\n")
     (place / "some-file").write_text("")
     _commands_with_tags(place)
-    (place / "gnt-complete").write_text(engine.generate([PROGRAM], tables.load_plain()))
+    for name in ("0.9", "0.10", "os"):
+        (place / "root/usr/lib/ganeti" / name).mkdir(parents=True)
+    programs = [PROGRAM, *tables.load_without_options()]
+    (place / "gnt-complete").write_text(engine.generate(programs, tables.load_plain()))
     (place / "gnt-complete").chmod(0o755)
     for name, text in shells.generate(
         ["gnt-instance", "hbal"], str(place / "gnt-complete")
@@ -266,6 +269,22 @@ def test_answers(place: Path, words: list[str], offered: list[str]) -> None:
 
 
 @pytest.mark.programs
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["use-"], ["use-systemctl", "use-version"]),
+        (["use-version", ""], ["0.10", "0.9"]),
+        (["start", "ganeti-m"], ["ganeti-metad", "ganeti-mond", "ganeti-masterd"]),
+        (["stop-all", ""], []),
+        (["stop", "--"], []),
+    ],
+)
+def test_answers_for_daemon_util(place: Path, words: list[str], offered: list[str]) -> None:
+    answers = ask(place, *words, program="daemon-util")
+    assert [line.partition("\t")[0] for line in answers] == offered
+
+
+@pytest.mark.programs
 def test_meanings_and_instructions(place: Path) -> None:
     assert "watch\tWatch" in ask(place, "w")
     assert ask(place, "move", "--fo") == ["--force\tdo not ask"]
@@ -329,6 +348,14 @@ def test_the_real_tables(tmp_path: Path) -> None:
     assert process.run(words, timeout_s=PATIENCE_S).stdout == ":open\nremove-node=\n"
     done = process.run([str(tmp_path / "gnt-complete"), "gnt-cluster", "ver"], timeout_s=PATIENCE_S)
     assert {"verify", "version"} <= {line.partition("\t")[0] for line in done.stdout.splitlines()}
+    root = tmp_path / "root"
+    (root / "usr/lib/ganeti/0.9").mkdir(parents=True)
+    done = process.run(
+        [str(tmp_path / "gnt-complete"), "gnt-cluster", "upgrade", "--to="],
+        timeout_s=PATIENCE_S,
+        env={"GANETI_ROOTDIR": str(root)},
+    )
+    assert done.stdout == "--to=0.9\n"
 
 
 # -- the shells themselves ------------------------------------------------------------------------

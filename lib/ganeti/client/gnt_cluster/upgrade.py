@@ -303,7 +303,13 @@ UPGRADE = Command(
     upgrade,
     [],
     [
-        Option("--to", kind="string", metavar="VERSION", help="wanted version, such as 0.9"),
+        Option(
+            "--to",
+            kind="string",
+            metavar="VERSION",
+            completion="version",
+            help="wanted version, such as 0.9",
+        ),
         opt.flag("--resume", help="continue an interrupted upgrade"),
         opt.flag(
             "--simulate",
