@@ -39,15 +39,18 @@ def forward(path: str, address: str, take: int, give: int) -> None:
         finally:
             os.close(directory)
         daemon.sendall(f"PROXY TCP4 {address} {_SERVER} 0 80\r\n".encode())
-        sources = [daemon.fileno(), take]
+        # Unlike select(), it knows no largest number of a descriptor.
+        sources = select.poll()
+        for source in (daemon.fileno(), take):
+            sources.register(source, select.POLLIN)
         while True:
-            ready, _, _ = select.select(sources, [], [])
+            ready = {source for source, _event in sources.poll()}
             if take in ready:
                 data = os.read(take, _PIECE_BYTES)
                 if data:
                     daemon.sendall(data)
                 else:
-                    sources.remove(take)
+                    sources.unregister(take)
                     daemon.shutdown(socket.SHUT_WR)
             if daemon.fileno() in ready:
                 data = daemon.recv(_PIECE_BYTES)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import os
+import resource
 import socket
 import stat
 import threading
@@ -189,6 +191,23 @@ def test_what_is_no_introduction(line: bytes) -> None:
 def test_an_introduction() -> None:
     line = messages.introduction("169.254.0.7", "169.254.169.254", 80)
     assert messages.parse_introduction(line) == "169.254.0.7"
+
+
+def test_the_forwarder_uses_descriptors_of_any_number(serving: paths.Paths) -> None:
+    client.update(DESCRIPTION)
+    guest, program = socket.socketpair()
+    most, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 1100:
+        pytest.skip("this process may not open so many files")
+    above = fcntl.fcntl(program.fileno(), fcntl.F_DUPFD_CLOEXEC, 1030)
+    try:
+        with guest, program:
+            guest.sendall(get("os/parameters.json"))
+            guest.shutdown(socket.SHUT_WR)
+            metad_forward.forward(serving.metad_guest_socket, "169.254.0.7", above, above)
+            assert b"hush" in guest.recv(1 << 16)
+    finally:
+        os.close(above)
 
 
 def test_the_forwarder_needs_a_daemon(here: paths.Paths) -> None:
