@@ -4,6 +4,9 @@ The process calls the nodes itself, under the epoch of the master daemon to whic
 After a restart of the master daemon the nodes obey a newer epoch of the same node, and refuse the
 one which the process has. A refused call was not carried out: the process waits until it is
 connected to the new daemon, and makes the call again. An epoch of another node ends the process.
+
+A process has a client for longer than a job. When the certificates of the cluster are renewed
+meanwhile, by another job, nobody tells it: :class:`Trust` looks at the files before each call.
 """
 
 from __future__ import annotations
@@ -21,10 +24,27 @@ from ganeti.rpc.runner import NodeRequests, OnResult, RpcRunner, Transport, Unti
 from ganeti.wire.calls.base import Call
 
 
+class Trust:
+    """Notices that the certificates of this node are not those with which the client was made.
+
+    :param look: returns something which differs when the files do.
+    """
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self._look = look
+        self._seen = look()
+
+    def changed(self) -> bool:
+        """Whether the files were replaced since the last question, or since the beginning."""
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
+
+
 class JobRunner(RpcRunner):
     """Calls nodes for the job of this process.
 
     :param token: the name of this process, with which the names of its calls begin.
+    :param trust: about the certificates with which the client was made.
     """
 
     def __init__(
@@ -33,11 +53,13 @@ class JobRunner(RpcRunner):
         client: Transport,
         link: Link,
         token: str,
+        trust: Trust,
         **options: Any,
     ) -> None:
         super().__init__(config_snapshot, client, **options)
         self._link = link
         self._token = token
+        self._trust = trust
 
     def trust_changed(self) -> None:
         """Use the new certificates of this node, in the master daemon, too."""
@@ -65,6 +87,8 @@ class JobRunner(RpcRunner):
             if self._newer(call, result) is None:
                 on_result(call, key, result)
 
+        if self._trust.changed():
+            super().trust_changed()
         given = None if on_result is None else note
         found = super()._ask_all(asks, given, until, show=show)
         while True:

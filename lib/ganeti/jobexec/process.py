@@ -24,7 +24,7 @@ from ganeti.cmdlib.processor import Processor
 from ganeti.config import Config
 from ganeti.jobexec import changes, livelock, messages, remote
 from ganeti.jobexec.link import EXIT_ENDED, Link
-from ganeti.jobexec.node_calls import JobRunner
+from ganeti.jobexec.node_calls import JobRunner, Trust
 from ganeti.locking import Owner
 from ganeti.objects import ConfigData, codec
 from ganeti.objects.instance import FilledInstance
@@ -50,19 +50,36 @@ class Surroundings(NamedTuple):
     :ivar page: path of the file with the serial number of the configuration.
     :ivar livelock_dir: directory of the livelocks.
     :ivar open_client: makes the client for node calls.
+    :ivar certificates: returns something which differs when the certificates of the node do.
     """
 
     address: str
     page: str
     livelock_dir: str
     open_client: Callable[[], Transport]
+    certificates: Callable[[], object]
 
 
 def surroundings(here: paths.Paths) -> Surroundings:
     """Return what job processes need of this node."""
     return Surroundings(
-        here.job_socket, here.config_serial_file, here.livelock_dir, partial(open_client, here)
+        here.job_socket,
+        here.config_serial_file,
+        here.livelock_dir,
+        partial(open_client, here),
+        partial(_certificates, here),
     )
+
+
+def _certificates(here: paths.Paths) -> object:
+    """Return which files have the certificates of this node, and of the nodes it trusts."""
+    found: list[tuple[str, int, int]] = []
+    for path in (here.trust_file(), here.noded_client_cert_file):
+        # Either may be replaced at this moment.
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(path)
+            found.append((path, status.st_ino, status.st_mtime_ns))
+    return found
 
 
 class JobProcess:
@@ -75,11 +92,13 @@ class JobProcess:
         self,
         here: Surroundings,
         client: Transport,
+        trust: Trust,
         page: changes.SharedNumber,
         data: ConfigData | None,
     ) -> None:
         self._here = here
         self._client = client
+        self._trust = trust
         self._page = page
         self._data = data
         self._link = Link(here.address)
@@ -116,7 +135,7 @@ class JobProcess:
             JobContext(
                 config,
                 locks,
-                JobRunner(config.snapshot, self._client, self._link, token),
+                JobRunner(config.snapshot, self._client, self._link, token, self._trust),
                 remote.RemoteJobFiles(self._link),
                 remote.RemoteQueries(self._link),
                 remote.RemoteLeftWork(self._link),
@@ -187,13 +206,15 @@ def main(here: Surroundings, orders: socket.socket, data: ConfigData | None) -> 
     :param orders: the connection to the fork server, over which the job arrives.
     """
     try:
+        # Looked at before the client reads them.
+        trust = Trust(here.certificates)
         client, page = here.open_client(), changes.SharedNumber(here.page)
         try:
             job_id, token = messages.Channel(orders).receive()
         except messages.ChannelClosed:
             os._exit(EXIT_ENDED)  # The master daemon has ended, and this process has no job.
         orders.close()
-        JobProcess(here, client, page, data).serve(job_id, token)
+        JobProcess(here, client, trust, page, data).serve(job_id, token)
     except BaseException:  # noqa: BLE001 -- the main function of a process
         _log.critical("the process of a job ends by an internal error", exc_info=True)
         logging.shutdown()

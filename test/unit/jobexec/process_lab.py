@@ -132,6 +132,7 @@ class Lab:
             str(self.directory / "master/serial"),
             self.paths.livelock_dir,
             NoNodes,
+            lambda: None,
         )
         self.works: list[Work] = []
         self.executors: list[ProcessExecutor] = []
