@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
@@ -26,6 +26,12 @@ _log = logging.getLogger(__name__)
 # How often an opcode tries to begin while too few candidates know it, and the seconds in between.
 _START_ATTEMPTS = 60
 _START_PAUSE_S = 1.0
+
+#: For messages: what an administrator can do when too few candidates have something.
+MAJORITY_HINT = (
+    "Mark nodes which are lost for good as offline, and remove a witness which is lost with"
+    " 'gnt-cluster modify --witness=none'."
+)
 
 #: The answer to the submission of one job: ``[True, job id]`` or ``[False, message]``.
 SubmitResult = list[bool | int | str]
@@ -77,7 +83,8 @@ class Callbacks:
 
         In a cluster whose master is replaced automatically, a majority of the master candidates has
         it then as well: a successor which does not know that the opcode runs would run it again.
-        As long as too few have it, the opcode does not begin.
+        As long as too few have it, the opcode does not begin; only those which an administrator
+        gives because candidates or the witness are lost do.
 
         :raises errors.JobCanceled: the job was canceled before.
         :raises errors.JobQueueError: too few candidates have it for a long time; nothing was done.
@@ -101,7 +108,7 @@ class Callbacks:
         else:
             raise errors.JobQueueError(
                 f"{shortfall} know that this begins, so it was not begun: another node may be the"
-                " master now, and would run it again"
+                f" master now, and would run it again. {MAJORITY_HINT}"
             )
         self._begun = True
         _log.info(
@@ -132,7 +139,7 @@ class Callbacks:
         waiter = Waiter()
         with self._table.lock:
             batch = self._committer.touch(self._job)
-            if self._committer.start_waits():
+            if self._committer.start_waits() and not _mends_majority(self._op.input):
                 batch.when_published(lambda err: waiter.done(batch.shortfall, err))
             else:
                 batch.when_durable(lambda err: waiter.done("", err))
@@ -185,3 +192,15 @@ class Callbacks:
         :returns: ``[True, job id]`` or ``[False, message]`` for each job.
         """
         return self._submit(wanted)
+
+
+def _mends_majority(given: Mapping[str, Any]) -> bool:
+    """Tell whether an opcode says that a candidate or the witness does not count any more.
+
+    It could not begin before that was done. Another master may run it again, which changes nothing.
+
+    :param given: the parameters of the opcode, with ``OP_ID``.
+    """
+    if given["OP_ID"] == "OP_NODE_SET_PARAMS":
+        return bool(given.get("offline"))
+    return given["OP_ID"] == "OP_CLUSTER_SET_PARAMS" and given.get("witness") in ("", "none")

@@ -31,7 +31,7 @@ from ganeti.constants import job as const
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import dependencies, recovery
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.callbacks import SubmitResult
+from ganeti.jqueue.callbacks import MAJORITY_HINT, SubmitResult
 from ganeti.jqueue.catch_up import LocalQueue
 from ganeti.jqueue.commit import Committer
 from ganeti.jqueue.execution import Execute, Places
@@ -480,6 +480,7 @@ def _not_acknowledged(job_id: int, shortfall: str) -> errors.JobQueueError | Non
     return errors.JobQueueError(
         f"{shortfall} have job {job_id}, so it is not acknowledged: it goes on as long as this node"
         " is the master, and is lost if another node takes the role. 'gnt-job list' shows it."
+        f" {MAJORITY_HINT}"
     )
 
 

@@ -14,6 +14,9 @@ from ganeti import errors
 from ganeti.jobstore import inventory as queue_inventory
 from ganeti.jobstore.files import archive_file
 from ganeti.jobstore.inventory import Inventory
+from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.cluster import OpClusterSetParams
+from ganeti.opcodes.node import OpNodeSetParams
 
 from .queue_lab import PATIENCE_S, Lab, op, until
 
@@ -210,6 +213,34 @@ def test_an_opcode_begins_when_a_majority_knows_it(tmp_path: Path) -> None:
     candidates.failing = {"two"}
     until(lambda: lab.order == ["before", "single"])
     assert lab.wait(job.id) == "success"
+    lab.queue.stop()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "begins"),
+    [
+        (OpNodeSetParams(node_name="node2", offline=True, comment="wanted"), True),
+        (OpNodeSetParams(node_name="node2", drained=True, comment="wanted"), False),
+        (OpClusterSetParams(witness="none", comment="wanted"), True),
+        (OpClusterSetParams(witness="https://witness/document", comment="wanted"), False),
+    ],
+)
+def test_what_ends_the_wait_for_a_majority_does_not_wait_for_it(
+    tmp_path: Path, wanted: OpCode, begins: bool
+) -> None:
+    """Otherwise nobody could say that both, the other candidate and the witness, are lost."""
+    lab, candidates = of_majority(tmp_path)
+    candidates.failing = {"one", "two"}
+    answers: list[object] = []
+    lab.queue.submit_async([wanted], lambda result, error: answers.append(error))
+    until(lambda: answers)
+    assert "gnt-cluster modify --witness=none" in str(answers[0])
+    job = list(lab.queue.table.jobs.values())[-1]
+    until(lambda: job.ops[0].state.exec is not None)
+    if not begins:
+        assert lab.order == ["before"]
+        candidates.failing = set()
+    until(lambda: lab.order == ["before", "wanted"])
     lab.queue.stop()
 
 
