@@ -94,7 +94,8 @@ class Callbacks:
             if op.state.status == jobs.RUNNING and self._begun:
                 return
             # A process may ask once more, because the master daemon ended before it answered.
-            if op.state.status != jobs.RUNNING:
+            again = op.state.status == jobs.RUNNING
+            if not again:
                 self.check_cancel()
                 op.move(jobs.RUNNING, exec=self._table.now())
         for attempt in range(_START_ATTEMPTS):
@@ -112,8 +113,9 @@ class Callbacks:
             )
         self._begun = True
         _log.info(
-            "job %d begins with %s (%d of %d)",
+            "job %d %s %s (%d of %d)",
             job.id,
+            "goes on in its process with" if again else "begins with",
             op.summary(),
             job.ops.index(op) + 1,
             len(job.ops),

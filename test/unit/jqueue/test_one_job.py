@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from ganeti.jqueue.queue import JobQueue
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
+
+from .queue_lab import Lab, op
 
 PATIENCE_S = 60.0
 
@@ -389,3 +392,27 @@ def test_an_odd_filter_rule_stops_nothing(name: str, tmp_path: Path) -> None:
     assert run.wait(job_id) == ("canceled" if name == "reason trail" else "success")
     run.stop()
     assert os.path.exists(tmp_path / f"job-{job_id}")
+
+
+def test_the_log_says_once_that_an_opcode_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process asks the next master daemon, when the first one ended before it answered."""
+    caplog.set_level(logging.INFO)
+    lab = Lab(tmp_path / "queue")
+
+    def execute(_opcode: OpCode, callbacks: Callbacks) -> None:
+        own = (callbacks._table, callbacks._committer, callbacks._publisher)
+        of_next = Callbacks(*own, callbacks._job, callbacks._op, callbacks._submit)
+        for one in (callbacks, of_next, of_next):
+            one.notify_start()
+
+    monkeypatch.setattr(lab, "execute", execute)
+    lab.queue = lab.new()
+    lab.queue.start()
+    job_id = lab.queue.submit([op("x")])
+    assert lab.wait(job_id) == "success"
+    lab.queue.stop()
+    said = [one.split()[2:4] for one in caplog.messages if one.startswith(f"job {job_id} ")]
+    assert said[:2] == [["begins", "with"], ["goes", "on"]]
+    assert len([words for words in said if words[0] in ("begins", "goes")]) == 2
