@@ -110,7 +110,7 @@ unit: venv
 
 docs: venv
 	-@devel/install-packages prometheus
-	$(PYTEST) test/docs
+	$(PYTEST) -n 2 --dist loadfile test/docs
 
 # For example: make scenario JOB_EXECUTION=processes
 scenario: venv scenario-packages

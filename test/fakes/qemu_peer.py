@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from ganeti.utils import net
 
 #: QEMU does what it is told, and never answers.
 SILENT = "silent"
@@ -26,6 +29,9 @@ DIES = "dies"
 HALF = "half"
 #: All ways in which a command can fail besides a refusal.
 TROUBLES = (SILENT, LATE, CLOSES, DIES, HALF)
+
+
+_LOOK_S = 0.02
 
 
 class RefusedError(Exception):
@@ -43,6 +49,8 @@ class Qemu:
     :ivar noisy: it sends events without end.
     :ivar done: the commands which were carried out, without questions.
     :ivar devices: ids of the devices; `nodes`, `netdevs` and `fdsets` are what is behind them.
+    :ivar time_runs: its clients really wait for an answer which does not come; otherwise, a
+        :class:`Client` has waited long enough at once.
     :ivar on_unplug: the event with which the guest answers ``device_del``; None for none.
     """
 
@@ -62,7 +70,9 @@ class Qemu:
         self.on_unplug: str | None = "DEVICE_DELETED"
         #: Set to let a late answer go.
         self.answer_now = threading.Event()
-        self._path = path
+        self.time_runs = False
+        self._mute = False
+        self.path = path
         self._next_fdset = 0
         self._connection: socket.socket | None = None
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -75,6 +85,16 @@ class Qemu:
     def changed(self) -> list[str]:
         """The commands which change something."""
         return [command for command in self.done if command not in ("getfd", "qmp_capabilities")]
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether it does not answer before :attr:`answer_now` is set."""
+        return self._mute and not self.answer_now.is_set()
+
+    def _say_nothing(self) -> None:
+        self._mute = True
+        self.answer_now.wait()
+        self._mute = False
 
     def end(self) -> None:
         """The process ends."""
@@ -99,7 +119,7 @@ class Qemu:
 
     def _client(self, connection: socket.socket) -> None:
         if self.greeting is None:
-            self.answer_now.wait()
+            self._say_nothing()
             return
         connection.sendall(self.greeting)
         if self.noisy:
@@ -145,10 +165,10 @@ class Qemu:
             answer["id"] = request["id"]
         text = json.dumps(answer).encode() + b"\n"
         if trouble == SILENT:
-            self.answer_now.wait()
+            self._say_nothing()
             return False
         if trouble == LATE:
-            self.answer_now.wait()
+            self._say_nothing()
         if trouble == HALF:
             connection.sendall(text[: len(text) // 2])
             return False
@@ -251,6 +271,27 @@ def _add(known: set[str], name: str) -> None:
     known.add(name)
 
 
+class Client(socket.socket):
+    """The end of a connection which a driver has.
+
+    When nothing has come and the QEMU will say nothing more, its time is over at once.
+    """
+
+    qemu: Qemu
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        limit_s = self.gettimeout()
+        assert limit_s is not None
+        for _ in range(int(limit_s / _LOOK_S) + 1):
+            # Asked before the data are looked for: what was sent before it fell silent is there.
+            mute = self.qemu.is_mute and not self.qemu.time_runs
+            if select.select([self], [], [], 0 if mute else _LOOK_S)[0]:
+                return super().recv(size, flags)
+            if mute:
+                break
+        raise TimeoutError
+
+
 class Node:
     """The QEMUs of a node; :meth:`run` takes the place of starting a program.
 
@@ -265,6 +306,13 @@ class Node:
         self.fails: Exception | None = None
         self.commands: list[list[str]] = []
 
+    def connect(self, path: str, timeout_s: float | None = None) -> socket.socket:
+        """Take the place of :func:`ganeti.utils.net.unix_connect`."""
+        made = Client(fileno=net.unix_connect(path, timeout_s).detach())
+        made.settimeout(timeout_s)
+        (made.qemu,) = [one for one in self.qemus.values() if one.path == path]
+        return made
+
     def run(self, command: list[str], **_options: Any) -> None:
         """Start QEMU."""
         self.commands.append(list(command))
@@ -276,8 +324,8 @@ class Node:
     def begin(self, name: str, state: str) -> Qemu:
         """Start a QEMU in a state."""
         qemu = Qemu(self._layout(name).socket("qmp"), state)
-        self.prepare(qemu)
         self.qemus[name] = qemu
+        self.prepare(qemu)
         return qemu
 
     def is_alive(self, name: str) -> bool:

@@ -134,6 +134,7 @@ def test_qemu_that_dies_at_start_says_why(cluster: Cluster) -> None:
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
 
 
+@pytest.mark.long
 def test_a_shutdown_from_inside_is_no_crash(cluster: Cluster) -> None:
     """Not after a crash, and not before the administrator allows it."""
     node = cluster.node_names[0]

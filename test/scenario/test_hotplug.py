@@ -83,6 +83,7 @@ def test_disk_comes_and_goes(node: Node, hardware: dict[str, str]) -> None:
     assert node.leftovers() == []
 
 
+@pytest.mark.long
 def test_disk_in_front_is_found_again_after_a_reboot(node: Node, guest: FilledInstance) -> None:
     """The links follow the order of the disks, although assembling has taken one of them."""
     node.start(guest)

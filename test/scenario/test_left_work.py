@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, Cluster, alive, wait_until
+from harness import PATIENCE_S, Cluster, alive, made, wait_until
 from held_install import NAME, HeldInstall
 
 NODED = "ganeti-noded"
+OPTIONS = ("--hypervisor", "fake")
 
 
 class Lab(HeldInstall):
@@ -71,15 +74,20 @@ class Lab(HeldInstall):
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with tempfile.TemporaryDirectory(prefix="gnt-") as short:
-        made = Cluster(Path(short) / "vc", 3, "--hypervisor", "fake")
-        made.create.ok()
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    """A cluster which is shared; the long tests, which lose nodes or the master, have their own."""
+    with contextlib.ExitStack() as stack:
+        if request.node.get_closest_marker("long") is None:
+            cluster: Cluster = request.getfixturevalue("cluster")
+        else:
+            short = stack.enter_context(tempfile.TemporaryDirectory(prefix="gnt-"))
+            cluster = stack.enter_context(made(Cluster(Path(short) / "vc", 3, *OPTIONS)))
         try:
-            yield Lab(made, tmp_path)
+            yield Lab(cluster, tmp_path)
         finally:
             (tmp_path / "hold").unlink(missing_ok=True)
-            made.destroy()
+        for (name,) in cluster.rows("gnt-instance", "list", "-o", "name"):
+            cluster.run("gnt-instance", "remove", "-f", "--shutdown-timeout=0", name)
 
 
 def test_the_master_daemon_is_killed(lab: Lab) -> None:
@@ -192,13 +200,15 @@ def test_an_interrupted_migration_is_cleaned_up(lab: Lab) -> None:
     cluster.vcluster("start", str(cluster.directory)).ok()
     assert lab.status(job) == "error"
     assert f"work of job {job}" in lab.locks()
-    clean_up, status, summary = cluster.rows("gnt-job", "list", "-o", "id,status,summary")[-1]
-    assert (status, summary) == ("waiting", f"INSTANCE_MIGRATE({name})")
+    clean_up, summary = cluster.rows("gnt-job", "list", "-o", "id,summary")[-1]
+    assert summary == f"INSTANCE_MIGRATE({name})"
+    wait_until(lambda: lab.status(clean_up) == "waiting", "the clean-up waits for the instance")
     lab.hold.unlink()
     cluster.run("gnt-job", "wait", clean_up)
     assert lab.status(clean_up) == "success", cluster.run("gnt-job", "info", clean_up).text
     assert cluster.rows("gnt-instance", "list", "-o", "status,pnode", name) == [["running", second]]
     wait_until(lambda: "work of" not in lab.locks(), "nothing is locked")
+    shutil.rmtree(hooks)
 
 
 @pytest.mark.long

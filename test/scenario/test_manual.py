@@ -92,7 +92,7 @@ def test_the_tutorial(reader: Reader) -> None:
 
 
 #: The pages which ``make check`` runs; ``make check-long`` runs the others, too.
-SHORT = ("add-node", "back-up-configuration", "lose-master", "lose-node", "move-instance")
+SHORT = ("add-node", "move-instance")
 
 
 @pytest.mark.parametrize(

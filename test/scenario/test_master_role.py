@@ -296,6 +296,23 @@ def copy_quickly(source: Path, target: Path) -> None:
             continue
 
 
+def test_switches(three: Lab) -> None:
+    """The commands which belong to the master, on the real one."""
+    run = three.cluster.run
+    run("gnt-cluster", "queue", "drain").ok()
+    assert "is set" in run("gnt-cluster", "queue", "info").ok().stdout
+    run("gnt-debug", "delay", "0").failed("drained")
+    run("gnt-cluster", "queue", "undrain").ok()
+    assert "is unset" in run("gnt-cluster", "queue", "info").ok().stdout
+    assert "is paused until" in run("gnt-cluster", "watcher", "pause", "1h").ok().stdout
+    assert "is paused until" in run("gnt-cluster", "watcher", "info").ok().stdout
+    run("gnt-cluster", "watcher", "continue").ok()
+    assert "not paused" in run("gnt-cluster", "watcher", "info").ok().stdout
+    for command in ("activate-master-ip", "redist-conf"):
+        run("gnt-cluster", command).ok()
+    run("gnt-cluster", "deactivate-master-ip", "--yes").ok()
+
+
 @pytest.fixture(scope="module")
 def two() -> Iterator[Lab]:
     yield from make_lab(2)
@@ -353,23 +370,6 @@ def test_one_node(one: Lab) -> None:
     assert one.epoch(master) == before + 1
     one.settled(master)
     one.cluster.on(master, "gnt-cluster", "master-failover").failed("runs on this node")
-
-
-def test_switches(one: Lab) -> None:
-    """The commands which belong to the master, on the real one."""
-    run = one.cluster.run
-    run("gnt-cluster", "queue", "drain").ok()
-    assert "is set" in run("gnt-cluster", "queue", "info").ok().stdout
-    run("gnt-debug", "delay", "0").failed("drained")
-    run("gnt-cluster", "queue", "undrain").ok()
-    assert "is unset" in run("gnt-cluster", "queue", "info").ok().stdout
-    assert "is paused until" in run("gnt-cluster", "watcher", "pause", "1h").ok().stdout
-    assert "is paused until" in run("gnt-cluster", "watcher", "info").ok().stdout
-    run("gnt-cluster", "watcher", "continue").ok()
-    assert "not paused" in run("gnt-cluster", "watcher", "info").ok().stdout
-    for command in ("activate-master-ip", "redist-conf"):
-        run("gnt-cluster", command).ok()
-    run("gnt-cluster", "deactivate-master-ip", "--yes").ok()
 
 
 @pytest.fixture(scope="module")

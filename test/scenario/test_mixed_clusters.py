@@ -10,6 +10,8 @@ from harness import Cluster
 WEB = "web.example.com"
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

@@ -190,6 +190,7 @@ def test_q35_with_scsi_disk(node: Node) -> None:
     assert f"disk-{'-'.join(guest.disks_info[1].uuid.split('-')[:3])}" in names
 
 
+@pytest.mark.long
 def test_reboot_from_inside(node: Node, guest: FilledInstance) -> None:
     """The same QEMU goes on; with reboot_behavior=exit it ends, for the watcher to start it."""
     node.start(guest)

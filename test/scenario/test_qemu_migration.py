@@ -242,6 +242,7 @@ def test_the_target_obeys_no_word_of_the_source(
     assert str(tmp_path) not in words
 
 
+@pytest.mark.long
 def test_migration_after_the_medium_was_taken_out(nodes: tuple[Node, Node], tmp_path: Path) -> None:
     """The configuration has no CD any more; the guest keeps its drive, which is empty."""
     first, second = nodes

@@ -231,6 +231,7 @@ def test_new_keys(cluster: Cluster, servers: Servers) -> None:
     assert "ENODESSH" not in verify(cluster)
 
 
+@pytest.mark.long
 def test_a_renewal_that_fails_on_the_way_is_repeated(cluster: Cluster, servers: Servers) -> None:
     """Keys of another kind; one node cannot take its new one into use."""
     renew(cluster, "--ssh-key-type=ecdsa", "--ssh-key-bits=2048").failed("256 or 384 or 521 bits")

@@ -27,7 +27,7 @@ def _devel(module: str, *args: str) -> Finished:
     return run_program((sys.executable, "-m", f"devel.{module}", *args), environment)
 
 
-@pytest.mark.parametrize("hypervisor", [pytest.param("fake", marks=pytest.mark.long), "kvm"])
+@pytest.mark.parametrize("hypervisor", ["fake", pytest.param("kvm", marks=pytest.mark.long)])
 def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
     if hypervisor == "kvm" and shutil.which("qemu-system-x86_64") is None:
         pytest.skip("QEMU (qemu-system-x86) is not installed")
@@ -99,11 +99,18 @@ def test_a_second_cluster_does_not_fit_into_the_same_directory(cluster: Cluster)
     assert len(cluster.run("gnt-node", "list").ok().stdout) == len(before)
 
 
-def test_installed_programs(tmp_path: Path) -> None:
-    prefix = tmp_path / "usr"
-    outside = Cluster.outside()
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where everything is installed, with the man pages."""
+    found = tmp_path_factory.mktemp("installed") / "usr"
     installer = str(ROOT / "devel/install-ganeti")
-    run_program((installer, "--prefix", str(prefix), "--python", sys.executable), outside).ok()
+    argv = (installer, "--prefix", str(found), "--python", sys.executable)
+    run_program(argv, Cluster.outside()).ok()
+    return found
+
+
+def test_installed_programs(prefix: Path, tmp_path: Path) -> None:
+    outside = Cluster.outside()
     outside.pop("PYTHONPATH", None)
     version = run_program((str(prefix / "sbin/gnt-cluster"), "--version"), outside).ok().stdout
     assert version.split()[-1] == "3.1.0"
@@ -152,6 +159,7 @@ def test_installed_programs(tmp_path: Path) -> None:
         "etc/logrotate.d/ganeti",
     ):
         assert "@PREFIX@" not in (prefix / place).read_text()
+    assert "NODED_ARGS" in (prefix / "etc/default/ganeti").read_text()
     unit = (prefix / "lib/systemd/system/ganeti-noded.service").read_text()
     assert f"ExecStart={prefix}/sbin/ganeti-noded " in unit
     root = {**outside, "GANETI_ROOTDIR": str(tmp_path / "root")}
@@ -218,23 +226,19 @@ def test_a_second_installation_leaves_running_programs_their_package(
 
 
 def test_settings_of_the_administrator_are_kept(tmp_path: Path) -> None:
-    outside = Cluster.outside()
-    argv = (*INSTALL, "--destdir", str(tmp_path), "--prefix", "/usr")
-    run_program(argv, outside).ok()
     settings = tmp_path / "etc/default/ganeti"
-    assert "NODED_ARGS" in settings.read_text()
+    settings.parent.mkdir(parents=True)
     settings.write_text('NODED_ARGS="-d"\n')
     rotation = tmp_path / "etc/logrotate.d/ganeti"
-    rotation.unlink()
-    run_program(argv, outside).ok()
+    argv = (*INSTALL, "--destdir", str(tmp_path), "--prefix", "/usr")
+    run_program(argv, Cluster.outside()).ok()
     assert settings.read_text() == 'NODED_ARGS="-d"\n'
     assert "postrotate\n        /usr/lib/ganeti/daemon-util " in rotation.read_text()
     assert (tmp_path / "usr/lib/systemd/system/ganeti.target").exists()
 
 
-def test_an_installation_that_fails_changes_nothing(tmp_path: Path) -> None:
-    prefix, outside = tmp_path / "usr", Cluster.outside()
-    run_program((*INSTALL, "--prefix", str(prefix)), outside).ok()
+def test_an_installation_that_fails_changes_nothing(prefix: Path, tmp_path: Path) -> None:
+    outside = Cluster.outside()
     before = (prefix / "lib/ganeti" / SERIES / "python").resolve()
     # A Python which finds the packages and cannot compile.
     broken = tmp_path / "python"

@@ -377,6 +377,7 @@ def test_each_node_group_has_its_own_watcher(cluster: Cluster, web: list[str]) -
         cluster.run("gnt-group", "remove", "second").ok()
 
 
+@pytest.mark.long
 def test_a_virtual_cluster_runs_it_by_itself(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("w") / "vc"
     with made(Cluster(directory, 2, "--hypervisor", "fake", "--watch-every=1")) as one:

@@ -402,11 +402,15 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
 
 
 def breaks(name: str, count: int) -> list[tuple[str, int]]:
-    """How and at which call an operation is broken: a selection, or everywhere in every way."""
+    """How and at which call an operation is broken: everywhere in every way, or a selection.
+
+    The selection is every third call, or about ten in all when there are many.
+    """
     if LONG:
         return [(how, at) for how in BREAKS for at in range(count)]
-    first = list(CASES).index(name)
-    return [(("kill", "cut")[at % 2], at) for at in range(first % 3, count, 3)]
+    step = max(3, count // 10)
+    calls = range(list(CASES).index(name) % step, count, step)
+    return [(("kill", "cut")[number % 2], at) for number, at in enumerate(calls)]
 
 
 @pytest.mark.larger

@@ -199,7 +199,7 @@ HABITS = (
 )
 
 OPERATIONS = int(
-    os.environ.get("LOCK_OPERATIONS") or ("340000" if os.environ.get("GANETI_LONG") else "100000")
+    os.environ.get("LOCK_OPERATIONS") or ("340000" if os.environ.get("GANETI_LONG") else "50000")
 )
 
 # Everything is looked at now and then, what waits after each step.

@@ -1,4 +1,4 @@
-"""100,000 operations with many of the rare forms; see :mod:`.pair`.
+"""50,000 operations with many of the rare forms; see :mod:`.pair`.
 
 ``make check-long`` does 340,000, and ``LOCK_OPERATIONS`` makes the walk as long as it says. The
 walks are files of their own, so that they can run beside each other.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import warnings
@@ -14,6 +15,7 @@ from ganeti import errors
 from ganeti.utils import linear_re
 from ganeti.utils.linear_re import Pattern
 
+LONG = bool(os.environ.get("GANETI_LONG"))
 ATOMS = st.sampled_from(
     list("abAB .\n")
     + ["^", "$", r"\b", r"\B", r"\A", r"\Z", r"\d", r"\W", r"\w", r"\S"]
@@ -37,7 +39,8 @@ FLAGS = st.sampled_from(["", "(?i)", "(?m)", "(?s)", "(?a)", "(?im)", "(?x)"])
 TEXTS = st.text(st.sampled_from("aAbBc1_ .\n\xe9\xc9\u0660"), min_size=1, max_size=8)
 
 
-@settings(max_examples=1500, deadline=None)
+@pytest.mark.larger
+@settings(max_examples=1500 if LONG else 400, deadline=None)
 @given(FLAGS, PATTERNS, st.lists(TEXTS, min_size=1, max_size=4))
 @example("", "(?a:\\W)", ["\u00c9"])
 def test_the_results_are_those_of_re(flags: str, body: str, texts: list[str]) -> None:
@@ -98,10 +101,11 @@ def test_expressions_which_take_years_elsewhere(pattern: str) -> None:
     assert compiled._work < linear_re.FREE_WORK
 
 
-def test_the_work_for_a_text_is_limited() -> None:
+def test_the_work_for_a_text_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every character leads to a new state here, which no memory can hold."""
+    monkeypatch.setattr(linear_re, "FREE_WORK", linear_re.FREE_WORK // 10)
     compiled = Pattern("(a|b)*a" + "(a|b)" * 2000 + "c")
-    text = "".join(random.Random(1).choices("ab", k=60_000))
+    text = "".join(random.Random(1).choices("ab", k=6_000))
     with pytest.raises(errors.ParameterError, match="takes too much work"):
         compiled.search(text)
     assert compiled._work <= compiled._credit + linear_re.MAX_STEPS

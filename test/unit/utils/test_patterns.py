@@ -25,17 +25,21 @@ def patterns(tree: ast.Module) -> dict[str, str]:
 
 
 def wrong_uses(source: str) -> list[str]:
+    if ".match(" not in source:
+        return []
     tree = ast.parse(source)
     known = patterns(tree)
     found = []
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
+        if node.func.attr != "match":
+            continue
         name = ast.unparse(node.func.value)
         text = known.get(name, "")
         if name == "re" and node.args and isinstance(node.args[0], ast.Constant):
             text = str(node.args[0].value)
-        if node.func.attr == "match" and text.endswith("$") and not text.endswith(r"\$"):
+        if text.endswith("$") and not text.endswith(r"\$"):
             found.append(f"line {node.lineno}: {text}")
     return found
 

@@ -7,8 +7,10 @@ which is refused without need is noticed, too. Whatever it does, no confirmed bl
 :mod:`fakes.replica_trial`; only an operation with an option which accepts a loss loses some, where
 the table says so (``!``).
 
-``test_operations.py`` shows that the operations are complete. With the environment variable
-GANETI_WRITE_TABLE, the table is written anew, to be judged with ``git diff``.
+``make check`` tries every second state with each operation, and the others with the next one;
+``make check-long`` tries all. ``test_operations.py`` shows that the operations are complete. With
+the environment variable GANETI_WRITE_TABLE, the table is written anew, to be judged with ``git
+diff``.
 """
 
 from __future__ import annotations
@@ -46,8 +48,13 @@ LETTERS = {
     "A": "not active",
     "W": "in use",
 }
-#: Operations which do nearly the same as another one.
+#: Operations which do nearly the same as another one, or what two others do together.
 SIMILAR = {
+    "evacuate",  # migrate --allow-failover
+    "evacuate --secondary-only",  # replace-disks -n
+    "failover to any, it stays --ignore-consistency",
+    "recreate-disks elsewhere",
+    "reboot full --ignore-secondaries",
     "activate-disks --wait-for-sync",
     "shutdown --ignore-offline",
     "reboot soft",
@@ -69,6 +76,7 @@ STOPPED = {
     "rename",
 }
 
+LONG = bool(os.environ.get("GANETI_LONG"))
 WRITE_TABLE = bool(os.environ.get("GANETI_WRITE_TABLE"))
 TABLE = Path(__file__).with_name("every_state.txt")
 _WIDTH = max(map(len, OPERATIONS)) + 2
@@ -153,11 +161,15 @@ def rows() -> list[Any]:
     ]
 
 
+@pytest.mark.larger
 @pytest.mark.parametrize(("name", "running"), rows())
 def test_no_confirmed_block_is_lost(tmp_path: Path, name: str, running: bool) -> None:
     wanted = expected().get((name, how(running)), [])
     found, wrong = [], []
-    for state, outcome in itertools.zip_longest(STATES, wanted):
+    first = list(OPERATIONS).index(name) % 2
+    for place, (state, outcome) in enumerate(itertools.zip_longest(STATES, wanted)):
+        if not (LONG or WRITE_TABLE) and place % 2 != first:
+            continue
         if running and state in STOPPED_ONLY:
             found.append(NOT_POSSIBLE)
             continue

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +67,7 @@ class Lab:
         self.disks = [AttachedDisk(self.guest.disks_info[0], str(self.disk_file), None)]
         monkeypatch.setattr(facts, "of", lambda path: FACTS)
         monkeypatch.setattr(start.process, "run", self.node.run)
+        monkeypatch.setattr(qmp, "net", SimpleNamespace(unix_connect=self.node.connect))
         monkeypatch.setattr(start.tap, "vhost_works", lambda: False)
         monkeypatch.setattr(
             guests.KvmGuests, "_process", lambda _self, layout: self._process(layout.name)
@@ -704,6 +706,7 @@ def test_a_late_device_is_plugged_in(lab: Lab, kind: str) -> None:
     """QEMU answers when the client has given up and asks which devices there are."""
     qemu = lab.start()
     qemu.trouble["device_add"] = LATE
+    qemu.time_runs = True
     timer = threading.Timer(0.4, qemu.answer_now.set)
     timer.start()
     if kind == "disk":
