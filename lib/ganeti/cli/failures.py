@@ -163,6 +163,11 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
     own_name = machine.current().hostname()
     if master and master != own_name:
         return NotMasterError(master, own_name)
+    if os.path.exists(here.intent_to_upgrade_file):
+        return MasterDownError(
+            "the master daemon does not run on this node, because an upgrade is not complete."
+            f" 'gnt-cluster upgrade --resume' goes on. Details: {err}"
+        )
     start = machine.current().start_command("ganeti-masterd")
     return MasterDownError(
         f"the master daemon does not run on this node. Start it with '{start}'. If it ends at once,"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -114,6 +115,26 @@ def require_no_watchdog(info: dict[str, Any]) -> None:
             "the hardware watchdogs of the nodes are in use. Use 'gnt-cluster modify"
             " --node-watchdog=no' first, and switch them on again afterwards",
             errors.ECODE_STATE,
+        )
+
+
+def require_space(directory: str, needed_bytes: int) -> None:
+    """Check that an archive finds enough space, because it is written while no daemon runs.
+
+    :param directory: where the archive will be; it may be missing.
+    :param needed_bytes: its size without compression.
+    :raises OpPrereqError: there is less.
+    """
+    place = directory
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    found = os.statvfs(place)
+    free_bytes = found.f_bavail * found.f_frsize
+    if free_bytes < needed_bytes:
+        raise errors.OpPrereqError(
+            f"{directory} has {free_bytes >> 20} MiB of free space; the archive of the master may"
+            f" need {(needed_bytes >> 20) + 1} MiB",
+            errors.ECODE_NORES,
         )
 
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ganeti import errors
 from ganeti.platform import machine, versions
@@ -22,7 +22,6 @@ from ganeti.utils import fs, process
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
-_INSIDE = "--inside"
 _LOOPBACK = ("ip", "link", "set", "dev", "lo", "up")
 _NETWORK_S = 60.0
 
@@ -56,20 +55,20 @@ def simulate(config: str, origin: str, target: str, *, say: Callable[[str], obje
         )
     known = versions.installed()
     places = Places(config, known[origin].directory, known[target].directory)
-    if not machine.current().has_own_system:
-        return run(places, say=say)
-    argv = [*_own_network(), sys.executable, "-m", __name__, _INSIDE, *places]
+    if machine.current().has_own_system:
+        _go_on_in_own_network(places)
+    return run(places, say=say)
+
+
+def _go_on_in_own_network(places: Places) -> NoReturn:
+    """Replace this process by one which does the simulation there and prints what it says.
+
+    :raises OpPrereqError: this machine does not let this user do that.
+    """
+    argv = [*_own_network(), sys.executable, "-m", "ganeti.upgrading.simulation", *places]
     library = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.stdout.flush()
-    done = process.run(
-        argv,
-        timeout_s=None,
-        check=False,
-        terminal=True,
-        output_fd=sys.stdout.fileno(),
-        env={"PYTHONPATH": library},
-    )
-    return EXIT_FAILURE if done.failed else EXIT_SUCCESS
+    os.execvpe(argv[0], argv, {**os.environ, "PYTHONPATH": library})
 
 
 def _own_network() -> list[str]:
@@ -109,6 +108,9 @@ def run(places: Places, *, say: Callable[[str], object] = print) -> int:
         simulation.go(target)
         if versions.number_of(target.series) > versions.number_of(origin.series):
             simulation.go(origin)
+    except KeyboardInterrupt:
+        say("Interrupted. This cluster was not changed.")
+        return EXIT_FAILURE
     except errors.GenericError as err:
         say(str(err))
         say("The simulation has failed. This cluster was not changed.")
@@ -189,12 +191,16 @@ class _Simulation:
     def go(self, target: versions.Version) -> None:
         """Upgrade the virtual cluster, or let it go back; its guests must go on."""
         self._say(f"Going to version {target.series}")
-        done = self._inside(
-            f"the way to version {target.series}",
-            "gnt-cluster", "upgrade", f"--to={target.series}",
+        sys.stdout.flush()
+        done = process.run(
+            [
+                self._origin.program("vcluster"), "run", self._cluster,
+                "gnt-cluster", "upgrade", f"--to={target.series}",
+            ],
+            timeout_s=None, check=False, output_fd=sys.stdout.fileno(),
         )  # fmt: skip
-        for line in done.stdout.splitlines():
-            self._say(f"  {line}")
+        if done.failed:
+            raise errors.OpExecError(f"the way to version {target.series} has failed")
         stopped = self._guests()
         if stopped:
             raise errors.OpExecError(f"these guests do not run any more: {', '.join(stopped)}")
@@ -213,4 +219,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

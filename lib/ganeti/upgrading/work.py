@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tarfile
 import tempfile
@@ -157,14 +158,16 @@ class ClusterWork:
         :raises OpExecError: it cannot be written.
         """
         here = paths.current()
-        directory = here.to_local("/var/backups/ganeti")
+        directory = archive_dir()
         path = f"{directory}/{record.number}-{record.origin}-to-{record.target}.tar.gz"
         if os.path.exists(path):
             return
         try:
             fs.make_dirs(directory, 0o700)
-            write_archive(path, here.data_dir, leave_out=(here.export_dir, here.helper_dir))
-        except (OSError, tarfile.TarError) as err:
+            write_archive(path, here.data_dir, leave_out=_not_archived())
+        except OSError as err:
+            raise errors.OpExecError(f"cannot write {path}: {err.strerror or err}") from err
+        except tarfile.TarError as err:
             raise errors.OpExecError(f"cannot write {path}: {err}") from err
         self._say(f"  {path}")
 
@@ -310,6 +313,29 @@ def parse_versions(text: str) -> dict[str, object] | str:
     return found
 
 
+def archive_dir() -> str:
+    """Return the directory of the archives on this node."""
+    return paths.current().to_local("/var/backups/ganeti")
+
+
+def _not_archived() -> tuple[str, ...]:
+    here = paths.current()
+    return here.export_dir, here.helper_dir
+
+
+def archived_bytes() -> int:
+    """Return the size of what an archive of this node would have, before compression."""
+    total = 0
+    for top, directories, names in os.walk(paths.current().data_dir):
+        directories[:] = [
+            name for name in directories if os.path.join(top, name) not in _not_archived()
+        ]
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(top, name)).st_size
+    return total
+
+
 def write_archive(path: str, directory: str, leave_out: Sequence[str] = ()) -> None:
     """Write a directory into a compressed archive, which is complete and on the disk at the end.
 
@@ -322,10 +348,15 @@ def write_archive(path: str, directory: str, leave_out: Sequence[str] = ()) -> N
         return None if any(inside.startswith(f"{one}/") for one in leave_out) else member
 
     new = f"{path}.new"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
-        with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-            archive.add(directory, arcname=os.path.basename(directory), filter=wanted)
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+            with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+                archive.add(directory, arcname=os.path.basename(directory), filter=wanted)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        # A part of an archive is of no use, and the disk may be full.
+        fs.remove_file(new)
+        raise
     os.replace(new, path)
     fs.flush_dir(os.path.dirname(path))

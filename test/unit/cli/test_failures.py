@@ -135,3 +135,12 @@ def test_daemon_down(root: Path, files: list[str]) -> None:
     assert isinstance(error, failures.MasterDownError)
     assert "tools/vcluster start" in str(error)
     assert "master-daemon.log" in str(error)
+
+
+def test_daemon_down_in_an_upgrade(root: Path) -> None:
+    """To start the daemon by hand would be wrong then."""
+    (root / "config.data").write_text("{}", encoding="utf-8")
+    (root / "intent-to-upgrade").write_text("{}", encoding="utf-8")
+    error = explain()
+    assert isinstance(error, failures.MasterDownError)
+    assert "gnt-cluster upgrade --resume" in str(error) and "start" not in str(error)

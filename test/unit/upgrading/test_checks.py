@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from ganeti import FULL_VERSION, errors
 from ganeti.cli.remote import RemoteNode
+from ganeti.platform import paths
 from ganeti.platform.versions import Version
 from ganeti.upgrading import checks, work
 from ganeti.upgrading.checks import Member
@@ -157,3 +159,31 @@ def test_the_archive(tmp_path: Path) -> None:
     with tarfile.open(path) as archive:
         assert sorted(archive.getnames()) == ["ganeti", "ganeti/config.data", "ganeti/export"]
     assert not Path(f"{path}.new").exists()
+
+
+def test_a_part_of_an_archive_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk may be full, and the rest would be full, too."""
+    (tmp_path / "ganeti").mkdir()
+    path = tmp_path / "a.tar.gz"
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        work.write_archive(str(path), str(tmp_path / "ganeti"))
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "ganeti"]
+
+
+def test_space_for_the_archive(tmp_path: Path) -> None:
+    """It is counted before the daemons are stopped; exports are not archived."""
+    with paths.override(paths.Paths(str(tmp_path))) as here:
+        data, export = Path(here.data_dir), Path(here.export_dir)
+        sizes = {data / "config.data": 1000, data / "queue/job-1": 500, export / "disk0": 9000}
+        for file, size in sizes.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"x" * size)
+        assert work.archived_bytes() == 1500
+        checks.require_space(work.archive_dir(), work.archived_bytes())
+        with pytest.raises(errors.OpPrereqError, match="MiB of free space; .* need 9536"):
+            checks.require_space(work.archive_dir(), 10**19)

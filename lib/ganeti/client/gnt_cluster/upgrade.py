@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ganeti.upgrading.record import Record, RecordFile
     from ganeti.upgrading.work import ClusterWork
 
+_INTERRUPTED = """\
+Interrupted in step '{step}'. The upgrade is not complete, and the daemons may be stopped. Go on
+with 'gnt-cluster upgrade --resume', or go back with '--to={origin}'. The record of the upgrade is
+in {path}."""
 _AGAIN = """\
 Mend that and repeat the command with --resume, or go back with --to={origin}. The record of the
 upgrade is in {path}."""
@@ -27,7 +31,9 @@ def upgrade(values: Values, arguments: list[str]) -> int:
         or something stands in the way; nothing was changed.
     :raises OpExecError: a step failed; ``--resume`` goes on there.
     """
-    if (values.to is None) == (not values.resume):
+    if values.to is None and not values.resume:
+        return _say_what_is_possible()
+    if values.to is not None and values.resume:
         raise errors.OpPrereqError("give either --to or --resume", errors.ECODE_INVAL)
     if values.resume and (values.simulate or values.leave_out):
         raise errors.OpPrereqError("--resume takes no other options", errors.ECODE_INVAL)
@@ -51,13 +57,51 @@ def upgrade(values: Values, arguments: list[str]) -> int:
         record = file.read()
         if values.resume:
             if record is None:
-                terminal.out("There is no upgrade to resume.")
+                terminal.out(f"There is no upgrade to resume{_elsewhere()}.")
                 return failures.EXIT_SUCCESS
         else:
             record = _new_record(values, file, record)
             if record is None:
                 return failures.EXIT_SUCCESS
         return _execute(file, record)
+
+
+def _say_what_is_possible() -> int:
+    """Answer a command which names no version: the versions, or the upgrade which is not complete.
+
+    :raises OpPrereqError: always; the text has the answer.
+    """
+    from ganeti.platform import versions
+    from ganeti.upgrading.record import RecordFile
+
+    before = RecordFile().read()
+    if before is not None:
+        raise errors.OpPrereqError(_not_complete(before), errors.ECODE_INVAL)
+    raise errors.OpPrereqError(
+        f"give either --to=VERSION or --resume; {versions.known_text(versions.installed())}",
+        errors.ECODE_INVAL,
+    )
+
+
+def _not_complete(before: Record) -> str:
+    return (
+        f"an upgrade from version {before.origin} to {before.target} is not complete. Go on with"
+        f" --resume, or go back with --to={before.origin}"
+    )
+
+
+def _elsewhere() -> str:
+    """Say that another node is the master, which has the record of an upgrade; empty if not."""
+    from ganeti.constants import ssconf
+    from ganeti.platform import machine, paths
+    from ganeti.utils import fs
+
+    try:
+        master = fs.read_file(paths.current().ssconf_file(ssconf.MASTER_NODE)).strip()
+    except OSError:
+        return ""
+    own = machine.current().hostname()
+    return "" if master in ("", own) else f" on {own}; the master is {master}"
 
 
 def _is_compatible(text: str) -> bool:
@@ -137,6 +181,7 @@ def _new_record(values: Values, file: RecordFile, before: Record | None) -> Reco
     """
     from ganeti.platform import machine
     from ganeti.upgrading import checks
+    from ganeti.upgrading.work import archive_dir, archived_bytes
     from ganeti.utils import clock
 
     if before is not None:
@@ -165,6 +210,7 @@ def _new_record(values: Values, file: RecordFile, before: Record | None) -> Reco
         _switch_others(work, nodes, target)
         return None
     _require_known_settings(work, origin, target.series)
+    checks.require_space(archive_dir(), archived_bytes())
     drained, pause = client.query_config_values(["drain_flag", "watcher_pause"])
     from ganeti.upgrading.record import Record
 
@@ -221,11 +267,7 @@ def _turned(values: Values, before: Record) -> Record:
 
     wanted = checks.find_target(values.to, versions.installed()).series
     if wanted != before.origin:
-        raise errors.OpPrereqError(
-            f"an upgrade from version {before.origin} to {before.target} is not complete. Go on"
-            f" with --resume, or go back with --to={before.origin}",
-            errors.ECODE_STATE,
-        )
+        raise errors.OpPrereqError(_not_complete(before), errors.ECODE_STATE)
     return before.turned(int(clock.now()))
 
 
@@ -256,6 +298,9 @@ def _execute(file: RecordFile, record: Record) -> int:
     except steps.StepFailed as err:
         terminal.err(f"Failure: {err}")
         terminal.err(_AGAIN.format(origin=record.origin, path=file.path))
+        return failures.EXIT_FAILURE
+    except KeyboardInterrupt:
+        terminal.err(_INTERRUPTED.format(step=record.step, origin=record.origin, path=file.path))
         return failures.EXIT_FAILURE
     if complete:
         file.remove()

@@ -38,7 +38,7 @@ def test_rename_asks(gnt: Gnt, named: FakeMaster, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("line", "code", "fragment"),
     [
-        ("", 1, "either --to or --resume"),
+        ("", 1, "either --to=VERSION or --resume; no versions are installed side by side"),
         ("--to 3.1 --resume", 1, "either --to or --resume"),
         ("--to x", 1, "not a version"),
         ("--to 3", 1, "not a version"),
