@@ -30,8 +30,9 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors, vcluster
 from ganeti.config import Config
-from ganeti.config.store import write_config_file
 from ganeti.config.text import ConfigText
+from ganeti.configfile import files
+from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData, Disk, Instance, Nic
 from ganeti.platform import paths
 from ganeti.rpc import RpcRunner, open_client
@@ -181,7 +182,9 @@ def measure(
     write_config_file(path, ConfigText(data).render(data, ()))
     del start
     opened: list[Config] = []
-    load_s = _timed(lambda: opened.append(Config.open(path, distribute=distribute)))
+    load_s = _timed(
+        lambda: opened.append(Config.open(path, distribute=distribute, change=files.change))
+    )
     config = opened[0]
     # The master daemon does the same after its start.
     gc.collect()

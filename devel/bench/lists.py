@@ -23,8 +23,8 @@ from devel.bench import config as bench_config
 from devel.bench import queue as bench_queue
 from ganeti import errors, vcluster
 from ganeti.config import Config
-from ganeti.config.store import write_config_file
 from ganeti.config.text import ConfigText
+from ganeti.configfile.files import write_config_file
 from ganeti.luxi import client as luxi
 from ganeti.platform import paths
 from ganeti.utils import fs, net, process

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from devel.simnodes import control
 from ganeti import errors, vcluster
 from ganeti.config import Config
-from ganeti.config.store import write_config_file
 from ganeti.config.text import ConfigText
+from ganeti.configfile.files import write_config_file
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Disk, Instance, Nic, Node, NodeGroup
 from ganeti.platform import hosts, paths

@@ -59,7 +59,7 @@ async def carry_out(server: SimServer, request: dict[str, Any]) -> dict[str, Any
                 node.name: {
                     "fault": node.fault.kind if node.fault else None,
                     "epoch": str(node.copies.epoch),
-                    "config_bytes": len(node.copies.config),
+                    "config_bytes": len(node.copies.config_text),
                     "guests": sorted(node.guests),
                     "volumes": len(node.volumes),
                     "mirrored": len(node.replicas),

@@ -9,6 +9,7 @@ from devel.simnodes.answers import answers
 from devel.simnodes.state import SimNode
 from ganeti import errors
 from ganeti.backend.cluster import config_file
+from ganeti.configfile.content import Change
 from ganeti.constants import failover, ssconf
 from ganeti.jobstore import inventory
 from ganeti.jobstore.files import SERIAL, VERSION, job_id_of
@@ -51,6 +52,7 @@ def upload(node: SimNode, file: FileDetails) -> None:
     """Replace a file."""
     if file.path.endswith(_CONFIG):
         node.copies.config = node.fleet.shared(file.content.encode())
+        node.copies.journal = b""
         node.copies.config_epoch = node.copies.epoch
     else:
         node.copies.files[file.path] = file.content
@@ -73,7 +75,7 @@ def read(node: SimNode) -> str:
     """
     if not node.copies.config:
         raise errors.ConfigurationError("this node has no configuration")
-    return node.copies.config.decode()
+    return node.copies.config_text.decode()
 
 
 @answers(calls.CONFIG_REWRITE)
@@ -92,25 +94,35 @@ def rewrite(
     copies = node.copies
     if ssconf:
         copies.ssconf.update(ssconf)
+    if node.keeps_journal or copies.journal:
+        made = [part.encode() if isinstance(part, str) else (part[0], part[1]) for part in parts]
+        wanted = Change(base_bytes, base_end.encode(), made, new_bytes)
+        try:
+            done = copies.change_config(wanted, journal=node.keeps_journal)
+        except ValueError as err:
+            raise errors.ConfigurationError(str(err)) from err
+        if done is not None:
+            copies.config_epoch = copies.epoch
+        return done is not None
     if len(copies.config) != base_bytes or not copies.config.endswith(base_end.encode()):
         return False
-    made = node.fleet.rewritten(copies.config, parts)
-    if len(made) != new_bytes:
-        raise errors.ConfigurationError(f"the parts are {len(made)} bytes, not {new_bytes}")
-    copies.config, copies.config_epoch = made, copies.epoch
+    text = node.fleet.rewritten(copies.config, parts)
+    if len(text) != new_bytes:
+        raise errors.ConfigurationError(f"the parts are {len(text)} bytes, not {new_bytes}")
+    copies.config, copies.config_epoch = text, copies.epoch
     return True
 
 
 @answers(calls.MASTER_VOTE)
 def vote(node: SimNode) -> MasterVote:
     """Describe the copies."""
-    copies = node.copies
+    copies, text = node.copies, node.copies.config_text
     return MasterVote(
         master=_master(node),
         epoch=str(copies.epoch),
         config_epoch=str(copies.config_epoch),
-        config_serial=config_file.serial_of(copies.config) if copies.config else 0,
-        config_digest=hashlib.sha256(copies.config).hexdigest() if copies.config else "",
+        config_serial=config_file.serial_of(text) if text else 0,
+        config_digest=hashlib.sha256(text).hexdigest() if text else "",
         queue_epoch=str(copies.queue_epoch),
         last_job=_last_job(node),
     )
@@ -154,7 +166,7 @@ def watchdog_sight(_node: SimNode) -> WatchdogSight:
 @answers(calls.NODE_DEMOTE_FROM_MC)
 def demote(node: SimNode) -> None:
     """Remove the copies of configuration and queue."""
-    node.copies.config = b""
+    node.copies.config = node.copies.journal = b""
     node.copies.queue.clear()
 
 

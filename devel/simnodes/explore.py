@@ -8,13 +8,16 @@ configuration with its commits and messages (:class:`ganeti.config.store.ConfigS
 distribution, the votes and the choice of a master (:mod:`ganeti.rpc.voting`,
 :mod:`ganeti.config.role`), and the way from a call to its answer on a node
 (:func:`devel.simnodes.server.answer`). Simulated are the network, which loses requests and answers,
-and the disks. Everything happens in one thread, in an order which follows from the seed.
+and the disks: nodes keep a journal beside their configuration, or have an older version which does
+not; they lose their power while they write to it and while they fold it in. Everything happens in
+one thread, in an order which follows from the seed.
 
 A *master* is a store on a node with an epoch. A killed master stops at a random call; one that was
 cut off goes on later and tries to change something, as a process does which was paused. These
 promises of the project are checked after each step:
 
 - an acknowledged change is in the configuration of every later master (promises 1 and 2);
+- the file of every node is a whole configuration at every moment, without its journal, too;
 - a node never takes a change of a master after it has promised a newer epoch, and no change is
   acknowledged to a master after a majority has done so (promise 3).
 """
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import logging
 import random
 import sys
@@ -40,6 +44,7 @@ from ganeti.config.members import members_of
 from ganeti.config.role import judge, newer_copies
 from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText, Pieces
+from ganeti.configfile.content import Change
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.http import client as http_client
 from ganeti.http.server import AuthorisedRequest
@@ -51,7 +56,7 @@ from ganeti.rpc.voting import RoleNotWonError, Voting, failover_ballot
 from ganeti.utils import fs
 from ganeti.wire import calls, json
 
-_STEPS = 40
+_STEPS = 50
 
 
 class Broken(Exception):
@@ -103,7 +108,7 @@ class Network:
         lost = http_client.Failure(http_client.UNREACHABLE, "lost", sent=False)
         if not self.world.connected(self.sender, target) or rng.random() < self.world.loss:
             return lost
-        before = target.copies.config
+        before = _disk(target)
         headers = {
             name.lower(): value for name, _, value in (h.partition(": ") for h in request.headers)
         }
@@ -111,6 +116,9 @@ class Network:
             target, AuthorisedRequest(request.procedure, request.body, "", "AA", headers, False)
         )
         self.world.note_write(target, before, headers)
+        if target.copies.journal != before[1] and rng.random() < self.world.loss:
+            self.world.tear(target, before[1])
+            return http_client.Failure(http_client.FAILED, "the node lost its power", sent=True)
         if rng.random() < self.world.loss:
             return http_client.Failure(http_client.FAILED, "the answer was lost", sent=True)
         return http_client.Reply(
@@ -152,10 +160,12 @@ class World:
         self.masters: list[Master] = []
         self.newest = master_epoch.NONE
         self._numbers = 0
+        self._ticks = itertools.count(2)
         data = self._first_state()
         text = b"".join(ConfigText(data).render(data, ()))
         for node in self.nodes:
             node.copies.config = text
+            node.keeps_journal = self.rng.random() < 0.8
             node.copies.ssconf = {
                 ssconf_const.MASTER_NODE: f"{self.nodes[0].name}\n",
                 ssconf_const.MASTER_CANDIDATES_CERTS: f"{self.nodes[0].uuid}=AA\n",
@@ -207,12 +217,37 @@ class World:
             return False
         return one is other or self.sides.get(one.uuid, 0) == self.sides.get(other.uuid, 0)
 
-    def note_write(self, node: SimNode, before: bytes, headers: dict[str, str]) -> None:
+    def note_write(
+        self, node: SimNode, before: tuple[bytes, bytes], headers: dict[str, str]
+    ) -> None:
         """Check that a node which changed its copy obeys no newer master than the caller."""
-        if node.copies.config is not before:
+        if _disk(node) != before:
+            self.check_file(node)
             epoch = master_epoch.parse(headers.get("x-ganeti-epoch", "0"))
             if epoch < node.copies.epoch:
                 raise Broken(f"{node.name} took a change of epoch {epoch} after a newer promise")
+
+    def check_file(self, node: SimNode) -> None:
+        """Check that the file of a node is whole for programs which read nothing else."""
+        try:
+            members_of(node.copies.config, node.name)
+        except errors.ConfigurationError as err:
+            raise Broken(f"the file of {node.name} is not whole: {err}") from err
+
+    def tear(self, node: SimNode, journal: bytes) -> None:
+        """Let a node lose its power before the end of its journal is on its disk.
+
+        :param journal: what was there before.
+        """
+        now = node.copies.journal
+        if now.startswith(journal):
+            node.copies.journal = now[: self.rng.randrange(len(journal), len(now))]
+        else:
+            # A new journal, whose name is not there yet.
+            node.copies.journal = journal
+        self.say(f"  {node.name} loses its power while it writes")
+        self.down.add(node.uuid)
+        self.masters = [one for one in self.masters if one.node is not node]
 
     def acknowledge(self, master: Master, tag: str) -> None:
         """Note that a change was acknowledged to a master."""
@@ -236,7 +271,7 @@ class World:
             return None
         try:
             for _attempt in (1, 2):
-                members = members_of(node.copies.config, node.name)
+                members = members_of(node.copies.config_text, node.name)
                 runner = AddressRunner(network, 0)
                 ballot = failover_ballot(node.name, members, ignore_offline=True)
                 voting = Voting(runner, node.name, members, ballot)
@@ -254,7 +289,7 @@ class World:
         except (RoleNotWonError, errors.GenericError) as err:
             self.say(f"  refused: {err}")
             return None
-        data = codec.from_dict(ConfigData, json.loads(node.copies.config))
+        data = codec.from_dict(ConfigData, json.loads(node.copies.config_text))
         master = self._serve(node, won.epoch, network, data)
         try:
             with master.store.transaction() as change:
@@ -271,7 +306,7 @@ class World:
         if answer.failure is not None:
             return False
         theirs = next(one for one in self.nodes if one.name == source)
-        node.copies.config = answer.data.encode()
+        node.copies.config, node.copies.journal = answer.data.encode(), b""
         node.copies.config_epoch = theirs.copies.config_epoch
         return True
 
@@ -285,7 +320,21 @@ class World:
         def write(_path: str, pieces: Pieces) -> None:
             if node.uuid in self.down or node.copies.epoch > epoch:
                 raise OSError("this node obeys another master")
-            node.copies.config, node.copies.config_epoch = b"".join(pieces), epoch
+            node.copies.config, node.copies.journal = b"".join(pieces), b""
+            node.copies.config_epoch = epoch
+
+        def change(_path: str, wanted: Change) -> bool:
+            if node.uuid in self.down or node.copies.epoch > epoch:
+                raise OSError("this node obeys another master")
+            before = node.copies.journal
+            if node.copies.change_config(wanted, journal=node.keeps_journal) is None:
+                return False
+            node.copies.config_epoch = epoch
+            self.check_file(node)
+            if node.copies.journal != before and self.rng.random() < self.loss:
+                self.tear(node, before)
+                raise Killed
+            return True
 
         distributor = ConfigDistributor(runner)
 
@@ -294,7 +343,16 @@ class World:
             return distributor(message)
 
         node.copies.config_epoch = epoch
-        store = ConfigStore("", data, distribute=distribute, write=write, now=lambda: 1.0)
+        store = ConfigStore(
+            "",
+            data,
+            distribute=distribute,
+            write=write,
+            change=change,
+            change_from_bytes=0,
+            # The time of each state differs, as it does for real masters.
+            now=lambda: float(next(self._ticks)),
+        )
         return Master(node, epoch, network, store)
 
     def change(self, master: Master) -> bool:
@@ -322,13 +380,14 @@ class World:
     def step(self) -> None:
         """Do something by chance."""
         what = self.rng.choices(
-            ("change", "failover", "split", "join", "down", "up"), (50, 15, 10, 12, 5, 8)
+            ("change", "failover", "split", "join", "down", "up", "fold", "version"),
+            (50, 15, 10, 12, 5, 8, 8, 2),
         )[0]
         if what == "change" and self.masters:
             master = self.rng.choice(self.masters)
             self.say(f"change by {master.node.name}, epoch {master.epoch.number}")
             if not self.change(master):
-                self.masters.remove(master)
+                self.masters = [one for one in self.masters if one is not master]
         elif what == "failover":
             node = self.rng.choice(self.nodes)
             self.say(f"{node.name} asks for the role")
@@ -355,6 +414,24 @@ class World:
             uuid = self.rng.choice(sorted(self.down))
             self.down.discard(uuid)
             self.say(f"{self.fleet.nodes[uuid].name} starts again")
+        elif what in ("fold", "version") and len(self.down) < len(self.nodes):
+            node = self.rng.choice([node for node in self.nodes if node.uuid not in self.down])
+            self._fold(node, interrupted=what == "fold" and self.rng.random() < 0.4)
+            if what == "version":
+                # A node daemon folds in before it is replaced by one of another version.
+                node.keeps_journal = not node.keeps_journal
+                self.say(f"{node.name} keeps {'a' if node.keeps_journal else 'no'} journal")
+
+    def _fold(self, node: SimNode, *, interrupted: bool) -> None:
+        before = node.copies.config_text
+        node.copies.fold(interrupted=interrupted)
+        if node.copies.config_text != before:
+            raise Broken(f"folding in changed the configuration of {node.name}")
+        self.check_file(node)
+        self.say(f"{node.name} folds in its journal{', and stops there' if interrupted else ''}")
+        if interrupted:
+            self.down.add(node.uuid)
+            self.masters = [one for one in self.masters if one.node is not node]
 
     def heal(self) -> None:
         """Make everything well, and check that a master has all that was acknowledged."""
@@ -367,6 +444,10 @@ class World:
                 self.say(f"at the end {node.name} is master and has everything")
                 return
         raise Broken("no node can become master though all of them are well")
+
+
+def _disk(node: SimNode) -> tuple[bytes, bytes]:
+    return node.copies.config, node.copies.journal
 
 
 def _tags(data: ConfigData) -> tuple[str, ...]:

@@ -18,9 +18,10 @@ from devel.simnodes.state import DEFAULT_SYNC_MIB_S, Fleet, SimNode
 from ganeti import errors
 from ganeti.backend.node import verify
 from ganeti.config import ssconf
+from ganeti.configfile import files as configfile
 from ganeti.objects import ConfigData, codec
 from ganeti.platform import hosts, paths
-from ganeti.utils import fs, x509
+from ganeti.utils import x509
 from ganeti.wire import json
 from ganeti.wire.calls import base
 
@@ -41,7 +42,7 @@ def load(
     :param root: root directory of the master; nodes have its other files, such as certificates.
     :raises ConfigurationError: the configuration cannot be read.
     """
-    text = fs.read_bytes(config_file)
+    text = configfile.read(config_file)
     data = codec.from_dict(ConfigData, json.loads(text))
     fleet = Fleet(x509.digest_file(certificate), seed=seed, sync_mib_s=sync_mib_s)
     for node in data.nodes.values():

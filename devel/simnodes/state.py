@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.configfile.content import Change, Content
+from ganeti.configfile.journal import State, advance, applied, encode, is_base, joined
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv
 from ganeti.objects import ConfigData, Disk
@@ -105,16 +107,64 @@ class Fault:
 
 @dataclasses.dataclass(slots=True)
 class Copies:
-    """What the master has written to a node: the files below the data directory."""
+    """What the master has written to a node: the files below the data directory.
+
+    :ivar config: the file of the configuration; ``journal`` is what is beside it.
+    """
 
     epoch: master_epoch.Epoch = master_epoch.NONE
     config_epoch: master_epoch.Epoch = master_epoch.NONE
     queue_epoch: master_epoch.Epoch = master_epoch.NONE
     config: bytes = b""
+    journal: bytes = b""
     ssconf: dict[str, str] = dataclasses.field(default_factory=dict)
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     queue: dict[str, str] = dataclasses.field(default_factory=dict)
     drained: bool = False
+
+    @property
+    def config_state(self) -> State:
+        """The file of the configuration with its journal, as real nodes understand both."""
+        return advance(State(Content.of_file(len(self.config))), self.journal, self._read)
+
+    @property
+    def config_text(self) -> bytes:
+        """The present configuration."""
+        if not self.journal or not self.config:
+            return self.config
+        return joined(iter(self.config_state.content.parts), self._read)
+
+    def change_config(self, wanted: Change, *, journal: bool) -> bytes | None:
+        """Change the configuration; None, and no change, when it is not the one before this one.
+
+        :param journal: append to the journal; otherwise replace the file.
+        :returns: the new text.
+        :raises ValueError: the parts do not add up.
+        """
+        state = self.config_state
+        if not is_base(state.content, wanted, self._read):
+            return None
+        after = applied(state.content, wanted, self._read)
+        if after is None:
+            raise ValueError(f"the parts are not {wanted.new_bytes} bytes")
+        text = joined(iter(after.parts), self._read)
+        if journal and not state.ended:
+            self.journal = (self.journal[: state.read] if state.in_use else b"") + encode(wanted)
+        else:
+            self.config, self.journal = text, b""
+        return text
+
+    def fold(self, *, interrupted: bool = False) -> None:
+        """Write the journal into the file.
+
+        :param interrupted: the machine stops before the journal is removed.
+        """
+        self.config = self.config_text
+        if not interrupted:
+            self.journal = b""
+
+    def _read(self, offset: int, length: int) -> bytes:
+        return self.config[offset : offset + length]
 
     def snapshot(self) -> Copies:
         """Return a copy which later writes do not change."""
@@ -139,6 +189,8 @@ class SimNode:
         self.fault: Fault | None = None
         self.watcher_pause: float | None = None
         self.boots = 1
+        #: Whether the node keeps a journal beside its configuration; older versions do not.
+        self.keeps_journal = False
         #: Number of answered calls by name, and the bytes of their requests.
         self.answered: dict[str, int] = {}
         self.received: dict[str, int] = {}
@@ -246,6 +298,8 @@ class Fleet:
         if name == "config.data":
             if not copies.config:
                 return None
+            if copies.journal:
+                return _sha1(copies.config_text)
             if self._digest[0] is not copies.config:
                 self._digest = (copies.config, _sha1(copies.config))
             return self._digest[1]

@@ -29,6 +29,7 @@ def subjects(base: Path, patch: pytest.MonkeyPatch) -> Iterator[Subject]:
     """Return all subjects, one after the other: some change this process."""
     yield jobs.Queue(base / "queue")
     yield masters.Configuration(base / "configuration")
+    yield masters.Journal(base / "journal")
     yield masters.RoleMoved(base / "moved", patch)
     yield masters.RoleTaken(base / "taken", patch)
     yield keys.Join(base / "join", patch)

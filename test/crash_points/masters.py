@@ -20,11 +20,13 @@ import pytest
 from crash_points.engine import Points, Subject
 from fakes.config import cluster_of, uuid_of
 from ganeti.backend import registry
+from ganeti.backend.cluster import config_file
 from ganeti.bootstrap import failover
 from ganeti.config import Config, ssconf
 from ganeti.config.members import read_members
 from ganeti.config.sending import CONFIG, SSCONF, DistributionFailure
-from ganeti.config.store import write_config_file
+from ganeti.configfile import files
+from ganeti.configfile.files import write_config_file
 from ganeti.master import startup
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.objects import codec, updated
@@ -73,7 +75,10 @@ def add_tag(config: Config, tag: str) -> None:
 
 def tags(path: str) -> set[str]:
     """Return the changes which a file of the configuration has."""
-    return set(json.loads(Path(path).read_text())["cluster"].get("tags") or ())
+    whole = json.loads(Path(path).read_text())["cluster"].get("tags") or ()
+    found = set(json.loads(files.read(path))["cluster"].get("tags") or ())
+    assert set(whole) <= found, "the file has what the state lacks"
+    return found
 
 
 def make_nodes(base: Path, *, names: list[str] = NODES) -> None:
@@ -138,8 +143,12 @@ class Nodes:
             with on_node(self.base, name) as here:
                 if uuid in wanted.candidates:
                     self.point(f"call config_rewrite {name}")
+                    wanted_change = wanted.difference()
                     with master_epoch.writing(master_epoch.CONFIG, self.epoch):
-                        write_config_file(here.cluster_conf_file, wanted.text)
+                        if wanted_change is None or not files.change(
+                            here.cluster_conf_file, wanted_change
+                        ):
+                            write_config_file(here.cluster_conf_file, wanted.text)
                     wanted.accepted(uuid, CONFIG)
                     self.point(f"called config_rewrite {name}")
                 if not self._facts:
@@ -200,6 +209,49 @@ class Configuration(Subject):
         assert tags(files[0]) == {*found[0], "after"}, "a later change lost an earlier one"
         left = [name for name in os.listdir(os.path.dirname(files[0])) if name.endswith(".tmp")]
         assert not left, left
+
+
+class Journal(Configuration):
+    """The same with a configuration which keeps a journal, on the master and on the candidates."""
+
+    name = "configuration with a journal"
+    promise = "an acknowledged change is in the file or its journal, and on a majority"
+
+    def _open(self, nodes: Nodes) -> Config:
+        with on_node(nodes.base, OLD) as here:
+            return Config.open(
+                here.cluster_conf_file, distribute=nodes.distribute, change=files.change
+            )
+
+    def recover(self, survivors: Any) -> None:
+        with self._small_files_have_journals():
+            super().recover(survivors)
+
+    def work(self, points: Points) -> None:
+        with self._small_files_have_journals():
+            self._work(points)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _small_files_have_journals() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "JOURNAL_FROM_BYTES", 1)
+            yield
+
+    def _work(self, points: Points) -> None:
+        nodes = Nodes(self.directory / "nodes")
+        nodes.points = points
+        nodes.use_epoch(Epoch(4, uuid_of("node1")))
+        with points.on_disk(nodes.base):
+            config = self._open(nodes)
+            config.adopt_copies()
+            for number in range(_CHANGES):
+                add_tag(config, f"change-{number}")
+                acknowledge(self.directory / "acknowledged", f"change-{number}")
+                if number == 2:
+                    for name in NODES:
+                        with on_node(nodes.base, name):
+                            config_file.fold()
 
 
 class RoleMoved(Subject):

@@ -167,7 +167,7 @@ def serve(directory, limits):
         auth.CandidatesOnly(os.path.join(directory, CERTS_FILE), x509.digest_file(pem)),
         limits=limits,
         at_rest=lambda: logging.info("%d is at rest", os.getpid()),
-        chore=server.Chore("the chore", 0.01, lambda: os.path.exists(due), do_chore),
+        chores=(server.Chore("the chore", 0.01, lambda: os.path.exists(due), do_chore),),
     ).serve(1, lambda: server.Wakeup.STOP)
 
 

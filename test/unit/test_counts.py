@@ -17,8 +17,9 @@ import pytest
 import simplejson
 
 from ganeti.config.sending import Distribution, DistributionFailure
-from ganeti.config.store import ConfigStore, write_config_file
+from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText
+from ganeti.configfile.files import write_config_file
 from ganeti.http import client
 from ganeti.jobstore.store import QueueStore
 from ganeti.query import view
@@ -37,10 +38,10 @@ MODULES = {
     "ganeti-noded": ("from ganeti.backend import registry; registry.handlers()", 250),
     "ganeti-masterd": (
         "import ganeti.server.mastering; from ganeti import cmdlib; cmdlib.load()",
-        471,
+        474,
     ),
     "ganeti-rapi": ("import ganeti.server.rapi", 96),
-    "ganeti-confd": ("import ganeti.server.confd", 100),
+    "ganeti-confd": ("import ganeti.server.confd", 104),
     "ganeti-mond": ("import ganeti.server.mond", 80),
     "gnt-instance": ("import ganeti.client.gnt_instance.program", 58),
     "gnt-node": ("import ganeti.client.gnt_node.program", 49),

@@ -20,7 +20,7 @@ LIB = TOP / "lib" / "ganeti"
 
 SHARED = (
     "constants", "errors", "utils", "platform", "ht", "objects", "opcodes", "wire", "luxi",
-    "jobstore", "http", "htools", "query", "confd", "metad", "mond", "foreign",
+    "jobstore", "configfile", "http", "htools", "query", "confd", "metad", "mond", "foreign",
 )  # fmt: skip
 NODE_SIDE = ("storage", "hypervisor", "backend")
 MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "jobexec", "master")

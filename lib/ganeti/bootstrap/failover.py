@@ -51,7 +51,7 @@ from ganeti.config.role import (
 from ganeti.config.role import (
     newer_copies as newest_of,
 )
-from ganeti.config.store import write_config_file
+from ganeti.configfile.files import write_config_file
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import ConfigData, Node, updated
 from ganeti.platform import machine, master_epoch, paths

@@ -16,6 +16,7 @@ from ganeti import errors, ht
 from ganeti.backend.node import openvswitch
 from ganeti.bootstrap import detection, local, requirements
 from ganeti.config import ssconf, verify
+from ganeti.configfile import files as configfile
 from ganeti.constants import cluster as const
 from ganeti.constants import disk, hv, instance, job, net, node
 from ganeti.objects import (
@@ -152,7 +153,11 @@ def init_cluster(params: InitParams) -> Initialized:
         first = dataclasses.replace(data.nodes[master], key_pins=_shown_key(me))
         data = dataclasses.replace(data, nodes={master: first})
         ssconf.write_local(ssconf.values(data), here)  # with the key of this node
-        fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640)
+        configfile.replace(
+            here.cluster_conf_file,
+            json.dumps(codec.to_dict(data)) + "\n",
+            mode=configfile.FILE_MODE,
+        )
         for daemon in (local.MASTER, local.CONFD, local.RAPI):
             start(daemon)
     return Initialized(choice.words, findings.notes, _guests_as_root(data.cluster))

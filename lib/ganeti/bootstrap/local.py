@@ -180,6 +180,7 @@ def remove_state(here: paths.Paths) -> None:
     """
     for path in (
         here.cluster_conf_file,
+        here.cluster_conf_journal,
         here.master_state_file,
         here.watcher_pausefile,
         here.server_ca_file,

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.config.members import Members, members_of
-from ganeti.config.store import write_config_file
+from ganeti.configfile.files import write_config_file
 from ganeti.jobstore import inventory as queue_inventory
 from ganeti.jobstore.copy import APPLY_AFTER_S
 from ganeti.jobstore.files import archive_file, job_file, job_id_of

@@ -86,8 +86,11 @@ class ConfdSource:
         """
         now = self._monotonic()
         path = self._here.cluster_conf_file
+        journal = self._here.cluster_conf_journal
         listing = self._here.ssconf_file(ssconf.MASTER_CANDIDATES)
-        if all(self._stamps.get(name) == _stamp(name) is not None for name in (path, listing)):
+        if all(
+            self._stamps.get(name) == _stamp(name) is not None for name in (path, listing)
+        ) and self._stamps.get(journal) == _stamp(journal):
             self._current_at = now
         return now - self._current_at
 
@@ -113,7 +116,8 @@ class ConfdSource:
         path = self._here.cluster_conf_file
         listing = self._here.ssconf_file(ssconf.MASTER_CANDIDATES)
         now = self._monotonic()
-        changed = self._changed(path, listing)
+        # The last changes of a large configuration are in its journal.
+        changed = self._changed(self._here.cluster_conf_journal, path, listing)
         self._current_at = now
         if not changed:
             return

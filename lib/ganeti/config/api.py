@@ -17,15 +17,18 @@ from typing import Self
 from ganeti import errors
 from ganeti.config import damaged, history, reservations, upgrade, verify
 from ganeti.config.history import Author, History
+from ganeti.config.local import Changer, Writer
 from ganeti.config.quorum import Record
 from ganeti.config.sending import Distribute, DistributionFailure
-from ganeti.config.store import CATCH_UP_S, ConfigStore, OnCommit, Writer, write_config_file
+from ganeti.config.store import CATCH_UP_S, ConfigStore, OnCommit
 from ganeti.config.text import ConfigText
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
+from ganeti.configfile import files
+from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData
 from ganeti.objects.address_pool import AddressPool
-from ganeti.utils import clock, fs
+from ganeti.utils import clock
 from ganeti.wire import json
 
 log = logging.getLogger(__name__)
@@ -45,13 +48,15 @@ def load(path: str) -> tuple[ConfigData, int]:
     :raises ConfigVersionMismatch: the file was written by a newer version, or by one too old.
     """
     try:
-        raw = json.loads(fs.read_bytes(path))
+        raw = json.loads(files.read(path))
     except FileNotFoundError as err:
         raise errors.ConfigurationError(
             f"file {path} is missing. This machine is not the master of a cluster."
         ) from err
     except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+        raise errors.ConfigurationError(
+            f"cannot read {err.filename or path}: {err.strerror}"
+        ) from err
     except errors.ParseError as err:
         raise errors.ConfigurationError(f"{path}: {err}") from err
     try:
@@ -106,6 +111,7 @@ class Config(Questions):
         distribute: Distribute | None = None,
         clock: Callable[[], float] = clock.now,
         write: Writer = write_config_file,
+        change: Changer | None = None,
     ) -> Config:
         """Load, check and, where needed, upgrade the configuration file.
 
@@ -114,13 +120,14 @@ class Config(Questions):
         needed to repair them.
 
         :param distribute: sends changes to other nodes.
+        :param change: see :class:`ConfigStore`.
         :raises ConfigurationError: see :func:`load`.
         """
         data, version = load(path)
         if version != data.version:
             old, new = upgrade.version_text(version), upgrade.version_text(data.version)
             try:
-                write(f"{path}.backup-{old}", (fs.read_bytes(path),))
+                write(f"{path}.backup-{old}", (files.read(path),))
                 write(path, ConfigText(data).render(data, ()))
             except OSError as err:
                 raise errors.ConfigurationError(
@@ -143,6 +150,7 @@ class Config(Questions):
                 distribute=distribute,
                 now=clock,
                 write=write,
+                change=change,
                 catch_up_s=CATCH_UP_S,
                 history=kept,
             )

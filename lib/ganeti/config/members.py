@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.config import upgrade
+from ganeti.configfile import files
 from ganeti.objects import Node, codec
-from ganeti.utils import fs
 from ganeti.wire import json
 
 
@@ -51,13 +51,15 @@ def read_members(path: str) -> Members:
         the file.
     """
     try:
-        text = fs.read_bytes(path)
+        text = files.read(path)
     except FileNotFoundError as err:
         raise errors.ConfigurationError(
             f"file {path} is missing. This node is no master candidate."
         ) from err
     except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+        raise errors.ConfigurationError(
+            f"cannot read {err.filename or path}: {err.strerror}"
+        ) from err
     return members_of(text, path)
 
 

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from ganeti.config import role
 from ganeti.config.quorum import members, online_candidates
-from ganeti.config.text import Part, Pieces, difference
+from ganeti.config.text import Pieces, change_between
+from ganeti.configfile.content import Change
 from ganeti.objects import ConfigData
 
 # The two kinds of data which nodes get.
@@ -70,31 +71,9 @@ class Distribution:
             self._text = b"".join(self._pieces)
         return self._text
 
-    def difference(self) -> Difference | None:
+    def difference(self) -> Change | None:
         """Return how to make the file from the one before it; None if there was none."""
-        if self._base is None:
-            return None
-        return Difference(
-            sum(map(len, self._base)),
-            self._base[-1],
-            difference(self._base, self._pieces),
-            sum(map(len, self._pieces)),
-        )
-
-
-class Difference(NamedTuple):
-    """How to make the next text from the one before.
-
-    :ivar base_bytes: length of the text before.
-    :ivar base_end: end of the text before; with serial number and time, it identifies the text.
-    :ivar parts: see :data:`ganeti.config.text.Part`.
-    :ivar new_bytes: length of the new text.
-    """
-
-    base_bytes: int
-    base_end: bytes
-    parts: list[Part]
-    new_bytes: int
+        return None if self._base is None else change_between(self._base, self._pieces)
 
 
 class DistributionFailure(NamedTuple):

@@ -37,6 +37,7 @@ from ganeti import errors
 from ganeti.config import role, ssconf
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
+from ganeti.config.local import Changer, LocalFile, Writer
 from ganeti.config.quorum import CommitQuorum, Record, online_candidates
 from ganeti.config.recent import RecentChanges
 from ganeti.config.reservations import Reservations
@@ -52,10 +53,10 @@ from ganeti.config.sending import (
 )
 from ganeti.config.text import ConfigText, Pieces
 from ganeti.config.transaction import Transaction
+from ganeti.configfile.files import write_config_file
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
-from ganeti.platform import users
-from ganeti.utils import clock, fs, metrics
+from ganeti.utils import clock, metrics
 
 _COMMITS = metrics.Histogram(
     "ganeti_master_config_commit_seconds",
@@ -67,8 +68,6 @@ _FAILED_COMMITS = metrics.Counter(
 )
 
 log = logging.getLogger(__name__)
-
-FILE_MODE: Final = 0o640
 
 # Kinds of objects which occur in no ssconf value.
 _NOT_IN_SSCONF: Final = frozenset({"disks", "filters", "documents"})
@@ -88,19 +87,6 @@ _NAMES_BYTES: Final = 1 << 20
 # one part in so many of the time.
 NAMES_S: Final = 2.0
 _NAMES_SHARE: Final = 20
-
-Writer = Callable[[str, Pieces], None]
-
-
-def write_config_file(path: str, text: bytes | Pieces) -> None:
-    """Write a configuration file, atomically and with its mode and group.
-
-    :param text: the whole text, or its pieces.
-    :raises OSError: the file could not be written; nothing was changed.
-    """
-    # The file keeps its group: the query daemon may have a user of its own, who is in that group.
-    fs.write_file(path, text, mode=FILE_MODE, gid=users.kept_group(path))
-
 
 OnCommit = Callable[[ConfigData, ConfigData, set[tuple[str, str]]], None]
 
@@ -135,6 +121,8 @@ class ConfigStore:
         distribute: Distribute | None = None,
         now: Callable[[], float] = clock.now,
         write: Writer = write_config_file,
+        change: Changer | None = None,
+        change_from_bytes: int | None = None,
         catch_up_s: tuple[float, float] | None = None,
         patience_s: float = PATIENCE_S,
         history: History | None = None,
@@ -142,15 +130,17 @@ class ConfigStore:
         """:param data: the content of the file.
         :param distribute: sends a message to other nodes; None while there are none.
         :param write: writes text to the file, atomically and durably.
+        :param change: makes a file from the one before it; None writes each file as a whole.
+        :param change_from_bytes: smaller files are written as a whole in any case; None for
+            :data:`ganeti.configfile.files.JOURNAL_FROM_BYTES`.
         :param catch_up_s: first and longest pause in seconds before lagging nodes are tried again;
             with None, they are tried with the next change, and commits wait for all nodes.
         :param patience_s: see :data:`PATIENCE_S`.
         :param history: the history, already open.
         """
-        self._path = path
+        self._file = LocalFile(path, write, change, change_from_bytes)
         self._distribute = distribute
         self._now = now
-        self._write = write
         # Guards the head and the queue of tickets; held while a transaction is made.
         self._mutex = threading.Lock()
         # Held by the thread which commits, for itself and all others in the queue.
@@ -325,7 +315,7 @@ class ConfigStore:
         with self._committing:
             data = self._committed
             text = self._text.render(data, ())
-            if _is_content(self._path, text):
+            if self._file.adopt(text):
                 self._sent = text
             online = [uuid for uuid, node in data.nodes.items() if not node.offline]
             values = self._ssconf_values(data)
@@ -473,6 +463,7 @@ class ConfigStore:
             self._ssconf_sent = None
             # The whole file, which is right even on a node where the file was changed by hand.
             self._sent = None
+            self._file.forget()
             return self._send(data, text, everybody=True)
 
     def _commit(self, ticket: _Ticket) -> None:
@@ -496,9 +487,11 @@ class ConfigStore:
             text = self._text.render(data, self._stale)
             noted = self._note_history(tickets)
             try:
-                self._write(self._path, text)
+                self._file.write(text)
             except OSError as err:
-                error = f"cannot write {self._path}: {err.strerror or err}. Nothing was changed."
+                error = (
+                    f"cannot write {self._file.path}: {err.strerror or err}. Nothing was changed."
+                )
                 return
             written = True
             before, self._committed = self._committed, data
@@ -778,20 +771,6 @@ class ConfigStore:
             f"the configuration was changed on the master, but only {have} of {len(online)} master "
             f"candidates have it ({reasons}). Mark nodes as offline which cannot be reached."
         )
-
-
-def _is_content(path: str, text: Pieces) -> bool:
-    """Tell whether a file has exactly this text."""
-    try:
-        content = memoryview(fs.read_bytes(path))
-    except OSError:
-        return False
-    place = 0
-    for piece in text:
-        if content[place : place + len(piece)] != piece:
-            return False
-        place += len(piece)
-    return place == len(content)
 
 
 def _to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:

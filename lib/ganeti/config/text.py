@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ganeti.config import damaged
 from ganeti.config.transaction import CLUSTER, KINDS, OWN_KINDS
+from ganeti.configfile.content import Change, Part
 from ganeti.objects import ConfigData, codec
 from ganeti.wire import json
 
@@ -28,9 +29,6 @@ _SHORT: Final = 64
 _OPENING: Final = {kind: b',"%s":{' % kind.encode() for kind in KINDS}
 
 Pieces = tuple[bytes, ...]
-
-# A part of a new file: offset and length in the old one, or new bytes.
-Part = tuple[int, int] | bytes
 
 
 class ConfigText:
@@ -110,6 +108,11 @@ class _Table:
 def _encode(value: Any) -> bytes:
     # ASCII only, so that a text may be cut at any place.
     return json.dumps(value).encode("ascii")
+
+
+def change_between(old: Pieces, new: Pieces) -> Change:
+    """Return how to make a file from the one before it."""
+    return Change(sum(map(len, old)), old[-1], difference(old, new), sum(map(len, new)))
 
 
 def difference(old: Sequence[bytes], new: Sequence[bytes]) -> list[Part]:

@@ -44,7 +44,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from ganeti import http
@@ -156,6 +156,17 @@ class Chore(NamedTuple):
     work: Callable[[], None]
 
 
+class _Planned:
+    """A chore with the time of the next look, and the child which does it now."""
+
+    __slots__ = ("at", "child", "chore")
+
+    def __init__(self, chore: Chore) -> None:
+        self.chore = chore
+        self.at = 0.0
+        self.child: _Child | None = None
+
+
 class _Refused(Exception):
     """The request is refused before the procedure is called."""
 
@@ -222,7 +233,7 @@ class ForkingServer:
         the pid file).
     :param at_rest: called in a child when its connection was idle for :data:`REST_S`, and after its
         end; carries out work which was postponed because another request might follow.
-    :param chore: work which belongs to no request.
+    :param chores: work which belongs to no request.
     """
 
     def __init__(
@@ -235,7 +246,7 @@ class ForkingServer:
         limits: Limits = DEFAULT_LIMITS,
         in_child: Callable[[], None] = lambda: None,
         at_rest: Callable[[], None] = lambda: None,
-        chore: Chore | None = None,
+        chores: Sequence[Chore] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sock = sock
@@ -246,9 +257,7 @@ class ForkingServer:
         self._in_child = in_child
         self._at_rest = at_rest
         self._clock = clock
-        self._chore = chore
-        self._chore_at = 0.0
-        self._chore_child: _Child | None = None
+        self._chores = [_Planned(chore) for chore in chores]
         self._children: dict[int, _Child] = {}
         self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._life, self._hold = os.pipe2(os.O_CLOEXEC)
@@ -289,24 +298,25 @@ class ForkingServer:
     def _wait_ms(self) -> int | None:
         """Fork what is missing; return how many milliseconds to wait for events."""
         wait_ms = self._provide()
-        if self._chore is None:
-            return wait_ms
         now = self._clock()
-        if now >= self._chore_at:
-            self._chore_at = now + self._chore.every_s
-            self._begin_chore(self._chore)
-        left_ms = math.ceil(max(0.0, self._chore_at - now) * 1000)
-        return left_ms if wait_ms is None else min(wait_ms, left_ms)
+        for planned in self._chores:
+            if now >= planned.at:
+                planned.at = now + planned.chore.every_s
+                self._begin_chore(planned)
+            left_ms = math.ceil(max(0.0, planned.at - now) * 1000)
+            wait_ms = left_ms if wait_ms is None else min(wait_ms, left_ms)
+        return wait_ms
 
-    def _begin_chore(self, chore: Chore) -> None:
+    def _begin_chore(self, planned: _Planned) -> None:
         """Let a child do the chore, if it is due and no child is still at work."""
-        if self._chore_child is not None or not chore.is_due():
+        chore = planned.chore
+        if planned.child is not None or not chore.is_due():
             return
         child = self._new_child(lambda: self._be_worker(chore))
         if child is not None:
             # It has no connection, and counts as one which works on an accepted request.
             child.started, child.accepted, child.peer = self._clock(), True, chore.name
-            self._chore_child = child
+            planned.child = child
 
     def _provide(self) -> int | None:
         """Fork missing spare children; return how many milliseconds to wait for events."""
@@ -387,8 +397,9 @@ class ForkingServer:
 
     def _collect(self, pidfd: int) -> None:
         child = self._children.pop(pidfd)
-        if child is self._chore_child:
-            self._chore_child = None
+        for planned in self._chores:
+            if planned.child is child:
+                planned.child = None
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(child.pid, 0)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.config.store import write_config_file
+from ganeti.configfile import files
+from ganeti.configfile.content import Change
 from ganeti.constants import cli as exit_codes
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch
@@ -79,13 +80,26 @@ class Fence:
     def write_config(self, path: str, text: Any) -> None:
         """Write the file of the configuration under this epoch.
 
-        Parameters are those of :func:`ganeti.config.store.write_config_file`.
+        Parameters are those of :func:`ganeti.configfile.files.write_config_file`.
 
         :raises OSError: nothing was changed.
         """
+        with self._writing_config():
+            files.write_config_file(path, text)
+
+    def change_config(self, path: str, wanted: Change) -> bool:
+        """Change the file of the configuration under this epoch.
+
+        Parameters, result and errors are those of :func:`ganeti.configfile.files.change`.
+        """
+        with self._writing_config():
+            return files.change(path, wanted)
+
+    @contextlib.contextmanager
+    def _writing_config(self) -> Iterator[None]:
         try:
             with self.writing(master_epoch.CONFIG):
-                write_config_file(path, text)
+                yield
         except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
             raise OSError(str(err)) from err
 

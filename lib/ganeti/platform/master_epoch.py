@@ -228,8 +228,12 @@ def _taken(path: str, *, shared: bool) -> Iterator[None]:
         yield
 
 
-def _config_locked(here: paths.Paths) -> contextlib.AbstractContextManager[None]:
-    return _taken(here.config_copy_lock_file, shared=False)
+def config_lock(here: paths.Paths | None = None) -> contextlib.AbstractContextManager[None]:
+    """Take the lock of those who write this node's configuration; :func:`writing` takes it itself.
+
+    :raises LockError: the lock was not free within 30 seconds.
+    """
+    return _taken((here or paths.current()).config_copy_lock_file, shared=False)
 
 
 def require(epoch: Epoch, here: paths.Paths | None = None) -> Epoch:
@@ -318,7 +322,7 @@ def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterato
     """
     here = here or paths.current()
     if kind == CONFIG:
-        with _config_locked(here):
+        with config_lock(here):
             yield from _writing_config(epoch, here)
         return
     with _locked(here, shared=True):
@@ -362,7 +366,7 @@ def give_up_config(serial_no: int, here: paths.Paths | None = None) -> None:
     :raises LockError: a lock was not free within 30 seconds.
     """
     here = here or paths.current()
-    with _config_locked(here), _locked(here):
+    with config_lock(here), _locked(here):
         old = read(here)
         had = max(old.demoted, (old.config, serial_no))
         _write(here, old, old._replace(demoted=had))

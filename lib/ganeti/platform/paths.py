@@ -84,6 +84,7 @@ class Paths:
 
     # Cluster state.
     cluster_conf_file = _Under("data_dir", "config.data")
+    cluster_conf_journal = _Under("data_dir", "config.data.journal")
     # The changes of the configuration, on nodes which were the master; holds secrets.
     cluster_conf_history_dir = _Under("data_dir", "config.data.history")
     queue_dir = _Under("data_dir", "queue")

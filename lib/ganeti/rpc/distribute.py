@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.config.sending import CONFIG, SSCONF, Distribution, DistributionFailure
-from ganeti.config.store import FILE_MODE
+from ganeti.configfile.files import FILE_MODE
 from ganeti.constants import job as job_const
 from ganeti.jobstore.inventory import Inventory
 from ganeti.platform import paths
@@ -113,10 +113,7 @@ class ConfigDistributor:
     def _changes(wanted: Distribution) -> dict[str, Any] | None:
         """Return the difference as arguments of the call; None if the whole file is sent."""
         difference = wanted.difference() if wanted.candidates else None
-        if (
-            difference is None
-            or sum(len(part) for part in difference.parts if isinstance(part, bytes)) > _MAX_REWRITE
-        ):
+        if difference is None or difference.fresh_bytes > _MAX_REWRITE:
             return None
         return {
             "base_bytes": difference.base_bytes,

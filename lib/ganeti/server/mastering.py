@@ -120,7 +120,9 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     store.use_fence(fence, override=won.override)
     fence.adopt_config()
     # Not earlier: before the nodes made their promises, an older master could write the file.
-    config = Config.open(here.cluster_conf_file, write=fence.write_config)
+    config = Config.open(
+        here.cluster_conf_file, write=fence.write_config, change=fence.change_config
+    )
     masterd.check_master(config.master_node().name)
     runner = RpcRunner(config.snapshot, client)
     runner.use_epoch(won.epoch, lambda node, known: fence.newer(f"node {node}", known))

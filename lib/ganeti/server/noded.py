@@ -20,11 +20,12 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from ganeti import errors
 from ganeti.backend import dispatch, registry
-from ganeti.backend.cluster import jobqueue
+from ganeti.backend.cluster import config_file, jobqueue
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
 from ganeti.hypervisor import console_log
@@ -158,18 +159,34 @@ def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals)
         noded.authorise,
         limits=server.DEFAULT_LIMITS._replace(children=options.max_clients),
         in_child=lambda: daemon.leave_parent(signals),
-        at_rest=at_rest,
-        chore=server.Chore(
-            "console logs", _CONSOLE_LOGS_S, console_log.is_overgrown, console_log.rotate
+        at_rest=partial(at_rest, os.getpid()),
+        chores=(
+            server.Chore(
+                "console logs", _CONSOLE_LOGS_S, console_log.is_overgrown, console_log.rotate
+            ),
+            server.Chore(
+                "journal of the configuration",
+                config_file.FOLD_EVERY_S,
+                config_file.FoldingTimer().is_due,
+                config_file.fold,
+            ),
         ),
     )
     forking.serve(signals.fileno(), lambda: after_signals(signals.take()))
+    # A node daemon of an older version, which may be started next, reads the file only.
+    config_file.fold()
     return None
 
 
-def at_rest() -> None:
-    """Do in a child, after its answers were sent, what callers need not wait for."""
+def at_rest(parent: int) -> None:
+    """Do in a child, after its answers were sent, what callers need not wait for.
+
+    :param parent: the process which made the child.
+    """
     jobqueue.settle()
+    if os.getppid() != parent:
+        # The daemon has ended, and folds in no journal any more.
+        config_file.fold()
     problem = tracing.flush()
     if problem:
         logging.warning("%s", problem)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.config import upgrade
+from ganeti.configfile import files as configfile
 from ganeti.constants import cluster as const
 from ganeti.takeover import archive, defaults, facts
 from ganeti.takeover.packages import Packages, kept_file
@@ -40,6 +41,7 @@ _WRITTEN = "default-written"
 #: Files of ours which the original does not have, in ``/var/lib/ganeti``; patterns.
 OWN_FILES = (
     "config.data.history",
+    "config.data.journal",
     "lvm_state",
     "master_state",
     "queue/journal-*",
@@ -259,7 +261,7 @@ class Node:
         :raises OpExecError: it cannot be converted; nothing was written.
         """
         path = f"{self._root}{_DATA_DIR}/config.data"
-        if upgrade.version_of(json.loads(fs.read_bytes(path))) < const.CONFIG_VERSION:
+        if upgrade.version_of(json.loads(configfile.read(path))) < const.CONFIG_VERSION:
             # A step before was repeated, or the takeover did not come so far.
             return {}
         text = upgrade.version_text(config_version)

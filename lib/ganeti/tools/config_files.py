@@ -6,19 +6,20 @@ while no master daemon uses it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
 
 from ganeti import errors
 from ganeti.config import verify
-from ganeti.config.store import write_config_file
+from ganeti.configfile import files as configfile
 from ganeti.constants import job
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jobstore import files
 from ganeti.jobstore.journal import read_journals
 from ganeti.objects import ConfigData, codec
-from ganeti.platform import machine
+from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import clock, filelock, fs
 from ganeti.wire import json
 
@@ -41,9 +42,11 @@ def read_raw(path: str) -> Any:
     :raises ConfigurationError: the file cannot be read, or is not JSON.
     """
     try:
-        return json.loads(fs.read_bytes(path))
+        return json.loads(configfile.read(path))
     except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+        raise errors.ConfigurationError(
+            f"cannot read {err.filename or path}: {err.strerror}"
+        ) from err
     except errors.ParseError as err:
         raise errors.ConfigurationError(f"{path}: {err}") from err
 
@@ -143,9 +146,9 @@ def problems_of(config: dict[str, Any]) -> tuple[ConfigData, list[str]]:
 
 
 def backup(path: str, label: str) -> str:
-    """Copy a file to ``<path>.backup-<label>``, with its mode.
+    """Copy a configuration, with what is in its journal, to ``<path>.backup-<label>``.
 
-    If that file exists, a number is appended to the name.
+    The copy has the mode of the file. If that file exists, a number is appended to the name.
 
     :returns: the path of the copy.
     :raises OSError: the copy could not be written.
@@ -154,7 +157,7 @@ def backup(path: str, label: str) -> str:
     while os.path.exists(target):
         number += 1
         target = f"{path}.backup-{label}-{number}"
-    fs.write_file(target, fs.read_bytes(path), mode=os.stat(path).st_mode & 0o777)
+    fs.write_file(target, configfile.read(path), mode=os.stat(path).st_mode & 0o777)
     return target
 
 
@@ -162,9 +165,13 @@ def write(path: str, config: dict[str, Any]) -> None:
     """Write a configuration; the new file has the owner of the old one.
 
     :raises OSError: the file could not be written, and the old one is unchanged.
+    :raises LockError: another process writes the file.
     """
     before = os.stat(path)
-    write_config_file(path, json.dumps(config).encode() + b"\n")
+    # The node daemon may be folding in the journal.
+    own = path == paths.current().cluster_conf_file
+    with master_epoch.config_lock() if own else contextlib.nullcontext():
+        configfile.write_config_file(path, json.dumps(config).encode() + b"\n")
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         os.chown(path, before.st_uid, before.st_gid)
 

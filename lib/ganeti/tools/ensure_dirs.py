@@ -52,6 +52,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield Entry(here.witness_auth_file, 0o440, MASTERD, MASTERD)
     yield Entry(here.witness_ca_file, 0o440, MASTERD, MASTERD)
     yield Entry(here.cluster_conf_file, 0o640, MASTERD, CONFD)
+    yield Entry(here.cluster_conf_journal, 0o640, MASTERD, CONFD)
     yield from _own_files(here.cluster_conf_history_dir)
     yield Entry(here.hmac_key, 0o440, CONFD, MASTERD)
     yield Entry(here.known_hosts_file, 0o644, MASTERD, MASTERD)

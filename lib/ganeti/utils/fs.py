@@ -83,13 +83,23 @@ def unfinished_files(directory: str) -> list[str]:
     )
 
 
-def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
+def rewrite_file(
+    path: str,
+    parts: Sequence[tuple[int, int] | bytes],
+    *,
+    flush_every: int = 0,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
     """Replace the content of a file atomically by parts of the old content and new bytes.
 
     The kernel copies the old parts, so a small change of a large file is fast. Mode and owner stay
     as they are.
 
     :param parts: in their order: ``(offset, length)`` in bytes of the old content, or new bytes.
+    :param flush_every: flush after so many bytes, so that flushes of other files meanwhile need not
+        wait for the whole of this one; 0 flushes once.
+    :param ready: called when the new content is durable, before it gets the name of the file; an
+        exception leaves the file unchanged.
     :raises OSError: the file cannot be read or written; it is unchanged.
     :raises ValueError: a part is not inside the old content; the file is unchanged.
     """
@@ -107,10 +117,14 @@ def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
                 os.fchown(fd, found.st_uid, found.st_gid)
             for part in parts:
                 if isinstance(part, tuple):
-                    _copy_range(source, fd, *part)
+                    for offset, length in _slices(*part, flush_every):
+                        _copy_range(source, fd, offset, length)
+                        if flush_every:
+                            os.fdatasync(fd)
                 else:
                     _write_all(fd, (part,))
             os.fsync(fd)
+            ready()
             # The process which closes the old file last frees its blocks; _kept_open() has it open.
             os.close(still_open.pop())
 
@@ -119,6 +133,13 @@ def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
         for fd in still_open:
             os.close(fd)
     flush_dir(os.path.dirname(path) or ".")
+
+
+def _slices(offset: int, length: int, most: int) -> Iterator[tuple[int, int]]:
+    """Split a range into pieces of at most so many bytes; 0 does not split it."""
+    end = offset + length
+    for start in range(offset, end, most or max(1, length)):
+        yield start, min(most or length, end - start)
 
 
 def _copy_range(source: int, target: int, offset: int, length: int) -> None:

@@ -1,5 +1,6 @@
 """A node's vote, promise and demotion, and which calls it refuses."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 from ganeti import errors, http
 from ganeti.backend import caller, dispatch
 from ganeti.backend.cluster import config_file, jobqueue, master_vote, ssconf
-from ganeti.backend.node import files
+from ganeti.backend.node import files, verify
+from ganeti.configfile import files as config_files
 from ganeti.http.server import AuthorisedRequest
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch, paths
@@ -213,3 +215,55 @@ def test_a_sick_node_says_so(node):
     response, calls = ask("test_delay", b"[0]", E1)
     assert (response.status, calls) == (200, [])
     assert b"cannot read" in response.body
+
+
+def _append(monkeypatch, epoch=E1):
+    """Bring the next state to a node which keeps it in its journal."""
+    monkeypatch.setattr(config_files, "JOURNAL_FROM_BYTES", 1)
+    caller.act_for(epoch)
+    old, new = config(17), config(18)
+    end = old[-20:]
+    assert config_file.rewrite(len(old), end, [[0, len(old) - 20], new[-20:]], len(new))
+
+
+def test_a_change_in_the_journal_counts(node, monkeypatch):
+    """It was acknowledged, and the file alone does not have it."""
+    upload(17, E1)
+    before = master_vote.vote()
+    _append(monkeypatch)
+    vote = master_vote.claim(str(E2))
+    assert (vote.config_epoch, vote.config_serial) == (str(E1), 18)
+    assert vote.config_digest == hashlib.sha256(config(18).encode()).hexdigest()
+    assert vote.config_digest != before.config_digest
+    config_file.fold()
+    assert master_vote.vote() == vote
+    assert Path(node.cluster_conf_file).read_text() == config(18)
+
+
+def test_an_upload_ends_the_journal(node, monkeypatch):
+    upload(17, E1)
+    _append(monkeypatch)
+    with pytest.raises(errors.ConfigurationError, match=r"number 17 is refused.*number 18"):
+        upload(17, E1)
+    upload(19, E1)
+    assert not os.path.exists(node.cluster_conf_journal)
+    assert master_vote.vote().config_serial == 19
+
+
+def test_demotion_removes_the_journal_and_remembers_what_it_had(node, monkeypatch):
+    upload(17, E1)
+    _append(monkeypatch)
+    master_vote.demote()
+    assert not [name for name in os.listdir(node.data_dir) if name.startswith("config.data")]
+    vote = master_vote.vote()
+    assert (vote.config_epoch, vote.config_serial, vote.config_digest) == (str(E1), 18, "")
+
+
+def test_the_digest_for_the_verification_counts_the_journal(node, monkeypatch):
+    upload(17, E1)
+    _append(monkeypatch)
+    path = node.to_virtual(node.cluster_conf_file)
+    digest = hashlib.sha1(config(18).encode(), usedforsecurity=False).hexdigest()
+    for _ in range(2):
+        assert verify._files([path], None) == {path: digest}
+        config_file.fold()

@@ -11,6 +11,7 @@ from fakes.power import ALL_WAYS, Disk, write_tree
 from ganeti import errors
 from ganeti.backend.cluster import config_file, jobqueue
 from ganeti.backend.node import files
+from ganeti.configfile import files as configfile
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch
 from ganeti.platform.master_epoch import Epoch
@@ -32,22 +33,37 @@ def _rewrite(here: Paths) -> None:
     assert config_file.rewrite(len(OLD), END, [[0, 5], '2,"serial_no":8}\n'], len(NEW))
 
 
-@pytest.mark.parametrize("write", [_upload, _rewrite])
+def _append(here: Paths) -> None:
+    _rewrite(here)
+
+
+@pytest.mark.parametrize("write", [_upload, _rewrite, _append])
 def test_the_configuration_of_a_candidate(
     here: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Paths], None]
 ) -> None:
     """The old one or the new one, whole, and the new one from the moment of the answer."""
     path = Path(here.cluster_conf_file)
     fs.write_file(str(path), OLD, mode=0o640)
+    if write is _append:
+        monkeypatch.setattr(configfile, "JOURNAL_FROM_BYTES", 1)
     with Disk(path.parent).watched(monkeypatch) as disk:
         write(here)
         disk.moments.append(disk.now())
-    for moment in disk.moments:
+
+    def left(place: int, how: str) -> str:
+        target = tmp_path / f"left-{place}-{ALL_WAYS.index(how)}"
+        again = write_tree(disk.moments[place].left(how), target) / path.name
+        if write is _append:
+            assert again.read_text() == OLD
+        return configfile.read(str(again)).decode()
+
+    for place, moment in enumerate(disk.moments):
         for how in ALL_WAYS:
-            found = moment.left(how)[path.name].decode()
-            assert found in (OLD, NEW), f"power failed before {moment.before}; {how}"
-    for how in ALL_WAYS:
-        assert disk.moments[-1].left(how)[path.name].decode() == NEW, how
+            assert left(place, how) in (OLD, NEW), f"power failed before {moment.before}; {how}"
+    for number, how in enumerate(ALL_WAYS):
+        target = tmp_path / f"last-{number}"
+        again = write_tree(disk.moments[-1].left(how), target) / path.name
+        assert configfile.read(str(again)).decode() == NEW, how
 
 
 def test_a_promised_epoch(here: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

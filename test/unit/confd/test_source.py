@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from fakes.confd_node import node, write
 from ganeti.confd.responder import Responder
 from ganeti.confd.source import ConfdSource
 from ganeti.config import api
+from ganeti.configfile import files
+from ganeti.configfile.content import Change
 from ganeti.constants import confd as const
 from ganeti.objects import ConfigData
 from ganeti.platform import paths
@@ -81,3 +84,27 @@ def test_without_a_good_configuration_nothing_is_told(here: paths.Paths, damage:
     clock.now += const.RELOAD_MOST_S
     source.refresh()
     assert responder.facts is not None
+
+
+def test_changes_in_the_journal_are_answered(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1)
+    write(here, "one.example.com")
+    clock, responder = Clock(), Responder()
+    source = ConfdSource(here, responder, load, monotonic=clock)
+    source.refresh()
+    text = Path(here.cluster_conf_file).read_bytes()
+    new = text.replace(b"one.example.com", b"two.example.com")
+    wanted = Change(len(text), text[-40:], [new], len(new))
+    assert files.change(here.cluster_conf_file, wanted)
+    clock.now += 1
+    assert source.age_s() == 1, "the configuration here may be an older one"
+    clock.now += const.RELOAD_MOST_S
+    source.refresh()
+    assert responder.facts is not None and source.age_s() == 0
+    assert responder.facts.data.cluster.cluster_name == "two.example.com"
+    assert files.fold(here.cluster_conf_file, contextlib.nullcontext)
+    clock.now += const.RELOAD_MOST_S
+    source.refresh()
+    assert responder.facts.data.cluster.cluster_name == "two.example.com"

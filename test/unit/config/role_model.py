@@ -31,11 +31,16 @@ History = tuple[Epoch, ...]
 
 
 class Node(NamedTuple):
-    """One node's disk."""
+    """One node's disk.
+
+    ``filed`` is how many changes are in the file of the configuration; the others are in its
+    journal, and the serial number counts them, too.
+    """
 
     promised: Epoch
     label: Epoch
     history: History
+    filed: int = 0
 
     def standing(self, master: str) -> Standing:
         return Standing(
@@ -123,6 +128,12 @@ class Rules(NamedTuple):
     restore_when_known: bool = True
     # Left out: after the answer of the witness a master does not look at its own node again.
     look_again: bool = True
+    # Nodes keep a journal. It changes nothing for others, so most explorations do without it.
+    journal: bool = False
+    # Left out: a vote, and a master which starts, read the file only.
+    count_journal: bool = True
+    # Left out: a node answers before the record in the journal is flushed.
+    flush_journal: bool = True
 
 
 ALL_RULES = Rules()
@@ -172,7 +183,32 @@ class Model:
         self.count = count
         self.rules = rules
 
+    def seen(self, node: Node) -> History:
+        """The changes which a reader finds on a node."""
+        if self.rules.journal and not self.rules.count_journal:
+            return node.history[: node.filed]
+        return node.history
+
+    def stored(self, node: Node, label: Epoch, history: History) -> Node:
+        """A node after a configuration was written to it: a change to its journal, or the file."""
+        appended = history[:-1] == node.history != ()
+        filed = 0 if not self.rules.journal else node.filed if appended else len(history)
+        return node._replace(label=label, history=history, filed=filed)
+
+    def _rest(self, state: State) -> Iterator[tuple[str, State]]:
+        """A node writes its journal into the file, or loses its power."""
+        for number, node in enumerate(state.nodes):
+            if node.filed < len(node.history):
+                filed = node._replace(filed=len(node.history))
+                yield f"fold at {number}", self._node(state, number, filed)
+                if state.crashes and not self.rules.flush_journal:
+                    lost = node._replace(history=node.history[: node.filed])
+                    after = state._replace(crashes=state.crashes - 1)
+                    yield f"power of {number} fails", self._node(after, number, lost)
+
     def standing(self, node: Node) -> Standing:
+        if self.rules.journal:
+            node = node._replace(history=self.seen(node))
         found = node.standing("n0")
         if not self.rules.compare_epochs:
             found = found._replace(config=(NONE, len(node.history)))
@@ -198,6 +234,8 @@ class Model:
                     yield f"override {number}", self._override(state, number)
         for message in state.messages:
             yield from self._deliver(state, message)
+        if self.rules.journal:
+            yield from self._rest(state)
 
     # -- becoming master -------------------------------------------------------------------------
 
@@ -252,14 +290,14 @@ class Model:
             for change, by in zip(state.acked, state.acked_by, strict=True)
             if by <= process.epoch
         )
-        if node.history[: len(older)] != older:
+        history = self.seen(node)
+        if history[: len(older)] != older:
             raise Violation(
-                f"{number} wins epoch {process.epoch} with {node.history},"
-                f" acknowledged is {state.acked}"
+                f"{number} wins epoch {process.epoch} with {history}, acknowledged is {state.acked}"
             )
         adopted = self._node(state, number, node._replace(label=process.epoch))
         return self._set(
-            adopted, number, Process(process.epoch, None, node.history, frozenset({number}))
+            adopted, number, Process(process.epoch, None, history, frozenset({number}))
         )
 
     def _override(self, state: State, number: int) -> State:
@@ -281,7 +319,7 @@ class Model:
                 yield f"end {number}", self._set(state, number, None)
                 return
             history = (*process.history, process.epoch)
-            after = self._node(state, number, node._replace(label=process.epoch, history=history))
+            after = self._node(state, number, self.stored(node, process.epoch, history))
             after = self._set(
                 after,
                 number,
@@ -330,8 +368,9 @@ class Model:
             and len(message.history) < len(node.history)
         ):
             return
+        obeying = node._replace(promised=message.epoch)
         written = self._node(
-            rest, message.target, Node(message.epoch, message.epoch, message.history)
+            rest, message.target, self.stored(obeying, message.epoch, message.history)
         )
         yield f"write at {message.target}, answer lost", written
         for number, process in enumerate(state.processes):

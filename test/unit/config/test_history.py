@@ -29,7 +29,8 @@ from ganeti.config.history import (
     compare,
     state_at,
 )
-from ganeti.config.store import ConfigStore, write_config_file
+from ganeti.config.store import ConfigStore
+from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData, codec, updated
 from ganeti.wire import json as wire_json
 

@@ -34,6 +34,22 @@ def test_every_state(budget: tuple[int, int, int, int]) -> None:
 
 
 @pytest.mark.larger
+@pytest.mark.parametrize(
+    "budget", [(2, 2, 2, 1), (3, 2, 1, 1), *([(3, 2, 2, 1), (3, 2, 3, 0)] if LONG else [])]
+)
+def test_every_state_with_a_journal(budget: tuple[int, int, int, int]) -> None:
+    assert explore(Model(budget[0], Rules(journal=True)), initial(*budget)) > 10
+
+
+@pytest.mark.larger
+@given(seed=st.integers(0, 1 << 32), count=st.sampled_from([3, 5]))
+@settings(max_examples=1000 if LONG else 60, deadline=None)
+def test_long_ways_with_a_journal(seed: int, count: int) -> None:
+    source = random.Random(seed)
+    walk(Model(count, Rules(journal=True)), initial(count, 12, 12, 6), source.randrange, 250)
+
+
+@pytest.mark.larger
 @given(seed=st.integers(0, 1 << 32), count=st.sampled_from([3, 5]))
 @settings(max_examples=2000 if LONG else 120, deadline=None)
 def test_long_ways(seed: int, count: int) -> None:
@@ -51,6 +67,8 @@ def test_long_ways(seed: int, count: int) -> None:
         (Rules(compare_epochs=False), (3, 3, 2, 1)),
         (Rules(count_all=False), (3, 2, 2, 0)),
         (Rules(vote_again=False), (3, 3, 2, 0)),
+        (Rules(journal=True, count_journal=False), (3, 2, 2, 0)),
+        (Rules(journal=True, flush_journal=False), (3, 2, 2, 1)),
     ],
 )
 def test_every_part_is_needed(rules: Rules, budget: tuple[int, int, int, int]) -> None:

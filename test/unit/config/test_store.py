@@ -16,8 +16,9 @@ from ganeti.config import Config, Distribution, DistributionFailure, sending
 from ganeti.config import store as store_module
 from ganeti.config.index_keys import INSTANCE_NAME
 from ganeti.config.sending import CONFIG, SSCONF
-from ganeti.config.store import ConfigStore, write_config_file
+from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText
+from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData, codec, updated
 from ganeti.utils import retry
 

@@ -8,7 +8,9 @@ import pytest
 
 from devel.simnodes import explore, server
 from devel.simnodes.explore import Broken
+from devel.simnodes.state import Copies
 from ganeti.config import quorum, role
+from ganeti.configfile import journal
 
 SEEDS = range(12)
 
@@ -20,7 +22,7 @@ def test_seeds_keep_the_promises() -> None:
 def test_a_seed_can_be_replayed() -> None:
     runs: list[list[str]] = [[], []]
     for lines in runs:
-        explore.run(5, lines.append)
+        explore.run(6, lines.append)
     assert runs[0] == runs[1] and any("acknowledged" in line for line in runs[0])
 
 
@@ -41,6 +43,23 @@ def test_a_change_acknowledged_to_a_minority_is_found(monkeypatch: pytest.Monkey
 
 def test_a_node_which_obeys_an_old_master_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_admitted", lambda _epoch, _known: True)
+    assert _found(range(100, 120))
+
+
+def test_a_vote_which_misses_the_journal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reader must see the journal: one which does not takes an older state for the newest."""
+    monkeypatch.setattr(Copies, "config_text", property(lambda copies: copies.config))
+    assert "lacks" in _found()
+
+
+def test_a_journal_which_is_removed_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copies, "fold", lambda copies, **_args: setattr(copies, "journal", b""))
+    assert "folding in changed the configuration" in _found()
+
+
+def test_a_journal_which_outlives_its_file_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record which does not follow the state before it must not be applied."""
+    monkeypatch.setattr(journal, "is_base", lambda *_args: True)
     assert _found()
 
 

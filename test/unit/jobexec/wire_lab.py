@@ -12,8 +12,8 @@ from fakes.rpc import FakeRpc
 from ganeti import errors
 from ganeti.cmdlib.base import MasterContext
 from ganeti.config import Config
-from ganeti.config.store import write_config_file
 from ganeti.config.text import ConfigText
+from ganeti.configfile.files import write_config_file
 from ganeti.jobexec import changes, livelock, remote
 from ganeti.jobexec.link import Link
 from ganeti.jobexec.messages import Channel, ChannelClosed

@@ -20,8 +20,8 @@ from fakes.rpc import FakeRpc
 from ganeti import cmdlib
 from ganeti.cmdlib.base import JobLocks, MasterContext
 from ganeti.config import Config
-from ganeti.config.store import write_config_file
 from ganeti.config.text import ConfigText
+from ganeti.configfile.files import write_config_file
 from ganeti.jobexec import changes, leftovers, livelock, remote
 from ganeti.jobexec.forker import JobProcess
 from ganeti.jobexec.link import Link

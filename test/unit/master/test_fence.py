@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.configfile.content import Change
 from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.platform import master_epoch, paths
 from ganeti.platform.master_epoch import Epoch
@@ -52,6 +53,21 @@ def test_no_write_after_it(
     assert not os.path.exists(here.cluster_conf_file)
     assert ends == ["end"]
     assert "obeys master epoch 2 u2, ours is 1 u1: another master has taken over" in caplog.text
+
+
+def test_no_change_of_the_configuration_after_it(
+    fence: Fence, here: paths.Paths, ends: list[str]
+) -> None:
+    wanted = Change(4, b"t", [(0, 4), b"s"], 5)
+    assert not fence.change_config(here.cluster_conf_file, wanted)
+    fence.write_config(here.cluster_conf_file, b"text")
+    assert fence.change_config(here.cluster_conf_file, wanted)
+    assert Path(here.cluster_conf_file).read_text() == "texts"
+    master_epoch.claim(E2)
+    with pytest.raises(OSError, match="epoch 1 is over"):
+        fence.change_config(here.cluster_conf_file, Change(5, b"s", [(0, 2)], 2))
+    assert Path(here.cluster_conf_file).read_text() == "texts"
+    assert ends == ["end"]
 
 
 def test_it_checks(fence: Fence, ends: list[str]) -> None:

@@ -14,6 +14,8 @@ import pytest
 from ganeti.cli import terminal
 from ganeti.config import upgrade, verify
 from ganeti.config.api import load
+from ganeti.configfile import files
+from ganeti.configfile.content import Change
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform.base import Machine
 from ganeti.tools import cfgshell, cfgupgrade, sanitize_config
@@ -512,3 +514,49 @@ def test_what_is_no_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[
         (tmp_path / "config").write_text(content)
         assert sanitize_config.main(["--path", str(tmp_path / "config")]) == 1
         assert capsys.readouterr().out == ""
+
+
+# -- a configuration with a journal ----------------------------------------------------------------
+
+
+@pytest.fixture
+def journaled(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The name of the cluster is ``other`` in the journal only, as a killed master leaves it."""
+    monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1)
+    path = place / "config.data"
+    path.write_bytes(_original(VERSIONS[-1]))
+    raw = json.loads(path.read_bytes())
+    name = raw["cluster"]["cluster_name"].encode()
+    text = path.read_bytes()
+    new = text.replace(b'"%s"' % name, b'"other"')
+    wanted = Change(len(text), text[-40:], [new], len(new))
+    assert files.change(str(path), wanted)
+    assert b'"other"' not in path.read_bytes()
+    return path
+
+
+def test_cfgupgrade_sees_the_journal(journaled: Path, run: Callable[..., tuple[int, str]]) -> None:
+    code, err = run("--downgrade", "--to=3.0", "--force", "--no-verify")
+    assert code == 0, err
+    assert json.loads(journaled.read_bytes())["cluster"]["cluster_name"] == "other"
+    assert not Path(files.journal_of(str(journaled))).exists()
+    (kept,) = journaled.parent.glob("config.data.backup-*")
+    assert json.loads(kept.read_bytes())["cluster"]["cluster_name"] == "other"
+
+
+def test_cfgshell_sees_the_journal(journaled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cfgshell.main([str(journaled), "-c", "cat /cluster/cluster_name"]) == 0
+    assert "other" in capsys.readouterr().out
+    words = [str(journaled), "--write", "-c", 'set /cluster/cluster_name "third"', "-c", "save"]
+    cfgshell.main(words)
+    assert json.loads(journaled.read_bytes())["cluster"]["cluster_name"] in ("third", "other")
+
+
+def test_sanitize_config_sees_the_journal_and_changes_nothing(
+    journaled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = journaled.read_bytes()
+    assert sanitize_config.main(["--path", str(journaled), "--sanitize-names", "no"]) == 0
+    assert json.loads(capsys.readouterr().out)["cluster"]["cluster_name"] == "other"
+    assert journaled.read_bytes() == before
+    assert Path(files.journal_of(str(journaled))).exists()

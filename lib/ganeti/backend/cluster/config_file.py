@@ -6,24 +6,45 @@ the bytes, and the kernel copies the unchanged parts.
 
 The end of the file holds its serial number and time, so length and end identify one state. When
 they do not match, the node refuses the change, and the master sends the whole file.
+
+The changes of a large file are kept in a journal (:mod:`ganeti.configfile`). The node daemon folds
+it into the file when no more changes arrive, and when the daemon starts or ends. It does so on the
+master, too, for the journal which the master daemon writes there.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import time
+from collections.abc import Callable
 
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.cluster import ssconf as ssconf_files
 from ganeti.backend.registry import serves
+from ganeti.configfile import files
+from ganeti.configfile.content import Change
 from ganeti.platform import master_epoch, paths
-from ganeti.utils import fs
 from ganeti.wire import calls, json
+
+_log = logging.getLogger(__name__)
 
 # The configuration store writes the serial number last, so reading the end is sufficient.
 _LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
 _TAIL_BYTES = 4096
+
+
+#: Seconds between two looks whether the journal is to be folded in.
+FOLD_EVERY_S = 1.0
+# The journal is folded in so many seconds after the last change, or after the first one, or above
+# this size.
+_REST_S = 2.0
+_LONGEST_S = 30.0
+_MOST_BYTES = 1 << 20
+# After an attempt which changed nothing, for example on a full disk.
+_PAUSE_S = 30.0
 
 
 class _OtherBaseError(Exception):
@@ -31,24 +52,31 @@ class _OtherBaseError(Exception):
 
 
 def serial_of_file(path: str) -> int:
-    """Return the serial number of a configuration file; 0 when there is no file.
+    """Return the serial number of a configuration, with its journal; 0 when there is none.
 
     :raises ConfigurationError: the content is not a configuration.
     """
     try:
-        with open(path, "rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            found = _LAST_SERIAL.search(stream.read())
-            if found is not None:
-                return int(found[1])
-            stream.seek(0)
-            content = stream.read()
+        with files.opened(path) as found:
+            return serial_of_snapshot(found)
     except FileNotFoundError:
         return 0
     except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-    return serial_of(content, path)
+        raise cannot_read(path, err) from err
+
+
+def serial_of_snapshot(found: files.Snapshot) -> int:
+    """Return the serial number of a configuration.
+
+    :raises ConfigurationError: the content is not a configuration.
+    """
+    match = _LAST_SERIAL.search(found.end(_TAIL_BYTES))
+    return int(match[1]) if match is not None else serial_of(found.read(), found.path)
+
+
+def cannot_read(path: str, err: OSError) -> errors.ConfigurationError:
+    """Return the error which says that a configuration or its journal cannot be read."""
+    return errors.ConfigurationError(f"cannot read {err.filename or path}: {err.strerror}")
 
 
 def serial_of(content: bytes, name: str = "the uploaded text") -> int:
@@ -76,10 +104,12 @@ def read() -> str:
     """
     path = paths.current().cluster_conf_file
     try:
-        return fs.read_bytes(path).decode("utf-8")
+        return files.read(path).decode("utf-8")
     except FileNotFoundError as err:
         raise errors.ConfigurationError(f"this node has no configuration ({path})") from err
-    except (OSError, UnicodeDecodeError) as err:
+    except OSError as err:
+        raise cannot_read(path, err) from err
+    except UnicodeDecodeError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err}") from err
 
 
@@ -119,12 +149,12 @@ def _rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_b
             f"the parts of the configuration are {total} bytes, not {new_bytes}"
         )
     path = paths.current().cluster_conf_file
+    wanted = Change(base_bytes, base_end.encode("utf-8"), made, new_bytes)
     try:
         with caller.writing(master_epoch.CONFIG):
             # This happens inside the lock; after an exception, no write is noted.
-            if not _is_base(path, base_bytes, base_end.encode("utf-8")):
+            if not files.change(path, wanted):
                 raise _OtherBaseError
-            fs.rewrite_file(path, made)
     except _OtherBaseError:
         return False
     except ValueError as err:
@@ -132,14 +162,52 @@ def _rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_b
     return True
 
 
-def _is_base(path: str, size: int, end: bytes) -> bool:
+# -- folding the journal in ------------------------------------------------------------------------
+
+
+def fold() -> None:
+    """Write the changes in the journal into the file; a failure is only logged.
+
+    The changes are safe in the journal, and the next attempt follows.
+    """
+    path = paths.current().cluster_conf_file
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    try:
-        return (
-            os.fstat(fd).st_size == size and os.pread(fd, len(end), max(0, size - len(end))) == end
+        files.fold(path, master_epoch.config_lock)
+    except (OSError, errors.LockError) as err:
+        _log.warning(
+            "the changes in %s cannot be written into the file yet: %s", files.journal_of(path), err
         )
-    finally:
-        os.close(fd)
+
+
+class FoldingTimer:
+    """Tells the node daemon when the journal is to be folded in: when changes have ended.
+
+    :param monotonic: a clock in seconds which never jumps.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._seen: tuple[int, int] | None = None
+        self._first = self._last = 0.0
+        self._pause_until = 0.0
+
+    def is_due(self) -> bool:
+        """Tell whether the journal is to be folded in now."""
+        try:
+            found = os.stat(files.journal_of(paths.current().cluster_conf_file))
+        except OSError:
+            self._seen = None
+            return False
+        now, seen = self._monotonic(), (found.st_ino, found.st_size)
+        if self._seen is None or self._seen[0] != seen[0]:
+            self._first = self._pause_until = now
+        if self._seen != seen:
+            self._seen, self._last = seen, now
+        if now < self._pause_until or (
+            now - self._last < _REST_S
+            and now - self._first < _LONGEST_S
+            and found.st_size < _MOST_BYTES
+        ):
+            return False
+        self._pause_until = now + _PAUSE_S
+        return True

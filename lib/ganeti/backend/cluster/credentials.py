@@ -134,6 +134,7 @@ def leave_files(here: paths.Paths) -> list[str]:
     """
     return [
         here.cluster_conf_file,
+        here.cluster_conf_journal,
         here.cluster_conf_file + DEMOTED_SUFFIX,
         here.master_state_file,
         here.known_hosts_file,

@@ -9,13 +9,13 @@ Source: Ganeti design 2.0, *Master startup/failover*; ``doc/design-master-role.r
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 
 from ganeti import errors, ht
 from ganeti.backend.cluster import config_file, jobqueue, ssconf
 from ganeti.backend.registry import serves
+from ganeti.configfile import files
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jobstore.files import job_id_of
 from ganeti.jobstore.journal import journaled_serial
@@ -79,13 +79,13 @@ def _config(memory: master_epoch.MasterState) -> tuple[tuple[master_epoch.Epoch,
     """Return serial and digest of the newest configuration which is or was on this node."""
     path = paths.current().cluster_conf_file
     try:
-        with open(path, "rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        with files.opened(path) as snapshot:
+            digest = snapshot.digest("sha256")
+            found = (memory.config, config_file.serial_of_snapshot(snapshot))
     except FileNotFoundError:
         return memory.demoted, ""
     except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-    found = (memory.config, config_file.serial_of_file(path))
+        raise config_file.cannot_read(path, err) from err
     return (found, digest) if found >= memory.demoted else (memory.demoted, "")
 
 
@@ -120,8 +120,10 @@ def demote() -> None:
     if os.path.exists(path):
         master_epoch.give_up_config(config_file.serial_of_file(path))
     # Earlier versions kept the copy under another name.
-    for copy in (path, path + DEMOTED_SUFFIX):
-        fs.remove_file(copy)
+    fs.remove_file(path + DEMOTED_SUFFIX)
+    # The node daemon may be folding in the journal.
+    with master_epoch.config_lock():
+        files.remove(path)
     # A former master has earlier configurations, with their secrets.
     if os.path.isdir(here.cluster_conf_history_dir):
         shutil.rmtree(here.cluster_conf_history_dir)

@@ -16,6 +16,7 @@ from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.cluster import config_file
 from ganeti.backend.registry import serves
+from ganeti.configfile import files as config_files
 from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import fs
 from ganeti.wire import calls
@@ -63,7 +64,8 @@ def upload_file(file: FileDetails) -> None:
     with caller.writing(master_epoch.CONFIG) if is_config else contextlib.nullcontext():
         if is_config:
             _refuse_late(path, file.content)
-        fs.write_file(path, file.content, mode=file.mode, uid=uid, gid=gid)
+        write = config_files.replace if is_config else fs.write_file
+        write(path, file.content, mode=file.mode, uid=uid, gid=gid)
     os.utime(path, (file.atime, file.mtime))
 
 

@@ -23,6 +23,7 @@ from ganeti.backend.instance import os as os_definitions
 from ganeti.backend.node import info as node_facts
 from ganeti.backend.node import openvswitch, verify_storage
 from ganeti.backend.registry import serves
+from ganeti.configfile import files as configfile
 from ganeti.constants import node_verify as nv
 from ganeti.constants import rpc
 from ganeti.platform import machine, paths, users
@@ -95,8 +96,19 @@ def checksum(path: str) -> str | None:
 
 def _files(argument: Any, _request: _Request) -> dict[str, str]:
     here = paths.current()
-    found = {path: checksum(here.to_local(path)) for path in argument}
+    found = {path: _checksum_of(here.to_local(path)) for path in argument}
     return {path: digest for path, digest in found.items() if digest is not None}
+
+
+def _checksum_of(path: str) -> str | None:
+    if path != paths.current().cluster_conf_file:
+        return checksum(path)
+    try:
+        # Nodes with the same configuration may have different parts of it in their journals.
+        with configfile.opened(path) as found:
+            return found.digest("sha1")
+    except OSError:
+        return None
 
 
 def _net_test(argument: Any, _request: _Request) -> dict[str, str]:

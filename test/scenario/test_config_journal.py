@@ -1,0 +1,138 @@
+"""A configuration which is large enough for a journal, with real daemons, kills, and a failover."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import wait_until
+from role_lab import MASTERD, NODED, Lab, make_lab
+
+from ganeti.configfile import files
+
+pytestmark = pytest.mark.long
+
+# A document of the greatest size, and as many as are allowed: 1.6 MB.
+_DOCUMENTS = 100
+_TEXT = json.dumps({"filler": "x" * 16000})
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Lab]:
+    for lab in make_lab(3):
+        _enlarge(lab)
+        yield lab
+
+
+def _enlarge(lab: Lab) -> None:
+    master = lab.nodes[0]
+    lab.cluster.on(master, "daemon-util", "stop", MASTERD).ok()
+    path = lab.file(master, "config.data")
+    config = json.loads(files.read(str(path)))
+    config["serial_no"] += 1
+    config["documents"] = {
+        f"00000000-0000-4000-8000-{number:012d}": {
+            "name": f"filler{number}",
+            "text": _TEXT,
+            "uuid": f"00000000-0000-4000-8000-{number:012d}",
+            "serial_no": 1,
+            "ctime": 1.0,
+            "mtime": 1.0,
+        }
+        for number in range(_DOCUMENTS)
+    }
+    files.write_config_file(str(path), json.dumps(config).encode())
+    lab.cluster.on(master, "daemon-util", "start", MASTERD).ok()
+
+
+def _text(lab: Lab, node: str) -> bytes:
+    return files.read(str(lab.file(node, "config.data")))
+
+
+def _journal(lab: Lab, node: str) -> Path:
+    return lab.file(node, "config.data.journal")
+
+
+def _tags(text: bytes) -> set[str]:
+    (instance,) = json.loads(text)["instances"].values()
+    return set(instance["tags"])
+
+
+def _journaled_change(lab: Lab, master: str) -> list[os.stat_result]:
+    """Make changes until one is in the journals and not in the files; it is acknowledged.
+
+    :returns: what the journals were at that moment; they may be folded in by now.
+    """
+    found: list[os.stat_result] = []
+
+    def changed() -> bool:
+        assert lab.change(master)
+        found.clear()
+        for node in lab.nodes:
+            try:
+                found.append(_journal(lab, node).stat())
+            except FileNotFoundError:
+                return False
+        return all(
+            lab.tags[-1] in _tags(_text(lab, node))
+            and lab.tags[-1] not in _tags(lab.file(node, "config.data").read_bytes())
+            for node in lab.nodes
+        )
+
+    wait_until(changed, "a change which is in all journals")
+    return found
+
+
+def test_changes_reach_the_file_at_rest(large: Lab) -> None:
+    master = large.nodes[0]
+    for journal in _journaled_change(large, master):
+        assert 0 < journal.st_size < 100_000
+        assert journal.st_mode & 0o777 == 0o640
+    assert "ERROR" not in large.verify(master).text
+    wait_until(
+        lambda: not any(_journal(large, node).exists() for node in large.nodes),
+        "all journals are folded in",
+    )
+    contents = {large.file(node, "config.data").read_bytes() for node in large.nodes}
+    assert len(contents) == 1
+    assert set(large.tags) <= _tags(contents.pop())
+
+
+def test_a_failover_after_everything_was_killed(large: Lab) -> None:
+    """The new master takes what was acknowledged, though no file has it."""
+    master, new, third = large.nodes
+    _journaled_change(large, master)
+    for node in large.nodes:
+        large.cluster.kill_whole(node, NODED)
+    large.cluster.kill_whole(master, MASTERD)
+    saved = {node: _text(large, node) for node in large.nodes}
+    for node in (new, third):
+        large.cluster.on(node, "daemon-util", "start", NODED).ok()
+    large.failover(new)
+    large.cluster.on(master, "daemon-util", "start", NODED).ok()
+    assert set(large.tags) <= _tags(_text(large, new))
+    assert large.change(new)
+    assert set(large.tags) <= _tags(_text(large, new))
+    assert all(set(large.tags[:-1]) <= _tags(text) for text in saved.values())
+    wait_until(
+        lambda: (
+            not any(_journal(large, node).exists() for node in large.nodes)
+            and len({large.file(node, "config.data").read_bytes() for node in large.nodes}) == 1
+        ),
+        "all nodes have the same file",
+    )
+
+
+def test_a_node_daemon_which_ends_leaves_no_journal(large: Lab) -> None:
+    """So a version which does not know of journals may be started next."""
+    master = next(node for node in large.nodes if large.master_runs(node))
+    other = next(node for node in large.nodes if node != master)
+    _journaled_change(large, master)
+    large.cluster.on(other, "daemon-util", "stop", NODED).ok()
+    wait_until(lambda: not _journal(large, other).exists(), "the journal is folded in")
+    assert large.tags[-1] in _tags(large.file(other, "config.data").read_bytes())
+    large.cluster.on(other, "daemon-util", "start", NODED).ok()
+    assert large.change(master)

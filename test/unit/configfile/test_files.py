@@ -1,0 +1,349 @@
+"""The file and its journal: what a reader finds, and what accidents leave."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from ganeti.configfile import files
+from ganeti.platform import users
+from ganeti.utils import fs
+
+from .samples import change_to, path, serial_of, text_of, unlocked
+
+__all__ = ["path"]
+
+
+def _present(path: str) -> int:
+    return serial_of(files.read(path))
+
+
+def _journal(path: str) -> Path:
+    return Path(files.journal_of(path))
+
+
+def test_changes_are_in_the_journal_until_it_is_folded_in(path: str) -> None:
+    for serial in (8, 9, 10):
+        assert files.change(path, change_to(serial))
+        assert _present(path) == serial
+        assert serial_of(Path(path).read_bytes()) == 7
+    inode = os.stat(path).st_ino
+    with files.opened(path) as found:
+        assert found.digest("sha256") == hashlib.sha256(text_of(10)).hexdigest()
+        assert found.end(20) == text_of(10)[-20:]
+        assert found.end(9999) == text_of(10)
+    assert files.fold(path, unlocked())
+    assert os.listdir(os.path.dirname(path)) == ["config.data"]
+    assert serial_of(Path(path).read_bytes()) == 10
+    assert os.stat(path).st_ino != inode
+    assert not files.fold(path, unlocked())
+
+
+def test_a_small_file_has_no_journal(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1 << 20)
+    assert files.change(path, change_to(8))
+    assert not _journal(path).exists()
+    assert serial_of(Path(path).read_bytes()) == 8
+
+
+@pytest.mark.parametrize("limit", ["_JOURNAL_MAX_BYTES", "_RECORD_MAX_BYTES", "_MAX_PARTS"])
+def test_a_journal_is_bounded(path: str, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    assert files.change(path, change_to(8))
+    monkeypatch.setattr(files, limit, 2)
+    assert files.change(path, change_to(9))
+    assert not _journal(path).exists()
+    assert serial_of(Path(path).read_bytes()) == 9
+
+
+def test_another_base_changes_nothing(path: str) -> None:
+    assert not files.change(path, change_to(9))
+    assert files.change(path, change_to(8))
+    size = _journal(path).stat().st_size
+    assert not files.change(path, change_to(8))
+    assert not files.change(path, change_to(9, before="x"))
+    assert not files.change(path + "-none", change_to(8))
+    assert (_present(path), _journal(path).stat().st_size) == (8, size)
+
+
+@pytest.mark.parametrize("wrong", [[(0, 5000)], [(0, 41), b"short"]])
+def test_parts_which_make_no_text(path: str, wrong: list[object]) -> None:
+    good = change_to(8)
+    with pytest.raises(ValueError, match="bytes"):
+        files.change(path, good._replace(parts=wrong))  # type: ignore[arg-type]
+    assert not _journal(path).exists()
+
+
+def test_a_whole_file_ends_the_journal(path: str) -> None:
+    assert files.change(path, change_to(8))
+    files.write_config_file(path, text_of(20))
+    assert not _journal(path).exists()
+    assert files.change(path, change_to(21))
+    assert _present(path) == 21
+
+
+def test_other_processes_write_too(path: str) -> None:
+    """What this process remembers is used only while nobody else has changed anything."""
+    assert files.change(path, change_to(8))
+    content = _journal(path).read_bytes()
+    assert files.change(path, change_to(9))
+    longer = _journal(path).read_bytes()
+    _journal(path).unlink()
+    assert not files.change(path, change_to(10))
+    fs.write_file(str(_journal(path)), content)
+    assert not files.change(path, change_to(10))
+    fs.write_file(str(_journal(path)), longer)
+    assert files.change(path, change_to(10))
+    assert _present(path) == 10
+
+
+# -- odd journals ----------------------------------------------------------------------------------
+
+
+def test_a_record_counts_when_it_is_complete(path: str) -> None:
+    assert files.change(path, change_to(8))
+    short = _journal(path).stat().st_size
+    assert files.change(path, change_to(9))
+    whole = _journal(path).read_bytes()
+    for size in range(len(whole)):
+        _journal(path).write_bytes(whole[:size])
+        assert _present(path) == (7 if size < short else 8)
+    for size in range(0, len(whole), 7):
+        for rest in (b"\0" * 50, b"garbage\n", whole[:30]):
+            _journal(path).write_bytes(whole[:size] + rest)
+            wanted = 7 if size < short else 8
+            assert _present(path) == wanted
+            # The next change replaces what is left of the incomplete one.
+            assert files.change(path, change_to(wanted + 1))
+            assert _present(path) == wanted + 1
+            assert files.fold(path, unlocked())
+            assert serial_of(Path(path).read_bytes()) == wanted + 1
+            files.write_config_file(path, text_of(7))
+
+
+def test_any_damaged_byte_ends_the_journal(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    ends = [0]
+    for serial in (8, 9, 10):
+        assert files.change(path, change_to(serial))
+        ends.append(_journal(path).stat().st_size)
+    whole = _journal(path).read_bytes()
+    for place in range(0, len(whole), 3):
+        damaged = bytes([*whole[:place], whole[place] ^ 1, *whole[place + 1 :]])
+        _journal(path).write_bytes(damaged)
+        assert _present(path) == 7 + sum(end <= place for end in ends[1:])
+    _journal(path).write_bytes(whole[: ends[1] + 40] + b"x" + whole[ends[1] + 41 :])
+    with caplog.at_level(logging.INFO):
+        assert files.fold(path, unlocked())
+    assert f"is damaged after {ends[1]} bytes" in caplog.text
+    assert serial_of(Path(path).read_bytes()) == 8
+    assert not _journal(path).exists()
+
+
+def test_a_torn_journal_is_explained(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert files.change(path, change_to(8))
+    with open(_journal(path), "ab") as stream:
+        stream.write(b"GC1 0000")
+    with caplog.at_level(logging.INFO):
+        assert files.fold(path, unlocked())
+    assert "ends with 8 bytes which were never acknowledged" in caplog.text
+    assert _present(path) == 8
+
+
+def test_a_journal_of_an_older_state(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As an older version of the node daemon leaves it, which does not know of journals."""
+    assert files.change(path, change_to(8))
+    fs.write_file(path, text_of(30))
+    assert _present(path) == 30
+    with caplog.at_level(logging.INFO):
+        assert files.fold(path, unlocked())
+    assert "the configuration has its changes, or a newer state" in caplog.text
+    assert os.listdir(os.path.dirname(path)) == ["config.data"]
+    assert _present(path) == 30
+
+
+def test_a_change_after_a_journal_of_an_older_state(path: str) -> None:
+    assert files.change(path, change_to(8))
+    fs.write_file(path, text_of(30))
+    assert files.change(path, change_to(31))
+    assert _present(path) == 31
+    assert files.fold(path, unlocked())
+    assert serial_of(Path(path).read_bytes()) == 31
+
+
+def test_a_journal_alone_is_no_configuration(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert files.change(path, change_to(8))
+    os.unlink(path)
+    with pytest.raises(FileNotFoundError):
+        files.read(path)
+    assert not files.change(path, change_to(9))
+    with caplog.at_level(logging.INFO):
+        assert files.fold(path, unlocked())
+    assert "the configuration to which it belonged is gone" in caplog.text
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+@pytest.mark.parametrize("how", ["directory", "link"])
+def test_a_journal_which_cannot_be_read_is_never_left_out(path: str, how: str) -> None:
+    if how == "directory":
+        os.mkdir(files.journal_of(path))
+    else:
+        os.symlink("config.data.journal", files.journal_of(path))
+    with pytest.raises(OSError, match="config.data.journal") as caught:
+        files.read(path)
+    assert caught.value.filename == files.journal_of(path)
+    with pytest.raises(OSError, match="config.data.journal"):
+        files.change(path, change_to(8))
+
+
+def test_a_journal_has_mode_and_owner_of_the_file(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fchown", lambda _fd, uid, gid: given.append((uid, gid)))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(users, "same_owner", lambda name: (11, 12) if name == path else (1, 1))
+    os.chmod(path, 0o600)
+    assert files.change(path, change_to(8))
+    assert _journal(path).stat().st_mode & 0o777 == 0o600
+    assert given == [(11, 12)]
+
+
+# -- a disk which refuses --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_refused_change_did_not_happen(
+    path: str, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    assert files.change(path, change_to(8))
+    before = _journal(path).read_bytes()
+
+    def refuse(*_args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        with pytest.raises(OSError, match="No space left.*config.data.journal"):
+            files.change(path, change_to(9))
+    assert _journal(path).read_bytes() == before
+    assert files.change(path, change_to(9))
+    assert _present(path) == 9
+
+
+def test_a_write_which_ends_early_goes_on(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files.change(path, change_to(8))
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:7], at))
+    assert files.change(path, change_to(9))
+    assert _present(path) == 9
+
+
+def test_a_full_disk_while_folding_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files.change(path, change_to(8))
+
+    def refuse(*_args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "copy_file_range", refuse)
+        with pytest.raises(OSError, match="No space left"):
+            files.fold(path, unlocked())
+    assert sorted(os.listdir(os.path.dirname(path))) == ["config.data", "config.data.journal"]
+    assert _present(path) == 8
+    assert files.fold(path, unlocked())
+
+
+# -- folding in beside others ----------------------------------------------------------------------
+
+
+def test_changes_which_come_while_folding_in(path: str) -> None:
+    assert files.change(path, change_to(8))
+
+    def meanwhile() -> None:
+        for serial in (9, 10):
+            assert files.change(path, change_to(serial))
+
+    assert files.fold(path, unlocked(meanwhile))
+    assert serial_of(Path(path).read_bytes()) == 8
+    assert _present(path) == 10
+    assert files.change(path, change_to(11))
+    assert files.fold(path, unlocked())
+    assert serial_of(Path(path).read_bytes()) == 11
+    assert not _journal(path).exists()
+
+
+def test_a_whole_file_which_comes_while_folding_in(path: str) -> None:
+    assert files.change(path, change_to(8))
+    assert not files.fold(path, unlocked(lambda: files.write_config_file(path, text_of(40))))
+    assert os.listdir(os.path.dirname(path)) == ["config.data"]
+    assert _present(path) == 40
+
+
+def test_a_demotion_which_comes_while_folding_in(path: str) -> None:
+    assert files.change(path, change_to(8))
+    assert not files.fold(path, unlocked(lambda: files.remove(path)))
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+def test_a_refused_change_which_comes_while_folding_in(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record was seen, and then taken back: it must not get into the file."""
+    assert files.change(path, change_to(8))
+    good = _journal(path).read_bytes()
+    assert files.change(path, change_to(9))
+
+    def meanwhile() -> None:
+        os.truncate(_journal(path), len(good))
+        assert files.change(path, change_to(9, by="other"))
+
+    assert not files.fold(path, unlocked(meanwhile))
+    assert files.read(path) == text_of(9, "other")
+
+
+def test_two_processes_do_not_fold_in_at_once(path: str) -> None:
+    assert files.change(path, change_to(8))
+    inner: list[bool] = []
+    assert files.fold(path, unlocked(lambda: inner.append(files.fold(path, unlocked()))))
+    assert inner == [False]
+
+
+def test_a_reader_never_goes_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the journal and the file of one reading, anything may happen."""
+    source = random.Random(5)
+    real = files._read_journal
+    present = 7
+
+    def write_something() -> None:
+        nonlocal present
+        what = source.choice(("change", "change", "fold", "whole"))
+        if what == "fold":
+            files.fold(path, unlocked())
+            return
+        present += 1
+        if what == "whole":
+            files.write_config_file(path, text_of(present))
+        else:
+            assert files.change(path, change_to(present))
+
+    def slow(name: str) -> bytes | None:
+        found = real(name)
+        monkeypatch.setattr(files, "_read_journal", real)
+        for _ in range(source.randrange(4)):
+            write_something()
+        monkeypatch.setattr(files, "_read_journal", slow)
+        return found
+
+    monkeypatch.setattr(files, "_read_journal", slow)
+    for _ in range(40):
+        if present > 40:
+            monkeypatch.setattr(files, "_read_journal", real)
+            files.write_config_file(path, text_of(7))
+            present = 7
+            monkeypatch.setattr(files, "_read_journal", slow)
+        before = present
+        assert before <= _present(path) <= present
