@@ -27,12 +27,15 @@ KNOWN = {
     "bootstrap/local.py": "asks whether it exists; removes it and its journal",
     "bootstrap/newer_copies.py": "replaces it with configfile",
     "cli/failures.py": "asks whether it exists",
+    "client/gnt_cluster/upgrade.py": "reads it with configfile; names it to upgrading.simulation",
     "client/gnt_node/program.py": "reads it with config.members",
     "cmdlib/ops/verify/files.py": "asks nodes for its digest",
     "confd/source.py": "asks whether it or its journal has changed; reads it with config.api",
     "failoverd/child.py": "reads it with config.api",
     "jobexec/remote.py": "names a request to the master daemon after it",
     "jobexec/requests.py": "names a request of a job after it",
+    "merge/other.py": "reads the one of another cluster with configfile",
+    "merge/steps.py": "reads and writes it with tools.config_files",
     "platform/paths.py": "names it",
     "rpc/distribute.py": "names it to other nodes",
     "server/mastering.py": "reads it with config.api and config.members",
@@ -44,6 +47,8 @@ KNOWN = {
     "tools/config_files.py": "reads and writes it with configfile",
     "tools/ensure_dirs.py": "sets mode and owner of it and its journal",
     "tools/sanitize_config.py": "reads it with tools.config_files",
+    "upgrading/simulation.py": "reads a copy and writes it with configfile",
+    "vcluster/like.py": "reads and writes it with configfile",
 }
 
 #: Functions which open, replace or remove a file; ``replace`` and ``remove`` of ``os``, too.

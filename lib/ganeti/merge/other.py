@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.cli import remote
 from ganeti.config import upgrade
+from ganeti.configfile import files
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import machine, paths
@@ -49,12 +51,22 @@ class OtherCluster:
         return parse_config(self.read_text(), self.name)
 
     def read_text(self) -> str:
-        """Read the file of the configuration.
+        """Read the text of the configuration, with the changes in its journal.
 
         :raises OpExecError: it cannot be fetched.
         """
         path = self.master.path(paths.current().cluster_conf_file)
-        return self.run("cat", path).stdout
+        with tempfile.TemporaryDirectory(prefix="ganeti-merge-") as directory:
+            copy = f"{directory}/config.data"
+            # The journal first, because what leaves it until the file is read is in the file then.
+            journal = files.journal_of(path)
+            done = self.run("cat", journal, check=False)
+            if done.failed and not self.run("test", "-e", journal, check=False).failed:
+                raise errors.OpExecError(f"cannot read {journal} on {self.master.name}")
+            files.replace(copy, self.run("cat", path).stdout, mode=0o600)
+            if not done.failed:
+                fs.write_file(files.journal_of(copy), done.stdout, mode=0o600)
+            return files.read(copy).decode("utf-8")
 
     def know(self, nodes: Sequence[Node]) -> None:
         """Remember how the nodes are reached."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from ganeti import errors
+from ganeti.configfile import files
 from ganeti.platform import machine, versions
 from ganeti.utils import fs, process
 
@@ -150,7 +151,7 @@ class _Simulation:
         self._say("Converting a copy of the configuration")
         copy = f"{self._directory}/data"
         os.mkdir(copy, 0o700)
-        fs.write_file(f"{copy}/config.data", fs.read_bytes(config), mode=0o600)
+        files.replace(f"{copy}/config.data", files.read(config), mode=0o600)
         options = ["-f", "--ignore-hostname", f"--path={copy}", f"--confdir={copy}"]
         if versions.number_of(self._target.series) < versions.number_of(self._origin.series):
             facts = self._run([self._target.program("cfgupgrade"), "--facts"], "asking for facts")

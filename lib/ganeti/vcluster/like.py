@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.config import upgrade
-from ganeti.config.store import write_config_file
+from ganeti.configfile import files
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, codec
-from ganeti.utils import fs
 from ganeti.vcluster.description import NAME, VirtualCluster
 from ganeti.wire import json
 
@@ -61,7 +60,7 @@ def read_model(path: str) -> Model:
         have names which virtual nodes cannot have.
     """
     try:
-        config = upgrade.upgrade(json.loads(fs.read_bytes(path)))
+        config = upgrade.upgrade(json.loads(files.read(path)))
         codec.from_dict(ConfigData, config)
     except errors.ParseError as err:
         raise errors.ConfigurationError(f"{path}: {err}") from err
@@ -128,7 +127,7 @@ def put_in(cluster: VirtualCluster, model: Model) -> None:
             shutil.rmtree(here.cluster_conf_history_dir)
         if not os.path.exists(path):
             continue
-        config = transformed(model.config, json.loads(fs.read_bytes(path)))
+        config = transformed(model.config, json.loads(files.read(path)))
         # In the order in which a master daemon writes it, so that all copies are equal.
         ordered = codec.to_dict(codec.from_dict(ConfigData, config))
-        write_config_file(path, json.dumps(ordered).encode() + b"\n")
+        files.write_config_file(path, json.dumps(ordered).encode() + b"\n")

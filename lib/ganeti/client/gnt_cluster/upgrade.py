@@ -240,14 +240,14 @@ def _require_known_settings(work: ClusterWork, origin: str, target: str) -> None
 
     :raises OpPrereqError: it does not; the message names the settings.
     """
+    from ganeti.configfile import files
     from ganeti.platform import paths, versions
     from ganeti.upgrading import checks
-    from ganeti.utils import fs
     from ganeti.wire import json
 
     if versions.number_of(target) > versions.number_of(origin):
         return
-    raw = json.loads(fs.read_bytes(paths.current().cluster_conf_file))
+    raw = json.loads(files.read(paths.current().cluster_conf_file))
     lost = checks.lost_settings(raw, work.facts(target))
     if lost:
         raise errors.OpPrereqError(
