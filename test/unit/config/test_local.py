@@ -95,7 +95,10 @@ def test_a_file_changed_by_others_is_written_as_a_whole(
     assert load(path)[0] == store.snapshot()
 
 
-def test_a_small_file_is_written_as_a_whole(tmp_path: Path) -> None:
+def test_a_small_file_is_written_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1 << 20)
     path = str(tmp_path / "config.data")
     data = small_cluster()
     files.write_config_file(path, ConfigText(data).render(data, ()))
