@@ -38,8 +38,11 @@ def wait(client: luxi.Client, job_id: int) -> None:
     :raises OpExecError: the job did not succeed.
     """
     previous: list[Any] | None = None
+    serial = 0
     while previous is None or previous[0] not in _FINAL:
-        previous, _log = client.wait_for_job_change(job_id, ["status"], previous, None)
+        previous, log = client.wait_for_job_change(job_id, ["status"], previous, serial)
+        # Lines of the log which the client does not acknowledge would be sent again at once.
+        serial = max([serial, *(int(line[0]) for line in log)])
     if previous[0] != "success":
         raise errors.OpExecError(f"job {job_id} ended with status {previous[0]}")
 

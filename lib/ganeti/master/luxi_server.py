@@ -416,11 +416,13 @@ class LuxiServer:
         return None if until is None else max(0.0, until - time.monotonic())
 
     def _run_posted(self) -> None:
-        if self._wake_pending:
-            with contextlib.suppress(BlockingIOError):
+        # A thread which has announced that it writes may not have written yet. Then it keeps the flag,
+        # because nobody would read what it writes: the loop would be woken again and again.
+        with contextlib.suppress(BlockingIOError):
+            if self._wake_pending:
                 os.eventfd_read(self._wake_fd)
-            # An action posted after this line writes again; one posted before is run below.
-            self._wake_pending = False
+                # An action posted after this line writes again; one posted before is run below.
+                self._wake_pending = False
         for _ in range(len(self._posted)):
             self._posted.popleft()()
 
