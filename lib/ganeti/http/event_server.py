@@ -35,7 +35,7 @@ from ganeti.http import messages
 from ganeti.http.head import MAX_HEADERS
 from ganeti.http.messages import Head, Refused, Response
 from ganeti.http.tls_stream import TlsProtocol, Unserved
-from ganeti.utils import memory
+from ganeti.utils import memory, net
 
 _log = logging.getLogger(__name__)
 
@@ -575,18 +575,7 @@ def listen(address: str, port: int) -> socket.socket:
 
     :raises OSError: the address is not on this machine, or the port is in use.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6 and address == "::":
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        sock.bind((address, port))
-        sock.listen(_BACKLOG)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
+    return net.tcp_listen(address, port, backlog=_BACKLOG)
 
 
 def client_limit(wanted: int) -> int:

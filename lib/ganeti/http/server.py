@@ -49,7 +49,7 @@ from typing import NamedTuple, NoReturn
 
 from ganeti import http
 from ganeti.http import head
-from ganeti.utils import x509
+from ganeti.utils import net, x509
 
 _log = logging.getLogger(__name__)
 
@@ -208,15 +208,8 @@ def listen(address: str, port: int) -> socket.socket:
 
     :raises OSError: the address is not on this machine, or the port is in use.
     """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((address, port))
-        sock.listen(_BACKLOG)
-    except BaseException:
-        sock.close()
-        raise
+    sock = net.tcp_listen(address, port, backlog=_BACKLOG)
+    sock.setblocking(False)
     return sock
 
 

@@ -416,8 +416,8 @@ class LuxiServer:
         return None if until is None else max(0.0, until - time.monotonic())
 
     def _run_posted(self) -> None:
-        # A thread which has announced that it writes may not have written yet. Then it keeps the flag,
-        # because nobody would read what it writes: the loop would be woken again and again.
+        # A thread which has set the flag may not have written yet. Then it stays set: otherwise
+        # nobody would read what it writes, and the loop would be woken again and again.
         with contextlib.suppress(BlockingIOError):
             if self._wake_pending:
                 os.eventfd_read(self._wake_fd)

@@ -42,8 +42,6 @@ _CLIENTS_OF_A_GUEST = 20
 # Each of them may send a request of the largest size. A body in chunks tells its size too late.
 _BODIES_OF_A_GUEST = _CLIENTS_OF_A_GUEST * const.REQUEST_MAX_BYTES
 _STOP_S = 2.0
-#: linux/in.h: bind an address which the machine has only while there are guests.
-_IP_FREEBIND = 15
 
 
 class MetadataDaemon(NamedTuple):
@@ -99,14 +97,10 @@ def prepare(options: argparse.Namespace) -> MetadataDaemon:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-        sock.bind((address, port))
-        sock.listen(128)
+        # The machine has the address only while there are guests.
+        sock = net.tcp_listen(address, port, backlog=128, free_bind=True)
     except OSError as err:
-        sock.close()
         raise errors.ConfigurationError(
             f"cannot serve {address} port {port}: {err.strerror}"
         ) from err

@@ -14,6 +14,8 @@ import time
 
 _SUN_PATH_BYTES = 107
 _CONNECT_PAUSE_S = 0.01
+# linux/in.h
+_IP_FREEBIND = 15
 # linux/sockios.h
 _SIOCGIFADDR = 0x8915
 
@@ -131,6 +133,31 @@ def unix_listen(
         if gid != -1:
             os.chown(path, -1, gid)
         os.chmod(path, mode)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def tcp_listen(address: str, port: int, *, backlog: int, free_bind: bool = False) -> socket.socket:
+    """Listen on a TCP socket.
+
+    :param address: IPv4 or IPv6 address; ``::`` means all addresses of both kinds.
+    :param free_bind: also if no interface has the address yet.
+    :raises OSError: the address is not on this machine, or the port is in use.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # With the protocol, because asyncio does not set TCP_NODELAY for sockets without it. An answer
+    # which follows a TLS handshake would then wait 40 ms for an acknowledgement of the client.
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if free_bind:
+            sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        if address == "::":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((address, port))
         sock.listen(backlog)
     except BaseException:
         sock.close()
