@@ -341,8 +341,10 @@ class Fleet:
     def rewritten(self, base: bytes, parts: list[Any]) -> bytes:
         """Make a text from another one; all candidates share the result."""
         if self._made is None or self._made[0] is not base or self._made[1] != parts:
+            # Without copies of the parts, because a text has tens of megabytes.
+            view = memoryview(base)
             joined = b"".join(
-                part.encode() if isinstance(part, str) else base[part[0] : part[0] + part[1]]
+                part.encode() if isinstance(part, str) else view[part[0] : part[0] + part[1]]
                 for part in parts
             )
             self._made = (base, parts, joined)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ganeti import ht
 from ganeti.confd.protocol import ConfdReply, ConfdRequest
+from ganeti.config.by_node import instances_of_node
 from ganeti.constants import confd as const
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Instance, Node, codec
@@ -257,17 +258,11 @@ class ConfigFacts:
     def node_instances(self, query: Any) -> AnswerAndSerial:
         """Return the instances of a node: primary ones, then secondary ones."""
         node = self.node(query)
-        primaries, secondaries = [], []
-        for instance in self.data.instances.values():
-            if instance.primary_node == node.uuid:
-                primaries.append(_public_form(instance))
-            elif any(
-                node.uuid in self.data.disks[uuid].all_node_uuids()
-                for uuid in instance.disks
-                if uuid in self.data.disks
-            ):
-                secondaries.append(_public_form(instance))
-        return [primaries, secondaries], node.serial_no
+        found = [
+            [_public_form(one) for one in sorted(instances, key=lambda one: one.name)]
+            for instances in instances_of_node(self.data, node.uuid)
+        ]
+        return found, node.serial_no
 
     def instance_disks(self, query: Any) -> AnswerAndSerial:
         """Return the disks of an instance."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from ganeti import errors
-from ganeti.config import damaged, history, reservations, upgrade, verify
+from ganeti.config import damaged, history, ports, reservations, upgrade, verify
 from ganeti.config.history import Author, History
 from ganeti.config.local import Changer, Writer
 from ganeti.config.quorum import Record
@@ -324,6 +324,18 @@ class Config(Questions):
             assert pair is not None
             found.append(pair[1])
         return tuple(found)
+
+    def reserve_port(self, ec_id: str) -> int:
+        """Reserve a TCP port of the cluster; the commit of the object which has it takes it.
+
+        :raises ConfigurationError: all ports are in use.
+        """
+        port = self._store.reservations.first_free(
+            reservations.PORT, ports.free(self.cluster()), ec_id
+        )
+        if port is None:
+            raise ports.none_is_free()
+        return port
 
     def reserved_minors(self, node_uuid: str) -> frozenset[int]:
         """Return the reserved DRBD minors of a node."""

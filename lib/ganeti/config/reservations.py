@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
-from ganeti.config.index_keys import INSTANCE_NAME, IP, LV, MAC, MINOR
+from ganeti.config.index_keys import INSTANCE_NAME, IP, LV, MAC, MINOR, PORT
 from ganeti.objects import ConfigData
 from ganeti.utils import text
 
-__all__ = ["INSTANCE_NAME", "IP", "LV", "MAC", "MINOR", "UUID", "Reservations"]
+__all__ = ["INSTANCE_NAME", "IP", "LV", "MAC", "MINOR", "PORT", "UUID", "Reservations"]
 
 ValueT = TypeVar("ValueT")
 

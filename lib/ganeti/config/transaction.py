@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
+from ganeti.config import ports
 from ganeti.config.index import Index, addresses, values_of
-from ganeti.config.index_keys import INSTANCE_NAME, IP, MAC, MINOR, NAMES
+from ganeti.config.index_keys import INSTANCE_NAME, IP, MAC, MINOR, NAMES, PORT
 from ganeti.config.recent import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
-from ganeti.constants import net as net_const
 from ganeti.objects import (
     Cluster,
     ConfigData,
@@ -611,18 +611,19 @@ class Transaction:
 
         :raises ConfigurationError: all ports are in use.
         """
-        cluster = self._cluster
-        if cluster.tcpudp_port_pool:
-            port, *rest = cluster.tcpudp_port_pool
-            self._set_cluster(updated(cluster, now=self.now, tcpudp_port_pool=tuple(rest)))
-            return port
-        port = cluster.highest_used_port + 1
-        if port > net_const.LAST_PORT:
-            raise errors.ConfigurationError(
-                f"the cluster's ports up to {net_const.LAST_PORT} are all in use"
-            )
-        self._set_cluster(updated(cluster, now=self.now, highest_used_port=port))
-        return port
+        reserved = self._reservations.taken(PORT)
+        for port in ports.free(self._cluster):
+            if port not in reserved:
+                self._take_port(port)
+                return port
+        raise ports.none_is_free()
+
+    def _take_port(self, port: int) -> None:
+        changed = ports.without(
+            self._cluster, port, lambda one: self._index.has(PORT, one), self.now
+        )
+        if changed is not self._cluster:
+            self._set_cluster(changed)
 
     def release_port(self, port: int) -> None:
         """Return a TCP port to the pool."""
@@ -647,8 +648,12 @@ class Transaction:
 
     def _put(self, obj: Any) -> None:
         kind = _KIND_OF[type(obj)]
-        self._note(kind, obj.uuid, self._table(kind).get(obj.uuid), obj)
+        present = self._table(kind).get(obj.uuid)
+        self._note(kind, obj.uuid, present, obj)
         self._writable(kind)[obj.uuid] = obj
+        for what, value in values_of(kind, obj):
+            if what == PORT and (present is None or (what, value) not in values_of(kind, present)):
+                self._take_port(value)
 
     def _drop(self, kind: str, uuid: str) -> Any:
         obj = self._get(kind, uuid)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 
 from ganeti import errors
+from ganeti.config.by_node import instances_of_node
 from ganeti.objects import (
     Cluster,
     ConfigData,
@@ -211,14 +212,8 @@ class Questions(abc.ABC):
 
     def node_instances(self, node_uuid: str) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:
         """Return the instances of which a node is primary, and those of which it is secondary."""
-        data = self.snapshot()
-        primaries, secondaries = [], []
-        for instance in self.instances():
-            if instance.primary_node == node_uuid:
-                primaries.append(instance)
-            elif any(node_uuid in data.disks[uuid].all_node_uuids() for uuid in instance.disks):
-                secondaries.append(instance)
-        return tuple(primaries), tuple(secondaries)
+        primaries, secondaries = instances_of_node(self.snapshot(), node_uuid)
+        return tuple(sorted(primaries, key=_key_of)), tuple(sorted(secondaries, key=_key_of))
 
     def filled(self, instance: Instance, **overrides: Any) -> FilledInstance:
         """Return an instance with all inherited parameters, in the form which nodes get.

@@ -504,3 +504,30 @@ def test_no_client_is_accepted_while_all_are_busy(
             sock.close()
     finally:
         lab.stop()
+
+
+def test_a_late_wake_up_is_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the loop would find it again and again, and run without a pause."""
+    rounds = 0
+    run, write = lab.server._run_posted, os.eventfd_write
+
+    def counted() -> None:
+        nonlocal rounds
+        rounds += 1
+        run()
+
+    def late(descriptor: int, value: int) -> None:
+        monkeypatch.setattr(os, "eventfd_write", write)
+        before = rounds
+        with lab.raw():  # A connection lets the loop run.
+            until(lambda: rounds > before)
+        write(descriptor, value)
+
+    monkeypatch.setattr(lab.server, "_run_posted", counted)
+    monkeypatch.setattr(os, "eventfd_write", late)
+    done = threading.Event()
+    lab.server.post(done.set)
+    assert done.wait(PATIENCE_S)
+    until(lambda: not lab.server._wake_pending)
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(lab.server._wake_fd)

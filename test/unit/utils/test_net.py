@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -32,6 +33,40 @@ def test_tcp() -> None:
     assert net.tcp_ping("127.0.0.1", port, 10)  # refused is an answer
     assert not net.tcp_listens("127.0.0.1", port, 10)
     assert not net.tcp_ping("127.0.0.1", port, 10, source="192.0.2.1")
+
+
+def test_answers_on_a_listening_socket_are_sent_at_once() -> None:
+    """asyncio sets TCP_NODELAY only for sockets that were made with the protocol."""
+
+    async def accepted_option() -> int:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[int] = loop.create_future()
+
+        class Server(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                connection = transport.get_extra_info("socket")
+                found.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        listener = net.tcp_listen("127.0.0.1", 0, backlog=1)
+        server = await loop.create_server(Server, sock=listener)
+        _reader, writer = await asyncio.open_connection(*listener.getsockname())
+        option = await found
+        writer.close()
+        server.close()
+        return option
+
+    assert asyncio.run(accepted_option())
+
+
+def test_tcp_listen_tells_what_is_wrong() -> None:
+    with pytest.raises(OSError, match="assign"):
+        net.tcp_listen("192.0.2.1", 0, backlog=1)
+    with net.tcp_listen("192.0.2.1", 0, backlog=1, free_bind=True) as listener:
+        assert listener.getsockname()[0] == "192.0.2.1"
+    with net.tcp_listen("127.0.0.1", 0, backlog=1) as listener:
+        address, port = listener.getsockname()
+        with pytest.raises(OSError, match="in use"):
+            net.tcp_listen(address, port, backlog=1)
 
 
 @pytest.mark.parametrize("depth", [1, 12])

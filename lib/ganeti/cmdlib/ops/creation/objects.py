@@ -15,7 +15,7 @@ from ganeti.utils import clock
 def instance_and_disks(
     unit: NewInstanceUnit[CreatePlan], plan: CreatePlan
 ) -> tuple[Instance, list[Disk]]:
-    """Make the objects; this allocates the network port of the instance and the DRBD minors."""
+    """Make the objects; this reserves their ports and DRBD minors."""
     op, reserved = unit.op, unit.reserved
     disks = _disks(unit, plan)
     now = clock.now()
@@ -23,8 +23,7 @@ def instance_and_disks(
     if hypervisors.of(plan.hypervisor).needs_port:
         port = None if reserved is None else reserved.network_port
         if not port:
-            with unit.config.transaction() as change:
-                port = change.allocate_port()
+            port = unit.config.reserve_port(unit.ctx.ec_id)
     # Without disks nothing has to be made before it can run.
     at_once = op.start and not disks
     instance = Instance(

@@ -500,8 +500,7 @@ def _mirror(
 ) -> dict[str, Any]:
     nodes = (primary, secondary)
     minors = unit.config.allocate_minors(nodes, unit.ctx.ec_id)
-    with unit.config.transaction() as change:
-        port = change.allocate_port()
+    port = unit.config.reserve_port(unit.ctx.ec_id)
     return {
         "logical_id": (*nodes, port, *minors, new_secret()),
         "children": mirror_children(unit, spec, index, nodes),

@@ -11,11 +11,13 @@ Source: manual page **gnt-cluster**, *Instance policies*.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.config.by_node import instances_of_node
 from ganeti.constants.instance import ADMIN_OFFLINE
 from ganeti.htools.instance import LOCAL_STORAGE
 from ganeti.htools.policy import most_spindles, most_vcpus
@@ -64,19 +66,11 @@ def present_uses(data: ConfigData) -> dict[str, Use]:
 def present_use(data: ConfigData, node_uuid: str, own: Use, without: str | None) -> Use:
     """What the instances of one node use together, as far as another instance adds to it.
 
-    A new instance asks this in clusters with thousands of others, so that only those of the node
-    are looked at more closely.
-
     :param own: what the other instance uses.
     :param without: UUID of an instance which is not counted.
     """
     found = own
-    for instance in data.instances.values():
-        if instance.primary_node != node_uuid and not (
-            own.spindles
-            and any(node_uuid in data.disks[uuid].all_node_uuids() for uuid in instance.disks)
-        ):
-            continue
+    for instance in itertools.chain(*instances_of_node(data, node_uuid)):
         if instance.uuid != without:
             found = found.plus(_use_of(data, instance, node_uuid))
     return found if own.spindles else found._replace(spindles=0)

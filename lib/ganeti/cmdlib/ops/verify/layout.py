@@ -91,9 +91,12 @@ def exclusion_tags(unit: AnyUnit, findings: Findings, nodes: Sequence[Node]) -> 
     )
     if not prefixes:
         return
+    primaries: dict[str, list[Instance]] = {}
+    for instance in unit.config.instances():
+        primaries.setdefault(instance.primary_node, []).append(instance)
     for node in nodes:
         owners: dict[str, list[str]] = {}
-        for instance in unit.config.node_instances(node.uuid)[0]:
+        for instance in primaries.get(node.uuid, ()):
             for tag in instance.tags:
                 if tag.startswith(prefixes):
                     owners.setdefault(tag, []).append(instance.name)

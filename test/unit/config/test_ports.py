@@ -1,0 +1,74 @@
+"""The ports of the cluster: reserved by a job, taken by the commit of the object that has them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from fakes.config import commit
+from ganeti import errors
+from ganeti.config import Config
+from ganeti.config.store import ConfigStore
+
+from .samples import instance_of, small_cluster
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    data = small_cluster()
+    cluster = dataclasses.replace(data.cluster, tcpudp_port_pool=(11003,), highest_used_port=11010)
+    return Config(
+        ConfigStore(str(tmp_path / "config.data"), dataclasses.replace(data, cluster=cluster))
+    )
+
+
+def known(config: Config) -> tuple[tuple[int, ...], int]:
+    cluster = config.cluster()
+    return cluster.tcpudp_port_pool, cluster.highest_used_port
+
+
+def add(config: Config, number: int, port: int) -> str:
+    one = instance_of(number, network_port=port)
+    commit(config).add_instance(one, [], "job")
+    return one.uuid
+
+
+def test_a_reservation_changes_nothing_until_the_commit(config: Config) -> None:
+    before = config.snapshot()
+    assert [config.reserve_port(f"job-{n}") for n in range(3)] == [11003, 11011, 11012]
+    assert config.snapshot() is before
+    add(config, 5, 11003)
+    assert known(config) == ((), 11010)
+
+
+def test_a_job_which_fails_loses_no_port(config: Config) -> None:
+    first, second = config.reserve_port("a"), config.reserve_port("b")
+    third = config.reserve_port("c")
+    assert (first, second, third) == (11003, 11011, 11012)
+    add(config, 7, third)
+    assert known(config) == ((11003, 11011), 11012)
+    config.release_reservations("b")
+    assert config.reserve_port("d") == second
+    add(config, 6, second)
+    assert known(config) == ((11003,), 11012)
+
+
+def test_a_transaction_gives_no_reserved_port_away(config: Config) -> None:
+    assert config.reserve_port("a") == 11003
+    assert commit(config).allocate_port() == 11011
+
+
+def test_a_removed_instance_returns_its_port(config: Config) -> None:
+    uuid = add(config, 5, config.reserve_port("a"))
+    commit(config).remove_instance(uuid)
+    assert known(config) == ((11003,), 11010)
+
+
+def test_all_ports_are_in_use(config: Config) -> None:
+    commit(config).update_cluster(
+        dataclasses.replace(config.cluster(), tcpudp_port_pool=(), highest_used_port=14999)
+    )
+    with pytest.raises(errors.ConfigurationError, match="are all in use"):
+        config.reserve_port("a")
