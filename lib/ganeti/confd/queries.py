@@ -14,10 +14,10 @@ from typing import Any
 
 from ganeti import ht
 from ganeti.confd.protocol import ConfdReply, ConfdRequest
-from ganeti.config.by_node import instances_of_node
 from ganeti.constants import confd as const
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData, Instance, Node, codec
+from ganeti.objects.by_node import instances_of_node
 from ganeti.utils import text
 
 # An index in a JSON pointer; a number of thousands of digits cannot be converted.

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 
 from ganeti import errors
-from ganeti.config.by_node import instances_of_node
 from ganeti.objects import (
     Cluster,
     ConfigData,
@@ -29,6 +28,7 @@ from ganeti.objects import (
     fill,
     filled_instance,
 )
+from ganeti.objects.by_node import instances_of_node
 from ganeti.utils import suggest, text
 
 

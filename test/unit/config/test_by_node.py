@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.config.by_node import instances_of_node
 from ganeti.constants import disk as disk_const
 from ganeti.objects import ConfigData
+from ganeti.objects.by_node import instances_of_node
 
 from .samples import disk_of, instance_of, node_of, small_cluster, uuid_of
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.config.by_node import instances_of_node
 from ganeti.constants.instance import ADMIN_OFFLINE
 from ganeti.htools.instance import LOCAL_STORAGE
 from ganeti.htools.policy import most_spindles, most_vcpus
 from ganeti.objects import fill
+from ganeti.objects.by_node import instances_of_node
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit

@@ -12,7 +12,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from ganeti.objects import ConfigData, Disk, Instance
+from ganeti.objects.cluster import ConfigData
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import Instance
 
 
 class _Index:
