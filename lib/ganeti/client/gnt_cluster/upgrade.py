@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ganeti.upgrading.work import ClusterWork
 
 _INTERRUPTED = """\
-Interrupted in step '{step}'. The upgrade is not complete, and the daemons may be stopped. Go on
+Interrupted at the step '{step}'. The upgrade is not complete, and the daemons may be stopped. Go on
 with 'gnt-cluster upgrade --resume', or go back with '--to={origin}'. The record of the upgrade is
 in {path}."""
 _AGAIN = """\
