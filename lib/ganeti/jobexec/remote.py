@@ -342,6 +342,8 @@ class _Change(Transaction):
         self._link = link
         self._author = author
         self._done: list[tuple[str, list[Any], Any]] = []
+        # The state which was read in this transaction; None for none.
+        self._read: int | None = None
         self.first_serial = 0
         self.begin()
 
@@ -355,17 +357,25 @@ class _Change(Transaction):
                 answer = self._link.ask("config.begin", list(self._author))
                 self.first_serial = answer["serial_no"]
                 self.now = answer["now"]
-                for name, args, result in self._done:
-                    if self._link.ask_once(f"change.{name}", *args) != result:
-                        self._link.ask_once("config.abandon")
-                        raise errors.ConfigurationError(
-                            "the master daemon was restarted during this change, and the change"
-                            " would not be the same now. Nothing was changed."
-                        )
+                # What was read, and changed, is not written over a newer state.
+                same = self._read in (None, self.first_serial)
+                if not same or not all(self._has_result(*one) for one in self._done):
+                    self._link.ask_once("config.abandon")
+                    raise errors.ConfigurationError(
+                        "the master daemon was restarted during this change, and the change"
+                        " would not be the same now. Nothing was changed."
+                    )
             except ChannelClosed:
                 self._link.renew()
             else:
                 return
+
+    def _has_result(self, name: str, args: list[Any], result: Any) -> bool:
+        """Carry out an operation again, and tell whether it has the same result."""
+        try:
+            return bool(self._link.ask_once(f"change.{name}", *args) == result)
+        except errors.GenericError:
+            return False
 
     def operate(self, name: str, args: list[Any]) -> Any:
         """Carry out one operation, and return its result."""
@@ -385,10 +395,13 @@ class _Change(Transaction):
         while True:
             try:
                 known = self._store.known
-                return changes.apply(known, self._link.ask_once("config.data", known.serial_no))
+                found = changes.apply(known, self._link.ask_once("config.data", known.serial_no))
             except ChannelClosed:
                 self._link.renew()
                 self.begin()
+            else:
+                self._read = self.first_serial
+                return found
 
     def commit(self) -> None:
         """Commit, and take over the new state."""

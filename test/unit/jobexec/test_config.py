@@ -160,6 +160,34 @@ def test_a_transaction_which_would_be_another_one_after_a_restart(master: Master
         change.add_instance(web(), (), "job-7-run-1")
 
 
+@pytest.mark.parametrize("read_before", [True, False])
+def test_a_change_of_what_another_one_changed_during_a_restart(
+    master: Master, job: Job, read_before: bool
+) -> None:
+    """What was read before the restart is not written over what is there now."""
+
+    def restart() -> None:
+        master.open()
+        with master.config.transaction() as other:
+            other.update_cluster(updated(other.data.cluster, tags=("theirs",)))
+
+    job.link.on_connect = restart
+    with (
+        pytest.raises(errors.ConfigurationError, match="would not be the same"),
+        job.config.transaction() as change,
+    ):
+        cluster = change.data.cluster
+        if read_before:
+            job.link.cut()
+        change.update_cluster(updated(cluster, tags=("mine",)))
+        if not read_before:
+            job.link.cut()
+    assert master.config.cluster().tags == ("theirs",)
+    # The transaction does not stay open.
+    with job.config.transaction() as change:
+        change.add_instance(web(), (), "job-7-run-1")
+
+
 def test_objects_with_disks(master: Master, job: Job) -> None:
     disk = disk_of("web")
     with job.config.transaction() as change:
