@@ -31,6 +31,14 @@ class Lab(HeldInstall):
         words = ("gnt-instance", command, "--submit", "--print-jobid", *options, NAME)
         return self.cluster.run(*words).ok().stdout.split(":")[0].strip()
 
+    def submit_and_wait(self, owner: str, *words: str) -> str:
+        """Submit a job, and wait until it waits for a lock of this owner."""
+        job = self.submit(*words)
+        wait_until(
+            lambda: owner in self.cluster.run("gnt-job", "explain", job).text, f"job {job} waits"
+        )
+        return job
+
     def status(self, job: str) -> str:
         return self.cluster.rows("gnt-job", "list", "-o", "status", job)[0][0]
 
@@ -50,14 +58,14 @@ class Lab(HeldInstall):
         """Others wait for the script of a job, and are told so; they go on when it is over."""
         begun = len(self.lines())
         owner = f"work of job {job} on {self.node} for instance {NAME}"
-        others = [self.submit("reinstall", "-f"), self.submit("startup")]
-        others.append(self.submit("remove", "-f", "--shutdown-timeout=0"))
-        for other in others:
-            wait_until(
-                lambda other=other: self.status(other) == "waiting",  # type: ignore[misc]
-                f"job {other} waits",
+        others = [
+            self.submit_and_wait(owner, *words)
+            for words in (
+                ("reinstall", "-f"),
+                ("startup",),
+                ("remove", "-f", "--shutdown-timeout=0"),
             )
-            assert owner in self.cluster.run("gnt-job", "explain", other).text
+        ]
         assert owner in self.locks()
         said = self.verify(
             f"work of job {job} for instance {NAME}, which has ended: script 'create'"

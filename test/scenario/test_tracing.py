@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, made, wait_until
+from harness import IN_PROCESSES, Cluster, made, wait_until
 
 from fakes.otlp_receiver import Received, Receiver
 
@@ -65,6 +65,7 @@ def test_a_job_is_one_trace_over_all_processes(traced: Cluster, receiver: Receiv
         "LUXI SubmitManyJobs",
         "job OP_INSTANCE_STARTUP",
         "OP_INSTANCE_STARTUP",
+        *(["job process"] if IN_PROCESSES else []),
         "exec",
         "node call instance_start",
         "node instance_start",
