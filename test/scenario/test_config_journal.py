@@ -136,3 +136,19 @@ def test_a_node_daemon_which_ends_leaves_no_journal(large: Lab) -> None:
     assert large.tags[-1] in _tags(large.file(other, "config.data").read_bytes())
     large.cluster.on(other, "daemon-util", "start", NODED).ok()
     assert large.change(master)
+
+
+def test_a_killed_node_daemon_leaves_no_journal_when_the_node_is_stopped(large: Lab) -> None:
+    """An upgrade stops every node in this way before another version starts."""
+    master = next(node for node in large.nodes if large.master_runs(node))
+    others = [node for node in large.nodes if node != master]
+    _journaled_change(large, master)
+    for node in others:
+        large.cluster.kill_whole(node, NODED)
+    assert any(_journal(large, node).exists() for node in others)
+    for node in others:
+        large.cluster.on(node, "daemon-util", "stop-all").ok()
+        assert not _journal(large, node).exists()
+        assert large.tags[-1] in _tags(large.file(node, "config.data").read_bytes())
+        large.cluster.on(node, "daemon-util", "start-all").ok()
+    assert large.change(master)

@@ -45,6 +45,7 @@ KNOWN = {
     "tools/cfgshell.py": "reads and writes it with tools.config_files",
     "tools/cfgupgrade.py": "reads and writes it with tools.config_files",
     "tools/config_files.py": "reads and writes it with configfile",
+    "tools/daemon_util.py": "folds its journal in with configfile",
     "tools/ensure_dirs.py": "sets mode and owner of it and its journal",
     "tools/sanitize_config.py": "reads it with tools.config_files",
     "upgrading/simulation.py": "reads a copy and writes it with configfile",

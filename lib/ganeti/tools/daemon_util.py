@@ -43,6 +43,7 @@ START_ORDER = (
     "ganeti-failoverd",
     "ganeti-watchdogd",
 )
+_NODED = "ganeti-noded"
 _MASTER = "ganeti-masterd"
 MASTER_DAEMONS = (_MASTER, "ganeti-rapi")
 
@@ -59,6 +60,7 @@ EXIT_NOTMASTER = 11
 # The master daemon finishes the present steps of its jobs before it ends.
 _STOP_S = 60.0
 _KILL_S = 10.0
+_FOLD_S = 60.0
 
 
 def executable(daemon: str) -> str:
@@ -192,8 +194,52 @@ def _environment() -> dict[str, str]:
 def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
     """Stop a daemon and wait for its end.
 
+    When the node daemon has ended, the configuration has no journal: a version which does not read
+    journals may be started next.
+
     :param stop_s: seconds after which the daemon is killed.
     """
+    code = _end(daemon, stop_s)
+    return fold_journal() if daemon == _NODED and code == EXIT_SUCCESS else code
+
+
+def fold_journal() -> int:
+    """Write what the journal of the configuration has into the file, while no node daemon runs.
+
+    A node daemon does that when it ends, unless it was killed.
+
+    :returns: an exit code: whether there is no journal now.
+    """
+    path = paths.current().cluster_conf_file
+    journal = paths.current().cluster_conf_journal
+    if not os.path.exists(journal):
+        return EXIT_SUCCESS
+    from ganeti.configfile import files  # costs milliseconds; most nodes have no journal
+    from ganeti.platform import master_epoch
+
+    def attempt() -> None:
+        # A child of the node daemon may be doing the same.
+        files.fold(path, master_epoch.config_lock)
+        if os.path.exists(journal):
+            raise retry.Again(journal)
+
+    try:
+        retry.until(attempt, timeout_s=_FOLD_S, delay=(0.05, 1.5, 1.0))
+    except errors.RetryTimeout:
+        problem = "other processes still write it"
+    except (OSError, errors.LockError) as err:
+        problem = str(err)
+    else:
+        return EXIT_SUCCESS
+    print(
+        f"the changes in {journal} cannot be written into {path}, which other versions read:"
+        f" {problem}",
+        file=sys.stderr,
+    )
+    return EXIT_FAILURE
+
+
+def _end(daemon: str, stop_s: float) -> int:
     executable(daemon)
     here = paths.current()
     pid_file = here.pid_file(daemon)
@@ -362,8 +408,11 @@ def _versions() -> int:
 
 
 def _use_version(series: str) -> int:
-    versions.switch(series)
-    return EXIT_SUCCESS
+    # Of a node daemon which was killed.
+    code = EXIT_SUCCESS if is_running(_NODED) else fold_journal()
+    if code == EXIT_SUCCESS:
+        versions.switch(series)
+    return code
 
 
 class SubCommand(NamedTuple):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from ganeti import errors
-from ganeti.platform import machine, paths, users
+from ganeti.configfile import files
+from ganeti.configfile.content import Change
+from ganeti.platform import machine, paths, users, versions
 from ganeti.tools import daemon_util
 from ganeti.utils import daemonize, process
 
@@ -184,3 +188,69 @@ def test_missing_accounts_are_named_before_anything_starts(
     assert _run("start", "ganeti-noded") == 1
     assert "user nosuch does not exist" in capsys.readouterr().err
     assert not Path(paths.current().run_dir).exists()
+
+
+@pytest.fixture
+def journaled(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration whose last change is in its journal; a node daemon which was killed."""
+    monkeypatch.setattr(files, "JOURNAL_FROM_BYTES", 1)
+    here = paths.current()
+    for directory in (here.data_dir, here.lock_dir, here.run_dir):
+        os.makedirs(directory, exist_ok=True)
+    before = b'{"values":"' + b"a" * 50 + b'","serial_no":7}\n'
+    files.write_config_file(here.cluster_conf_file, before)
+    change = Change(len(before), b'","serial_no":7}\n', [(0, 20), b'","serial_no":8}\n'], 37)
+    assert files.change(here.cluster_conf_file, change)
+    assert Path(here.cluster_conf_file).read_bytes() == before
+    return Path(here.cluster_conf_journal)
+
+
+def test_no_journal_is_left_when_a_killed_node_daemon_is_stopped(journaled: Path) -> None:
+    """An earlier version may be started next, which reads the file only."""
+    whole = files.read(paths.current().cluster_conf_file)
+    assert journaled.exists() and b'"serial_no":8' in whole
+    assert _run("stop", "ganeti-noded") == 0
+    assert not journaled.exists()
+    assert Path(paths.current().cluster_conf_file).read_bytes() == whole
+
+
+@pytest.mark.parametrize("words", [("stop", "ganeti-noded"), ("use-version", "0.9")])
+def test_a_journal_which_cannot_be_folded_in(
+    journaled: Path,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither an upgrade nor a change of the link goes on then."""
+    switched: list[str] = []
+    monkeypatch.setattr(versions, "switch", switched.append)
+
+    def full(path: str, lock: object) -> bool:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(files, "fold", full)
+    assert _run(*words) == 1
+    assert journaled.exists() and switched == []
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def test_another_process_may_fold_in(journaled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child of the node daemon, whose work ends later than its parent."""
+    real, tried = files.fold, []
+
+    def fold(path: str, lock: Callable[[], AbstractContextManager[None]]) -> bool:
+        tried.append(path)
+        return len(tried) == 3 and real(path, lock)
+
+    monkeypatch.setattr(files, "fold", fold)
+    assert _run("stop", "ganeti-noded") == 0
+    assert len(tried) == 3 and not journaled.exists()
+
+
+def test_the_version_changes_without_a_journal(
+    journaled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched: list[str] = []
+    monkeypatch.setattr(versions, "switch", switched.append)
+    assert _run("use-version", "0.9") == 0
+    assert switched == ["0.9"] and not journaled.exists()
