@@ -60,6 +60,7 @@ from ganeti.jqueue import filters
 from ganeti.jqueue import job as jobs
 from ganeti.luxi import protocol as luxi
 from ganeti.merge import other as merge_other
+from ganeti.merge import record as merge_record
 from ganeti.merge import steps as merge_steps
 from ganeti.metad import dhcp, guests, web
 from ganeti.mond import configuration
@@ -345,6 +346,13 @@ TEXTS: dict[str, Parser] = {
     ),
     "drbd status of version 9": Parser(
         drbd_status_json.parse_status, (data("drbd/drbd-9-connected.status.json"),)
+    ),
+    "record of a merge": Parser(
+        merge_record.parse_record,
+        (
+            '{"format": 1, "asked": "second", "name": "second.example.com", "master": "node3",'
+            ' "guests": [{"name": "web1", "running": true, "wanted": true}], "merged": true}',
+        ),
     ),
     "instances of another cluster": Parser(
         merge_steps.parse_guests, ("web1.example.com|Y|up\nweb2.example.com|N|down\n",)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +39,18 @@ class Side:
         """Run a command on the master of this cluster."""
         program = f"{self.directory}/{self._master}.example.com/cmd"
         return run_program((program, *argv), self._environment)
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """Start a command on the master of this cluster, whose output can be read."""
+        program = f"{self.directory}/{self._master}.example.com/cmd"
+        return subprocess.Popen(
+            (program, *argv),
+            env={**self._environment, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def rows(self, program: str, fields: str) -> list[list[str]]:
         """Return a list without its heading, as rows of fields."""
@@ -158,3 +172,83 @@ def test_merge(clusters: tuple[Side, Side]) -> None:
     # The node which was the master of the other cluster is none any more.
     second.run("gnt-node", "list").failed("node1.example.com", exit_code=11)
     assert os.stat(kept).st_mode & 0o777 == 0o600
+
+
+def killed_at(cluster: Side, line: str, *argv: str) -> str:
+    """Run a command, and kill it with SIGKILL when it prints a line; return what it printed."""
+    process = cluster.start(*argv)
+    printed = []
+    assert process.stdout is not None
+    for text in process.stdout:
+        printed.append(text)
+        if text.startswith(line):
+            break
+    process.send_signal(signal.SIGKILL)
+    # Its last command may go on; the next run waits for it.
+    process.stdout.close()
+    process.wait()
+    assert printed[-1].startswith(line), printed
+    return "".join(printed)
+
+
+def test_killed_and_run_again(clusters: tuple[Side, Side]) -> None:
+    first, second = clusters
+    add(second, "node4", "shop1.example.com")
+    add(second, "node3", "shop2.example.com")
+    second.run("gnt-instance", "startup", "shop1").ok()
+    command = (*MERGE, "--groups=rename", "--parameter-conflicts=warn", "--restart=up", SECOND)
+    back = f"The merge of {SECOND} was interrupted; taking it back"
+
+    killed_at(first, "Pausing the watchers", *command)
+    # Another merge must not begin; the message says what to do.
+    first.run(*MERGE, "third.example.com").failed(
+        f"the merge of {SECOND} was interrupted. Run 'cluster-merge {SECOND}' first: it takes back"
+        " what has begun, and begins again."
+    )
+    assert "takes back what has begun" in first.run(*command, "--dry-run").ok().stdout
+    for line in (
+        "Stopping 1 instances",
+        "Stopping the daemons of 2 nodes",
+        "The former configurations are",
+    ):
+        assert back in killed_at(first, line, *command), line
+    assert back in killed_at(first, "Starting the master daemon with the merged", *command)
+    dry = first.run(*command, "--dry-run").ok()
+    assert "Without --dry-run, the same command completes the merge." in dry.stdout
+    goes_on = f"The merge of {SECOND} was interrupted; it goes on"
+    assert goes_on in killed_at(first, "Adding node node3", *command)
+    assert goes_on in killed_at(first, "Adding node node4", *command)
+    assert goes_on in killed_at(first, "Starting 1 instances", *command)
+    done = first.run(*command).ok()
+    assert goes_on in done.stdout
+    assert "verification finds no errors" in done.stdout
+    assert "Adding node" not in done.stdout
+    assert first.rows("gnt-node", "name,role") == [
+        ["node1.example.com", "M"],
+        ["node2.example.com", "C"],
+        ["node3.example.com", "C"],
+        ["node4.example.com", "C"],
+    ]
+    assert first.rows("gnt-instance", "name,status") == [
+        ["shop1.example.com", "running"],
+        ["shop2.example.com", "ADMIN_down"],
+    ]
+    first.check()
+
+
+def test_killed_and_taken_back(clusters: tuple[Side, Side]) -> None:
+    """What prevents a merge by now does not prevent that it is taken back."""
+    first, second = clusters
+    add(second, "node4", "shop1.example.com")
+    second.run("gnt-instance", "startup", "shop1").ok()
+    command = (*MERGE, "--groups=rename", "--parameter-conflicts=warn", SECOND)
+    killed_at(first, "The former configurations are", *command)
+    # Without --parameter-conflicts the clusters cannot be merged.
+    done = first.run(*MERGE, "--groups=rename", SECOND)
+    done.failed("cannot be merged")
+    assert "Both clusters are as before." in done.stdout
+    assert len(first.rows("gnt-node", "name")) == 2
+    assert second.rows("gnt-instance", "name,status") == [["shop1.example.com", "running"]]
+    for cluster in clusters:
+        cluster.check()
+    first.run(*MERGE, "--groups=rename", SECOND).failed("cannot be merged")

@@ -60,19 +60,25 @@ class Rollback:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None:
+            self.keep()
+            return
+        failures = self.take_back()
+        if failures:
+            raise errors.OpExecError(
+                f"{error}. Not all changes could be undone, left are: {', '.join(failures)}"
+            ) from error
+
+    def take_back(self) -> list[str]:
+        """Run the steps, and return what is left, each with the reason."""
         failures = []
         while self._steps:
             left, step = self._steps.pop()
-            if error is None:
-                continue
             try:
                 step()
             except (OSError, errors.GenericError) as err:
                 failures.append(f"{left} ({err})")
-        if failures and error is not None:
-            raise errors.OpExecError(
-                f"{error}. Not all changes could be undone, left are: {', '.join(failures)}"
-            ) from error
+        return failures
 
 
 class Credentials(NamedTuple):

@@ -50,16 +50,19 @@ class RemoteNode:
         """Whether this process runs on the node."""
         return self.name == machine.current().hostname()
 
-    def run(self, command: str) -> process.Completed:
+    def run(self, command: str, keep_fds: Sequence[int] = ()) -> process.Completed:
         """Run a command with the shell of the node, without a time limit.
 
+        :param keep_fds: files which stay open until it ends, for their locks.
         :raises CommandError: SSH or the shell cannot be started.
         """
         if self.here:
-            return process.run(["sh", "-c", command], timeout_s=None, check=False)
+            argv = ["sh", "-c", command]
+            return process.run(argv, timeout_s=None, check=False, keep_fds=keep_fds)
         root = machine.current().neighbour_dir(self.name)
         if root is not None:
-            return process.run([f"{root}/cmd", "sh", "-c", command], timeout_s=None, check=False)
+            argv = [f"{root}/cmd", "sh", "-c", command]
+            return process.run(argv, timeout_s=None, check=False, keep_fds=keep_fds)
         program, *rest = ssh.ssh_argv(
             self.name,
             ["sh", "-c", command],
@@ -67,7 +70,8 @@ class RemoteNode:
             address=self.address,
             port=self._port or _port(self.name),
         )
-        return process.run([program, *_ALIVE, *rest], timeout_s=None, check=False)
+        argv = [program, *_ALIVE, *rest]
+        return process.run(argv, timeout_s=None, check=False, keep_fds=keep_fds)
 
     def path(self, path: str) -> str:
         """Return the path with which the shell of the node finds what this node has at a path.

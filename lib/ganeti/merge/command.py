@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from ganeti import errors
 from ganeti.merge import conflicts, other, steps
+from ganeti.merge.record import Record, RecordFile
 from ganeti.platform import paths
 from ganeti.tools import config_files
-from ganeti.utils import log
+from ganeti.utils import filelock, log, process
 
 PROGRAM = "cluster-merge"
 EXIT_SUCCESS, EXIT_FAILURE = 0, 1
@@ -86,14 +88,81 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     names = list(steps.Choices.__dataclass_fields__)
     choices = steps.Choices(**{name: getattr(options, name) for name in names})
+    data_dir = paths.current().data_dir
     try:
-        config_files.refuse_elsewhere(paths.current().data_dir)
-        for name in options.clusters:
-            steps.Merge(other.find(name), choices).execute()
+        config_files.refuse_elsewhere(data_dir)
+        with filelock.FileLock(f"{data_dir}/cluster-merge.lock") as lock:
+            _acquire(lock)
+            # A command keeps the lock when this program is killed: the next run waits for it.
+            keep = (lock.fileno(),)
+            for name in _resumed(data_dir, options.clusters, keep, dry_run=options.dry_run):
+                _merge(other.find(name, keep), choices, keep, asked=name).execute()
     except (errors.GenericError, OSError) as err:
         print(f"{PROGRAM}: {err}", file=sys.stderr)
         return EXIT_FAILURE
     return EXIT_SUCCESS
+
+
+def _acquire(lock: filelock.FileLock) -> None:
+    try:
+        lock.acquire(timeout_s=0)
+    except errors.LockError:
+        print(
+            f"Waiting for another {PROGRAM}, or for the last command of one which was killed",
+            flush=True,
+        )
+        lock.acquire()
+
+
+def _merge(
+    cluster: other.OtherCluster,
+    choices: steps.Choices,
+    keep_fds: Sequence[int],
+    *,
+    asked: str = "",
+    record: Record | None = None,
+) -> steps.Merge:
+    run = partial(process.run, keep_fds=keep_fds)
+    return steps.Merge(cluster, choices, asked=asked, record=record, run=run)
+
+
+def _resumed(
+    data_dir: str, names: Sequence[str], keep_fds: Sequence[int], *, dry_run: bool
+) -> Sequence[str]:
+    """Take back or complete a merge which was interrupted, if there is one.
+
+    :param names: the clusters to be merged.
+    :returns: those which are left. The clusters before an interrupted one are merged.
+    :raises OpPrereqError: the interrupted one is not among them.
+    """
+    record = RecordFile(data_dir).read()
+    if record is None:
+        return names
+    known = (record.asked, record.name, record.master)
+    place = next((place for place, name in enumerate(names) if name in known), None)
+    if place is None:
+        raise errors.OpPrereqError(
+            f"the merge of {record.name} was interrupted. Run '{PROGRAM} {record.asked}' first: it"
+            f" {_next_step(record)}.",
+            errors.ECODE_STATE,
+        )
+    if dry_run:
+        print(
+            f"The merge of {record.name} was interrupted. Without --dry-run, the same command"
+            f" {_next_step(record)}."
+        )
+        return ()
+    interrupted = _merge(
+        other.recorded(record, keep_fds),
+        steps.Choices(**record.choices),
+        keep_fds,
+        record=record,
+    )
+    return names[place + 1 :] if interrupted.resume() else names[place:]
+
+
+def _next_step(record: Record) -> str:
+    return "completes the merge" if record.merged else "takes back what has begun, and begins again"
 
 
 if __name__ == "__main__":

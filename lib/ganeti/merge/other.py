@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ganeti import errors
 from ganeti.cli import remote
 from ganeti.config import upgrade
 from ganeti.configfile import files
 from ganeti.constants import ssconf as ssconf_const
+from ganeti.merge.record import Record
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import machine, paths
 from ganeti.utils import fs, process, ssh
@@ -27,11 +28,13 @@ class OtherCluster:
 
     :param master: its master.
     :param name: its name.
+    :param keep_fds: files which commands keep open until they end, for their locks.
     """
 
-    def __init__(self, master: remote.RemoteNode, name: str) -> None:
+    def __init__(self, master: remote.RemoteNode, name: str, keep_fds: Sequence[int] = ()) -> None:
         self.name = name
         self.master = master
+        self._keep_fds = keep_fds
         self._nodes = {master.name: master}
 
     def run(self, *argv: str, node: str | None = None, check: bool = True) -> process.Completed:
@@ -40,7 +43,7 @@ class OtherCluster:
         :raises OpExecError: it cannot be started, or failed.
         """
         target = self.master if node is None else self._nodes[node]
-        return run_on(target, argv, check=check)
+        return run_on(target, argv, check=check, keep_fds=self._keep_fds)
 
     def read(self) -> ConfigData:
         """Read the configuration of the cluster from its master.
@@ -68,11 +71,14 @@ class OtherCluster:
                 fs.write_file(files.journal_of(copy), done.stdout, mode=0o600)
             return files.read(copy).decode("utf-8")
 
-    def know(self, nodes: Sequence[Node]) -> None:
-        """Remember how the nodes are reached."""
-        for node in nodes:
-            if node.name != self.master.name:
-                self._nodes[node.name] = _remote(node.name, node.primary_ip)
+    def know(self, addresses: Mapping[str, str]) -> None:
+        """Remember how the nodes are reached.
+
+        :param addresses: node -> its primary IP address.
+        """
+        for name, address in addresses.items():
+            if name != self.master.name:
+                self._nodes[name] = remote.RemoteNode(name, address)
 
     def trust(self, node: Node) -> None:
         """Let this cluster know the host keys which the administrator knows for a node.
@@ -90,9 +96,10 @@ class OtherCluster:
             fs.write_file(path, ours + text, mode=0o644)
 
 
-def find(name: str) -> OtherCluster:
+def find(name: str, keep_fds: Sequence[int] = ()) -> OtherCluster:
     """Find a cluster by its name, or by the name of its master.
 
+    :param keep_fds: files which commands keep open until they end, for their locks.
     :raises OpPrereqError: it cannot be reached, or is none.
     """
     node = _find_virtual(name) or _remote(name, _resolve(name))
@@ -110,18 +117,34 @@ def find(name: str) -> OtherCluster:
     master = facts[ssconf_const.MASTER_NODE]
     if master != node.name:
         node = _remote(master, _resolve(master))
-    return OtherCluster(node, facts[ssconf_const.CLUSTER_NAME])
+    return OtherCluster(node, facts[ssconf_const.CLUSTER_NAME], keep_fds)
+
+
+def recorded(record: Record, keep_fds: Sequence[int] = ()) -> OtherCluster:
+    """Return the cluster of a merge which was interrupted.
+
+    :param keep_fds: files which commands keep open until they end, for their locks.
+    """
+    master = remote.RemoteNode(record.master, record.addresses[record.master])
+    found = OtherCluster(master, record.name, keep_fds)
+    found.know(record.addresses)
+    return found
 
 
 def run_on(
-    node: remote.RemoteNode, argv: Sequence[str], *, check: bool = True
+    node: remote.RemoteNode,
+    argv: Sequence[str],
+    *,
+    check: bool = True,
+    keep_fds: Sequence[int] = (),
 ) -> process.Completed:
     """Run a program on a node.
 
+    :param keep_fds: files which it keeps open until it ends, for their locks.
     :raises OpExecError: it cannot be started, or failed.
     """
     try:
-        done = node.run(shlex.join(argv))
+        done = node.run(shlex.join(argv), keep_fds=keep_fds)
     except errors.CommandError as err:
         raise errors.OpExecError(f"{node.name}: {err}") from err
     if check and done.failed:

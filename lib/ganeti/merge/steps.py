@@ -4,6 +4,9 @@ Everything before the start of the master daemon with the merged configuration i
 step fails: the configuration is not changed, the daemons of the other cluster and the guests which
 were stopped are started again. After that start nothing is taken back; the nodes of the other
 cluster are in the configuration as offline nodes, and the error names the commands which go on.
+
+What has begun is in the record (:mod:`~ganeti.merge.record`) before it begins, and what is taken
+back is read from there; so it makes no difference whether a step failed or the program was killed.
 """
 
 from __future__ import annotations
@@ -11,16 +14,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.bootstrap import local
 from ganeti.constants import instance as instance_c
 from ganeti.merge import conflicts
 from ganeti.merge.combine import Merged, combine
-from ganeti.merge.other import OtherCluster
+from ganeti.merge.other import OtherCluster, parse_config
+from ganeti.merge.record import Guest, Record, RecordFile
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import paths
 from ganeti.takeover.cluster import parse_unfinished
@@ -56,14 +59,6 @@ class Choices:
     dry_run: bool = False
 
 
-class Guest(NamedTuple):
-    """An instance of the other cluster before the merge."""
-
-    name: str
-    running: bool
-    wanted: bool
-
-
 def parse_guests(text: str) -> list[Guest]:
     """Read the output of ``gnt-instance list -o name,oper_state,admin_state``.
 
@@ -85,6 +80,8 @@ class MergeIncompleteError(errors.OpExecError):
 class Merge:
     """The merge of one other cluster.
 
+    :param record: the record of a merge which was interrupted, which :meth:`resume` handles.
+    :param asked: the other cluster as the administrator has named it.
     :param run: runs a program on this machine.
     :param say: prints a line for people.
     :param pause: waits for seconds.
@@ -95,6 +92,8 @@ class Merge:
         other: OtherCluster,
         choices: Choices,
         *,
+        record: Record | None = None,
+        asked: str = "",
         run: Callable[..., process.Completed] = process.run,
         say: Callable[[str], object] = print,
         pause: Callable[[float], object] = time.sleep,
@@ -106,6 +105,17 @@ class Merge:
         self._say = say
         self._pause = pause
         self._here = here or paths.current()
+        self._file = RecordFile(self._here.data_dir)
+        self._record = record or Record(
+            asked=asked or other.name,
+            name=other.name,
+            master=other.master.name,
+            choices=asdict(choices),
+        )
+
+    def _note(self, **changes: object) -> None:
+        """Write down what begins now."""
+        self._record = self._file.note(self._record, **changes)
 
     def _command(self, *argv: str, check: bool = True, terminal: bool = False) -> process.Completed:
         try:
@@ -148,7 +158,7 @@ class Merge:
             self._say(f"Warning: parameter {text}")
         merged = combine(own, other, groups=choices.groups, now=clock.now())
         self._report(own, other, merged)
-        self._other.know(list(other.nodes.values()))
+        self._other.know({node.name: node.primary_ip for node in other.nodes.values()})
         for node in _online(other):
             self._other.run("true", node=node.name)
             self._other.trust(node)
@@ -187,55 +197,116 @@ class Merge:
         if self._choices.dry_run:
             self._say("Dry run: nothing was changed.")
             return
-        with local.Rollback() as undo:
-            guests = self._quiet(undo)
-            merged, before = self._write(undo)
-            no_voting = _needs_no_voting(merged, before)
-            self._say("Starting the master daemon with the merged configuration")
-            words = ("--no-voting", "--yes-do-it") if no_voting else ()
-            self._daemon_util("start", local.MASTER, *words)
-            undo.keep()
-        self._complete(guests, merged, before, no_voting)
+        other = self._other.read()
+        self._note(addresses={one.name: one.primary_ip for one in other.nodes.values()})
+        try:
+            self._quiet()
+            self._write()
+            self._start_merged()
+        except BaseException as err:
+            self._take_back(err)
+            raise
+        self._complete()
 
-    def _quiet(self, undo: local.Rollback) -> list[Guest]:
-        """Stop the work of both clusters; return the instances of the other one."""
+    def resume(self) -> bool:
+        """Take back what an interrupted merge has begun, or complete it.
+
+        :returns: whether the other cluster is merged now; otherwise everything is as before.
+        :raises OpExecError: something could not be taken back, or a step failed.
+        :raises MergeIncompleteError: the merge is complete except for the commands in the message.
+        """
+        if not self._record.merged:
+            self._say(f"The merge of {self._other.name} was interrupted; taking it back")
+            self._take_back(None)
+            self._say("Both clusters are as before.")
+            return False
+        self._say(f"The merge of {self._other.name} was interrupted; it goes on")
+        self._start_merged()
+        self._complete()
+        return True
+
+    def _take_back(self, error: BaseException | None) -> None:
+        """Take back everything that the record says has begun.
+
+        :raises OpExecError: something is left; the next run tries again.
+        """
+        record, other = self._record, self._other
+        both: tuple[tuple[bool, Callable[..., process.Completed]], ...] = (
+            (record.here, self._command),
+            (record.there, other.run),
+        )
+        undo = local.Rollback()
+        for begun, run in both:
+            if begun:
+                undo.add("a paused watcher", partial(run, "gnt-cluster", "watcher", "continue"))
+                undo.add("a drained queue", partial(run, "gnt-cluster", "queue", "undrain"))
+        if record.stopped:
+            startup = ("gnt-instance", "startup", "--force-multiple", "--no-remember")
+            undo.add(
+                f"stopped instances of {other.name}", partial(other.run, *startup, *record.stopped)
+            )
+            undo.add("a drained queue", partial(other.run, "gnt-cluster", "queue", "undrain"))
+        for name in record.daemons:
+            start = partial(other.run, paths.daemon_util(), "start-all", node=name)
+            undo.add(f"stopped daemons on {name}", start)
+        if record.master_stopped:
+            undo.add("the stopped daemons of the master", lambda: self._daemon_util("start-master"))
+        if record.own:
+            path = self._here.cluster_conf_file
+            undo.add(f"the merged configuration in {path}", self._restore)
+        if record.merged:
+            # From now on the next run must take back, too.
+            undo.add(f"the record {self._file.path}", lambda: self._note(merged=False))
+        failures = undo.take_back()
+        if failures:
+            raise errors.OpExecError(
+                f"{error or 'the merge was interrupted'}. Not all changes could be undone, left"
+                f" are: {', '.join(failures)}. Mend the cause, and run the same command again."
+            ) from error
+        self._file.remove()
+
+    def _restore(self) -> None:
+        """Put the former configuration of this cluster in the place of the merged one."""
+        if not any(uuid in self._own_config().nodes for uuid in self._before().nodes):
+            return
+        # The start of the daemon may have failed for the program, and not for the daemon.
+        self._daemon_util("stop-master")
+        config_files.refuse_while_master_runs(self._here.data_dir)
+        config_files.write(self._here.cluster_conf_file, config_files.read_raw(self._record.own))
+
+    def _before(self) -> ConfigData:
+        """Return the configuration of the other cluster before the merge."""
+        return parse_config(fs.read_file(self._record.other), self._other.name)
+
+    def _quiet(self) -> None:
+        """Stop the work of both clusters."""
         other = self._other
         self._say("Pausing the watchers and draining the queues of both clusters")
-        runs: tuple[Callable[..., process.Completed], ...] = (self._command, other.run)
-        for run in runs:
-            undo.add("a paused watcher", partial(run, "gnt-cluster", "watcher", "continue"))
+        runs: tuple[tuple[str, Callable[..., process.Completed]], ...] = (
+            ("here", self._command),
+            ("there", other.run),
+        )
+        for side, run in runs:
+            self._note(**{side: True})
             run("gnt-cluster", "watcher", "pause", str(self._choices.pause_s))
-            undo.add("a drained queue", partial(run, "gnt-cluster", "queue", "undrain"))
             run("gnt-cluster", "queue", "drain")
             self._wait_for_jobs(run)
         done = other.run("gnt-instance", "list", *_LIST, "name,oper_state,admin_state")
         guests = parse_guests(done.stdout)
         stopped = self._to_stop(guests)
+        self._note(guests=tuple(guests), stopped=tuple(stopped))
         if stopped:
             self._say(f"Stopping {len(stopped)} instances of {other.name}")
             # The queue of the other cluster takes jobs only while it is not drained.
             other.run("gnt-cluster", "queue", "undrain")
-            undo.add(
-                f"stopped instances of {other.name}",
-                lambda: other.run(
-                    "gnt-instance", "startup", "--force-multiple", "--no-remember", *stopped
-                ),
-            )
-            undo.add(
-                "a drained queue", lambda: other.run("gnt-cluster", "queue", "undrain", check=False)
-            )
             other.run("gnt-instance", "shutdown", "--force-multiple", "--no-remember", *stopped)
             other.run("gnt-cluster", "queue", "drain")
             self._wait_for_jobs(other.run)
         nodes = [node.name for node in _online(other.read())]
         self._say(f"Stopping the daemons of {len(nodes)} nodes of {other.name}")
         for name in [other.master.name, *(name for name in nodes if name != other.master.name)]:
-            undo.add(
-                f"stopped daemons on {name}",
-                partial(other.run, paths.daemon_util(), "start-all", node=name),
-            )
+            self._note(daemons=(*self._record.daemons, name))
             other.run(paths.daemon_util(), "stop-all", node=name)
-        return guests
 
     def _to_stop(self, guests: Sequence[Guest]) -> list[str]:
         """Return the names of the instances which have to be stopped.
@@ -267,18 +338,14 @@ class Merge:
     def _daemon_util(self, *words: str) -> None:
         self._command(paths.daemon_util(), *words)
 
-    def _write(self, undo: local.Rollback) -> tuple[Merged, ConfigData]:
-        """Stop the master daemon and write the merged configuration.
-
-        :returns: the result, and the configuration of the other cluster.
-        """
+    def _write(self) -> None:
+        """Stop the master daemon and write the merged configuration."""
         here, path = self._here, self._here.cluster_conf_file
-        undo.add("the stopped daemons of the master", lambda: self._daemon_util("start-master"))
+        self._note(master_stopped=True)
         self._daemon_util("stop-master")
         config_files.refuse_while_master_runs(here.data_dir)
         config_files.refuse_unfinished_jobs(here.data_dir)
-        raw = config_files.read_raw(path)
-        own = config_files.problems_of(raw)[0]
+        own = self._own_config()
         text = self._other.read_text()
         other = self._other.read()
         merged = combine(own, other, groups=self._choices.groups, now=clock.now())
@@ -287,41 +354,49 @@ class Merge:
         saved = config_files.backup(path, f"before-{self._other.name}")
         self._say(f"The former configurations are {os.path.basename(saved)} and")
         self._say(f"  {os.path.basename(kept)} in {here.data_dir}")
-        undo.add(f"the merged configuration in {path}", lambda: config_files.write(path, raw))
+        self._note(own=saved, other=kept, changed_ports=tuple(sorted(merged.ports)))
         config_files.write(path, codec.to_dict(merged.data))
-        return merged, other
 
-    def _complete(
-        self, guests: Sequence[Guest], merged: Merged, before: ConfigData, no_voting: bool
-    ) -> None:
+    def _start_merged(self) -> None:
+        """Start the master daemon with the merged configuration."""
+        self._note(merged=True)
+        self._say("Starting the master daemon with the merged configuration")
+        no_voting = _needs_no_voting(self._own_config(), self._before())
+        words = ("--no-voting", "--yes-do-it") if no_voting else ()
+        self._daemon_util("start", local.MASTER, *words)
+
+    def _complete(self) -> None:
         """Give the nodes to this cluster and start their instances."""
+        before = self._before()
+        no_voting = _needs_no_voting(self._own_config(), before)
         todo: list[str] = []
         self._wait_for_master()
         self._command("gnt-cluster", "queue", "undrain")
-        nodes = _online(before)
-        added = set()
-        for node in nodes:
+        for node in _online(before):
+            if node.name in self._record.added:
+                continue
             self._say(f"Adding node {node.name}")
             command = ("gnt-node", "add", "--readd", "--force-join", node.name)
             if self._command(*command, check=False, terminal=True).failed:
                 todo.append(process.show(command))
                 continue
-            added.add(node.uuid)
             if node.drained:
                 self._try(todo, "gnt-node", "modify", "--drained=yes", node.name)
+            self._note(added=(*self._record.added, node.name))
         if no_voting and not todo:
             # With the nodes of both clusters it is elected in the usual way.
             self._daemon_util("restart", local.MASTER)
             self._wait_for_master()
         self._daemon_util("start-master")
         self._try(todo, "gnt-cluster", "redist-conf")
-        names = self._to_start(guests, merged, added)
+        names = self._to_start()
         if names:
             self._say(f"Starting {len(names)} instances")
             self._try(todo, "gnt-instance", "startup", "--force-multiple", *names)
         self._try(todo, "gnt-cluster", "watcher", "continue")
         self._say("Verifying the cluster")
         verified = self._command("gnt-cluster", "verify", "--error-codes", check=False)
+        self._file.remove()
         if todo:
             raise MergeIncompleteError(
                 f"{self._other.name} is merged, but not everything worked. Mend the cause and"
@@ -343,20 +418,21 @@ class Merge:
     def _wait_for_master(self) -> None:
         self._command("gnt-cluster", "queue", "info")
 
-    def _to_start(self, guests: Sequence[Guest], merged: Merged, added: set[str]) -> list[str]:
+    def _to_start(self) -> list[str]:
         """Return the names of the instances to be started, on nodes which were added."""
         if self._choices.restart == NONE:
             return []
-        kept = self._choices.keep_running
+        record, kept = self._record, self._choices.keep_running
+        data = self._own_config()
         here = {
-            one.name for one in merged.data.instances.values()
-            if one.primary_node in added and not one.forthcoming
+            one.name for one in data.instances.values()
+            if data.nodes[one.primary_node].name in record.added and not one.forthcoming
         }  # fmt: skip
         return [
             guest.name
-            for guest in guests
+            for guest in record.guests
             if guest.name in here
-            and not (kept and guest.running and guest.name not in merged.ports)
+            and not (kept and guest.running and guest.name not in record.changed_ports)
             and (self._choices.restart == ALL or guest.running or guest.wanted)
         ]
 
@@ -365,11 +441,11 @@ def _online(data: ConfigData) -> list[Node]:
     return [node for node in data.nodes.values() if not node.offline]
 
 
-def _needs_no_voting(merged: Merged, other: ConfigData) -> bool:
+def _needs_no_voting(merged: ConfigData, other: ConfigData) -> bool:
     """Whether the nodes of this cluster alone are no majority of all nodes.
 
     The nodes of the other cluster do not answer before they are added again.
     """
-    everybody = merged.data.nodes
+    everybody = merged.nodes
     answering = sum(not node.offline for uuid, node in everybody.items() if uuid not in other.nodes)
     return 2 * answering <= len(everybody)

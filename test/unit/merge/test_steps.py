@@ -62,10 +62,10 @@ class Other(Side):
         return self.data
 
     def read_text(self) -> str:
-        return "{}"
+        return json.dumps(codec.to_dict(self.data))
 
-    def know(self, nodes: Any) -> None:
-        self.known = [node.name for node in nodes]
+    def know(self, addresses: Any) -> None:
+        self.known = list(addresses)
 
     def trust(self, node: Any) -> None:
         pass
