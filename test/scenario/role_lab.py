@@ -13,10 +13,38 @@ from pathlib import Path
 
 from harness import Cluster, Finished, alive, wait_until
 
+from ganeti.configfile import files
+
 MASTERD = "ganeti-masterd"
 NODED = "ganeti-noded"
 INSTANCE = "web.example.com"
 ADD_TAGS = ("gnt-instance", "add-tags", INSTANCE)
+
+
+# A document of the greatest size, and as many as are allowed: 1.6 MB.
+_DOCUMENTS = 100
+_TEXT = json.dumps({"filler": "x" * 16000})
+
+
+def enlarge(cluster: Cluster, master: str) -> None:
+    """Make the configuration large enough for a journal."""
+    cluster.on(master, "daemon-util", "stop", MASTERD).ok()
+    path = cluster.path(master, "var/lib/ganeti/config.data")
+    config = json.loads(files.read(str(path)))
+    config["serial_no"] += 1
+    config["documents"] = {
+        f"00000000-0000-4000-8000-{number:012d}": {
+            "name": f"filler{number}",
+            "text": _TEXT,
+            "uuid": f"00000000-0000-4000-8000-{number:012d}",
+            "serial_no": 1,
+            "ctime": 1.0,
+            "mtime": 1.0,
+        }
+        for number in range(_DOCUMENTS)
+    }
+    files.write_config_file(str(path), json.dumps(config).encode())
+    cluster.on(master, "daemon-util", "start", MASTERD).ok()
 
 
 class Lab:

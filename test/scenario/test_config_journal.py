@@ -9,43 +9,18 @@ from pathlib import Path
 
 import pytest
 from harness import wait_until
-from role_lab import MASTERD, NODED, Lab, make_lab
+from role_lab import MASTERD, NODED, Lab, enlarge, make_lab
 
 from ganeti.configfile import files
 
 pytestmark = pytest.mark.long
 
-# A document of the greatest size, and as many as are allowed: 1.6 MB.
-_DOCUMENTS = 100
-_TEXT = json.dumps({"filler": "x" * 16000})
-
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[Lab]:
     for lab in make_lab(3):
-        _enlarge(lab)
+        enlarge(lab.cluster, lab.nodes[0])
         yield lab
-
-
-def _enlarge(lab: Lab) -> None:
-    master = lab.nodes[0]
-    lab.cluster.on(master, "daemon-util", "stop", MASTERD).ok()
-    path = lab.file(master, "config.data")
-    config = json.loads(files.read(str(path)))
-    config["serial_no"] += 1
-    config["documents"] = {
-        f"00000000-0000-4000-8000-{number:012d}": {
-            "name": f"filler{number}",
-            "text": _TEXT,
-            "uuid": f"00000000-0000-4000-8000-{number:012d}",
-            "serial_no": 1,
-            "ctime": 1.0,
-            "mtime": 1.0,
-        }
-        for number in range(_DOCUMENTS)
-    }
-    files.write_config_file(str(path), json.dumps(config).encode())
-    lab.cluster.on(master, "daemon-util", "start", MASTERD).ok()
 
 
 def _text(lab: Lab, node: str) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import two_versions
 from harness import Cluster, made
+from role_lab import enlarge
 from two_versions import NEXT, OWN, PAINTED_S, SETTING
 
 from ganeti import RELEASE
@@ -133,6 +134,14 @@ def test_a_node_of_the_version_before(cluster: Cluster) -> None:
     require_version(cluster, OWN)
 
 
+def archives(cluster: Cluster) -> set[str]:
+    """The archives of former upgrades."""
+    try:
+        return set(os.listdir(cluster.path(MASTER, "var/backups/ganeti")))
+    except FileNotFoundError:
+        return set()
+
+
 def set_setting(cluster: Cluster, value: str | None) -> None:
     """Change the setting of the later version in the file, and let the master write it again."""
     config = cluster.path(MASTER, "var/lib/ganeti/config.data")
@@ -148,6 +157,7 @@ def set_setting(cluster: Cluster, value: str | None) -> None:
 @pytest.mark.long
 def test_upgrade_and_back(cluster: Cluster) -> None:
     """Everything once without an interruption; a setting of the later version stands in the way."""
+    kept = archives(cluster)
     cluster.run("gnt-cluster", "upgrade", f"--to={NEXT}").ok()
     require_version(cluster, NEXT)
     set_setting(cluster, "x")
@@ -159,8 +169,8 @@ def test_upgrade_and_back(cluster: Cluster) -> None:
     require_version(cluster, OWN)
     config = cluster.path(MASTER, "var/lib/ganeti/config.data")
     assert SETTING not in config.read_text()
-    archives = os.listdir(cluster.path(MASTER, "var/backups/ganeti"))
-    assert len(archives) == 2 and all(name.endswith(".tar.gz") for name in archives)
+    new = archives(cluster) - kept
+    assert len(new) == 2 and all(name.endswith(".tar.gz") for name in new)
 
 
 def kill_at(cluster: Cluster, number: int, *argv: str) -> bool:
@@ -293,3 +303,27 @@ def test_two_at_the_same_time(cluster: Cluster) -> None:
         first.communicate()
     cluster.run("gnt-cluster", "upgrade", f"--to={OWN}").ok()
     require_version(cluster, OWN)
+
+
+@pytest.mark.long
+def test_a_journal_of_a_node_daemon_which_was_killed(cluster: Cluster) -> None:
+    """No version starts beside a journal, which an earlier one would not read."""
+    enlarge(cluster, MASTER)
+    node = NODES[1]
+    file = cluster.path(node, "var/lib/ganeti/config.data")
+    journals = [cluster.path(name, "var/lib/ganeti/config.data.journal") for name in NODES]
+    # The first change sends the whole file to the candidate.
+    cluster.run("gnt-cluster", "add-tags", "whole").ok()
+    # Its children go on with calls, and it folds nothing in.
+    cluster.kill(node, "ganeti-noded", signal.SIGSTOP)
+    cluster.run("gnt-cluster", "add-tags", "in-a-journal").ok()
+    cluster.kill_whole(node, "ganeti-noded")
+    assert journals[1].exists() and "in-a-journal" not in file.read_text()
+    assert kill_at(cluster, 4, "gnt-cluster", "upgrade", f"--to={NEXT}")
+    assert not any(journal.exists() for journal in journals)
+    assert "in-a-journal" in file.read_text()
+    cluster.run("gnt-cluster", "upgrade", "--resume").ok()
+    require_version(cluster, NEXT)
+    cluster.run("gnt-cluster", "upgrade", f"--to={OWN}").ok()
+    require_version(cluster, OWN)
+    assert "in-a-journal" in cluster.run("gnt-cluster", "list-tags").ok().stdout
