@@ -200,6 +200,9 @@ def test_handles_which_a_burst_of_calls_leaves_are_closed(monkeypatch: pytest.Mo
     monkeypatch.setattr(client, "_KEEP_S", 0)
     asker.sweep()
     assert asker.idle_handles() == 1, f"each idle handle needs up to 300 KiB. {HINT}"
+    monkeypatch.setattr(client, "_KEEP_LAST_S", 0)
+    asker.sweep()
+    assert asker.idle_handles() == 0, "nobody has called that node for a long time"
     asker.reset()
 
 

@@ -73,6 +73,8 @@ _IDLE_HANDLES = 32
 _KEPT_CONNECTIONS = 4096
 # Less than a server keeps a connection, so that it is seldom closed already.
 _KEEP_S = 45
+# For this long a node's TLS session is kept, with the last idle handle.
+_KEEP_LAST_S = 900
 # Smaller than the 64 KiB which each handle would keep; a record of TLS has no more.
 _UPLOAD_BYTES = 16 * 1024
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
@@ -340,7 +342,8 @@ class Client:
         self._sweeper: threading.Timer | None = None
         # Address and port -> the pin of the last request.
         self._pins: dict[tuple[str, int], str] = {}
-        self._drivers: list[_Driver] = []
+        # As the handles; each driver has connections of its own.
+        self._drivers: list[tuple[float, _Driver]] = []
         # Number of resets, so that handles which were in use then are not kept.
         self._generation = 0
 
@@ -365,14 +368,15 @@ class Client:
                 on_outcome(0, outcome)
             return [outcome]
         with self._lock:
-            driver = self._drivers.pop() if self._drivers else None
+            driver = self._drivers.pop()[1] if self._drivers else None
             generation = self._generation
         driver = driver or _Driver()
         outcomes = driver.run(self, requests, self._max_parallel, on_outcome, until)
         # After an error, the driver is not used again.
         with self._lock:
             if generation == self._generation:
-                self._drivers.append(driver)
+                self._drivers.append((time.monotonic(), driver))
+                self._plan_to_sweep()
         return outcomes
 
     def _perform_kept(self, request: OutgoingRequest) -> Outcome:
@@ -430,8 +434,7 @@ class Client:
             idle = self._idle.setdefault(_kind(transfer.request, alone), [])
             if len(idle) < _IDLE_HANDLES and transfer.generation == self._generation:
                 idle.append((time.monotonic(), transfer.handle))
-                if len(idle) > 1 and self._sweeper is None:
-                    self._plan_to_sweep()
+                self._plan_to_sweep()
                 return
         transfer.handle.close()
 
@@ -441,6 +444,8 @@ class Client:
             return sum(map(len, self._idle.values()))
 
     def _plan_to_sweep(self) -> None:
+        if self._sweeper is not None:
+            return
         # The timer does not keep a client alive which nobody else needs.
         self._sweeper = threading.Timer(_KEEP_S, _sweep, (weakref.ref(self),))
         self._sweeper.name = "idle-handles"
@@ -448,21 +453,31 @@ class Client:
         self._sweeper.start()
 
     def sweep(self) -> None:
-        """Close the handles which were idle for too long, and give their memory back."""
-        before = time.monotonic() - _KEEP_S
+        """Close what was idle for too long, and give the memory back.
+
+        Connections are used again for ``_KEEP_S`` seconds. The last handle of a kind, which has the
+        TLS session of its node, is kept for ``_KEEP_LAST_S`` seconds.
+        """
+        now = time.monotonic()
         unused: list[pycurl.Curl] = []
         with self._lock:
             if self._sweeper is not None:
                 self._sweeper.cancel()
                 self._sweeper = None
-            for idle in self._idle.values():
-                while len(idle) > 1 and idle[0][0] <= before:
+            for kind, idle in list(self._idle.items()):
+                while idle and idle[0][0] <= now - (_KEEP_S if len(idle) > 1 else _KEEP_LAST_S):
                     unused.append(idle.pop(0)[1])
-            if any(len(idle) > 1 for idle in self._idle.values()):
+                if not idle:
+                    del self._idle[kind]
+            drivers = [driver for since, driver in self._drivers if since <= now - _KEEP_S]
+            self._drivers = [one for one in self._drivers if one[1] not in drivers]
+            if self._idle or self._drivers:
                 self._plan_to_sweep()
         for handle in unused:
             handle.close()
-        if unused:
+        for driver in drivers:
+            driver.close()
+        if unused or drivers:
             memory.give_back()
 
     def _new_handle(self, request: OutgoingRequest) -> pycurl.Curl:
@@ -533,6 +548,10 @@ class _Driver:
         self._multi.setopt(pycurl.M_MAXCONNECTS, _KEPT_CONNECTIONS)
         self._deadline: float | None = None
         self._watched: set[int] = set()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._multi.close()
 
     def run(
         self,

@@ -314,3 +314,20 @@ def test_answers_which_are_not_needed_are_not_waited_for(lab, asker, deaf):
     assert seen == [0, 1]
     # The handles of the client are still good.
     assert asker.perform([ask(lab)])[0].body == b"hi"
+
+
+def test_connections_which_were_not_used_again_are_closed(lab, asker, monkeypatch):
+    """Calls to a thousand nodes would otherwise leave a thousand of them open."""
+    before = set(os.listdir("/proc/self/fd"))
+    requests = [ask(lab, "kept")._replace(keep=True) for _ in range(5)]
+    assert all(isinstance(one, client.Reply) for one in asker.perform(requests))
+    kept = set(os.listdir("/proc/self/fd")) - before
+    asker.sweep()
+    assert set(os.listdir("/proc/self/fd")) - before == kept, "they may be used again"
+    assert len(kept) >= 5
+    monkeypatch.setattr(client, "_KEEP_S", 0)
+    asker.sweep()
+    assert not set(os.listdir("/proc/self/fd")) - before
+    # It goes on with new ones.
+    assert all(isinstance(one, client.Reply) for one in asker.perform(requests))
+    asker.reset()
