@@ -7,7 +7,6 @@ import hashlib
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -227,7 +226,7 @@ def test_a_master_that_dies_leaves_nothing_that_lasts(cluster: Cluster) -> None:
             job = cluster.rows("gnt-job", "list", "--no-headers", "-o", "id")[-1][0]
             cluster.run("gnt-job", "cancel", job).ok()
         else:
-            cluster.kill(node, "ganeti-masterd", signal.SIGKILL)
+            cluster.kill_with_jobs(node)
             cluster.on(node, str(TOP / "daemons/daemon-util"), "start", "ganeti-masterd").ok()
             assert cluster.rows("gnt-instance", "list", "-o", "status") == [["ERROR_up"]]
         if how == "reinstall":

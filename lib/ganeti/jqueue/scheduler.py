@@ -13,6 +13,7 @@ need the lock of the :class:`~ganeti.jqueue.table.JobTable` say so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -22,7 +23,7 @@ from ganeti.constants import job as const
 from ganeti.jqueue import dependencies, job_trace
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
-from ganeti.jqueue.commit import Committer
+from ganeti.jqueue.commit import Committer, Waiter
 from ganeti.jqueue.execution import Execute, JobDetached, Place, Places, Thread
 from ganeti.jqueue.filters import NO_RULE, FilterGate, FilterVerdict, rejection
 from ganeti.jqueue.publisher import Publisher
@@ -336,6 +337,7 @@ class Scheduler:
 
     def _try_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:
         callbacks = Callbacks(self._table, self.committer, self._publisher, job, op, self._submit)
+        ended: Waiter | None = None
         try:
             result = place.execute(op, callbacks, job.ops.index(op))
             json.dumps(result)
@@ -374,7 +376,16 @@ class Scheduler:
             elif job.finalized:
                 self._ended(job)
             else:
-                self.committer.touch(job)
+                batch = self.committer.touch(job)
+                if place is not self._thread:
+                    ended = Waiter()
+                    batch.when_durable(lambda err: ended.done(None, err))
+        if ended is not None:
+            # A process which is sent the next opcode forgets this result. The next master daemon
+            # would not find it anywhere, if this one were killed now. An error means that the queue
+            # stops, and begins nothing more.
+            with contextlib.suppress(errors.JobQueueError):
+                ended.wait()
         return True
 
     # -- the end of a job ------------------------------------------------------------------------

@@ -44,6 +44,7 @@ class Lab:
         self.gates: dict[str, threading.Event] = {}
         self.reached: dict[str, threading.Event] = {}
         self.fail_names: set[str] = set()
+        self.faults: list[str] = []
         self.locks = LockManager({Level.INSTANCE: ["web"]})
         self.died = threading.Event()
         # Processes of jobs go on in the next queue.
@@ -70,8 +71,15 @@ class Lab:
             **kwargs,
         )
 
+    def count_faults(self, step: str) -> list[str]:
+        """Let a step on the disk fail from now on; the list grows with each time."""
+        self.fail_names = {step}
+        self.faults = []
+        return self.faults
+
     def _fault(self, step: str) -> None:
         if step in self.fail_names:
+            self.faults.append(step)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def gate(self, name: str) -> threading.Event:

@@ -202,3 +202,20 @@ def test_a_job_whose_process_could_not_go_on_says_why(
     first, second = lab.row(job_id, "opresult")[0]
     assert why in first[1][0] and why in second[1][0]
     assert why in lab.row(job_id, "oplog")[0][0][0][3]
+
+
+def test_a_process_gets_the_next_opcode_when_the_end_of_the_last_one_is_durable(lab: Lab) -> None:
+    """It forgets the result then; a daemon which is killed before would fail the job."""
+    gate = lab.gate("slow")
+    lab.gate("lock-next").set()
+    job_id = lab.queue.submit([op("slow"), op("lock-next")])
+    assert lab.reached["slow"].wait(PATIENCE_S)
+    refused = lab.count_faults("write journal")
+    gate.set()
+    until(lambda: len(refused) >= 2)
+    job = lab.queue.table.jobs[job_id]
+    assert job.ops[0].state.status == jobs.SUCCESS
+    assert lab.reached["lock-next"].is_set() != lab.processes
+    lab.fail_names = set()
+    assert lab.wait(job_id) == "success"
+    assert lab.order == ["slow", "lock-next"]
