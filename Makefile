@@ -10,6 +10,8 @@ DEMO ?= $(CURDIR)/build/demo
 
 TOP := $(CURDIR)
 RELEASE := $(shell sed -n 's/^RELEASE = "\(.*\)"$$/\1/p' lib/ganeti/__init__.py)
+# Root may build in a checkout of another user.
+GIT = git -c "safe.directory=$(TOP)"
 VPY := $(TOP)/.venv/bin/python
 export PYTHONPATH := $(TOP)/lib:$(TOP)
 # The tests run hundreds of short programs; compiling them for each run would take most of the time.
@@ -193,15 +195,16 @@ install:
 deb:
 	devel/make-deb
 
-# The same bytes for each build of a commit.
+# The same bytes for each build of a commit, with any configuration of git.
 sdist:
 	mkdir -p build/dist
-	git archive --format=tar --prefix=ganeti-py-$(RELEASE)/ HEAD | gzip -n -9 >build/dist/ganeti-py-$(RELEASE).tar.gz
+	$(GIT) -c tar.umask=0022 archive --prefix=ganeti-py-$(RELEASE)/ -o build/dist/ganeti-py-$(RELEASE).tar HEAD
+	gzip -n -9 -f build/dist/ganeti-py-$(RELEASE).tar
 	@ls build/dist/ganeti-py-$(RELEASE).tar.gz
 
 # For programs which use the REST client or htools as a library; the daemons need "make install" or "make deb".
 wheel: venv
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(VPY) -m pip wheel -q --no-deps -w build/dist .
+	umask 022 && epoch=$$($(GIT) log -1 --format=%ct) && SOURCE_DATE_EPOCH=$$epoch $(VPY) -m pip wheel -q --no-deps -w build/dist .
 	@ls build/dist/ganeti-$(RELEASE)-*.whl
 
 clean:
