@@ -196,8 +196,10 @@ def remove_state(here: paths.Paths) -> None:
     ):
         fs.remove_file(path)
     ssh_keys.forget(here)
-    if os.path.isdir(here.renewal_dir):
-        shutil.rmtree(here.renewal_dir)
+    # Earlier configurations have secrets, too.
+    for directory in (here.renewal_dir, here.cluster_conf_history_dir):
+        if os.path.isdir(directory):
+            shutil.rmtree(directory)
     if os.path.isdir(here.data_dir):
         for name in os.listdir(here.data_dir):
             if name.startswith(ssconf.FILE_PREFIX):
