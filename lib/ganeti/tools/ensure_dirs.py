@@ -82,6 +82,8 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield Entry(here.master_epoch_lock_file, 0o600, MASTERD, MASTERD, make=True)
     yield Entry(here.config_copy_lock_file, 0o600, MASTERD, MASTERD, make=True)
     yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
+    # It stays from a master daemon which had another user.
+    yield Entry(here.config_serial_file, 0o600, MASTERD, MASTERD)
     yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
     yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
     yield _dir(here.run_dir, 0o1775, MASTERD, DAEMONS)

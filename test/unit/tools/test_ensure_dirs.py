@@ -116,15 +116,19 @@ def test_what_the_master_daemon_cannot_start_without(here: paths.Paths) -> None:
     ensure_dirs.ensure(here, who)
     journal = Path(here.queue_dir) / "journal-6"
     commits = Path(here.cluster_conf_history_dir) / "commits-000000000002"
+    serial = Path(here.config_serial_file)
     commits.parent.mkdir()
-    for path, mode in ((commits.parent, 0o755), (journal, 0o600), (commits, 0o644)):
+    for path, mode in (
+        (commits.parent, 0o755), (journal, 0o600), (commits, 0o644), (serial, 0o644)
+    ):  # fmt: skip
         path.touch()
         path.chmod(mode)
     assert sorted(ensure_dirs.ensure(here, who)) == sorted(
-        map(str, (journal, commits.parent, commits))
+        map(str, (journal, commits.parent, commits, serial))
     )
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (journal, commits.parent, commits)]
-    assert modes == [0o640, 0o700, 0o600]
+    changed = (journal, commits.parent, commits, serial)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in changed]
+    assert modes == [0o640, 0o700, 0o600, 0o600]
 
 
 def test_no_link_is_followed(here: paths.Paths, tmp_path: Path) -> None:
