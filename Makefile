@@ -204,6 +204,7 @@ sdist:
 
 # For programs which use the REST client or htools as a library; the daemons need "make install" or "make deb".
 wheel: venv
+	rm -rf build/lib build/bdist.*
 	umask 022 && epoch=$$($(GIT) log -1 --format=%ct) && SOURCE_DATE_EPOCH=$$epoch $(VPY) -m pip wheel -q --no-deps -w build/dist .
 	@ls build/dist/ganeti-$(RELEASE)-*.whl
 
