@@ -329,6 +329,10 @@ class RemoteReservations:
         return value
 
 
+# A reading among the operations of a transaction.
+_READ = "data"
+
+
 class _Change(Transaction):
     """A transaction which the master daemon carries out; it has the methods of a real one.
 
@@ -342,8 +346,6 @@ class _Change(Transaction):
         self._link = link
         self._author = author
         self._done: list[tuple[str, list[Any], Any]] = []
-        # The state which was read in this transaction; None for none.
-        self._read: int | None = None
         self.first_serial = 0
         self.begin()
 
@@ -357,9 +359,7 @@ class _Change(Transaction):
                 answer = self._link.ask("config.begin", list(self._author))
                 self.first_serial = answer["serial_no"]
                 self.now = answer["now"]
-                # What was read, and changed, is not written over a newer state.
-                same = self._read in (None, self.first_serial)
-                if not same or not all(self._has_result(*one) for one in self._done):
+                if not all(self._has_result(*one) for one in self._done):
                     self._link.ask_once("config.abandon")
                     raise errors.ConfigurationError(
                         "the master daemon was restarted during this change, and the change"
@@ -371,8 +371,14 @@ class _Change(Transaction):
                 return
 
     def _has_result(self, name: str, args: list[Any], result: Any) -> bool:
-        """Carry out an operation again, and tell whether it has the same result."""
+        """Carry out an operation again, and tell whether it has the same result.
+
+        What was read, and changed, is not written over another state. Its serial number does not
+        tell: the former master daemon may have given it to a change which was lost.
+        """
         try:
+            if name == _READ:
+                return bool(changes.apply(None, self._link.ask_once("config.data", -1)) == result)
             return bool(self._link.ask_once(f"change.{name}", *args) == result)
         except errors.GenericError:
             return False
@@ -400,7 +406,8 @@ class _Change(Transaction):
                 self._link.renew()
                 self.begin()
             else:
-                self._read = self.first_serial
+                if not self._done or self._done[-1][0] != _READ:
+                    self._done.append((_READ, [], found))
                 return found
 
     def commit(self) -> None:
@@ -411,7 +418,8 @@ class _Change(Transaction):
                 answer = self._link.ask_once("config.commit", known.serial_no)
             except ChannelClosed:
                 self._link.renew()
-                if self._done and self._link.ask("config.has_commit", self.first_serial + 1):
+                changed = any(name != _READ for name, *_rest in self._done)
+                if changed and self._link.ask("config.has_commit", self.first_serial + 1):
                     return
                 self.begin()
             else:

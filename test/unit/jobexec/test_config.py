@@ -188,6 +188,46 @@ def test_a_change_of_what_another_one_changed_during_a_restart(
         change.add_instance(web(), (), "job-7-run-1")
 
 
+def test_a_change_of_a_state_which_was_lost_in_a_restart(master: Master, job: Job) -> None:
+    """The next state with that serial number is another one, and none of its tags is lost."""
+    path = master.directory / "config.data"
+    before = path.read_bytes()
+
+    def tag(name: str) -> None:
+        with master.config.transaction() as change:
+            cluster = change.data.cluster
+            change.update_cluster(updated(cluster, tags=(*cluster.tags, name)))
+
+    def restart() -> None:
+        path.write_bytes(before)
+        master.open()
+        tag("theirs")
+
+    tag("lost")
+    serial_no = master.config.snapshot().serial_no
+    job.link.on_connect = restart
+    with (
+        pytest.raises(errors.ConfigurationError, match="would not be the same"),
+        job.config.transaction() as change,
+    ):
+        cluster = change.data.cluster
+        job.link.cut()
+        change.update_cluster(updated(cluster, tags=(*cluster.tags, "mine")))
+    assert master.config.snapshot().serial_no == serial_no
+    assert master.config.cluster().tags == ("theirs",)
+
+
+def test_a_change_goes_on_when_what_it_read_is_still_there(master: Master, job: Job) -> None:
+    job.link.on_connect = master.open
+    with job.config.transaction() as change:
+        cluster = change.data.cluster
+        job.link.cut()
+        change.update_cluster(updated(cluster, tags=("mine",)))
+        assert change.data.cluster.tags == ("mine",)
+        job.link.cut()
+    assert master.config.cluster().tags == ("mine",)
+
+
 def test_objects_with_disks(master: Master, job: Job) -> None:
     disk = disk_of("web")
     with job.config.transaction() as change:
