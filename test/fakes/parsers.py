@@ -28,6 +28,7 @@ from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.transfer import export_description
 from ganeti.config import damaged, history, releases
 from ganeti.config import witness as config_witness
+from ganeti.configfile import journal as config_journal
 from ganeti.foreign import catalogue as foreign_catalogue
 from ganeti.foreign import export as foreign_export
 from ganeti.foreign import fetching as foreign_fetching
@@ -690,6 +691,9 @@ BYTES: dict[str, Parser] = {
             b' "result": null, "log": [[1, [1, 2], "message", "x"]], "priority": 0,'
             b' "start_timestamp": [1, 2], "exec_timestamp": [1, 2], "end_timestamp": null}]}',
         ),
+    ),
+    "change of a configuration": Parser(
+        config_journal._decode, (b'{"base": [9, "}\\n"], "parts": [[0, 7], "x}\\n"], "bytes": 10}',)
     ),
     "journal": Parser(journal._parse, (b"GJ1 00000000 2\n{}\n",)),
     "record of a job process": Parser(

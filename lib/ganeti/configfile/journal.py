@@ -76,7 +76,7 @@ def _decode(payload: bytes) -> Change | None:
             for part in found["parts"]
         ]
         return Change(int(size), end.encode("utf-8"), parts, int(found["bytes"]))
-    except (errors.ParseError, LookupError, TypeError, ValueError, AttributeError):
+    except (errors.ParseError, LookupError, TypeError, ValueError, OverflowError, AttributeError):
         return None
 
 
