@@ -36,8 +36,8 @@ _STEP_S: Final = 900.0
 SIZES: Final = (10, 100, 1_000)
 _HANGING: Final = 20  # one node of so many
 _LISTENERS: Final = 1_000
-# Time for the flush of the configuration on a candidate, and of every other answer.
-_NODE_OPTIONS: Final = ("--delay-ms=0.5", "--jitter-ms=1", "--call-delay=config_rewrite=15")
+# Time for the flush of a change of the configuration on a candidate, and of every other answer.
+_NODE_OPTIONS: Final = ("--delay-ms=0.5", "--jitter-ms=1", "--call-delay=config_rewrite=5")
 
 
 class Row(NamedTuple):

@@ -115,7 +115,7 @@ def test_spindles():
     )  # fmt: skip
     data = cluster_of(2, instances, disks)
     node = data.nodes["uuid-node1"]
-    use = ratios.present_uses(data)[node.uuid]
+    use = ratios.present_uses(data, [node.uuid])[node.uuid]
     assert use == ratios.Use(1, 30)
     assert ratios.problems(data, node, use, FACTS) == []
     more = ratios.present_use(data, node.uuid, ratios.Use(1, 3), None)

@@ -336,7 +336,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
                 hv_specs=[[name, all_hvparams[name]] for name in present[:1]],
             )
         )
-        uses = ratios.present_uses(self.config.snapshot())
+        uses = ratios.present_uses(self.config.snapshot(), facts)
         for uuid, (_boot_id, _storage, hypervisors) in facts.items():
             free_mib = hypervisors[0].get("memory_free") if hypervisors else None
             self._ratios(findings, self.config.node(uuid), uses, hypervisors)

@@ -12,7 +12,7 @@ Source: manual page **gnt-cluster**, *Instance policies*.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti.cmdlib import prereq
@@ -50,16 +50,16 @@ def use_of(beparams: Mapping[str, Any], disk_template: str, *, primary: bool) ->
     )
 
 
-def present_uses(data: ConfigData) -> dict[str, Use]:
-    """What all instances use together of each node, forthcoming ones included.
+def present_uses(data: ConfigData, nodes: Iterable[str]) -> dict[str, Use]:
+    """What all instances use together of each of these nodes, forthcoming ones included.
 
-    :returns: UUID of a node -> use; nodes without instances are missing.
+    :returns: UUID of a node -> use.
     """
     found: dict[str, Use] = {}
-    for instance in data.instances.values():
-        disks = fill.instance_disks(data, instance)
-        for uuid in (instance.primary_node, *fill.secondary_nodes(instance, disks)):
-            found[uuid] = found.get(uuid, Use()).plus(_use_of(data, instance, uuid))
+    for uuid in nodes:
+        found[uuid] = Use()
+        for instance in itertools.chain(*instances_of_node(data, uuid)):
+            found[uuid] = found[uuid].plus(_use_of(data, instance, uuid))
     return found
 
 

@@ -21,7 +21,7 @@ from ganeti.wire.calls import NODE_VERIFY
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
-    from ganeti.objects import Node
+    from ganeti.objects import ConfigData, Node
 
 # So often nodes are asked again about ssconf files which differ from the configuration.
 _ROUNDS = 3
@@ -41,15 +41,27 @@ def _configuration() -> str:
     return here.to_virtual(here.cluster_conf_file)
 
 
-def _facts(unit: AnyUnit) -> dict[str, str]:
+#: A state of the configuration, where its files are, and its facts.
+_last: tuple[ConfigData, paths.Paths, dict[str, str]] | None = None
+
+
+def _facts(unit: AnyUnit) -> Mapping[str, str]:
     """Path and checksum of each ssconf file, computed from the present configuration."""
+    # The groups of a large cluster would compute the same, with the names of all instances.
+    global _last
+    data = unit.config.snapshot()
+    last = _last
+    if last is not None and last[0] is data and last[1] is paths.current():
+        return last[2]
     here = paths.current()
-    return {
+    found = {
         here.to_virtual(here.ssconf_file(key)): hashlib.sha1(
             text.encode("utf-8"), usedforsecurity=False
         ).hexdigest()
-        for key, text in ssconf.values(unit.config.snapshot()).items()
+        for key, text in ssconf.values(data).items()
     }
+    _last = data, here, found
+    return found
 
 
 def listed(unit: AnyUnit) -> list[str]:

@@ -7,6 +7,7 @@ states of disks are asked for here.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ganeti.config.index_keys import LV, MINOR
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import cluster_rules, snapshots
+from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
@@ -211,12 +213,18 @@ class StorageCheck:
             )
 
     def _minors(self) -> dict[str, dict[int, tuple[str, bool]]]:
-        """DRBD minors in the configuration.
+        """DRBD minors of the nodes in the configuration.
 
         :returns: UUID of a node -> minor -> name of the instance, and whether it must be active.
         """
         found: dict[str, dict[int, tuple[str, bool]]] = {}
-        for instance in self._data.instances.values():
+        # Each once, although its disks are on two nodes.
+        theirs = {
+            instance.uuid: instance
+            for node in self._nodes
+            for instance in itertools.chain(*instances_of_node(self._data, node.uuid))
+        }
+        for instance in theirs.values():
             for uuid in instance.disks:
                 for device in self._data.disks[uuid].walk():
                     if device.dev_type != disk_c.DRBD8 or len(device.logical_id) < 5:
