@@ -74,7 +74,7 @@ def parse_info(text: str) -> ImageInfo:
             based_on.append(data["data-file"])
         extents = data.get("extents")
         if kind == "vmdk" and isinstance(extents, list):
-            names = {one.get("filename") for one in extents if isinstance(one, dict)}
+            names = {str(one.get("filename")) for one in extents if isinstance(one, dict)}
             based_on += [name for name in names if name != found.get("filename")]
     return ImageInfo(kind, size, tuple(str(name) for name in based_on))
 

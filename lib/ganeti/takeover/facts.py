@@ -169,7 +169,7 @@ def parse_answers(text: str) -> Facts:
             xen=parse_version(commands.get("xen") or ""),
             drbd=parse_version((files[_DRBD] or "").partition("\n")[0]),
         )
-    except (LookupError, TypeError, ValueError, AttributeError) as err:
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as err:
         raise errors.ParseError(f"not the answers of the probe: {err}") from err
 
 
