@@ -11,12 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ganeti import errors
-from ganeti.objects import codec
 from ganeti.utils import fs
-from ganeti.wire import json
-
-_FORMAT = 1
+from ganeti.wire import record_text
 
 
 @dataclass(frozen=True)
@@ -83,11 +79,7 @@ class RecordFile:
         :raises ConfigurationError: the file cannot be understood.
         :raises OSError: the file cannot be read.
         """
-        try:
-            text = fs.read_file(self.path)
-        except FileNotFoundError:
-            return None
-        return parse_record(text, self.path)
+        return record_text.read(self.path, parse_record)
 
     def note(self, before: Record, **changes: Any) -> Record:
         """Write the record with changed fields, and return it.
@@ -95,8 +87,7 @@ class RecordFile:
         :raises OSError: it cannot be written; the former one is unchanged.
         """
         record = replace(before, **changes)
-        text = json.dumps_pretty({"format": _FORMAT, **codec.to_dict(record)})
-        fs.write_file(self.path, text, mode=0o600)
+        fs.write_file(self.path, record_text.to_text(record), mode=0o600)
         return record
 
     def remove(self) -> None:
@@ -112,10 +103,4 @@ def parse_record(text: str, path: str = "the record") -> Record:
 
     :raises ConfigurationError: it has another form.
     """
-    try:
-        values = json.loads(text)
-        if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
-            raise errors.ConfigurationError(f"{path} is no record of a merge of this release")
-        return codec.from_dict(Record, values)
-    except errors.ParseError as err:
-        raise errors.ConfigurationError(f"{path}: {err}") from err
+    return record_text.from_text(Record, text, path, "the record of a merge")

@@ -96,11 +96,7 @@ class StateFile:
         :raises ConfigurationError: the file cannot be understood.
         :raises OSError: the file cannot be read.
         """
-        try:
-            text = fs.read_file(self.path)
-        except FileNotFoundError:
-            return None
-        return parse_state(text, self.path)
+        return record_text.read(self.path, parse_state)
 
     def takeover_before(self, back: State) -> State:
         """Return the record of the takeover which a way back takes back.

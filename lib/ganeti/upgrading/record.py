@@ -85,11 +85,7 @@ class RecordFile:
         :raises ConfigurationError: the file cannot be understood.
         :raises OSError: the file cannot be read.
         """
-        try:
-            text = fs.read_file(self.path)
-        except FileNotFoundError:
-            return None
-        return parse_record(text, self.path)
+        return record_text.read(self.path, parse_record)
 
     def write(self, record: Record) -> None:
         """Replace the record; it is on the disk when this returns.

@@ -7,16 +7,32 @@ that there are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ganeti import errors
 from ganeti.objects import codec
+from ganeti.utils import fs
 from ganeti.wire import json
 
 T = TypeVar("T")
 
 _FORMAT = 1
 _KEY = "format"
+
+
+def read(path: str, parse: Callable[[str, str], T]) -> T | None:
+    """Return the record in a file; None if there is no file.
+
+    :param parse: gets the text, and the path for messages.
+    :raises ConfigurationError: the file cannot be understood.
+    :raises OSError: it cannot be read.
+    """
+    try:
+        text = fs.read_file(path)
+    except FileNotFoundError:
+        return None
+    return parse(text, path)
 
 
 def to_text(record: Any) -> str:
