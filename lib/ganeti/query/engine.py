@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from ganeti import errors
 from ganeti.query import filter as query_filter
 from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
-from ganeti.query.view import prefixes
+from ganeti.query.view import by_name, prefixes
 from ganeti.utils.text import natural_key
 
 #: A query gives at most so many values: all fields of a very large cluster. Each takes 100 bytes.
@@ -89,9 +89,12 @@ def select(
     """
     compiled = query_filter.compile_filter(qfilter, resource)
     columns = [resource.field(name) for name in names]
-    items = _in_requested_order(resource, view, _candidates(resource, view, qfilter), qfilter)
+    items = _candidates(resource, view, qfilter)
     if compiled is not None:
         items = [item for item in items if compiled.may_match(view, item)]
+    if resource.table:
+        items = by_name(items)
+    items = _in_requested_order(resource, view, items, qfilter)
     filter_fields = compiled.field_names if compiled is not None else frozenset()
     needs = live_needs(resource, [*names, *filter_fields])
     if needs and items:

@@ -99,7 +99,8 @@ def unknown_definition(name: str) -> dict[str, str]:
 class Resource:
     """A kind of object: its fields, and how to find its objects.
 
-    :ivar items: returns all objects of a view, in the order of the answer.
+    :ivar items: returns all objects of a view; those of a table in any order, because to sort all
+        takes longer than to find a few, and all others in the order of the answer.
     :ivar name_field: the field with the name of an object.
     :ivar table: name of the table of the configuration which has the objects; empty if they are not
         in the configuration.
@@ -113,7 +114,7 @@ class Resource:
         self,
         name: str,
         fields: Iterable[Field],
-        items: Callable[[Any], list[Any]],
+        items: Callable[[Any], list[Any]] | None = None,
         name_field: str = "name",
         table: str = "",
         aliases: Mapping[str, str] | None = None,
@@ -121,7 +122,7 @@ class Resource:
         self.aliases = aliases or {}
         self.name = name
         self.fields = {field.name: field for field in fields}
-        self.items = items
+        self.items = items or (lambda view: list(getattr(view.config, table).values()))
         self.name_field = name_field
         self.table = table
 

@@ -128,11 +128,17 @@ class GroupRun:
             _removal,
         )
         back = decisions.rebooted(seen.nodes, self._memory)
-        # Not a node which was never seen: it may have run for a long time.
-        started = self._restart(seen, back.keys() & self._memory.boot_ids.keys())
-        activated = self._after_reboots(seen, back, started)
-        if self._options.verify_disks:
-            self._verify_disks(seen, [*started, *activated])
+        # A node which was never seen may have run for a long time.
+        again = {name: one for name, one in back.items() if name in self._memory.boot_ids}
+        started = self._restart(seen, again)
+        if not self._options.verify_disks:
+            self._after_reboots(seen, back, started)
+            return
+        # The verification finds the inactive disks of nodes which were never seen, which saves the
+        # first run in a cluster a job for each of its instances.
+        activated = self._after_reboots(seen, again, started)
+        if self._verify_disks(seen, [*started, *activated]):
+            self._note_boots({name: one for name, one in back.items() if name not in again})
 
     def _restart(self, seen: Observation, back: Collection[str]) -> list[str]:
         """Start instances; returns those of which a start was tried."""
@@ -171,22 +177,25 @@ class GroupRun:
             open_nodes = {
                 node for one in seen.instances if one.name in failed for node in one.nodes
             }
-            done = {name: one for name, one in back.items() if name not in open_nodes}
-            if done:
-                self._memory.boot_ids.update(done)
-                memory.store(self._file, self._memory)
+            self._note_boots({name: one for name, one in back.items() if name not in open_nodes})
         return [one.instance for one in plan if one.act]
 
-    def _verify_disks(self, seen: Observation, handled: Iterable[str]) -> None:
+    def _note_boots(self, boot_ids: Mapping[str, str]) -> None:
+        if boot_ids:
+            self._memory.boot_ids.update(boot_ids)
+            memory.store(self._file, self._memory)
+
+    def _verify_disks(self, seen: Observation, handled: Iterable[str]) -> bool:
+        """Verify disks, and activate the inactive ones; returns whether the verification ended."""
         if self._options.dry_run:
             print(f"The disks of node group {self._options.name} would be verified.")
-            return
+            return False
         opcode = OpGroupVerifyDisks(group_name=self._group, is_strict=self._options.strict)
         opcode.reason = restarting.reason("verify disks")
         result = restarting.run_one(self._client, opcode)
         if result is None:
             _log.error("the disks could not be verified")
-            return
+            return False
         unresponsive, inactive, missing = result
         for node, why in sorted(unresponsive.items()):
             _log.error("disks on node %s cannot be verified: %s", node, why)
@@ -205,6 +214,7 @@ class GroupRun:
             "activate its disks",
             _activation,
         )
+        return True
 
     def _act(
         self,

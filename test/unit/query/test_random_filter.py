@@ -14,7 +14,7 @@ from ganeti.objects import codec
 from ganeti.query import engine, resources
 from ganeti.query import filter as query_filter
 from ganeti.query.field import Resource
-from ganeti.query.view import View
+from ganeti.query.view import View, by_name
 
 CONFIG = codec.from_dict(
     objects.ConfigData,
@@ -46,7 +46,9 @@ class Nothing:
 
 
 # The same fields, but all objects are looked at.
-WITHOUT_INDEX = Resource("instance", INSTANCES.fields.values(), INSTANCES.items)
+WITHOUT_INDEX = Resource(
+    "instance", INSTANCES.fields.values(), lambda view: by_name(view.config.instances.values())
+)
 CHOICES = st.recursive(
     st.tuples(
         st.sampled_from(["==", "=", "!="]),

@@ -202,6 +202,22 @@ def test_a_failed_activation_is_tried_again(
     assert memory.load(here.watcher_state_file(GROUP)).boot_ids == {"node1": "b1"}
 
 
+def test_the_first_run_activates_only_what_the_verification_finds(
+    master: FakeMaster, client: Client, here: paths.Paths
+) -> None:
+    add_node(master, "node1", "b1")
+    for name in ("web1", "web2", "web3"):
+        add_instance(master, name, "running")
+    master.results["OP_GROUP_VERIFY_DISKS"] = errors.OpExecError("no")
+    run(client)
+    assert done(master) == [VERIFY]
+    assert memory.load(here.watcher_state_file(GROUP)).boot_ids == {}
+    master.results["OP_GROUP_VERIFY_DISKS"] = [{}, ["web2"], {}]
+    run(client)
+    assert done(master) == [VERIFY, VERIFY, ("OP_INSTANCE_ACTIVATE_DISKS", "web2")]
+    assert memory.load(here.watcher_state_file(GROUP)).boot_ids == {"node1": "b1"}
+
+
 def test_disks_which_the_verification_finds_inactive(
     master: FakeMaster, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,6 +274,7 @@ def test_a_job_that_hangs_does_not_keep_the_watcher(
 def test_a_dry_run_prints_and_changes_nothing(
     master: FakeMaster, client: Client, here: paths.Paths, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    memory.store(here.watcher_state_file(GROUP), memory.Memory({"node1": "before"}))
     add_node(master, "node1", "b1")
     add_instance(master, "web1")
     add_instance(master, "web2", "running")

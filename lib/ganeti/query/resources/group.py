@@ -107,6 +107,5 @@ _FIELDS = [
 RESOURCE = Resource(
     query_c.GROUP,
     [*_FIELDS, *common_fields("group"), *ndparams.fields(_ndparams)],
-    lambda view: by_name(view.config.nodegroups.values()),
     table="nodegroups",
 )

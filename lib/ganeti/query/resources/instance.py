@@ -36,7 +36,7 @@ from ganeti.query.field import (
     maybe,
 )
 from ganeti.query.resources.ndparams import KINDS
-from ganeti.query.view import View, by_name
+from ganeti.query.view import View
 
 LIVE = "instances"
 CONSOLES = "consoles"
@@ -595,7 +595,6 @@ _FIELDS = [
 RESOURCE = Resource(
     query_c.INSTANCE,
     [*_FIELDS, *common_fields("instance"), *_nic_fields(), *_disk_fields(), *_parameter_fields()],
-    lambda view: by_name(view.config.instances.values()),
     table="instances",
     # Ganeti design 2.0, *Opcode changes*.
     aliases={"beparam/": "be/", "hvparam/": "hv/"},

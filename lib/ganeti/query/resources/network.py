@@ -121,6 +121,5 @@ _FIELDS = [
 RESOURCE = Resource(
     query_c.NETWORK,
     [*_FIELDS, *common_fields("network")],
-    lambda view: by_name(view.config.networks.values()),
     table="networks",
 )

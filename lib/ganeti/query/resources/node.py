@@ -338,6 +338,5 @@ RESOURCE = Resource(
             for name, title, kind, doc, fact in _LIVE_FIELDS
         ),
     ],
-    lambda view: by_name(view.config.nodes.values()),
     table="nodes",
 )
