@@ -1,8 +1,8 @@
 """The text of a configuration, kept in pieces.
 
-The text of each object is kept until the object changes, and about a hundred objects share a chunk.
-A commit encodes the changed objects and joins their chunks again; the rest, which is megabytes in a
-large cluster, stays the same bytes objects and is neither encoded nor copied.
+About a hundred objects share a chunk. A commit encodes the changed objects and replaces their texts
+in the chunks; the rest, which is megabytes in a large cluster, stays the same bytes objects and is
+neither encoded nor copied.
 
 Because chunks stay the same objects, two texts can be compared by the identity of their chunks:
 :func:`difference` returns how one file becomes the other without reading their contents.
@@ -10,6 +10,7 @@ Because chunks stay the same objects, two texts can be compared by the identity 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -66,43 +67,93 @@ class ConfigText:
         return tuple(pieces)
 
 
+class _Chunk:
+    """Texts of some objects.
+
+    :ivar lengths: UUID -> length of the text of the object, in their order.
+    :ivar text: the texts with commas between them. It begins with a comma, except in the first
+        chunk of a table.
+    """
+
+    __slots__ = ("lengths", "text")
+
+    def __init__(self, texts: Iterable[tuple[str, bytes]]) -> None:
+        found = dict(texts)
+        self.lengths = {uuid: len(text) for uuid, text in found.items()}
+        self.text = b",".join(found.values())
+
+    def put(self, uuid: str, text: bytes) -> None:
+        """Add or replace the text of an object."""
+        if uuid in self.lengths:
+            begin = self._begin(uuid)
+            end = begin + self.lengths[uuid]
+            self.text = b"%s%s%s" % (self.text[:begin], text, self.text[end:])
+        else:
+            self.text = b"%s,%s" % (self.text, text) if self.lengths else text
+        self.lengths[uuid] = len(text)
+
+    def remove(self, uuid: str) -> None:
+        """Remove the text of an object, with one comma."""
+        begin = self._begin(uuid)
+        end = begin + self.lengths[uuid]
+        if end < len(self.text):
+            end += 1
+        elif begin:
+            begin -= 1
+        self.text = self.text[:begin] + self.text[end:]
+        del self.lengths[uuid]
+
+    def _begin(self, uuid: str) -> int:
+        before = itertools.takewhile(lambda one: one != uuid, self.lengths)
+        return int(self.text[:1] == b",") + sum(self.lengths[one] + 1 for one in before)
+
+
 class _Table:
-    """Texts of the objects of one kind, in chunks."""
+    """Texts of the objects of one kind, in chunks.
+
+    A text is only in its chunk: another copy of each would take as much memory as the whole file.
+    """
 
     def __init__(self, objects: dict[str, Any]) -> None:
-        self._chunks: list[dict[str, bytes]] = []
-        self._joined: list[bytes | None] = []
+        self._chunks: list[_Chunk] = []
+        # UUID -> number of the chunk.
         self._place: dict[str, int] = {}
-        for uuid, obj in objects.items():
-            self.put(uuid, obj)
+        left = iter(objects.items())
+        while some := list(itertools.islice(left, CHUNK)):
+            self._place.update((uuid, len(self._chunks)) for uuid, _ in some)
+            self._chunks.append(_Chunk((uuid, _entry(uuid, obj)) for uuid, obj in some))
 
     def put(self, uuid: str, obj: Any) -> None:
         """Add or replace the text of an object; None removes it."""
         place = self._place.get(uuid)
         if obj is None:
             if place is not None:
-                del self._place[uuid], self._chunks[place][uuid]
-                self._joined[place] = None
+                del self._place[uuid]
+                self._chunks[place].remove(uuid)
             return
         if place is None:
-            if not self._chunks or len(self._chunks[-1]) >= CHUNK:
-                self._chunks.append({})
-                self._joined.append(None)
+            if not self._chunks or len(self._chunks[-1].lengths) >= CHUNK:
+                self._chunks.append(_Chunk(()))
             place = self._place[uuid] = len(self._chunks) - 1
-        self._chunks[place][uuid] = b'"%s":%s' % (uuid.encode(), _encode(codec.to_dict(obj)))
-        self._joined[place] = None
+        self._chunks[place].put(uuid, _entry(uuid, obj))
 
     def pieces(self) -> list[bytes]:
         """Return the texts of the chunks; each but the first begins with a comma."""
         found: list[bytes] = []
-        for place, joined in enumerate(self._joined):
-            if joined is None or (joined[:1] == b",") is not bool(found):
-                start = b"," if found and self._chunks[place] else b""
-                joined = start + b",".join(self._chunks[place].values())
-                self._joined[place] = joined
-            if joined:
-                found.append(joined)
+        for chunk in self._chunks:
+            if not chunk.lengths:
+                continue
+            has_comma = chunk.text[:1] == b","
+            if has_comma and not found:
+                chunk.text = chunk.text[1:]
+            elif found and not has_comma:
+                chunk.text = b",%s" % chunk.text
+            found.append(chunk.text)
         return found
+
+
+def _entry(uuid: str, obj: Any) -> bytes:
+    return b'"%s":%s' % (uuid.encode(), _encode(codec.to_dict(obj)))
 
 
 def _encode(value: Any) -> bytes:

@@ -149,10 +149,10 @@ def test_a_mirrored_disk_is_made_on_both_nodes_children_first():
     ]
     assert made == [
         ("node1", "plain", True),
+        ("node2", "plain", False),
         ("node1", "plain", True),
+        ("node2", "plain", False),
         ("node1", "drbd", True),
-        ("node2", "plain", False),
-        ("node2", "plain", False),
         ("node2", "drbd", False),
     ]
     _instance, (disk,) = new(master)

@@ -113,13 +113,15 @@ class Creation:
             unit.instance = instance = unit.config.instance(instance.uuid)
             adopt.rename(unit, undo, instance, adopted)
             self._make_disks(undo, instance, disks, to_make)
-            if disk_work.mirrored_internally(disks):
+            mirrored = disk_work.mirrored_internally(disks)
+            if mirrored:
                 self._synchronise(undo, instance)
             unit.release_locks(Level.NODE_RES)
             installs = disks and not unit.op.no_install
             if installs:
                 try:
-                    self._install(instance)
+                    # A synchronisation takes hours, in which a disk may become inactive.
+                    self._install(instance, activate=not mirrored or unit.op.wait_for_sync)
                 except ImportUnknown:
                     undo.commit()
                     # It may be the only copy, so an administrator decides.
@@ -159,7 +161,7 @@ class Creation:
             except errors.RpcError as err:
                 raise errors.OpExecError(
                     f"could not create disk {index} of instance {instance.name} on node"
-                    f" {self._plan.node.name}: {why(err)}"
+                    f" {err.node}: {why(err)}"
                 ) from err
 
     def _synchronise(self, undo: UndoStack, instance: Instance) -> None:
@@ -177,10 +179,11 @@ class Creation:
 
     # -- installation ----------------------------------------------------------
 
-    def _install(self, instance: Instance) -> None:
+    def _install(self, instance: Instance, *, activate: bool) -> None:
         unit = self._unit
         try:
-            disk_work.assemble_disks(unit, instance)
+            if activate:
+                disk_work.assemble_disks(unit, instance)
             if unit.imported is None:
                 self._run_create_script(instance)
             else:

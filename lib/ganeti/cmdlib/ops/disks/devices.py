@@ -135,14 +135,14 @@ def remove_storage_dir(
 def create_disk(
     unit: AnyUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
 ) -> None:
-    """Create a disk on all its nodes, on each the children before the device.
+    """Create a disk on all its nodes at the same time, on each the children before the device.
 
     :param node_uuids: create the disk on these of its nodes only.
-    :raises errors.RpcError: a node call failed.
+    :raises errors.RpcError: a node call failed; parts of the disk may be made on the other nodes.
     """
     primary = instance.primary_node
-    for node_uuid in node_uuids or disk_nodes(disk, primary):
-        create_device(unit, instance, disk, node_uuid, on_primary=node_uuid == primary)
+    nodes = node_uuids or disk_nodes(disk, primary)
+    _create_tree(unit, instance, disk, {uuid: uuid == primary for uuid in nodes})
 
 
 def create_device(
@@ -161,22 +161,42 @@ def create_device(
     :param children: False when the children exist already.
     :raises errors.RpcError: a node call failed.
     """
+    _create_tree(unit, instance, device, {node_uuid: on_primary}, children=children)
+
+
+def _create_tree(
+    unit: AnyUnit,
+    instance: Instance,
+    device: Disk,
+    nodes: Mapping[str, bool],
+    *,
+    children: bool = True,
+) -> None:
+    """Create a device and its children on nodes.
+
+    :param nodes: UUID of a node -> whether it is the primary node of the device.
+    """
     for child in device.children if children else ():
-        create_device(unit, instance, child, node_uuid, on_primary=on_primary)
-    answer = unit.rpc.call(
+        _create_tree(unit, instance, child, nodes)
+    answers = unit.rpc.call_many(
         BLOCKDEV_CREATE,
-        node_uuid,
+        nodes,
+        per_node={
+            uuid: {"on_primary": primary, "exclusive_storage": exclusive_storage(unit, uuid)}
+            for uuid, primary in nodes.items()
+        },
         disk=(device, instance),
         size_mib=device.size,
         owner=instance.name,
-        on_primary=on_primary,
         info=info_text(instance),
-        exclusive_storage=exclusive_storage(unit, node_uuid),
     )
-    if answer.failure is not None and not ownership.may_be_made(answer.failure):
-        ownership.disown(unit, device, node_uuid)
-    answer.payload()
-    wipe.wipe(unit, instance, device, node_uuid)
+    for uuid, answer in answers.items():
+        if answer.failure is not None and not ownership.may_be_made(answer.failure):
+            ownership.disown(unit, device, uuid)
+    for answer in answers.values():
+        answer.payload()
+    for uuid in nodes:
+        wipe.wipe(unit, instance, device, uuid)
 
 
 def remove_disk(
