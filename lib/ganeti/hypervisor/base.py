@@ -25,6 +25,10 @@ from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import fs
 
+# How often a driver which is not told of the end of a guest asks for it: the first pause, its
+# growth, and the longest pause, in seconds.
+_END_POLL = (0.002, 1.5, 0.5)
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceInfo:
@@ -154,10 +158,17 @@ class Hypervisor(ABC):
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
         """Wait until a guest ends, at most ``timeout_s`` seconds.
 
-        A driver which cannot notice the end waits for the whole time. The caller checks with
+        A driver which is not told of the end asks with :meth:`is_running`, for the first time
+        after a short pause, as the caller has just asked. The caller checks with
         :meth:`is_running` afterwards.
         """
-        time.sleep(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        pause_s, factor, longest_s = _END_POLL
+        while (left_s := deadline - time.monotonic()) > 0:
+            time.sleep(min(pause_s, left_s))
+            if pause_s >= left_s or not self.is_running(instance_name):
+                return
+            pause_s = min(pause_s * factor, longest_s)
 
     @abstractmethod
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:

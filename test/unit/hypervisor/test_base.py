@@ -6,6 +6,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.hypervisor import base
+from ganeti.hypervisor.fake.driver import FakeHypervisor
 
 MEMINFO = """\
 MemTotal:       16384000 kB
@@ -48,3 +49,33 @@ def test_wire_form() -> None:
         "state": 0,
         "time": 1.5,
     }
+
+
+def test_the_end_of_a_guest_is_noticed_before_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(base.time, "sleep", slept.append)
+    answers = iter((True, True, False))
+    driver = FakeHypervisor()
+    monkeypatch.setattr(driver, "is_running", lambda name: next(answers))
+    driver.wait_end("web1", 3600)
+    assert slept == pytest.approx([0.002, 0.003, 0.0045])
+
+
+def test_the_wait_for_a_guest_which_does_not_end_is_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(base.time, "sleep", sleep)
+    monkeypatch.setattr(base.time, "monotonic", lambda: now[0])
+    driver = FakeHypervisor()
+    monkeypatch.setattr(driver, "is_running", lambda name: True)
+    driver.wait_end("web1", 3)
+    assert now[0] == pytest.approx(103)
+    driver.wait_end("web1", 0)
+    assert now[0] == pytest.approx(103)

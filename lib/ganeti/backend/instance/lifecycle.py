@@ -31,8 +31,6 @@ from ganeti.wire import calls
 # grow from the first to the second number of seconds.
 _ASK_AGAIN_START_S = 1.0
 _ASK_AGAIN_S = 5.0
-_POLL_START_S = 0.002
-_POLL_MAX_S = 0.5
 
 # The parent of the daemon imports this module; a call runs in a child, where it is imported.
 for _name in hypervisor.known():
@@ -156,23 +154,18 @@ def shut_down_softly(
     if timeout_s <= 0:
         return False
     deadline = time.monotonic() + timeout_s
-    ask_at = 0.0
     ask_again_s = _ASK_AGAIN_START_S
-    pause_s = _POLL_START_S
     while driver.is_running(instance_name):
-        now = time.monotonic()
-        if now >= deadline:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
             return False
-        if now >= ask_at:
-            try:
-                driver.stop(instance_name, hvparams)
-            except errors.HypervisorError as err:
-                # The next request may succeed; otherwise the guest is stopped hard in the end.
-                logging.warning("cannot ask instance %s to shut down: %s", instance_name, err)
-            ask_at = now + min(ask_again_s, _ASK_AGAIN_S)
-            ask_again_s *= 1.5
-        driver.wait_end(instance_name, min(pause_s, max(deadline - now, 0.01)))
-        pause_s = min(pause_s * 1.5, _POLL_MAX_S)
+        try:
+            driver.stop(instance_name, hvparams)
+        except errors.HypervisorError as err:
+            # The next request may succeed; otherwise the guest is stopped hard in the end.
+            logging.warning("cannot ask instance %s to shut down: %s", instance_name, err)
+        driver.wait_end(instance_name, min(ask_again_s, _ASK_AGAIN_S, left_s))
+        ask_again_s *= 1.5
     return True
 
 
