@@ -137,15 +137,24 @@ class Import(NamedTuple):
     typing_only: bool = False
 
 
+def statements_below(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node in their order; every import is one."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from statements_below(inner)
+
+
 def imports_of(tree: ast.AST, file: str) -> Iterator[Import]:
     """All imports in a parsed file; relative ones are reported as module ``.``."""
+    statements = list(statements_below(tree))
     typing_only = {
         inner
-        for node in ast.walk(tree)
+        for node in statements
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
+        for inner in statements_below(node)
     }
-    for node in ast.walk(tree):
+    for node in statements:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -157,6 +166,12 @@ def imports_of(tree: ast.AST, file: str) -> Iterator[Import]:
             continue
         for name in names:
             yield Import(file, node.lineno, name, node in typing_only)
+
+
+@functools.cache
+def imports_in(file: str) -> tuple[Import, ...]:
+    """All imports in a file below ``lib/ganeti``."""
+    return tuple(imports_of(ast.parse((LIB / file).read_text(encoding="utf-8")), file))
 
 
 def package_of(file: str) -> str:
@@ -237,21 +252,21 @@ def test_every_file_is_in_a_package() -> None:
 
 @pytest.mark.parametrize("file", _files())
 def test_imports_point_one_way(file: str) -> None:
-    tree = ast.parse((LIB / file).read_text(encoding="utf-8"))
-    wrong = [text for found in imports_of(tree, file) for text in violations(found)]
+    wrong = [text for found in imports_in(file) for text in violations(found)]
     assert not wrong, "\n".join(wrong)
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
 
 
 @pytest.mark.parametrize("file", _files())
 def test_private_names_stay_in_their_file(file: str) -> None:
     """``from x import _y``: a leading underscore means *this file*."""
-    tree = ast.parse((LIB / file).read_text(encoding="utf-8"))
     wrong = [
-        f"{file}:{node.lineno}: {alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ganeti")
-        for alias in node.names
-        if alias.name.startswith("_") and not alias.name.startswith("__")
+        f"{file}:{found.line}: {found.module}"
+        for found in imports_in(file)
+        if found.module.startswith("ganeti.") and _is_private(found.module.rsplit(".", 1)[1])
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -309,7 +324,7 @@ def reached_from(file: str) -> frozenset[str]:
     if file == "cmdlib/__init__.py":
         # Its load() imports all units by their names.
         found.update(_files_below("cmdlib"))
-    for one in imports_of(ast.parse((LIB / file).read_text(encoding="utf-8")), file):
+    for one in imports_in(file):
         parts = one.module.split(".")
         if parts[0] != "ganeti" or one.typing_only:
             continue
