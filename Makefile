@@ -21,6 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env TMPDIR="$$(devel/temporary-directory)" $(VPY) -m pytest -q --durations=10
 # Most tests wait for something; the tests of a file run in one process, because they share a cluster.
 PARALLEL ?= -n 4 --dist loadfile
+# Beside the other parts of "make check": each process has to read all test files first.
+PARALLEL_CHECK ?= -n 2 --dist loadfile
 # Tests of real daemons wait even more.
 PARALLEL_SCENARIO ?= -n 4 --dist loadfile
 # Where the clusters of these tests execute their jobs: threads or processes.
@@ -28,7 +30,8 @@ JOB_EXECUTION ?= threads
 export JOB_EXECUTION
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario scenario-packages check-long mutants \
+.PHONY: help venv check lint types unit unit-packages docs docs-packages scenario scenario-packages \
+	check-long mutants \
 	crash-points chaos chaos-defects lab \
 	lab-shell bench bench-fleet demo demo-stop pages html man completion install deb sdist wheel clean
 
@@ -38,8 +41,8 @@ help:
 	@echo "otherwise it prints the command which installs them."
 	@echo
 	@echo "  make venv       make the virtual environment .venv     (network, or a filled pip cache)"
-	@echo "  make check      lint, types, unit, docs and scenario, for every change; it takes at most"
-	@echo "                  10 minutes on two idle cores, and names its ten slowest tests    (venv)"
+	@echo "  make check      lint, types, unit, docs and scenario side by side, for every change; it takes at"
+	@echo "                  most 10 minutes on two idle cores, and names its ten slowest tests    (venv)"
 	@echo "  make lint       check rules and format with ruff                                 (venv)"
 	@echo "  make types      check types with mypy in strict mode                             (venv)"
 	@echo "  make unit       run the unit tests  (venv; zsh, fish, mtools, dosfstools, qemu-utils, fdisk,"
@@ -53,6 +56,8 @@ help:
 	@echo "                  xfsprogs, btrfs-progs, e2fsprogs, debootstrap, udev, openssh-client,"
 	@echo "                  openssh-server: without them some tests are skipped)"
 	@echo "                  JOB_EXECUTION=processes runs them with jobs in processes of their own"
+	@echo "  make unit-packages  install what the unit tests use, as far as possible              (root)"
+	@echo "  make docs-packages  install what the tests of the documentation use                  (root)"
 	@echo "  make scenario-packages  install what the scenario tests use, as far as possible      (root)"
 	@echo "  make check-long run the unit tests under the other versions of Python which are installed,"
 	@echo "                  a part of the known faults, ten minutes of make chaos, a part of make scenario"
@@ -94,7 +99,12 @@ help:
 venv:
 	@devel/setup-venv $(PYTHON)
 
-check: lint types unit docs scenario
+# Side by side, because tests of real daemons wait a lot: each part prints what it has to say when it ends.
+# Packages are installed before, because only one program can do that at a time.
+check: venv unit-packages docs-packages scenario-packages
+	@echo "make check: lint, types, docs, unit and scenario run side by side; each prints its output when it ends"
+	@$(MAKE) --no-print-directory --jobs=5 --output-sync=target PARALLEL="$(PARALLEL_CHECK)" \
+		lint types docs unit scenario
 
 lint: venv
 	$(VPY) -m ruff check .
@@ -103,22 +113,26 @@ lint: venv
 types: venv
 	$(VPY) -m mypy
 
-unit: venv
+unit: venv unit-packages
+	$(PYTEST) $(PARALLEL) -m "not long" test/unit
+
+docs: venv docs-packages
+	$(PYTEST) -n 2 --dist loadfile test/docs
+
+# A package which cannot be installed is no error here: the tests that need it are skipped.
+unit-packages:
 	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl
 	-@devel/install-packages openssh-client openssh-server
 	-@devel/install-packages ganeti-htools-3.0
 	-@devel/install-packages systemd logrotate apache2-bin
-	$(PYTEST) $(PARALLEL) -m "not long" test/unit
 
-docs: venv
+docs-packages:
 	-@devel/install-packages prometheus
-	$(PYTEST) -n 2 --dist loadfile test/docs
 
 # For example: make scenario JOB_EXECUTION=processes
 scenario: venv scenario-packages
 	$(PYTEST) $(PARALLEL_SCENARIO) -m "not long" test/scenario
 
-# A package which cannot be installed is no error here: the tests that need it are skipped.
 scenario-packages:
 	-@devel/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	-@devel/install-packages ganeti-htools-3.0
