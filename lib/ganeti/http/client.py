@@ -20,8 +20,10 @@ connections: the kernel gives up a connection on which nothing was received for 
 and the attempt to open a new one fails. (Calls with a connection of their own do not need that.
 They detect it when they connect, and a long call may survive an interruption of the network.)
 
-A burst of calls leaves many idle handles, each of which needs up to 300 KiB. Those which nobody has
-used while their connection may be kept are closed, except for one of each kind.
+A burst of calls leaves many idle handles: an open connection needs 90 KiB, and a handle without one
+40 KiB. Those which nobody has used while their connection may be kept are closed, except for one of
+each kind, and there are never more than :data:`MAX_IDLE`. A multi has connections to the nodes for
+which it was used, so the next calls to these nodes use it again.
 
 A request may *pin* the key of its node: the connection is closed before anything is sent, unless
 the certificate of the peer has this key. A resumed session or a kept connection is that of an
@@ -67,6 +69,8 @@ UNREACHABLE = "unreachable"
 REFUSED = "refused"
 FAILED = "failed"
 
+#: Handles which are kept for all nodes together, and connections in idle multis.
+MAX_IDLE = 1024
 # Idle handles which are kept for each node. One call of ``perform`` uses one of them.
 _IDLE_HANDLES = 32
 # Connections which a multi keeps open; more than a cluster has nodes.
@@ -302,6 +306,8 @@ def _pin_text(pins: tuple[str, ...]) -> str:
 
 
 # The requests which may use a handle: address, port, keep, connection class, alone, pin.
+# Address and port.
+_Peer = tuple[str, int]
 _Kind = tuple[str, int, bool, str, bool, str]
 
 
@@ -337,11 +343,13 @@ class Client:
         self._connect_timeout_s = connect_timeout_s
         self._max_parallel = max_parallel
         self._lock = threading.Lock()
-        # The oldest first, each with the time of the monotonic clock at which it became idle.
+        # The oldest first, each with the time of the monotonic clock at which it became idle; the
+        # kind which was used last is the last one.
         self._idle: dict[_Kind, list[tuple[float, pycurl.Curl]]] = {}
+        self._idle_count = 0
         self._sweeper: threading.Timer | None = None
         # Address and port -> the pin of the last request.
-        self._pins: dict[tuple[str, int], str] = {}
+        self._pins: dict[_Peer, str] = {}
         # As the handles; each driver has connections of its own.
         self._drivers: list[tuple[float, _Driver]] = []
         # Number of resets, so that handles which were in use then are not kept.
@@ -367,17 +375,45 @@ class Client:
             if on_outcome is not None:
                 on_outcome(0, outcome)
             return [outcome]
+        kept = {(request.address, request.port) for request in requests if request.keep}
         with self._lock:
-            driver = self._drivers.pop()[1] if self._drivers else None
+            driver = self._take_driver(kept)
             generation = self._generation
-        driver = driver or _Driver()
         outcomes = driver.run(self, requests, self._max_parallel, on_outcome, until)
+        driver.peers |= kept
         # After an error, the driver is not used again.
+        unused: list[_Driver] = []
         with self._lock:
             if generation == self._generation:
                 self._drivers.append((time.monotonic(), driver))
+                unused = self._drivers_above_limit()
                 self._plan_to_sweep()
+        for one in unused:
+            one.close()
         return outcomes
+
+    def _take_driver(self, peers: set[_Peer]) -> _Driver:
+        """Return the idle driver which has most connections to these peers. Needs the lock.
+
+        A driver without such connections would get more and more of them, of which only one call
+        at a time has the use.
+        """
+        best, most = None, 0
+        for place, (_since, driver) in enumerate(self._drivers):
+            common = len(driver.peers & peers)
+            if common > most or (not driver.peers and not most):
+                best, most = place, common
+        return _Driver() if best is None else self._drivers.pop(best)[1]
+
+    def _drivers_above_limit(self) -> list[_Driver]:
+        """Take out the oldest idle drivers with too many connections. Needs the lock."""
+        unused = []
+        total = sum(len(driver.peers) for _since, driver in self._drivers)
+        while total > MAX_IDLE and len(self._drivers) > 1:
+            _since, oldest = self._drivers.pop(0)
+            total -= len(oldest.peers)
+            unused.append(oldest)
+        return unused
 
     def _perform_kept(self, request: OutgoingRequest) -> Outcome:
         transfer = self.open(0, request, alone=True)
@@ -399,6 +435,7 @@ class Client:
             # A driver keeps the certificates which it has read; a handle sessions and connections.
             self._drivers.clear()
             self._idle.clear()
+            self._idle_count = 0
             if self._sweeper is not None:
                 self._sweeper.cancel()
                 self._sweeper = None
@@ -417,8 +454,12 @@ class Client:
                 # The node has another key now: what was kept for the former one is of no use.
                 self._pins[place] = request.pin
                 self._idle = {kind: idle for kind, idle in self._idle.items() if kind[:2] != place}
+                self._idle_count = sum(map(len, self._idle.values()))
             idle = self._idle.get(_kind(request, alone))
-            handle = idle.pop()[1] if idle and not request.show else None
+            handle = None
+            if idle and not request.show:
+                handle = idle.pop()[1]
+                self._idle_count -= 1
             generation = self._generation
         return _Transfer(index, request, handle or self._new_handle(request), generation)
 
@@ -430,18 +471,33 @@ class Client:
             # A resumed session would not show the certificate again.
             transfer.handle.close()
             return
+        unused: pycurl.Curl | None = transfer.handle
+        kind = _kind(transfer.request, alone)
         with self._lock:
-            idle = self._idle.setdefault(_kind(transfer.request, alone), [])
-            if len(idle) < _IDLE_HANDLES and transfer.generation == self._generation:
-                idle.append((time.monotonic(), transfer.handle))
-                self._plan_to_sweep()
-                return
-        transfer.handle.close()
+            idle = self._idle.pop(kind, [])
+            if transfer.generation == self._generation:
+                self._idle[kind] = idle
+                if len(idle) < _IDLE_HANDLES:
+                    idle.append((time.monotonic(), transfer.handle))
+                    self._idle_count += 1
+                    unused = self._oldest() if self._idle_count > MAX_IDLE else None
+                    self._plan_to_sweep()
+        if unused is not None:
+            unused.close()
+
+    def _oldest(self) -> pycurl.Curl:
+        """Take out a handle of the kind which was not used for the longest time. Needs the lock."""
+        kind, idle = next((kind, idle) for kind, idle in self._idle.items() if idle)
+        handle = idle.pop(0)[1]
+        self._idle_count -= 1
+        if not idle:
+            del self._idle[kind]
+        return handle
 
     def idle_handles(self) -> int:
         """Return the number of handles which wait for another request."""
         with self._lock:
-            return sum(map(len, self._idle.values()))
+            return self._idle_count
 
     def _plan_to_sweep(self) -> None:
         if self._sweeper is not None:
@@ -467,6 +523,7 @@ class Client:
             for kind, idle in list(self._idle.items()):
                 while idle and idle[0][0] <= now - (_KEEP_S if len(idle) > 1 else _KEEP_LAST_S):
                     unused.append(idle.pop(0)[1])
+                    self._idle_count -= 1
                 if not idle:
                     del self._idle[kind]
             drivers = [driver for since, driver in self._drivers if since <= now - _KEEP_S]
@@ -540,6 +597,8 @@ class _Driver:
     """A multi: runs several transfers until all have ended, in one thread at a time."""
 
     def __init__(self) -> None:
+        #: Those to which it may have an open connection.
+        self.peers: set[_Peer] = set()
         self._poll = select.poll()
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)

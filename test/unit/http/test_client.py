@@ -1,6 +1,7 @@
 """The client against servers that answer, refuse, hang, or are not there."""
 
 import contextlib
+import gc
 import os
 import socket
 import threading
@@ -318,6 +319,7 @@ def test_answers_which_are_not_needed_are_not_waited_for(lab, asker, deaf):
 
 def test_connections_which_were_not_used_again_are_closed(lab, asker, monkeypatch):
     """Calls to a thousand nodes would otherwise leave a thousand of them open."""
+    gc.collect()  # closes the connections of clients of other tests now, not in between
     before = set(os.listdir("/proc/self/fd"))
     requests = [ask(lab, "kept")._replace(keep=True) for _ in range(5)]
     assert all(isinstance(one, client.Reply) for one in asker.perform(requests))
@@ -331,3 +333,38 @@ def test_connections_which_were_not_used_again_are_closed(lab, asker, monkeypatc
     # It goes on with new ones.
     assert all(isinstance(one, client.Reply) for one in asker.perform(requests))
     asker.reset()
+
+
+def test_calls_to_the_same_nodes_use_the_same_connections(lab, asker):
+    """Many threads call the nodes of their group; each would connect to all nodes otherwise."""
+    other = f"{ADDRESS.rpartition('.')[0]}.2"
+    with socket.socket() as sock:
+        sock.bind((other, 0))
+        sock.listen(16)
+        elsewhere = sock.getsockname()[1]
+        here = [ask(lab, "kept")._replace(keep=True) for _ in range(3)]
+        there = [one._replace(address=other, port=elsewhere, timeout_s=0.05) for one in here]
+        connects = []
+        for requests, kind in ((here, client.Reply), (there, client.Failure), (here, client.Reply)):
+            assert all(isinstance(one, kind) for one in asker.perform(requests))
+            idle = [handle for _since, handle in asker._idle[client._kind(requests[0], False)]]
+            connects.append(sum(handle.getinfo(pycurl.NUM_CONNECTS) for handle in idle))
+    assert connects == [3, 3, 0]
+    peers = [driver.peers for _since, driver in asker._drivers]
+    assert peers == [{(other, elsewhere)}, {(ADDRESS, lab.port)}]
+    asker.reset()
+
+
+def test_there_are_never_too_many_idle_handles_and_connections(lab, asker, monkeypatch):
+    monkeypatch.setattr(client, "MAX_IDLE", 4)
+    for keep in (False, True):
+        requests = [
+            ask(lab)._replace(keep=keep, connection_class=f"class {number}") for number in range(7)
+        ]
+        for request in requests:
+            assert isinstance(asker.perform([request])[0], client.Reply)
+        assert asker.idle_handles() == 4
+    # The kind which was used last stays.
+    assert [kind[3] for kind in asker._idle] == [one.connection_class for one in requests[3:]]
+    asker.reset()
+    assert asker.idle_handles() == 0
