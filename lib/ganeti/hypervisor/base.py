@@ -25,7 +25,7 @@ from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import fs
 
-# How often a driver which is not told of the end of a guest asks for it: the first pause, its
+# How often a driver asks for the end of a guest, when it gets no event: the first pause, its
 # growth, and the longest pause, in seconds.
 _END_POLL = (0.002, 1.5, 0.5)
 
@@ -158,7 +158,7 @@ class Hypervisor(ABC):
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
         """Wait until a guest ends, at most ``timeout_s`` seconds.
 
-        A driver which is not told of the end asks with :meth:`is_running`, for the first time
+        A driver which gets no event asks with :meth:`is_running`, for the first time
         after a short pause, as the caller has just asked. The caller checks with
         :meth:`is_running` afterwards.
         """
