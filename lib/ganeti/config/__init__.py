@@ -2,10 +2,10 @@
 
 One process owns it, the master daemon; other processes and nodes have copies. Logical units and
 daemons use :mod:`.api`. Below it, :mod:`.store` keeps the file and makes changes durable,
-:mod:`.transaction` has the operations which change a state, :mod:`.view` answers questions about a
-state, :mod:`.reservations` keeps names and addresses for jobs that have not finished,
-:mod:`.verify` searches for contradictions, :mod:`.upgrade` reads files of older versions, and
-:mod:`.ssconf` extracts the values which every node needs.
+:mod:`.others` brings them to the other nodes, :mod:`.transaction` has the operations which change a
+state, :mod:`.view` answers questions about a state, :mod:`.reservations` keeps names and addresses
+for jobs that have not finished, :mod:`.verify` searches for contradictions, :mod:`.upgrade` reads
+files of older versions, and :mod:`.ssconf` extracts the values which every node needs.
 
 The package does not send anything to other nodes itself: the caller passes a function which
 distributes.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # Imported when first used: commands import ganeti.config.ssconf and need nothing else.
 _HOME = {
     "Config": "api",
-    "Distribution": "store",
-    "DistributionFailure": "store",
+    "Distribution": "sending",
+    "DistributionFailure": "sending",
     "Transaction": "transaction",
     "View": "view",
 }

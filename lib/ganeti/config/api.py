@@ -18,9 +18,10 @@ from ganeti import errors
 from ganeti.config import damaged, history, ports, reservations, upgrade, verify
 from ganeti.config.history import Author, History
 from ganeti.config.local import Changer, Writer
+from ganeti.config.others import CATCH_UP_S
 from ganeti.config.quorum import Record
 from ganeti.config.sending import Distribute, DistributionFailure
-from ganeti.config.store import CATCH_UP_S, ConfigStore, OnCommit
+from ganeti.config.store import ConfigStore, OnCommit
 from ganeti.config.text import ConfigText
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
@@ -170,11 +171,11 @@ class Config(Questions):
 
     def use_distribution(self, distribute: Distribute) -> None:
         """Set the function which sends changes to other nodes."""
-        self._store.use_distribution(distribute)
+        self._store.others.use_distribution(distribute)
 
     def use_witness(self, record: Record) -> None:
         """Set the function which informs the witness of a state."""
-        self._store.use_witness(record)
+        self._store.others.use_witness(record)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Change the configuration, all or nothing; see :meth:`ConfigStore.transaction`."""
@@ -191,7 +192,7 @@ class Config(Questions):
         unresponsive: Collection[str] = (),
     ) -> None:
         """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_lagging`."""
-        self._store.expect_lagging(candidates, nodes, unresponsive)
+        self._store.others.expect_lagging(candidates, nodes, unresponsive)
 
     def adopt_copies(self) -> None:
         """Note that candidates have the file of this node; see :meth:`ConfigStore.adopt_copies`."""
@@ -199,19 +200,19 @@ class Config(Questions):
 
     def inform_others(self) -> None:
         """Send ssconf values to all nodes now; see :meth:`ConfigStore.inform_others`."""
-        self._store.inform_others()
+        self._store.others.inform_others()
 
     def lagging(self) -> dict[str, frozenset[str]]:
         """Return the lagging nodes by UUID; see :meth:`ConfigStore.lagging`."""
-        return self._store.lagging()
+        return self._store.others.lagging()
 
     def is_alone(self) -> bool:
         """Tell whether the witness knows that this node is the only candidate."""
-        return self._store.is_alone()
+        return self._store.others.is_alone()
 
     def require_committed(self) -> None:
         """Check that the present state is committed; see :meth:`ConfigStore.require_committed`."""
-        self._store.require_committed()
+        self._store.others.require_committed()
 
     def verify(self) -> list[str]:
         """Return the contradictions in the present state, one line each."""

@@ -24,6 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.objects import ConfigData, Instance
 
+#: Kinds of objects which occur in no value.
+NOT_IN_VALUES = frozenset({"disks", "filters", "documents"})
+
 # Names are sorted again when an instance is added or removed; their sort keys are cached.
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
 
@@ -132,6 +135,38 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
             f"{name}={params[name]}" for name in sorted(params)
         )
     return found
+
+
+def to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:
+    """Return the values to send to nodes which have the values of the last message; None for none.
+
+    The names of instances change often, mostly without other changes. In other cases all values are
+    sent, which also repairs files which were changed by hand, and completes a node which was added.
+    """
+    if sent == now:
+        return None
+    if sent is not None and {**sent, const.INSTANCE_LIST: now[const.INSTANCE_LIST]} == now:
+        return {const.INSTANCE_LIST: now[const.INSTANCE_LIST]}
+    return now
+
+
+def differs(
+    before: ConfigData,
+    data: ConfigData,
+    changed: set[tuple[str, str]],
+) -> bool:
+    """Tell whether a value may differ between two states.
+
+    :param changed: kind and UUID of the objects which differ.
+    """
+    for kind, uuid in changed:
+        if kind == "instances":
+            old, new = before.instances.get(uuid), data.instances.get(uuid)
+            if old is None or new is None or old.name != new.name:
+                return True
+        elif kind not in NOT_IN_VALUES:
+            return True
+    return False
 
 
 def _line(value: object) -> str:

@@ -463,6 +463,30 @@ for _name in OPERATIONS:
     setattr(_Change, _name, _operation(_name))
 
 
+class RemoteOtherNodes:
+    """What the other nodes have of the configuration (:class:`ganeti.config.others.OtherNodes`)."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def lagging(self) -> dict[str, frozenset[str]]:
+        """Return the lagging nodes by UUID, each with what it lacks."""
+        found = self._link.ask("config.lagging")
+        return {uuid: frozenset(what) for uuid, what in found.items()}
+
+    def inform_others(self) -> None:
+        """Send ssconf values to the nodes which did not get them with a commit."""
+        self._link.ask("config.inform_others")
+
+    def is_alone(self) -> bool:
+        """Tell whether the witness knows that this node is the only candidate."""
+        return bool(self._link.ask("config.is_alone"))
+
+    def require_committed(self) -> None:
+        """Check that the present state is committed."""
+        self._link.ask("config.require_committed")
+
+
 class RemoteStore:
     """The store of the configuration (:class:`ganeti.config.store.ConfigStore`).
 
@@ -477,6 +501,7 @@ class RemoteStore:
         self._link = link
         self._page = page
         self.reservations = RemoteReservations(link, record)
+        self.others = RemoteOtherNodes(link)
         self.history = None
         self.known = data if data is not None else self._fetch(None)
 
@@ -504,23 +529,6 @@ class RemoteStore:
     def redistribute(self) -> list[DistributionFailure]:
         """Send configuration and ssconf values to all nodes again; return the failures."""
         return [DistributionFailure(*one) for one in self._link.ask("config.redistribute")]
-
-    def lagging(self) -> dict[str, frozenset[str]]:
-        """Return the lagging nodes by UUID, each with what it lacks."""
-        found = self._link.ask("config.lagging")
-        return {uuid: frozenset(what) for uuid, what in found.items()}
-
-    def inform_others(self) -> None:
-        """Send ssconf values to the nodes which did not get them with a commit."""
-        self._link.ask("config.inform_others")
-
-    def is_alone(self) -> bool:
-        """Tell whether the witness knows that this node is the only candidate."""
-        return bool(self._link.ask("config.is_alone"))
-
-    def require_committed(self) -> None:
-        """Check that the present state is committed."""
-        self._link.ask("config.require_committed")
 
 
 class RemoteQueries:

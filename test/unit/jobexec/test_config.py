@@ -267,10 +267,14 @@ def test_jobs_whose_submission_is_uncertain(
 
 def test_everything_which_logical_units_ask_of_the_store_is_there(job: Job) -> None:
     """All but what the master daemon does at its start, or for itself."""
-    used = set(re.findall(r"self\._store\.(\w+)", inspect.getsource(api)))
-    daemons = {"adopt_copies", "changed_since", "expect_lagging", "on_commit"}
-    daemons |= {"use_distribution", "use_witness"}
+    source = inspect.getsource(api)
+    used = set(re.findall(r"self\._store\.(\w+)", source))
+    daemons = {"adopt_copies", "changed_since", "on_commit"}
     assert not [name for name in used - daemons if not hasattr(job.store, name)]
+    used = set(re.findall(r"self\._store\.others\.(\w+)", source))
+    daemons = {"expect_lagging", "use_distribution", "use_witness"}
+    assert used > daemons
+    assert not [name for name in used - daemons if not hasattr(job.store.others, name)]
 
 
 def test_nodes_which_lack_the_names_are_informed(master: Master, job: Job) -> None:
