@@ -28,7 +28,7 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, QueueStopping
 from ganeti.jqueue.execution import JobDetached
 from ganeti.locking import EXCLUSIVE, Level, Owner
-from ganeti.utils import tracing
+from ganeti.utils import metrics, tracing
 
 _log = logging.getLogger(__name__)
 
@@ -257,6 +257,7 @@ class JobPlace:
 
         :param stopped: the error with which the queue stopped it.
         """
+        metrics.merge(message.get("measured", ()))
         if "result" in message:
             return message["result"]
         if "failed" in message:

@@ -32,7 +32,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.rpc import open_client
 from ganeti.rpc.runner import Transport
-from ganeti.utils import log, tracing
+from ganeti.utils import log, metrics, tracing
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -146,6 +146,8 @@ class JobProcess:
         def work(op: OpCode) -> object:
             return processor.execute(op, callbacks)
 
+        # What this process inherited was measured by others.
+        metrics.take()
         result = None
         while True:
             task = self._link.next_task(result)
@@ -161,6 +163,7 @@ class JobProcess:
             locks.begin(task["held"])
             with tracing.span("job process", parent=str(task["trace"])):
                 result = execute(owner.job_id or 0, work, task["op"])
+            result["measured"] = metrics.take()
         tracing.flush()
         woken.close()
         self._data = store.known

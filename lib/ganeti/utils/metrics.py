@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 #: Series of one metric.
@@ -57,6 +58,18 @@ class Counter:
         with self._lock:
             return [[list(values), number] for values, number in self._values.items()]
 
+    def take(self) -> list[list[Any]]:
+        """Return the series which have counted something, and begin again."""
+        with self._lock:
+            found = [[list(values), number] for values, number in self._values.items() if number]
+            self._values = {} if self.labels else {(): 0}
+            return found
+
+    def merge(self, series: Sequence[Sequence[Any]]) -> None:
+        """Add series of the same counter of another process."""
+        for values, number in series:
+            self.add(*values, amount=number)
+
 
 class Histogram:
     """Durations in seconds, counted by classes with the bounds :data:`BOUNDS_S`.
@@ -96,6 +109,24 @@ class Histogram:
                 for values, (counts, total) in self._values.items()
             ]
 
+    def take(self) -> list[list[Any]]:
+        """Return the series, and begin again."""
+        with self._lock:
+            before, self._values = self._values, {}
+        return [[list(values), counts, total[0]] for values, (counts, total) in before.items()]
+
+    def merge(self, series: Sequence[Sequence[Any]]) -> None:
+        """Add series of the same histogram of another process."""
+        with self._lock:
+            for labels, counts, total_s in series:
+                values = tuple(labels)
+                if values not in self._values and len(self._values) >= MAX_SERIES:
+                    continue
+                found = self._values.setdefault(values, ([0] * (len(BOUNDS_S) + 1), [0.0]))
+                for place, count in enumerate(counts):
+                    found[0][place] += count
+                found[1][0] += total_s
+
 
 _ALL: list[Counter | Histogram] = []
 
@@ -121,3 +152,22 @@ def snapshot() -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def take() -> list[list[Any]]:
+    """Return what this process has measured since the last call, as JSON values, and begin again.
+
+    :returns: ``[name, series]`` of each metric; another process adds them with :func:`merge`.
+    """
+    return [[metric.name, series] for metric in _ALL if (series := metric.take())]
+
+
+def merge(taken: Sequence[Sequence[Any]]) -> None:
+    """Add what another process has measured to the metrics of this one.
+
+    :param taken: the result of :func:`take`; metrics which this process does not have are left out.
+    """
+    known = {metric.name: metric for metric in _ALL}
+    for name, series in taken:
+        if name in known:
+            known[name].merge(series)

@@ -23,7 +23,7 @@ from ganeti.jqueue import job as jobs
 from ganeti.jqueue.execution import JobDetached
 from ganeti.locking import EXCLUSIVE, Level
 from ganeti.platform import master_epoch
-from ganeti.utils import filelock, fs
+from ganeti.utils import filelock, fs, metrics
 from ganeti.wire import json
 
 from .process_lab import EPOCH, PATIENCE_S, Lab, Work, delay, ended, kill, until
@@ -103,6 +103,22 @@ def test_an_opcode_which_fails_has_the_error_of_its_class(lab: Lab) -> None:
         work.finish()
     work.place.close()
     assert lab.run(2) == work.place.process_id, "its process is as good as before"
+
+
+def test_what_a_process_measures_is_counted_once_in_the_master_daemon(lab: Lab) -> None:
+    def begun() -> float:
+        found = {one["name"]: one["series"] for one in metrics.snapshot()}
+        counted = found.get("ganeti_master_node_calls_begun", [])
+        return sum(number for labels, number in counted if labels == ["test_delay"])
+
+    before = begun()
+    work = lab.work(1, delay(on_master=False, on_nodes=["node1"]))
+    with pytest.raises(errors.OpExecError, match="AssertionError: a node call"):
+        work.finish()
+    work.place.close()
+    assert begun() == before + 1
+    assert lab.run(2) == work.place.process_id
+    assert begun() == before + 1
 
 
 # -- kill and death ---------------------------------------------------------------------------

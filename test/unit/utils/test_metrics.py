@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -71,3 +72,31 @@ def test_labels_cannot_use_up_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         histogram.observe(1.0, value)
     assert counter.series() == [[["x"], 2], [["y"], 1]]
     assert [row[0] for row in histogram.series()] == [["x"], ["y"]]
+
+
+def test_what_was_taken_is_added_elsewhere_and_not_taken_again() -> None:
+    counter = metrics.Counter("ganeti_x", "help", ("a",))
+    plain, silent = metrics.Counter("ganeti_y", "help"), metrics.Counter("ganeti_z", "help")
+    histogram = metrics.Histogram("ganeti_x_seconds", "help", ("a",))
+    counter.add("1", amount=2)
+    plain.add()
+    histogram.observe(0.002, "1")
+    histogram.observe(5.0, "2")
+    before = metrics.snapshot()
+    taken = json.loads(json.dumps(metrics.take()))
+    assert [name for name, _series in taken] == ["ganeti_x", "ganeti_y", "ganeti_x_seconds"]
+    assert metrics.take() == []
+    assert (counter.series(), plain.series(), silent.series()) == ([], [[[], 0]], [[[], 0]])
+    metrics.merge(taken)
+    assert metrics.snapshot() == before
+    metrics.merge([*taken, ["ganeti_of_another_release", [[[], 1]]]])
+    assert counter.series() == [[["1"], 4]] and plain.series() == [[[], 2]]
+    assert [sum(counts) for _labels, counts, _total in histogram.series()] == [2, 2]
+
+
+def test_a_merge_keeps_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MAX_SERIES", 2)
+    histogram = metrics.Histogram("ganeti_x_seconds", "help", ("a",))
+    for name in "abc":
+        histogram.merge([[[name], [1] * (len(metrics.BOUNDS_S) + 1), 1.0]])
+    assert [labels for labels, _counts, _total in histogram.series()] == [["a"], ["b"]]
