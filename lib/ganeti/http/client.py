@@ -467,6 +467,7 @@ class Client:
         """Keep the handle for the next call to the same node."""
         transfer.handle.setopt(pycurl.WRITEFUNCTION, _nothing)
         transfer.handle.setopt(pycurl.HEADERFUNCTION, _nothing)
+        transfer.handle.setopt(pycurl.POSTFIELDS, b"")  # it keeps the body, perhaps megabytes
         if transfer.request.show:
             # A resumed session would not show the certificate again.
             transfer.handle.close()

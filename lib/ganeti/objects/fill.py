@@ -17,6 +17,7 @@ calls a node, so nodes never need the defaults of the cluster.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -251,9 +252,10 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
     A disk which has no replica on that node is returned unchanged.
     """
     children = tuple(for_node(child, node_uuid, config) for child in disk.children)
-    disk = dataclasses.replace(disk, children=children)
+    # Most devices have nothing of their node, and copies of all of them take much time.
+    changed = any(map(operator.is_not, children, disk.children))
     if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.logical_id[:2]:
-        return disk
+        return dataclasses.replace(disk, children=children) if changed else disk
     first, second, port, first_minor, second_minor = disk.logical_id[:5]
     ours, theirs = (first, first_minor), (second, second_minor)
     if node_uuid == second:
@@ -269,7 +271,7 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
         found[key] = node.secondary_ip
     if disk.outdated_node in (first, second):
         found["outdated"] = "local" if disk.outdated_node == ours[0] else "remote"
-    return dataclasses.replace(disk, dynamic_params=found)
+    return dataclasses.replace(disk, children=children, dynamic_params=found)
 
 
 def disk_template(disks: Collection[Disk]) -> str:

@@ -572,21 +572,18 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
     def _nplusone(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
         """Check that each node has the memory to take over the instances of another failed node."""
         cluster = self.config.cluster()
-        moved: dict[str, list[tuple[str, int]]] = {}
-        for instance in self.config.instances():
-            if instance.forthcoming or instance.admin_state != ADMIN_UP:
-                continue
-            beparams = cluster.fill_be(instance)
-            if not beparams["auto_balance"]:
-                continue
-            for secondary in self.config.secondary_nodes(instance):
-                pair = (instance.primary_node, beparams["minmem"])
-                moved.setdefault(secondary, []).append(pair)
         for node in online:
             if node.uuid not in gathered.free_mib:
                 continue
+            moved: list[tuple[str, int]] = []
+            for instance in self.config.node_instances(node.uuid)[1]:
+                if instance.forthcoming or instance.admin_state != ADMIN_UP:
+                    continue
+                beparams = cluster.fill_be(instance)
+                if beparams["auto_balance"]:
+                    moved.append((instance.primary_node, beparams["minmem"]))
             free_mib = gathered.free_mib[node.uuid]
-            for primary, needed_mib in memory_to_keep(moved.get(node.uuid, ())).items():
+            for primary, needed_mib in memory_to_keep(moved).items():
                 text = (
                     "cannot take over the instances of node"
                     f" {self.config.node(primary).name}: {needed_mib} MiB needed, {free_mib} MiB"

@@ -282,24 +282,17 @@ class StorageCheck:
     # -- volumes ---------------------------------------------------------------
 
     def volumes(self) -> None:
-        """Check for missing logical volumes, and for unknown and kept ones."""
+        """Check for missing logical volumes, and for unknown and kept ones.
+
+        An unknown volume is reported when its volume group is the one of the cluster, or has
+        volumes of disks on the checked nodes.
+        """
         if not uses_lvm(self._data.cluster):
             return
-        ours = {self._data.cluster.volume_group_name or ""}
-        wanted: dict[str, dict[str, str]] = {}
-        for instance in self._data.instances.values():
-            for uuid in instance.disks:
-                disk = self._data.disks[uuid]
-                if disk.forthcoming or disk.dev_type not in disk_c.LVM_BASED:
-                    continue
-                names = [
-                    "/".join(map(str, device.logical_id))
-                    for device in disk.walk()
-                    if device.dev_type == disk_c.PLAIN
-                ]
-                ours.update(name.partition("/")[0] for name in names)
-                for node_uuid in disk.all_node_uuids() or (instance.primary_node,):
-                    wanted.setdefault(node_uuid, {}).update(dict.fromkeys(names, instance.name))
+        wanted = {node.uuid: self._volumes_of(node.uuid) for node in self._nodes}
+        ours = {name.partition("/")[0] for volumes in wanted.values() for name in volumes} | {
+            self._data.cluster.volume_group_name or ""
+        }
         is_foreign = cluster_rules.is_reserved_volume(self._data.cluster.reserved_lvs)
         reserved = self._config.reserved_volumes() | damaged.values_in_use(self._data, LV)
         detached, kept = self._detached_volumes()
@@ -307,7 +300,7 @@ class StorageCheck:
             listed = self._answers[node.uuid].get(nv.LVLIST)
             if not isinstance(listed, dict):
                 continue
-            expected = wanted.get(node.uuid, {})
+            expected = wanted[node.uuid]
             for name, instance_name in sorted(expected.items()):
                 self._findings.check(
                     name not in listed,
@@ -339,6 +332,22 @@ class StorageCheck:
                     f"has volume {name}, which belongs to no disk",
                 )
 
+    def _volumes_of(self, node_uuid: str) -> dict[str, str]:
+        """Return the logical volumes which a node should have: ``group/volume`` -> instance."""
+        found: dict[str, str] = {}
+        primaries, secondaries = instances_of_node(self._data, node_uuid)
+        for instance in (*primaries, *secondaries):
+            for uuid in instance.disks:
+                disk = self._data.disks[uuid]
+                if disk.forthcoming or disk.dev_type not in disk_c.LVM_BASED:
+                    continue
+                if node_uuid not in (disk.all_node_uuids() or (instance.primary_node,)):
+                    continue
+                for device in disk.walk():
+                    if device.dev_type == disk_c.PLAIN:
+                        found["/".join(map(str, device.logical_id))] = instance.name
+        return found
+
     def _detached_volumes(self) -> tuple[set[tuple[str, str]], dict[tuple[str, str], Instance]]:
         """Volumes of disks which no instance has: UUID of the node, and name.
 
@@ -346,12 +355,13 @@ class StorageCheck:
         """
         instances = self._data.instances.values()
         used = {uuid for instance in instances for uuid in instance.disks}
+        found = [disk for uuid, disk in self._data.disks.items() if uuid not in used]
+        if not found:
+            return set(), {}
         owners = {convert.mark(instance.uuid): instance for instance in instances}
         detached: set[tuple[str, str]] = set()
         kept: dict[tuple[str, str], Instance] = {}
-        for disk in self._data.disks.values():
-            if disk.uuid in used:
-                continue
+        for disk in found:
             owner = owners.get(disk.name or "")
             for device in disk.walk():
                 if device.dev_type != disk_c.PLAIN:
