@@ -313,7 +313,7 @@ def test_two_processes_do_not_fold_in_at_once(path: str) -> None:
 
 
 def test_a_reader_never_goes_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the journal and the file of one reading, anything may happen."""
+    """Before and after the reading of the journal, anything may happen."""
     source = random.Random(5)
     real = files._read_journal
     present = 7
@@ -331,8 +331,10 @@ def test_a_reader_never_goes_back(path: str, monkeypatch: pytest.MonkeyPatch) ->
             assert files.change(path, change_to(present))
 
     def slow(name: str) -> bytes | None:
-        found = real(name)
         monkeypatch.setattr(files, "_read_journal", real)
+        for _ in range(source.randrange(3)):
+            write_something()
+        found = real(name)
         for _ in range(source.randrange(4)):
             write_something()
         monkeypatch.setattr(files, "_read_journal", slow)
