@@ -432,30 +432,30 @@ class _Change(Transaction):
 
 
 def _operation(name: str) -> Callable[..., Any]:
-    names = Transaction.__dict__[name].__code__.co_varnames[1:]
-    defaults = Transaction.__dict__[name].__defaults__ or ()
+    names = getattr(Transaction, name).__code__.co_varnames[1:]
+    defaults = getattr(Transaction, name).__defaults__ or ()
 
     def operate(self: _Change, *args: Any, **named: Any) -> Any:
         given = [messages.pack(value) for value in args]
         for word, value in named.items():
             place = names.index(word)
             # Arguments which are left out have their default values.
-            count = Transaction.__dict__[name].__code__.co_argcount - 1
+            count = getattr(Transaction, name).__code__.co_argcount - 1
             while len(given) < place:
                 given.append(messages.pack(defaults[len(given) - count + len(defaults)]))
             given.insert(place, messages.pack(value))
         return messages.unpack(self.operate(name, given))
 
     operate.__name__ = name
-    operate.__doc__ = Transaction.__dict__[name].__doc__
+    operate.__doc__ = getattr(Transaction, name).__doc__
     return operate
 
 
 #: The operations of a transaction, which a job process may ask for.
 OPERATIONS: Final = frozenset(
     name
-    for name, value in Transaction.__dict__.items()
-    if callable(value)
+    for name in dir(Transaction)
+    if callable(getattr(Transaction, name))
     and not name.startswith("_")
     and name not in ("finish", "abandon", "changed_since")
 )

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti.config import text
+from ganeti.config.change import CLUSTER
 from ganeti.config.text import CHUNK, ConfigText, difference
-from ganeti.config.transaction import CLUSTER
 from ganeti.objects import ConfigData, codec
 
 from .samples import instance_of, small_cluster

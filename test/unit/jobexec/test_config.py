@@ -28,7 +28,7 @@ def web(**changes: Any) -> Any:
 def test_every_operation_of_a_transaction_is_forwarded() -> None:
     public = {
         name
-        for name, value in vars(Transaction).items()
+        for name, value in inspect.getmembers(Transaction)
         if callable(value) and not name.startswith("_")
     }
     assert public - remote.OPERATIONS == {"finish", "abandon", "changed_since"}
