@@ -207,7 +207,7 @@ def test_killed_and_run_again(clusters: tuple[Side, Side]) -> None:
     )
     assert "takes back what has begun" in first.run(*command, "--dry-run").ok().stdout
     for line in (
-        "Stopping 1 instances",
+        "Stopping 1 instance of",
         "Stopping the daemons of 2 nodes",
         "The former configurations are",
     ):
@@ -218,7 +218,7 @@ def test_killed_and_run_again(clusters: tuple[Side, Side]) -> None:
     goes_on = f"The merge of {SECOND} was interrupted; it goes on"
     assert goes_on in killed_at(first, "Adding node node3", *command)
     assert goes_on in killed_at(first, "Adding node node4", *command)
-    assert goes_on in killed_at(first, "Starting 1 instances", *command)
+    assert goes_on in killed_at(first, "Starting 1 instance", *command)
     done = first.run(*command).ok()
     assert goes_on in done.stdout
     assert "verification finds no errors" in done.stdout

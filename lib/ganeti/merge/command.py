@@ -123,7 +123,9 @@ def _merge(
     record: Record | None = None,
 ) -> steps.Merge:
     run = partial(process.run, keep_fds=keep_fds)
-    return steps.Merge(cluster, choices, asked=asked, record=record, run=run)
+    # Who writes the output to a file or through "tee" sees each step when it begins, too.
+    say = partial(print, flush=True)
+    return steps.Merge(cluster, choices, asked=asked, record=record, run=run, say=say)
 
 
 def _resumed(

@@ -23,6 +23,10 @@ from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
 
+class LoginError(errors.OpExecError):
+    """Root of this machine cannot log in to another one with SSH."""
+
+
 class OtherCluster:
     """Another cluster, which is to be merged into this one.
 
@@ -108,10 +112,11 @@ def find(name: str, keep_fds: Sequence[int] = ()) -> OtherCluster:
     for fact in (ssconf_const.MASTER_NODE, ssconf_const.CLUSTER_NAME):
         try:
             done = run_on(node, ["cat", node.path(here.ssconf_file(fact))])
+        except LoginError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
         except errors.OpExecError as err:
             raise errors.OpPrereqError(
-                f"{name} cannot be reached as root over SSH, or is no cluster: {err}",
-                errors.ECODE_ENVIRON,
+                f"{name} is no cluster, or no node of one: {err}", errors.ECODE_ENVIRON
             ) from err
         facts[fact] = done.stdout.strip()
     master = facts[ssconf_const.MASTER_NODE]
@@ -141,12 +146,21 @@ def run_on(
     """Run a program on a node.
 
     :param keep_fds: files which it keeps open until it ends, for their locks.
+    :param check: whether a failure of the program is an error.
+    :raises LoginError: root cannot log in there, or the connection was lost.
     :raises OpExecError: it cannot be started, or failed.
     """
     try:
         done = node.run(shlex.join(argv), keep_fds=keep_fds)
     except errors.CommandError as err:
         raise errors.OpExecError(f"{node.name}: {err}") from err
+    if done.exit_code == ssh.EXIT_FAILURE and done.argv[0] == "ssh":
+        raise LoginError(
+            f"root cannot log in to {node.name} with SSH:"
+            f" {done.stderr.strip()[-1000:] or 'the connection was lost'}\n"
+            f"'ssh root@{node.name} true' on this master must work without a question, with the"
+            " host key of this name in ~/.ssh/known_hosts."
+        )
     if check and done.failed:
         text = done.stderr.strip() or done.stdout.strip()
         raise errors.OpExecError(

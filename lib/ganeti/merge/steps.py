@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -22,7 +22,7 @@ from ganeti.bootstrap import local
 from ganeti.constants import instance as instance_c
 from ganeti.merge import conflicts
 from ganeti.merge.combine import Merged, combine
-from ganeti.merge.other import OtherCluster, parse_config
+from ganeti.merge.other import LoginError, OtherCluster, parse_config
 from ganeti.merge.record import Guest, Record, RecordFile
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import paths
@@ -133,7 +133,8 @@ class Merge:
     def check(self) -> None:
         """Compare the clusters, and print what will happen. Nothing is changed.
 
-        :raises OpPrereqError: the clusters cannot be merged; the message has all reasons.
+        :raises OpPrereqError: the clusters cannot be merged, or nodes cannot be reached; the
+            message has all reasons.
         """
         own, other = self._own_config(), self._other.read()
         choices = self._choices
@@ -159,15 +160,20 @@ class Merge:
         merged = combine(own, other, groups=choices.groups, now=clock.now())
         self._report(own, other, merged)
         self._other.know({node.name: node.primary_ip for node in other.nodes.values()})
+        closed = []
         for node in _online(other):
-            self._other.run("true", node=node.name)
-            self._other.trust(node)
+            try:
+                self._other.run("true", node=node.name)
+            except LoginError as err:
+                closed.append(str(err))
+        if closed:
+            raise errors.OpPrereqError("\n".join(closed), errors.ECODE_ENVIRON)
 
     def _report(self, own: ConfigData, other: ConfigData, merged: Merged) -> None:
         self._say(
-            f"{self._other.name}: {len(other.nodes)} nodes, {len(other.instances)} instances,"
-            f" {len(other.nodegroups)} node groups and {len(other.networks)} networks join"
-            f" {own.cluster.cluster_name}"
+            f"{self._other.name}: {_count(other.nodes, 'node')},"
+            f" {_count(other.instances, 'instance')}, {_count(other.nodegroups, 'node group')} and"
+            f" {_count(other.networks, 'network')} join {own.cluster.cluster_name}"
         )
         for name, new in sorted(merged.groups.items()):
             self._say(f"  node group {name} becomes {new}")
@@ -296,14 +302,14 @@ class Merge:
         stopped = self._to_stop(guests)
         self._note(guests=tuple(guests), stopped=tuple(stopped))
         if stopped:
-            self._say(f"Stopping {len(stopped)} instances of {other.name}")
+            self._say(f"Stopping {_count(stopped, 'instance')} of {other.name}")
             # The queue of the other cluster takes jobs only while it is not drained.
             other.run("gnt-cluster", "queue", "undrain")
             other.run("gnt-instance", "shutdown", "--force-multiple", "--no-remember", *stopped)
             other.run("gnt-cluster", "queue", "drain")
             self._wait_for_jobs(other.run)
         nodes = [node.name for node in _online(other.read())]
-        self._say(f"Stopping the daemons of {len(nodes)} nodes of {other.name}")
+        self._say(f"Stopping the daemons of {_count(nodes, 'node')} of {other.name}")
         for name in [other.master.name, *(name for name in nodes if name != other.master.name)]:
             self._note(daemons=(*self._record.daemons, name))
             other.run(paths.daemon_util(), "stop-all", node=name)
@@ -376,8 +382,12 @@ class Merge:
             if node.name in self._record.added:
                 continue
             self._say(f"Adding node {node.name}")
+            # Not earlier: when a node is added, the file of the cluster is written anew.
+            self._other.trust(node)
             command = ("gnt-node", "add", "--readd", "--force-join", node.name)
-            if self._command(*command, check=False, terminal=True).failed:
+            done = self._command(*command, check=False, terminal=True)
+            if done.failed:
+                self._say(done.output.strip())
                 todo.append(process.show(command))
                 continue
             if node.drained:
@@ -391,7 +401,7 @@ class Merge:
         self._try(todo, "gnt-cluster", "redist-conf")
         names = self._to_start()
         if names:
-            self._say(f"Starting {len(names)} instances")
+            self._say(f"Starting {_count(names, 'instance')}")
             self._try(todo, "gnt-instance", "startup", "--force-multiple", *names)
         self._try(todo, "gnt-cluster", "watcher", "continue")
         self._say("Verifying the cluster")
@@ -435,6 +445,11 @@ class Merge:
             and not (kept and guest.running and guest.name not in record.changed_ports)
             and (self._choices.restart == ALL or guest.running or guest.wanted)
         ]
+
+
+def _count(things: Sized, noun: str) -> str:
+    """A number with its noun: ``1 node``, ``2 nodes``."""
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _online(data: ConfigData) -> list[Node]:

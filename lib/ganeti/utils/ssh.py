@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ PORT = 22
 # The kinds of host keys, best first.
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 _CONNECT_S = 10
+#: The exit code of ssh for its own errors; any other one is that of the program which it ran.
+EXIT_FAILURE = 255
 
 
 class HostKey(NamedTuple):
@@ -99,18 +102,34 @@ def known_hosts_text(name: str, port: int, keys: Collection[HostKey]) -> str:
 
 
 def known_keys(content: str, name: str, port: int) -> set[HostKey]:
-    """The keys of a host in a file of known hosts; hashed names and patterns are ignored."""
+    """The keys of a host in a file of known hosts; patterns are ignored, names may be hashed."""
     found = set()
+    wanted = known_name(name, port)
     for line in content.splitlines():
         words = line.split()
-        if len(words) < 3 or words[0].startswith(("#", "@", "|")):
+        if len(words) < 3 or words[0].startswith(("#", "@")):
             continue
-        if known_name(name, port) in words[0].split(","):
+        if wanted in words[0].split(",") or _is_hash_of(words[0], wanted):
             try:
                 found.add(parse_key(words[1:]))
             except errors.ParseError:
                 continue
     return found
+
+
+def _is_hash_of(word: str, name: str) -> bool:
+    """Whether a word is the hashed form of a name: ``|1|``, salt, ``|``, HMAC-SHA1, both in base64.
+
+    Debian's ssh writes names in this form (``HashKnownHosts``).
+    """
+    if not word.startswith("|1|"):
+        return False
+    salt, _, digest = word[3:].partition("|")
+    try:
+        key, wanted = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return hmac.compare_digest(hmac.digest(key, name.encode(), "sha1"), wanted)
 
 
 def ssh_argv(

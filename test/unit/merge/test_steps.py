@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.merge import conflicts, steps
+from ganeti.merge.other import LoginError
 from ganeti.merge.steps import Choices, Guest, Merge, MergeIncompleteError, parse_guests
 from ganeti.objects import ConfigData, codec
 from ganeti.platform import paths
@@ -55,8 +57,14 @@ class Other(Side):
     class master:
         name = "node11.example.com"
 
+    #: Nodes to which root cannot log in.
+    closed: Sequence[str] = ()
+
     def run(self, *argv: str, node: str | None = None, check: bool = True) -> process.Completed:
-        return self.command(argv, node or "", check)
+        done = self.command(argv, node or "", check)
+        if node in self.closed:
+            raise LoginError(f"no login to {node}")
+        return done
 
     def read(self) -> ConfigData:
         return self.data
@@ -68,7 +76,7 @@ class Other(Side):
         self.known = list(addresses)
 
     def trust(self, node: Any) -> None:
-        pass
+        self.log.append(f"trust {node.name.partition('.')[0]}")
 
 
 class Lab:
@@ -130,7 +138,9 @@ def test_the_order(lab: Lab) -> None:
         "own daemon-util start ganeti-masterd",
         "own gnt-cluster queue info",
         "own gnt-cluster queue undrain",
+        "trust node11",
         "own gnt-node add --readd --force-join node11.example.com",
+        "trust node12",
         "own gnt-node add --readd --force-join node12.example.com",
         "own daemon-util start-master",
         "own gnt-cluster redist-conf",
@@ -150,7 +160,16 @@ def test_a_dry_run_changes_nothing(lab: Lab) -> None:
     lab.merge(dry_run=True)
     assert lab.log == ["other node11 true", "other node12 true"]
     assert lab.path.read_text() == before
-    assert "3 instances" in lab.said[0]
+    assert ": 2 nodes, 3 instances, 1 node group and 0 networks join" in lab.said[0]
+
+
+def test_all_nodes_which_cannot_be_reached_are_named(lab: Lab) -> None:
+    lab.other.closed = ["node11.example.com", "node12.example.com"]
+    with pytest.raises(errors.OpPrereqError, match=r"(?s)to node11\..*to node12\."):
+        lab.merge()
+    assert lab.log == ["other node11 true", "other node12 true"]
+    lab.other.closed = []
+    lab.merge(dry_run=True)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,19 @@ def test_known_hosts() -> None:
     assert ssh.known_keys(more + f"other,node1 {ED.kind} {ED.key} comment\n", "node1", 22) == {ED}
 
 
+def test_hashed_known_hosts() -> None:
+    # "ssh-keygen -H" has hashed these names: "node3.example.com" and "[node3.example.com]:2222".
+    content = (
+        "|1|6llmNojtRp3wIAkmTIxAS9rsuaY=|FhlAy4kdljDCgRMjTR1AIbZk+rc=" + f" {ED.kind} {ED.key}\n"
+        "|1|yk8PoRdEP75bCGCjoF67WmiNi6w=|W5lb3oGSd2gdAIKYU7DKTpZRK70=" + f" {RSA.kind} {RSA.key}\n"
+    )
+    assert ssh.known_keys(content, "node3.example.com", 22) == {ED}
+    assert ssh.known_keys(content, "node3.example.com", 2222) == {RSA}
+    assert ssh.known_keys(content, "node3", 22) == set()
+    torn = f"|1|x|y {ED.kind} {ED.key}\n|1|| {ED.kind} {ED.key}\n|1 {ED.kind} {ED.key}\n"
+    assert ssh.known_keys(torn, "node3", 22) == set()
+
+
 def test_ssh() -> None:
     argv = ssh.ssh_argv(
         "node1", ["prog", "two words", "$HOME"], known_hosts="/k", address="::1", port=2222
