@@ -8,6 +8,7 @@ the certificate of this cluster already. For a machine without SSH see :mod:`gan
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,6 +23,9 @@ from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner, open_client
 from ganeti.utils import x509
 from ganeti.wire.calls import VERSION
+
+# A new machine usually gives no answer, and that is no warning.
+_QUESTION = dataclasses.replace(VERSION, probe=True)
 
 
 class Preparation(NamedTuple):
@@ -44,7 +48,7 @@ def ask_version(host: hosts.Hostname, pins: Sequence[str] = ()) -> Result:
     """
     runner = AddressRunner(open_client())
     runner.expect_keys({host.ip: pins})
-    return runner.call_addresses(VERSION, {host.name: host.ip})[host.name]
+    return runner.call_addresses(_QUESTION, {host.name: host.ip})[host.name]
 
 
 def _is_prepared(host: hosts.Hostname, pins: Sequence[str]) -> errors.RpcError | None:

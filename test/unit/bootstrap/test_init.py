@@ -14,6 +14,7 @@ from ganeti.backend.node import openvswitch
 from ganeti.bootstrap import init, local, node, requirements
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.http import client
 from ganeti.objects import ConfigData, codec
 from ganeti.platform import hosts, machine, paths
 from ganeti.platform.base import Machine
@@ -427,6 +428,22 @@ def test_a_real_machine_is_prepared_by_hand(
         with pytest.raises(errors.OpPrereqError, match=refusal):
             bootstrap.setup_node(host)
     assert daemons.calls == []
+
+
+class NobodyAnswers:
+    """Stands for the client of node calls, on a machine without daemons."""
+
+    def perform(self, requests: Any, on_outcome: Any = None, until: Any = None) -> list[Any]:
+        return [client.Failure(client.UNREACHABLE, "refused") for _ in requests]
+
+
+def test_a_new_machine_without_daemons_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node, "open_client", NobodyAnswers)
+    answer = node.ask_version(hosts.Hostname("a", "192.0.2.1"))
+    assert isinstance(answer.failure, errors.NodeUnreachable)
+    assert caplog.messages == []
 
 
 def test_an_error_while_undoing_does_not_hide_the_first(
