@@ -14,6 +14,33 @@ from ganeti.cli import command_log, failures, parser, terminal
 from ganeti.cli.command import Command, Program, Values
 from ganeti.utils import tracing
 
+#: What users of other programs type -> the commands which do that here, the first that exists.
+_HABITS: dict[str, tuple[str, ...]] = {
+    "create": ("add", "init"),
+    "new": ("add", "init"),
+    "delete": ("remove", "destroy"),
+    "del": ("remove", "delete"),
+    "rm": ("remove", "delete"),
+    "ls": ("list", "info"),
+    "ps": ("list",),
+    "status": ("list", "info"),
+    "state": ("list", "info"),
+    "describe": ("info",),
+    "edit": ("modify",),
+    "set": ("modify",),
+    "update": ("modify",),
+    "config": ("modify",),
+    "restart": ("reboot",),
+    "reset": ("reboot", "powercycle"),
+    "kill": ("shutdown", "cancel"),
+    "halt": ("shutdown",),
+    "poweroff": ("shutdown", "power"),
+    "resize": ("grow-disk",),
+    "ssh": ("console", "command"),
+    "check": ("verify",),
+    "log": ("info",),
+}
+
 
 def run(
     program: Program, argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ
@@ -60,13 +87,19 @@ def _run(program: Program, argv: list[str], environ: Mapping[str, str]) -> int:
         if not words:
             terminal.out(parser.program_help(program))
         else:
-            known = (*program.commands, *program.aliases)
             terminal.err(
                 f"Error: unknown command '{words[0]}' of {program.name}."
-                f"{parser.suggest(words[0], known)} '{program.name} --help' lists the commands."
+                f"{_suggest_command(program, words[0])} '{program.name} --help' lists the commands."
             )
         return failures.EXIT_FAILURE
     return _run_command(program, command, words[1:], environ)
+
+
+def _suggest_command(program: Program, word: str) -> str:
+    for name in _HABITS.get(word, ()):
+        if name in program.commands:
+            return f" Did you mean '{name}'?"
+    return parser.suggest(word, (*program.commands, *program.aliases))
 
 
 def _run_command(

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ganeti import FULL_VERSION, __version__, errors
+from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import ssconf
 from ganeti.platform import machine, paths, users, versions, watchdog_files
 from ganeti.tools import daemon_units, ensure_dirs
@@ -338,6 +339,20 @@ def _start_many(daemons: Sequence[str]) -> int:
     return worst
 
 
+def _needed_here() -> list[str]:
+    """The daemons which this node needs: those of the master only if it may be the master."""
+    try:
+        master = SimpleStore(paths.current()).master_node()
+    except errors.ConfigurationError:
+        # The master daemon says what is wrong with the file.
+        master = machine.current().hostname()
+    elsewhere = master.lower() != machine.current().hostname()
+    return [
+        name for name in installed()
+        if wanted(name) and not (elsewhere and name in MASTER_DAEMONS)
+    ]  # fmt: skip
+
+
 def _stop_many(daemons: Sequence[str]) -> int:
     return max([stop(daemon) for daemon in daemons], default=EXIT_SUCCESS)
 
@@ -470,7 +485,7 @@ COMMANDS: dict[str, SubCommand] = {
     "stop-master": _plain("stop the daemons of the master", lambda: _stop_many(_masters()[::-1])),
     "start-all": _plain(
         "start the daemons which this node needs",
-        lambda: check_config() or _start_many([name for name in installed() if wanted(name)]),
+        lambda: check_config() or _start_many(_needed_here()),
     ),
     "stop-all": _plain("stop all daemons", lambda: _stop_many(installed()[::-1])),
     "rotate-logs": _of_one("let a daemon open its log files again", rotate_logs),

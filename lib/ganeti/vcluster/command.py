@@ -101,7 +101,11 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     parser = _parser()
-    options = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if not words:
+        parser.print_help()
+        return 1
+    options = parser.parse_args(words)
     # The program may run in a shell of another virtual cluster.
     for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
         os.environ.pop(name, None)

@@ -213,8 +213,15 @@ def test_misspelt_definition(here, tiny):
         os_definitions.instance_os_add(instance("tniy+plain"), reinstall=False, debug_level=0)
 
 
+def test_a_missing_definition_and_others(here, tiny):
+    with pytest.raises(errors.OpExecError, match="not exist on this node, which has tiny"):
+        os_definitions.validate(True, "other", ["parameters"], {}, False)
+
+
 def test_missing_definition(here):
-    with pytest.raises(errors.OpExecError, match="OS nothing does not exist"):
+    with pytest.raises(
+        errors.OpExecError, match="OS nothing does not exist on this node, which has"
+    ):
         os_definitions.instance_os_add(instance("nothing"), reinstall=False, debug_level=0)
     assert not os_definitions.validate(False, "nothing", ["parameters"], {}, False)
     with pytest.raises(errors.OpExecError, match="OS nothing does not exist"):

@@ -113,6 +113,29 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one(name: str, gnt: Gnt
         assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("instance ls", "list"),
+        ("instance create -t plain web1", "add"),
+        ("instance rm web1", "remove"),
+        # "start" is more similar, and does something else.
+        ("instance restart web1", "reboot"),
+        ("instance status web1", "list"),
+        ("node delete node3", "remove"),
+        ("cluster create cluster.example.com", "init"),
+        ("cluster status", "info"),
+        ("cluster check", "verify"),
+        ("job kill 5", "cancel"),
+        ("filter rm x", "delete"),
+    ],
+)
+def test_words_of_other_programs(gnt: Gnt, line: str, meant: str) -> None:
+    done = gnt(line)
+    assert (done.code, done.out) == (1, "")
+    assert f"Did you mean '{meant}'?" in done.err
+
+
 #: Its arguments are a command with options of its own.
 PASSED_ON = {("gnt-cluster", "command")}
 

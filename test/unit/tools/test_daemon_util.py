@@ -84,6 +84,32 @@ def test_questions(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("start-all") == 5
 
 
+@pytest.mark.parametrize(
+    ("master", "wanted"),
+    [
+        ("node9.example.com", ["ganeti-noded", "ganeti-failoverd"]),
+        (None, ["ganeti-noded", "ganeti-masterd", "ganeti-rapi", "ganeti-failoverd"]),
+        # The master daemon itself says that nobody knows who is the master.
+        ("", ["ganeti-noded", "ganeti-masterd", "ganeti-rapi", "ganeti-failoverd"]),
+    ],
+)
+def test_start_all_starts_the_daemons_of_the_master_on_the_master(
+    monkeypatch: pytest.MonkeyPatch, master: str | None, wanted: list[str]
+) -> None:
+    started: list[str] = []
+    programs = ("ganeti-noded", *daemon_util.MASTER_DAEMONS, "ganeti-failoverd")
+    monkeypatch.setattr(daemon_util, "check_config", lambda: 0)
+    monkeypatch.setattr(daemon_util, "installed", lambda: list(programs))
+    monkeypatch.setattr(daemon_util, "wanted", lambda daemon: True)
+    monkeypatch.setattr(daemon_util, "start", lambda daemon: started.append(daemon) or 0)
+    if master != "":
+        path = Path(paths.current().ssconf_file("master_node"))
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{machine.current().hostname() if master is None else master}\n")
+    assert _run("start-all") == 0
+    assert started == wanted
+
+
 @pytest.mark.programs
 def test_start_and_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _run("check", "ganeti-noded") == 1

@@ -89,6 +89,12 @@ def test_layout_of_a_node(tmp_path: Path) -> None:
     assert vcluster.master(cluster) == cluster.nodes[1]
 
 
+def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([]) == 1
+    shown = capsys.readouterr()
+    assert "create a cluster and start it" in shown.out and shown.err == ""
+
+
 @pytest.mark.programs
 def test_programs_run_as_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = _cluster(tmp_path / "a directory")

@@ -58,6 +58,8 @@ _LOG_TAIL_BYTES = 64 * 1024
 _CREATE_TIMEOUT_S = 86000.0
 _VERIFY_TIMEOUT_S = 280.0
 _UMASK = 0o077
+#: So many definitions a message about a missing one names.
+_SHOWN = 5
 
 
 _T = TypeVar("_T")
@@ -251,10 +253,16 @@ def find(name: str, search_path: Sequence[str]) -> OS | None:
 def _missing(name: str, search_path: Sequence[str]) -> errors.OpExecError:
     """Make the error for a missing definition."""
     base_name = OS.base_name(name)
-    hint = suggest.did_you_mean(base_name, [row[0] for row in diagnose(search_path)])
-    return errors.OpExecError(
-        f"OS {base_name} does not exist on this node{'.' if hint else ''}{hint}"
-    )
+    there = sorted(row[0] for row in diagnose(search_path))
+    hint = suggest.did_you_mean(base_name, there)
+    if hint:
+        hint = f".{hint}"
+    elif there:
+        more = f" and {len(there) - _SHOWN} others" if len(there) > _SHOWN else ""
+        hint = f", which has {', '.join(there[:_SHOWN])}{more}"
+    else:
+        hint = f", which has none in {', '.join(search_path)}"
+    return errors.OpExecError(f"OS {base_name} does not exist on this node{hint}")
 
 
 def require(name: str) -> OS:
