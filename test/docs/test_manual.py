@@ -32,7 +32,7 @@ OTHERS = {
     "tar": "tar", "umask": "bash", "vgcreate": "lvm2", "vgextend": "lvm2", "eval": "bash",
     "date": "coreutils", "mkdir": "coreutils", "touch": "coreutils", "cp": "coreutils",
     "printf": "bash", "chmod": "coreutils", "qemu-img": "qemu-utils",
-    "scp": "openssh-client", "virsh": "libvirt-clients",
+    "scp": "openssh-client", "ssh-keygen": "openssh-client", "virsh": "libvirt-clients",
 }  # fmt: skip
 #: Programs of this project with a parser of their own: name -> module.
 TOOLS = {

@@ -182,8 +182,15 @@ def set_up(
         options = ("--force-join",) if force_join else ()
         said = _run(host, access, here, keys, *options, stdin=credentials_message(host, here))
     except errors.CommandError as err:
+        hint = ""
+        if err.exit_code == ssh.EXIT_FAILURE:
+            hint = (
+                f"\nIf {access.user} cannot log in there, write the public key of this user into"
+                f" the file ~/.ssh/authorized_keys of {access.user} on {host.name}, or run"
+                f" 'gnt-node add --token {host.name}'."
+            )
         raise errors.OpExecError(
-            f"cannot prepare {host.name} over SSH: {err.output.strip() or err}"
+            f"cannot prepare {host.name} over SSH: {err.output.strip() or err}{hint}"
         ) from err
     undo.add(f"the preparation of {host.name}", lambda: _run(host, access, here, keys, "--undo"))
     return printed_certificate(said)

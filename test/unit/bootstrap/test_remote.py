@@ -167,6 +167,18 @@ def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None
 
 
 @pytest.mark.programs
+def test_a_login_that_is_refused(server: Server, master: paths.Paths) -> None:
+    # The key of the host itself is none with which somebody may log in.
+    with (
+        pytest.raises(errors.OpExecError, match=f"'gnt-node add --token {NODE}'") as caught,
+        local.Rollback() as undo,
+    ):
+        remote.set_up(server.host, server.access(identity=server.host_key), undo)
+    assert "Permission denied" in str(caught.value)
+    assert local.cluster_traces(server.machine) == []
+
+
+@pytest.mark.programs
 def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
     other = ssh.parse_key(Path(f"{server.identity}.pub").read_text().split())
     Path(master.known_hosts_file).write_text(ssh.known_hosts_text(NODE, server.port, [other]))
