@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import original_lab
 import pytest
+from harness import IN_PROCESSES
 from original_lab import Lab, Machine
 
 REASON = original_lab.reason_to_skip()
@@ -138,6 +139,8 @@ def pair(
                 f" --ipolicy-bounds-specs={_POLICY}"
                 f" --nic-parameters=mode=bridged,link=xen-br0 {name}"
             )
+            if name == OURS and IN_PROCESSES:
+                machine.run("gnt-cluster modify --job-execution=processes")
             machine.run(_RAPI)
             machine.run("echo secret > /root/password")
             sides.append(Side(machine, name, "ours" if name == OURS else "original"))

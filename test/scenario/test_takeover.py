@@ -15,7 +15,7 @@ from pathlib import Path
 
 import original_lab
 import pytest
-from harness import wait_until
+from harness import IN_PROCESSES, wait_until
 from original_lab import Lab, Machine
 
 from ganeti.takeover import steps
@@ -181,6 +181,8 @@ def test_a_takeover_which_is_killed_at_each_step(three: Lab) -> None:
 
 
 def test_the_cluster_works_with_our_daemons(three: Lab) -> None:
+    if IN_PROCESSES:
+        three.master.run("gnt-cluster modify --job-execution=processes")
     three.master.run("gnt-instance stop web3 && gnt-instance start web3")
     three.add_instance("new1.example.com", three.machines[1])
     three.master.run("gnt-node list && gnt-cluster command true")
@@ -305,6 +307,8 @@ def test_a_guest_of_kvm_writes_all_the_time(kvm: Lab) -> None:
     text = kvm.master.run(f"{PROGRAM} --package={PACKAGE} -f run").stdout
     assert f"{first.name}: " in text and "1 guests of KVM run in the same processes" in text
     grows(first, "web1.example.com")
+    if IN_PROCESSES:
+        kvm.master.run("gnt-cluster modify --job-execution=processes")
     kvm.master.run("gnt-instance reboot --type=hard web2.example.com")
     kvm.master.run("gnt-instance modify --hotplug --net add:link=xen-br0 web1.example.com")
     other = second.run("cat /run/ganeti/kvm-hypervisor/pid/web2.example.com").stdout
