@@ -21,6 +21,7 @@ from ganeti.constants import ssconf as ssconf_const
 from ganeti.jobexec import waiting
 from ganeti.platform import machine, paths
 from ganeti.server import daemon
+from ganeti.utils import memory
 
 if TYPE_CHECKING:
     from ganeti.server.mastering import MasterDaemon
@@ -97,6 +98,7 @@ def forbid_programs() -> None:
 def prepare(options: argparse.Namespace) -> MasterDaemon:
     """Load the master daemon and let it take its role (:func:`ganeti.server.mastering.prepare`)."""
     # No thread runs yet, no lock is held, and little is loaded.
+    memory.use_one_heap()
     fork_server = waiting.start(daemon.become_helper, forbid_programs)
     from ganeti.server import mastering  # 250 modules, which a node that is not the master spares
 

@@ -37,6 +37,41 @@ print(before - used_kib())
 """
 
 
+# Threads which allocate memory at the same time.
+THREADS = """
+import ctypes, sys, threading
+from ganeti.utils import memory
+
+if sys.argv[1] == "one":
+    memory.use_one_heap()
+barrier = threading.Barrier(8)
+
+def work():
+    barrier.wait()
+    block = bytearray(20_000)
+    barrier.wait()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@pytest.mark.programs
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the GNU C library")
+def test_threads_use_one_heap() -> None:
+    heaps = {
+        wanted: subprocess.run(
+            [sys.executable, "-c", THREADS, wanted], capture_output=True, text=True, check=True
+        ).stderr.count("Arena ")
+        for wanted in ("one", "many")
+    }
+    assert heaps["one"] == 1 < heaps["many"]
+
+
 @pytest.mark.programs
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the GNU C library")
 def test_freed_memory_goes_back_to_the_system() -> None:
@@ -49,3 +84,4 @@ def test_freed_memory_goes_back_to_the_system() -> None:
 def test_other_c_libraries_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace())
     memory.give_back()
+    memory.use_one_heap()
