@@ -61,7 +61,9 @@ def load(path: str) -> tuple[ConfigData, int]:
     except errors.ParseError as err:
         raise errors.ConfigurationError(f"{path}: {err}") from err
     try:
-        data = damaged.decode(upgrade.upgrade(raw))
+        current = upgrade.upgrade(raw)
+        json.share_texts(current)
+        data = damaged.decode(current)
     except errors.ConfigVersionMismatch:
         raise
     except errors.ConfigurationError as err:

@@ -100,6 +100,25 @@ def loads_strict(text: str | bytes) -> Any:
     return _loads(_STRICT, text)
 
 
+def share_texts(value: Any) -> None:
+    """Let equal texts in the lists and objects of a value be one object of Python.
+
+    For what stays in memory, and repeats texts such as UUIDs: two thirds of the 665,000 texts in a
+    configuration of 1,000 nodes. Keys are shared by :func:`loads` itself.
+
+    :param value: from :func:`loads`; it is changed.
+    """
+    known: dict[str, str] = {}
+    left = [value]
+    while left:
+        one = left.pop()
+        for key, item in one.items() if isinstance(one, dict) else enumerate(one):
+            if item.__class__ is str:
+                one[key] = known.setdefault(item, item)
+            elif isinstance(item, (dict, list)):
+                left.append(item)
+
+
 def check_nesting(value: Any) -> None:
     """Refuse a value whose lists and objects are nested more than :data:`MAX_NESTING` deep.
 

@@ -75,3 +75,12 @@ def test_many_keys_are_quick_to_check() -> None:
     keys = ",".join(f'"k{number}":0' for number in range(100_000))
     with pytest.raises(errors.ParseError, match="k99999"):
         json.loads_strict(f'{{{keys},"k99999":0}}')
+
+
+def test_equal_texts_are_one_object() -> None:
+    text = '{"a":["some text",{"b":"some text","c":[1,null,"some text"]}],"some text":{"d":"x"}}'
+    value = json.loads(text)
+    json.share_texts(value)
+    assert value == json.loads(text)
+    first, inner = value["a"]
+    assert first is inner["b"] is inner["c"][2]
