@@ -51,7 +51,7 @@ def master_node_name(node: SimNode) -> str:
 def upload(node: SimNode, file: FileDetails) -> None:
     """Replace a file."""
     if file.path.endswith(_CONFIG):
-        node.copies.config = node.fleet.shared(file.content.encode())
+        node.copies.text = node.fleet.shared(file.content.encode())
         node.copies.journal = b""
         node.copies.config_epoch = node.copies.epoch
     else:
@@ -104,12 +104,15 @@ def rewrite(
         if done is not None:
             copies.config_epoch = copies.epoch
         return done is not None
-    if len(copies.config) != base_bytes or not copies.config.endswith(base_end.encode()):
+    if len(copies.text) != base_bytes or not copies.text.endswith(base_end.encode()):
         return False
-    text = node.fleet.rewritten(copies.config, parts)
+    try:
+        text = node.fleet.rewritten(copies.text, parts)
+    except ValueError as err:
+        raise errors.ConfigurationError(str(err)) from err
     if len(text) != new_bytes:
         raise errors.ConfigurationError(f"the parts are {len(text)} bytes, not {new_bytes}")
-    copies.config, copies.config_epoch = text, copies.epoch
+    copies.text, copies.config_epoch = text, copies.epoch
     return True
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from devel.simnodes.shared_text import SharedText
 from ganeti import errors
 from ganeti.configfile.content import Change, Content
 from ganeti.configfile.journal import State, advance, applied, encode, is_base, joined
@@ -109,18 +110,28 @@ class Fault:
 class Copies:
     """What the master has written to a node: the files below the data directory.
 
-    :ivar config: the file of the configuration; ``journal`` is what is beside it.
+    :ivar text: the file of the configuration; ``journal`` is what is beside it.
     """
 
     epoch: master_epoch.Epoch = master_epoch.NONE
     config_epoch: master_epoch.Epoch = master_epoch.NONE
     queue_epoch: master_epoch.Epoch = master_epoch.NONE
-    config: bytes = b""
+    text: SharedText = dataclasses.field(default_factory=lambda: SharedText(b""))
     journal: bytes = b""
     ssconf: dict[str, str] = dataclasses.field(default_factory=dict)
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     queue: dict[str, str] = dataclasses.field(default_factory=dict)
     drained: bool = False
+
+    @property
+    def config(self) -> bytes:
+        """The content of the file of the configuration."""
+        return self.text.whole()
+
+    @config.setter
+    def config(self, text: bytes) -> None:
+        if text is not self.text.whole():
+            self.text = SharedText(text)
 
     @property
     def config_state(self) -> State:
@@ -280,16 +291,16 @@ class Fleet:
         self.holders: dict[str, list[SimNode]] = {}
         self._pairs: dict[str, Pair] = {}
         # The last text made from another one: candidates get the same difference.
-        self._made: tuple[bytes, list[Any], bytes] | None = None
+        self._made: tuple[SharedText, list[Any], SharedText] | None = None
         #: Name, body and arguments of the last large request; the answers do not change them.
         self.decoded: tuple[str, bytes, dict[str, Any]] | None = None
-        self._shared = b""
+        self._shared = SharedText(b"")
         self._digest: tuple[bytes, str] = (b"", "")
 
-    def shared(self, text: bytes) -> bytes:
+    def shared(self, text: bytes) -> SharedText:
         """Return the object which stands for this text, so that candidates share one."""
-        if self._shared != text:
-            self._shared = text
+        if self._shared.whole() != text:
+            self._shared = SharedText(text)
         return self._shared
 
     def checksum(self, node: SimNode, path: str) -> str | None:
@@ -338,16 +349,16 @@ class Fleet:
             self.holders.pop(uuid, None)
             self._pairs.pop(uuid, None)
 
-    def rewritten(self, base: bytes, parts: list[Any]) -> bytes:
-        """Make a text from another one; all candidates share the result."""
+    def rewritten(self, base: SharedText, parts: list[Any]) -> SharedText:
+        """Make a text from another one; all candidates share the result.
+
+        :raises ValueError: a part is not inside the text.
+        """
         if self._made is None or self._made[0] is not base or self._made[1] != parts:
-            # Without copies of the parts, because a text has tens of megabytes.
-            view = memoryview(base)
-            joined = b"".join(
-                part.encode() if isinstance(part, str) else view[part[0] : part[0] + part[1]]
-                for part in parts
-            )
-            self._made = (base, parts, joined)
+            changes = [
+                part.encode() if isinstance(part, str) else (part[0], part[1]) for part in parts
+            ]
+            self._made = (base, parts, base.changed(changes))
         return self._made[2]
 
     def chosen(self, patterns: Iterable[str]) -> list[SimNode]:
@@ -378,7 +389,7 @@ class Fleet:
             node.copies.ssconf = dict(ssconf)
             known = data.nodes.get(node.uuid)
             if known is not None and known.master_candidate:
-                node.copies.config = config
+                node.copies.text = self.shared(config)
         defaults = data.cluster.beparams["default"]
         for instance in data.instances.values():
             home = self.nodes.get(instance.primary_node)
