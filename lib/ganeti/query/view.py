@@ -11,6 +11,7 @@ from typing import Any
 
 from ganeti.objects import ConfigData, Disk, Instance, Node, NodeGroup
 from ganeti.objects import fill as object_fill
+from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import natural_key
 
 # Up to so many prefixes are searched one by one; above that, the parts of each name are compared.
@@ -45,6 +46,7 @@ class View:
         self._be: dict[str, dict[str, Any]] = {}
         self._nics: dict[str, list[dict[str, Any]]] = {}
         self._nd: dict[str, dict[str, Any]] = {}
+        self._members: dict[str, tuple[list[Instance], list[Instance]]] = {}
 
     def pick(
         self, table: str, field: str, values: frozenset[str], *, components: bool
@@ -110,24 +112,21 @@ class View:
 
     # -- instances
 
-    @cached_property
-    def primaries(self) -> dict[str, list[Instance]]:
-        """The primary instances of each node, in no order, by UUID of the node.
+    def primaries(self, node: Node) -> list[Instance]:
+        """Return the instances of which a node is primary, in no order.
 
         To sort all instances of a large cluster takes longer than a list of one node.
         """
-        found: dict[str, list[Instance]] = {}
-        for instance in self.config.instances.values():
-            found.setdefault(instance.primary_node, []).append(instance)
-        return found
+        return self._members_of(node)[0]
 
-    @cached_property
-    def secondaries(self) -> dict[str, list[Instance]]:
-        """The secondary instances of each node, in no order, by UUID of the node."""
-        found: dict[str, list[Instance]] = {}
-        for instance in self.config.instances.values():
-            for uuid in self.secondary_nodes(instance):
-                found.setdefault(uuid, []).append(instance)
+    def secondaries(self, node: Node) -> list[Instance]:
+        """Return the instances of which a node is secondary, in no order."""
+        return self._members_of(node)[1]
+
+    def _members_of(self, node: Node) -> tuple[list[Instance], list[Instance]]:
+        found = self._members.get(node.uuid)
+        if found is None:
+            found = self._members[node.uuid] = instances_of_node(self.config, node.uuid)
         return found
 
     def disks(self, instance: Instance) -> list[Disk]:

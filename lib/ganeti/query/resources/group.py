@@ -16,7 +16,7 @@ def _instances(view: View, group: NodeGroup) -> list[Instance]:
     return by_name(
         instance
         for node in view.nodes_of_group.get(group.uuid, ())
-        for instance in view.primaries.get(node.uuid, ())
+        for instance in view.primaries(node)
     )
 
 

@@ -302,28 +302,28 @@ _FIELDS = [
         "Pinst",
         KIND_NUMBER,
         "Number of primary instances",
-        lambda view, node: len(view.primaries.get(node.uuid, ())),
+        lambda view, node: len(view.primaries(node)),
     ),
     Field(
         "pinst_list",
         "PriInstances",
         KIND_OTHER,
         "Names of the primary instances",
-        lambda view, node: [inst.name for inst in by_name(view.primaries.get(node.uuid, ()))],
+        lambda view, node: [inst.name for inst in by_name(view.primaries(node))],
     ),
     Field(
         "sinst_cnt",
         "Sinst",
         KIND_NUMBER,
         "Number of secondary instances",
-        lambda view, node: len(view.secondaries.get(node.uuid, ())),
+        lambda view, node: len(view.secondaries(node)),
     ),
     Field(
         "sinst_list",
         "SecInstances",
         KIND_OTHER,
         "Names of the secondary instances",
-        lambda view, node: [inst.name for inst in by_name(view.secondaries.get(node.uuid, ()))],
+        lambda view, node: [inst.name for inst in by_name(view.secondaries(node))],
     ),
 ]
 
