@@ -233,8 +233,13 @@ def disk_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
         params = change[2]
         if change[0] == disk_const.MOD_ADD:
             if "size" not in params:
+                from ganeti.utils import suggest  # needed after a mistake only
+
+                wrong = [key for key in params if suggest.nearest(key, ("size",))]
+                meant = f" Did you mean 'size' by '{wrong[0]}'?" if wrong else ""
                 raise errors.OpPrereqError(
-                    "a new disk needs a size. Write --disk add:size=10g.", errors.ECODE_INVAL
+                    f"a new disk needs a size. Write --disk add:size=10g.{meant}",
+                    errors.ECODE_INVAL,
                 )
             change[2] = typed("new disk", params)
         elif "spindles" in params:

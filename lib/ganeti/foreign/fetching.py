@@ -94,8 +94,8 @@ def check_proof(source: str, proof: Proof) -> None:
         raise errors.OpPrereqError(f"there is no keyring '{proof.keyring}'", errors.ECODE_NOENT)
     if source.startswith("http://") and not (proof.checksum or proof.signature):
         raise errors.OpPrereqError(
-            f"image {source}: an http address needs --checksum or --signature, because nothing"
-            " protects the transfer",
+            f"image {_shown(source)}: an http address needs --checksum or --signature, because"
+            " nothing protects the transfer",
             errors.ECODE_INVAL,
         )
 
@@ -125,18 +125,19 @@ def fetch(
         verified = _prove(source, part, got, proof, top, run)
         if not (verified or got.protected):
             raise errors.OpPrereqError(
-                f"image {source}: the server sent it over http; give --checksum or --signature",
+                f"image {_shown(source)}: the server sent it over http; give --checksum or"
+                " --signature",
                 errors.ECODE_INVAL,
             )
-        found = images.inspect(part, "", run)
+        found = images.inspect(part, "", run, shown=_shown(source))
         if found.format not in catalogue.FORMATS:
             raise errors.OpPrereqError(
-                f"image {source} has the format {found.format}, not raw or qcow2."
+                f"image {_shown(source)} has the format {found.format}, not raw or qcow2."
                 f" Convert it with 'qemu-img convert -f {found.format} -O qcow2 IMAGE NEW_IMAGE'.",
                 errors.ECODE_INVAL,
             )
         if found.size == 0:
-            raise errors.OpPrereqError(f"image {source} is empty", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(f"image {_shown(source)} is empty", errors.ECODE_INVAL)
     except BaseException:
         os.unlink(part)
         raise
@@ -183,6 +184,8 @@ def _opened(source: str) -> Iterator[tuple[IO[bytes], int | None, bool]]:
         # The answer of a server has its status in the whole text.
         if isinstance(err, urllib.error.URLError) and not isinstance(err, urllib.error.HTTPError):
             reason = err.reason
+        if isinstance(reason, OSError) and not isinstance(reason, urllib.error.HTTPError):
+            reason = reason.strerror or reason
         raise errors.OpPrereqError(
             f"cannot fetch {_shown(source)}: {reason}", errors.ECODE_ENVIRON
         ) from err

@@ -79,26 +79,35 @@ def parse_info(text: str) -> ImageInfo:
     return ImageInfo(kind, size, tuple(str(name) for name in based_on))
 
 
-def inspect(path: str, format_: str, run: Runner = process.run) -> ImageInfo:
+def _reason(err: errors.CommandError) -> str:
+    """Why qemu-img failed."""
+    if shutil.which(QEMU_IMG) is None:
+        return "qemu-img is missing on this node; Debian has it in the package qemu-utils"
+    return str(err)
+
+
+def inspect(path: str, format_: str, run: Runner = process.run, *, shown: str = "") -> ImageInfo:
     """Look at an image.
 
     :param format_: its format as the description says it; empty lets qemu-img detect it.
+    :param shown: what errors name in place of the path.
     :raises OpPrereqError: the image cannot be read, or cannot be trusted.
     """
+    name = shown or path
     try:
         found = parse_info(run(info_argv(path, format_), timeout_s=_INFO_S).stdout)
     except errors.CommandError as err:
         raise errors.OpPrereqError(
-            f"image {path} cannot be read: {err}", errors.ECODE_ENVIRON
+            f"image {name} cannot be read: {_reason(err)}", errors.ECODE_ENVIRON
         ) from err
     if found.format not in READABLE:
         raise errors.OpPrereqError(
-            f"image {path} has the format {found.format}, which is not supported",
+            f"image {name} has the format {found.format}, which is not supported",
             errors.ECODE_INVAL,
         )
     if found.based_on:
         raise errors.OpPrereqError(
-            f"image {path} is based on another file ({found.based_on[0]}). Make one file of both"
+            f"image {name} is based on another file ({found.based_on[0]}). Make one file of both"
             " with 'qemu-img convert', where you trust them",
             errors.ECODE_INVAL,
         )
@@ -117,7 +126,7 @@ def convert(
     except errors.CommandError as err:
         if os.path.exists(target):
             os.unlink(target)
-        raise errors.OpExecError(f"image {source} cannot be converted: {err}") from err
+        raise errors.OpExecError(f"image {source} cannot be converted: {_reason(err)}") from err
 
 
 def unpacked(path: str, directory: str) -> str:

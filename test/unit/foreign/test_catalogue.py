@@ -303,7 +303,7 @@ def test_addresses(top: Path, source: Path, address: str) -> None:
     for path, problem in (("missing", "404|not found"), ("short", "after 11 of 1000 bytes|Incomp")):
         with pytest.raises(errors.OpPrereqError, match=rf"cannot fetch .*({problem})"):
             fetch(top, f"{address}/{path}", fetching.Proof(SHA256))
-    with pytest.raises(errors.OpPrereqError, match="cannot fetch /nowhere"):
+    with pytest.raises(errors.OpPrereqError, match="cannot fetch /nowhere: No such file or dir"):
         fetch(top, "/nowhere")
     assert files(top) == sorted([f"{SHA256}.raw", "debian-12.json"])
 
@@ -327,3 +327,19 @@ def test_other_formats_are_refused(top: Path, source: Path) -> None:
         with pytest.raises(errors.OpPrereqError, match=problem):
             fetch(top, str(source), run=run)
     assert files(top) == []
+
+
+def test_a_node_without_qemu_img(top: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(argv: Any, **_: Any) -> process.Completed:
+        raise errors.CommandError(argv, None, reason="cannot be started: No such file or directory")
+
+    monkeypatch.setenv("PATH", str(top))
+    with pytest.raises(errors.OpPrereqError, match=f"{source} .*in the package qemu-utils$"):
+        fetch(top, str(source), run=cannot)
+    assert files(top) == []
+
+
+def test_no_password_is_shown(top: Path) -> None:
+    with pytest.raises(errors.OpPrereqError, match="http address needs --checksum") as caught:
+        fetch(top, "http://me:secret@192.0.2.1/debian.raw")
+    assert "secret" not in str(caught.value)
