@@ -398,6 +398,7 @@ def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local
     undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
     digest = local.write_credentials(here, local.Credentials(**given), name)
     ssconf.write_local(facts, here)
+    local.make_file_directory(facts, here)
     for daemon in (local.NODED, local.CONFD):
         undo.add(daemon, partial(local.daemon_util, "stop", daemon))
         local.daemon_util("start", daemon)

@@ -173,6 +173,19 @@ def renewal_traces(here: paths.Paths) -> bool:
     return os.path.exists(here.server_ca_file)
 
 
+def make_file_directory(facts: Mapping[str, str], here: paths.Paths) -> None:
+    """Make the directory for disk files on a new node, if it is the default one.
+
+    Another one may be where a file system has to be mounted first, and is left to the
+    administrator.
+
+    :param facts: ssconf values of the cluster: name -> text.
+    :raises OSError: it cannot be made.
+    """
+    if facts.get(ssconf.FILE_STORAGE_DIR, "").strip() == paths.DEFAULT_FILE_STORAGE_DIR:
+        fs.make_dirs(here.to_local(paths.DEFAULT_FILE_STORAGE_DIR), 0o750)
+
+
 def cluster_traces(here: paths.Paths) -> list[str]:
     """The present files which show that a machine belongs to a cluster, at least partly."""
     wanted = [here.cluster_conf_file, here.ssconf_file(ssconf.MASTER_NODE), *credential_files(here)]

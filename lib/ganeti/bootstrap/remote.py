@@ -189,9 +189,9 @@ def set_up(
                 f" the file ~/.ssh/authorized_keys of {access.user} on {host.name}, or run"
                 f" 'gnt-node add --token {host.name}'."
             )
-        raise errors.OpExecError(
-            f"cannot prepare {host.name} over SSH: {err.output.strip() or err}{hint}"
-        ) from err
+        # ssh ends the lines which it writes for a terminal with two characters.
+        said = err.output.replace("\r", "").strip() or str(err)
+        raise errors.OpExecError(f"cannot prepare {host.name} over SSH: {said}{hint}") from err
     undo.add(f"the preparation of {host.name}", lambda: _run(host, access, here, keys, "--undo"))
     return printed_certificate(said)
 

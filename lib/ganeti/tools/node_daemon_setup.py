@@ -120,6 +120,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
             undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
         digest = local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
         ssconf.write_local(facts, here)
+        local.make_file_directory(facts, here)
         for daemon in _DAEMONS if credentials[remote.START] else ():
             # A running daemon may still use other certificates.
             local.daemon_util("stop", daemon)

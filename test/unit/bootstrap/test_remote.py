@@ -262,6 +262,20 @@ def test_a_dry_run_changes_nothing(
     assert f"this machine is node3.example.com, not {NODE}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("directory", "made"),
+    [(paths.DEFAULT_FILE_STORAGE_DIR, True), ("/srv/disks", False), ("", False)],
+)
+def test_the_default_directory_of_disk_files_is_made(
+    tmp_path: Path, directory: str, made: bool
+) -> None:
+    there = paths.Paths(str(tmp_path / NODE))
+    local.make_file_directory({"file_storage_dir": f"{directory}\n"}, there)
+    local.make_file_directory({"file_storage_dir": f"{directory}\n"}, there)
+    assert Path(there.to_local(paths.DEFAULT_FILE_STORAGE_DIR)).is_dir() is made
+    assert not Path(there.to_local("/srv/disks")).exists()
+
+
 def test_a_daemon_that_does_not_start(
     master: paths.Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
