@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import statistics
 import sys
 import tempfile
@@ -410,7 +411,14 @@ class Bench:
             self.cluster.tell("well", *lost)
 
         def die() -> None:
-            os.kill(self._pid(), 9)
+            pid = self._pid()
+            ended = os.pidfd_open(pid)
+            try:
+                os.kill(pid, 9)
+                # Until it has ended, a daemon runs, and none would be started.
+                select.select([ended], [], [])
+            finally:
+                os.close(ended)
             self.cluster.daemon("start")
             self.job(queue.small_job())
 
