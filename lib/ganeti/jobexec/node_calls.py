@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ganeti import errors, http
+from ganeti import errors
 from ganeti.jobexec.link import Link
 from ganeti.objects import ConfigData
 from ganeti.platform import master_epoch
@@ -66,8 +66,8 @@ class JobRunner(RpcRunner):
         super().trust_changed()
         self._link.ask("trust_changed")
 
-    def _headers(self) -> tuple[str, ...]:
-        return (f"{http.EPOCH_HEADER}: {self._link.epoch}",)
+    def _present_epoch(self) -> master_epoch.Epoch:
+        return self._link.epoch
 
     def _new_token(self) -> str:
         return self._token + secrets.token_hex(8)

@@ -418,8 +418,14 @@ class AddressRunner:
         return secrets.token_hex(8)
 
     def _headers(self) -> tuple[str, ...]:
-        epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
-        return (f"{http.EPOCH_HEADER}: {epoch}", f"{http.RELEASE_HEADER}: {RELEASE}")
+        return (
+            f"{http.EPOCH_HEADER}: {self._present_epoch()}",
+            f"{http.RELEASE_HEADER}: {RELEASE}",
+        )
+
+    def _present_epoch(self) -> master_epoch.Epoch:
+        """Return the epoch which calls carry now."""
+        return master_epoch.read().epoch if self._epoch is None else self._epoch
 
     def _wait_until_over(self, lost: list[_Lost]) -> None:
         """Wait until nodes do not work any more on calls whose answers were lost.

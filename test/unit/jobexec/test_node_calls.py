@@ -1,4 +1,4 @@
-"""Node calls of a job process: whom it trusts, when certificates are renewed by another job."""
+"""Node calls of a job process: what they say of it, and whom it trusts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fakes.config import cluster_of, uuid_of
+from ganeti import RELEASE, http
 from ganeti.http import client
 from ganeti.jobexec import process
 from ganeti.jobexec.node_calls import JobRunner, Trust
@@ -23,9 +24,11 @@ class Wire:
 
     def __init__(self) -> None:
         self.done: list[str | None] = []
+        self.headers: tuple[str, ...] = ()
 
     def perform(self, requests: list[Any], *_more: Any) -> list[client.Reply]:
         self.done.append("call")
+        self.headers = requests[0].headers
         return [client.Reply(200, b"[true, 1]", "") for _ in requests]
 
     def reset(self, ca_file: str | None = None) -> None:
@@ -67,3 +70,17 @@ def test_new_certificates_are_used_from_the_next_call_on(here: paths.Paths) -> N
         call(second)
         call(second)
         assert wire.done[6:] == [here.noded_cert_file, "call", "call"]
+
+
+def test_calls_have_the_epoch_and_the_release(here: paths.Paths) -> None:
+    """A node refuses what it does not know, unless the release says that it is a newer one."""
+    wire, trust = Wire(), Trust(lambda: None)
+    link: Any = SimpleNamespace(epoch="1 node1")
+    config = cluster_of(1)
+    with paths.override(here):
+        JobRunner(lambda: config, wire, link, "t", trust).call(calls.VERSION, uuid_of("node1"))
+        assert f"{http.EPOCH_HEADER}: 1 node1" in wire.headers
+        assert f"{http.RELEASE_HEADER}: {RELEASE}" in wire.headers
+        link.epoch = "2 node1"
+        JobRunner(lambda: config, wire, link, "t", trust).call(calls.VERSION, uuid_of("node1"))
+        assert f"{http.EPOCH_HEADER}: 2 node1" in wire.headers
