@@ -21,7 +21,8 @@ from ganeti.utils import clock, x509
 
 NODE = "node2.example.com"
 CERT, OTHER = b"c" * 32, b"o" * 32
-TOKEN = Token(int(clock.now()) + 600, "127.0.0.1", 4711, CERT, b"s" * 32, NODE)
+# Valid for longer than any run of the tests takes.
+TOKEN = Token(int(clock.now()) + 86400, "127.0.0.1", 4711, CERT, b"s" * 32, NODE)
 
 
 # --- the token -----------------------------------------------------------------------------------
