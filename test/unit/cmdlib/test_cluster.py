@@ -482,10 +482,12 @@ def test_exceeded_ratios_are_warnings(root):
 
 
 def test_memory_for_the_failure_of_a_node(master, monkeypatch):
+    real = master.config.node_instances
+    mirrored = [one for one in master.config.instances() if one.name.startswith("web")]
     monkeypatch.setattr(
         master.config,
-        "secondary_nodes",
-        lambda instance: (uuid_of("node3"),) if instance.name.startswith("web") else (),
+        "node_instances",
+        lambda uuid: (real(uuid)[0], mirrored if uuid == uuid_of("node3") else []),
     )
     master.rpc.free_mib[NODE3] = 100
     assert master.run(group()) is False
