@@ -40,7 +40,7 @@ def nodes(master: FakeMaster, here: paths.Paths, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         images,
         "inspect",
-        lambda path, format_, run: images.ImageInfo("qcow2", 48 << 20, ()),
+        lambda path, format_, run, shown: images.ImageInfo("qcow2", 48 << 20, ()),
     )
     return master
 
