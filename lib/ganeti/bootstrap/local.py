@@ -201,7 +201,6 @@ def remove_state(here: paths.Paths) -> None:
         here.cluster_conf_file,
         here.cluster_conf_journal,
         here.master_state_file,
-        here.watcher_pausefile,
         here.server_ca_file,
         # Of a process which died while it wrote a key.
         *fs.unfinished_files(here.data_dir),
@@ -215,7 +214,8 @@ def remove_state(here: paths.Paths) -> None:
             shutil.rmtree(directory)
     if os.path.isdir(here.data_dir):
         for name in os.listdir(here.data_dir):
-            if name.startswith(ssconf.FILE_PREFIX):
+            # What the watcher remembers belongs to the instances of the cluster.
+            if name.startswith((ssconf.FILE_PREFIX, "watcher.")):
                 fs.remove_file(f"{here.data_dir}/{name}")
     if os.path.isdir(here.queue_dir):
         shutil.rmtree(here.queue_dir)

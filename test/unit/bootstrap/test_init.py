@@ -430,6 +430,22 @@ def test_a_real_machine_is_prepared_by_hand(
     assert daemons.calls == []
 
 
+def test_what_the_watcher_remembers_is_removed(tmp_path: Path) -> None:
+    here = paths.Paths(str(tmp_path))
+    kept = Path(here.data_dir) / "watchers-notes"
+    for path in (
+        str(kept),
+        here.watcher_pausefile,
+        here.watcher_balance_file,
+        here.watcher_state_file("uuid"),
+        here.watcher_status_file("uuid"),
+    ):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("")
+    local.remove_state(here)
+    assert [str(path) for path in Path(here.data_dir).iterdir()] == [str(kept)]
+
+
 class NobodyAnswers:
     """Stands for the client of node calls, on a machine without daemons."""
 
