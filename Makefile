@@ -182,7 +182,7 @@ demo: venv
 	@$(VPY) -m devel.demo "$(DEMO)"
 
 demo-stop:
-	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop "$(DEMO)"; fi
+	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop "$(DEMO)"; else echo "there is no demonstration in $(DEMO)"; fi
 
 # Pages of the documentation which are generated from tables of the programs.
 pages: venv
