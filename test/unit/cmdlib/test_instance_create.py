@@ -56,8 +56,6 @@ def test_creation_writes_first_then_makes_then_installs_then_starts(master):
         "blockdev_assemble",
         "blockdev_assemble",
         "instance_os_add",
-        "blockdev_assemble",
-        "blockdev_assemble",
         "instance_start",
     ]
     assert {node for name, node, _args in master.rpc.calls if name in master.rpc.acting()} == {

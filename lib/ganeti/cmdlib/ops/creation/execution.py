@@ -47,7 +47,8 @@ def start(unit: NewInstanceUnit[CreatePlan], instance: Instance) -> None:
     with unit.config.transaction() as change:
         change.mark_instance(instance.uuid, prereq.ADMIN_UP)
     try:
-        power.start(unit, unit.config.instance(instance.uuid))
+        # The installation has left its disks active; a source of an import may do otherwise.
+        power.start(unit, unit.config.instance(instance.uuid), active=unit.imported is None)
     except errors.OpExecError as err:
         raise errors.OpExecError(
             f"{err}. Instance {instance.name} is complete and marked to run: start it again with"

@@ -29,6 +29,7 @@ def start(
     beparams: Mapping[str, Any] | None = None,
     ignore_secondaries: bool = False,
     accept_loss: bool = False,
+    active: bool = False,
 ) -> None:
     """Activate the disks and start the instance on its primary node.
 
@@ -36,6 +37,7 @@ def start(
     :param ignore_secondaries: start although disks cannot be activated on their secondary node.
     :param accept_loss: start although the replicas on the primary node may have missed writes,
         which are then lost.
+    :param active: the same job has activated the disks just before.
     :raises errors.OpExecError: it does not run and its disks are inactive again; or the node became
         unreachable, then it may run and its disks stay active.
     """
@@ -45,12 +47,13 @@ def start(
         undo.add(
             f"active disks of {instance.name} on node {node_name}", shutdown_disks, unit, instance
         )
-        assemble_disks(
-            unit,
-            instance,
-            ignore_secondaries=ignore_secondaries,
-            accept_loss=accept_loss,
-        )
+        if not active:
+            assemble_disks(
+                unit,
+                instance,
+                ignore_secondaries=ignore_secondaries,
+                accept_loss=accept_loss,
+            )
         with unit.config.transaction() as change:
             change.set_disks_active(instance.uuid, True)
         undo.add("disks marked active", _mark_disks_inactive, unit, instance)
