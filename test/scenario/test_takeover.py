@@ -313,6 +313,9 @@ def test_a_guest_of_kvm_writes_all_the_time(kvm: Lab) -> None:
     kvm.master.run("gnt-instance modify --hotplug --net add:link=xen-br0 web1.example.com")
     other = second.run("cat /run/ganeti/kvm-hypervisor/pid/web2.example.com").stdout
     assert guests(kvm) == {"web1.example.com": "running", "web2.example.com": "running"}
+    if IN_PROCESSES:
+        # The original does not have them.
+        kvm.master.run("gnt-cluster modify --job-execution=threads")
     kvm.master.run("ganeti-takeover -f back")
     assert guests(kvm) == {"web1.example.com": "running", "web2.example.com": "running"}
     kvm.master.run("gnt-instance modify --hotplug --net remove web1.example.com")
