@@ -70,7 +70,7 @@ REFUSED = "refused"
 FAILED = "failed"
 
 #: Handles which are kept for all nodes together, and connections in idle multis.
-MAX_IDLE = 512
+MAX_IDLE = 320
 # Idle handles which are kept for each node. One call of ``perform`` uses one of them.
 _IDLE_HANDLES = 32
 # Connections which a multi keeps open; more than a cluster has nodes.
