@@ -49,7 +49,7 @@ class _Index:
             self._forget(uuid, before.get(uuid))
         for uuid in changed:
             if uuid in data.instances:
-                self._note(data.instances[uuid])
+                self._note(uuid, data.instances[uuid])
 
     def _forget(self, uuid: str, instance: Instance | None) -> None:
         for node in self._nodes.pop(uuid, ()):
@@ -61,16 +61,20 @@ class _Index:
             if self._owners.get(disk) == uuid:
                 del self._owners[disk]
 
-    def _note(self, instance: Instance) -> None:
+    def _note(self, uuid: str, instance: Instance) -> None:
+        """Note an instance.
+
+        :param uuid: its key in the table, because a damaged file may have another in the object.
+        """
         nodes = {instance.primary_node} - {""}
-        for uuid in instance.disks:
-            self._owners[uuid] = instance.uuid
-            if uuid in self._disks:
-                nodes.update(self._disks[uuid].all_node_uuids())
+        for disk in instance.disks:
+            self._owners[disk] = uuid
+            if disk in self._disks:
+                nodes.update(self._disks[disk].all_node_uuids())
         found = frozenset(nodes)
-        self._nodes[instance.uuid] = self._sets.setdefault(found, found)
+        self._nodes[uuid] = self._sets.setdefault(found, found)
         for node in nodes:
-            self._members.setdefault(node, set()).add(instance.uuid)
+            self._members.setdefault(node, set()).add(uuid)
 
 
 def _difference(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:

@@ -224,7 +224,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         else:
             instance = execution.Creation(self, plan).run()
             if self.op.start:
-                execution.start(self, instance)
+                execution.start(self, plan, instance)
         return [node.name for node in plan.nodes]
 
 

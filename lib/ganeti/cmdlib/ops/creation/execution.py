@@ -38,7 +38,7 @@ def reserve(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> None:
     _add(unit, *forthcoming.reservation(*instance_and_disks(unit, plan)))
 
 
-def start(unit: NewInstanceUnit[CreatePlan], instance: Instance) -> None:
+def start(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan, instance: Instance) -> None:
     """Start the complete instance.
 
     :raises errors.OpExecError: it does not start; it stays in the cluster.
@@ -47,8 +47,12 @@ def start(unit: NewInstanceUnit[CreatePlan], instance: Instance) -> None:
     with unit.config.transaction() as change:
         change.mark_instance(instance.uuid, prereq.ADMIN_UP)
     try:
-        # The installation has left its disks active; a source of an import may do otherwise.
-        power.start(unit, unit.config.instance(instance.uuid), active=unit.imported is None)
+        # A script on the node has left the disks active; others who had them may do otherwise.
+        power.start(
+            unit,
+            unit.config.instance(instance.uuid),
+            active=unit.imported is None and plan.helper is None,
+        )
     except errors.OpExecError as err:
         raise errors.OpExecError(
             f"{err}. Instance {instance.name} is complete and marked to run: start it again with"
