@@ -18,12 +18,13 @@ class Luxi:
     def __init__(self, cluster: Cluster, master: str) -> None:
         path = cluster.path(master, "var/run/ganeti/socket/ganeti-master")
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(PATIENCE_S)
         try:
+            # Without a time limit: with one, a full queue of connections is an error at once.
             self.sock.connect(str(path))
         except OSError:
             self.sock.close()
             raise
+        self.sock.settimeout(PATIENCE_S)
 
     def close(self) -> None:
         self.sock.close()

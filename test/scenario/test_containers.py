@@ -133,6 +133,12 @@ def seen(pid: int, path: str) -> str:
     return Path(f"/proc/{pid}/root{path}").read_text()
 
 
+def capabilities(pid: int) -> int:
+    """The capabilities which the container may have, as soon as it has written them."""
+    wait_until(lambda: len(seen(pid, "/capabilities").split()) == 2, "the capabilities are known")
+    return int(seen(pid, "/capabilities").split()[1], 16)
+
+
 def nothing_left(cluster: SteadyCluster) -> None:
     """No mount, loop device, interface, process or file of a container of this cluster."""
     place = str(cluster.directory)
@@ -151,7 +157,7 @@ def test_life_of_a_container(running: SteadyCluster) -> None:
     two, pid = running, init_of(running)
     starts = seen(pid, "/starts")
     # The default capabilities are dropped: mac_override, sys_boot, sys_module, sys_time, sys_admin.
-    bounding = int(seen(pid, "/capabilities").split()[1], 16)
+    bounding = capabilities(pid)
     assert not any(bounding >> number & 1 for number in (32, 22, 16, 25, 21))
     # The node sees the file system only through the process.
     assert not list(two.path(NODE1, f"{MOUNTS}/{WEB}/rootfs").iterdir())
@@ -254,7 +260,7 @@ def test_parameters_reach_the_container(stopped: SteadyCluster) -> None:
     pid = init_of(two)
     assert b"A=b c" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert "Cpus_allowed_list:\t0\n" in Path(f"/proc/{pid}/status").read_text()
-    bounding = int(seen(pid, "/capabilities").split()[1], 16)
+    bounding = capabilities(pid)
     assert not bounding >> 25 & 1 and bounding >> 22 & 1
     assert {path.name for path in Path(f"/proc/{pid}/root/dev").glob("tty?")} == {"tty1", "tty2"}
     read = ["lxc-attach", f"--lxcpath={two.path(NODE1, LXC_ROOT)}", f"--name={WEB}", "--"]

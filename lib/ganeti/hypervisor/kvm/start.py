@@ -41,6 +41,8 @@ from ganeti.utils import fs, process
 
 # QEMU allocates and pins memory before it daemonises, which takes long for a large guest.
 _TIMEOUT_S = 300.0
+#: Seconds for each answer of a QEMU which has just started. After a power cut many start at once.
+FIRST_ANSWERS_S = 30.0
 
 
 class KvmStarter(KvmGuests):
@@ -208,7 +210,7 @@ class KvmStarter(KvmGuests):
                     cwd=layout.control_dir,
                 )
             runtime.save(layout.runtime_file, record)
-            with Qmp(layout.socket("qmp"), layout.name) as control:
+            with Qmp(layout.socket("qmp"), layout.name, timeout_s=FIRST_ANSWERS_S) as control:
                 self._prepare(control, record, layout)
                 if incoming is not None:
                     set_migration_capabilities(control, hvp)

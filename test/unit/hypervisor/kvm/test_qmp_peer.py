@@ -107,6 +107,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     root = Path(f"/tmp/ganeti-qmp-{os.getpid()}-{threading.get_ident()}")
     root.mkdir()
     monkeypatch.setattr(qmp, "TIMEOUT_S", LIMIT_S)
+    monkeypatch.setattr(start, "FIRST_ANSWERS_S", LIMIT_S)
     monkeypatch.setattr(hotplug, "UNPLUG_TIMEOUT_S", LIMIT_S)
     monkeypatch.setattr(incoming, "INCOMING_TIMEOUT_S", LIMIT_S)
     monkeypatch.setattr(incoming, "CANCEL_TIMEOUT_S", LIMIT_S)
