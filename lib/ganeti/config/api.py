@@ -193,7 +193,7 @@ class Config(Questions):
         nodes: Collection[str],
         unresponsive: Collection[str] = (),
     ) -> None:
-        """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_lagging`."""
+        """Bring nodes up to date in the background; see :meth:`OtherNodes.expect_lagging`."""
         self._store.others.expect_lagging(candidates, nodes, unresponsive)
 
     def adopt_copies(self) -> None:
@@ -201,11 +201,11 @@ class Config(Questions):
         self._store.adopt_copies()
 
     def inform_others(self) -> None:
-        """Send ssconf values to all nodes now; see :meth:`ConfigStore.inform_others`."""
+        """Send ssconf values to all nodes now; see :meth:`OtherNodes.inform_others`."""
         self._store.others.inform_others()
 
     def lagging(self) -> dict[str, frozenset[str]]:
-        """Return the lagging nodes by UUID; see :meth:`ConfigStore.lagging`."""
+        """Return the lagging nodes by UUID; see :meth:`OtherNodes.lagging`."""
         return self._store.others.lagging()
 
     def is_alone(self) -> bool:
@@ -213,7 +213,7 @@ class Config(Questions):
         return self._store.others.is_alone()
 
     def require_committed(self) -> None:
-        """Check that the present state is committed; see :meth:`ConfigStore.require_committed`."""
+        """Check that the present state is committed; see :meth:`OtherNodes.require_committed`."""
         self._store.others.require_committed()
 
     def verify(self) -> list[str]:

@@ -348,9 +348,8 @@ def _needed_here() -> list[str]:
         master = machine.current().hostname()
     elsewhere = master.lower() != machine.current().hostname()
     return [
-        name for name in installed()
-        if wanted(name) and not (elsewhere and name in MASTER_DAEMONS)
-    ]  # fmt: skip
+        name for name in installed() if wanted(name) and not (elsewhere and name in MASTER_DAEMONS)
+    ]
 
 
 def _stop_many(daemons: Sequence[str]) -> int:

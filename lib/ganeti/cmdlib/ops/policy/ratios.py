@@ -55,12 +55,7 @@ def present_uses(data: ConfigData, nodes: Iterable[str]) -> dict[str, Use]:
 
     :returns: UUID of a node -> use.
     """
-    found: dict[str, Use] = {}
-    for uuid in nodes:
-        found[uuid] = Use()
-        for instance in itertools.chain(*instances_of_node(data, uuid)):
-            found[uuid] = found[uuid].plus(_use_of(data, instance, uuid))
-    return found
+    return {uuid: _sum(data, uuid, Use()) for uuid in nodes}
 
 
 def present_use(data: ConfigData, node_uuid: str, own: Use, without: str | None) -> Use:
@@ -69,11 +64,15 @@ def present_use(data: ConfigData, node_uuid: str, own: Use, without: str | None)
     :param own: what the other instance uses.
     :param without: UUID of an instance which is not counted.
     """
-    found = own
+    found = _sum(data, node_uuid, own, without)
+    return found if own.spindles else found._replace(spindles=0)
+
+
+def _sum(data: ConfigData, node_uuid: str, start: Use, without: str | None = None) -> Use:
     for instance in itertools.chain(*instances_of_node(data, node_uuid)):
         if instance.uuid != without:
-            found = found.plus(_use_of(data, instance, node_uuid))
-    return found if own.spindles else found._replace(spindles=0)
+            start = start.plus(_use_of(data, instance, node_uuid))
+    return start
 
 
 def _use_of(data: ConfigData, instance: Instance, node_uuid: str) -> Use:
