@@ -46,6 +46,11 @@ class RemoteNode:
         self._known_hosts = known_hosts
 
     @property
+    def port(self) -> int:
+        """The TCP port of its SSH server."""
+        return self._port or _port(self.name)
+
+    @property
     def here(self) -> bool:
         """Whether this process runs on the node."""
         return self.name == machine.current().hostname()
@@ -68,7 +73,7 @@ class RemoteNode:
             ["sh", "-c", command],
             known_hosts=self._known_hosts or _known_hosts(),
             address=self.address,
-            port=self._port or _port(self.name),
+            port=self.port,
         )
         argv = [program, *_ALIVE, *rest]
         return process.run(argv, timeout_s=None, check=False, keep_fds=keep_fds)
@@ -96,7 +101,7 @@ class RemoteNode:
                 path,
                 known_hosts=self._known_hosts or _known_hosts(),
                 address=self.address,
-                port=self._port or _port(self.name),
+                port=self.port,
             )
         process.run(argv, timeout_s=None)
 

@@ -17,7 +17,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.constants import net as net_c
 from ganeti.constants.hv import GLOBAL_PARAMS
 from ganeti.merge import conflicts
-from ganeti.objects import Cluster, ConfigData, Disk, Instance, NodeGroup, fill
+from ganeti.objects import Cluster, ConfigData, Disk, Instance, Node, NodeGroup, fill
 from ganeti.objects.base import updated
 from ganeti.objects.network import Network
 
@@ -65,9 +65,17 @@ def combine(own: ConfigData, other: ConfigData, *, groups: str | None, now: floa
             new = dataclasses.replace(new, network_port=port_map[new.network_port])
         instances[uuid] = new if new == instance else updated(new, now=now)
     disks = {uuid: _with_port(disk, port_map) for uuid, disk in other.disks.items()}
+    nodegroups = {**own.nodegroups}
+    for group in new_groups:
+        connected = {network_map[key]: value for key, value in group.networks.items()}
+        before = nodegroups.get(group.uuid)
+        if before is not None:
+            connected = {**connected, **before.networks}
+            group = before
+        nodegroups[group.uuid] = dataclasses.replace(group, networks=connected)
     nodes = {
         uuid: updated(
-            node,
+            _keep_ssh_port(node, ssh_port(other, node), cluster, nodegroups[group_map[node.group]]),
             now=now,
             group=group_map[node.group],
             offline=True,
@@ -79,14 +87,6 @@ def combine(own: ConfigData, other: ConfigData, *, groups: str | None, now: floa
         )
         for uuid, node in other.nodes.items()
     }
-    nodegroups = {**own.nodegroups}
-    for group in new_groups:
-        connected = {network_map[key]: value for key, value in group.networks.items()}
-        before = nodegroups.get(group.uuid)
-        if before is not None:
-            connected = {**connected, **before.networks}
-            group = before
-        nodegroups[group.uuid] = dataclasses.replace(group, networks=connected)
     data = dataclasses.replace(
         own,
         cluster=updated(cluster, now=now),
@@ -105,6 +105,19 @@ def combine(own: ConfigData, other: ConfigData, *, groups: str | None, now: floa
             f"the merged configuration would be wrong: {'; '.join(new_problems)}"
         )
     return Merged(data, ports, renamed, kept)
+
+
+def ssh_port(data: ConfigData, node: Node) -> int:
+    """Return the TCP port of a node's SSH server."""
+    port: int = fill.fill_nd(data.cluster, data.nodegroups[node.group], node)["ssh_port"]
+    return port
+
+
+def _keep_ssh_port(node: Node, port: int, cluster: Cluster, group: NodeGroup) -> Node:
+    """Return a node whose parameters in its new group name the port which its SSH server has."""
+    if fill.fill_nd(cluster, group, node)["ssh_port"] == port:
+        return node
+    return dataclasses.replace(node, ndparams={**node.ndparams, "ssh_port": port})
 
 
 def instance_ports(data: ConfigData, instance: Instance) -> set[int]:

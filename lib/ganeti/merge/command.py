@@ -12,7 +12,7 @@ from ganeti.merge import conflicts, other, steps
 from ganeti.merge.record import Record, RecordFile
 from ganeti.platform import paths
 from ganeti.tools import config_files
-from ganeti.utils import filelock, log, process
+from ganeti.utils import filelock, log, process, ssh
 
 PROGRAM = "cluster-merge"
 EXIT_SUCCESS, EXIT_FAILURE = 0, 1
@@ -28,6 +28,13 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     defaults = steps.Choices()
     add("clusters", nargs="+", metavar="CLUSTER", help="name of another cluster, or of its master")
+    add(
+        "--ssh-port",
+        type=_port,
+        metavar="PORT",
+        help=f"TCP port of SSH on the masters of the other clusters (default: {ssh.PORT});"
+        " the ports of their other nodes are known there",
+    )
     add("-d", "--debug", action="count", default=0, help="print debug messages")
     add("-v", "--verbose", action="store_true", help="print each command before it runs")
     add(
@@ -77,6 +84,12 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a TCP port, a number from 1 to 65535")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program.
 
@@ -96,7 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             # A command keeps the lock when this program is killed: the next run waits for it.
             keep = (lock.fileno(),)
             for name in _resumed(data_dir, options.clusters, keep, dry_run=options.dry_run):
-                _merge(other.find(name, keep), choices, keep, asked=name).execute()
+                cluster = other.find(name, keep, options.ssh_port)
+                _merge(cluster, choices, keep, asked=name).execute()
     except (errors.GenericError, OSError) as err:
         print(f"{PROGRAM}: {err}", file=sys.stderr)
         return EXIT_FAILURE

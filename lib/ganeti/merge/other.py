@@ -75,14 +75,15 @@ class OtherCluster:
                 fs.write_file(files.journal_of(copy), done.stdout, mode=0o600)
             return files.read(copy).decode("utf-8")
 
-    def know(self, addresses: Mapping[str, str]) -> None:
+    def know(self, addresses: Mapping[str, str], ssh_ports: Mapping[str, int]) -> None:
         """Remember how the nodes are reached.
 
         :param addresses: node -> its primary IP address.
+        :param ssh_ports: node -> the TCP port of its SSH server.
         """
         for name, address in addresses.items():
             if name != self.master.name:
-                self._nodes[name] = remote.RemoteNode(name, address)
+                self._nodes[name] = remote.RemoteNode(name, address, port=ssh_ports.get(name))
 
     def trust(self, node: Node) -> None:
         """Let this cluster know the host keys which the administrator knows for a node.
@@ -92,21 +93,23 @@ class OtherCluster:
         if machine.current().neighbour_dir(node.name) is not None:
             return
         path = paths.current().known_hosts_file
+        port = self._nodes[node.name].port
         mine = _content(os.path.expanduser("~/.ssh/known_hosts"))
         ours = _content(path)
-        found = ssh.known_keys(mine, node.name, ssh.PORT)
-        if found and not ssh.known_keys(ours, node.name, ssh.PORT):
-            text = ssh.known_hosts_text(node.name, ssh.PORT, sorted(found))
+        found = ssh.known_keys(mine, node.name, port)
+        if found and not ssh.known_keys(ours, node.name, port):
+            text = ssh.known_hosts_text(node.name, port, sorted(found))
             fs.write_file(path, ours + text, mode=0o644)
 
 
-def find(name: str, keep_fds: Sequence[int] = ()) -> OtherCluster:
+def find(name: str, keep_fds: Sequence[int] = (), port: int | None = None) -> OtherCluster:
     """Find a cluster by its name, or by the name of its master.
 
+    :param port: TCP port of SSH on its master; None for the usual one.
     :param keep_fds: files which commands keep open until they end, for their locks.
     :raises OpPrereqError: it cannot be reached, or is none.
     """
-    node = _find_virtual(name) or _remote(name, _resolve(name))
+    node = _find_virtual(name) or _remote(name, _resolve(name), port)
     here = paths.current()
     facts = {}
     for fact in (ssconf_const.MASTER_NODE, ssconf_const.CLUSTER_NAME):
@@ -121,7 +124,7 @@ def find(name: str, keep_fds: Sequence[int] = ()) -> OtherCluster:
         facts[fact] = done.stdout.strip()
     master = facts[ssconf_const.MASTER_NODE]
     if master != node.name:
-        node = _remote(master, _resolve(master))
+        node = _remote(master, _resolve(master), port)
     return OtherCluster(node, facts[ssconf_const.CLUSTER_NAME], keep_fds)
 
 
@@ -130,9 +133,11 @@ def recorded(record: Record, keep_fds: Sequence[int] = ()) -> OtherCluster:
 
     :param keep_fds: files which commands keep open until they end, for their locks.
     """
-    master = remote.RemoteNode(record.master, record.addresses[record.master])
+    master = _remote(
+        record.master, record.addresses[record.master], record.ssh_ports.get(record.master)
+    )
     found = OtherCluster(master, record.name, keep_fds)
-    found.know(record.addresses)
+    found.know(record.addresses, record.ssh_ports)
     return found
 
 
@@ -158,7 +163,7 @@ def run_on(
         raise LoginError(
             f"root cannot log in to {node.name} with SSH:"
             f" {done.stderr.strip()[-1000:] or 'the connection was lost'}\n"
-            f"'ssh root@{node.name} true' on this master must work without a question, with the"
+            f"'{process.show(_login(node))}' on this master must work without a question, with the"
             " host key of this name in ~/.ssh/known_hosts."
         )
     if check and done.failed:
@@ -167,6 +172,12 @@ def run_on(
             f"'{process.show(argv)}' on {node.name} {done.fail_reason}: {text[-1000:]}"
         )
     return done
+
+
+def _login(node: remote.RemoteNode) -> list[str]:
+    """The command with which an administrator tries the login."""
+    port = [] if node.port == ssh.PORT else [f"-p{node.port}"]
+    return ["ssh", *port, f"root@{node.name}", "true"]
 
 
 def parse_config(text: str, name: str) -> ConfigData:
@@ -181,8 +192,8 @@ def parse_config(text: str, name: str) -> ConfigData:
         raise errors.ConfigurationError(f"the configuration of {name}: {err}") from err
 
 
-def _remote(name: str, address: str) -> remote.RemoteNode:
-    return remote.RemoteNode(name, address)
+def _remote(name: str, address: str, port: int | None) -> remote.RemoteNode:
+    return remote.RemoteNode(name, address, port=port)
 
 
 def _resolve(name: str) -> str:
@@ -203,7 +214,7 @@ def _find_virtual(name: str) -> remote.RemoteNode | None:
         cluster = _content(there.ssconf_file(ssconf_const.CLUSTER_NAME)).strip()
         master = _content(there.ssconf_file(ssconf_const.MASTER_NODE)).strip()
         if node != me and node == master and name in (cluster, node, node.partition(".")[0]):
-            return _remote(node, _resolve(node))
+            return _remote(node, _resolve(node), None)
     return None
 
 

@@ -32,6 +32,7 @@ class Record:
     :ivar name: its name.
     :ivar master: the name of its master.
     :ivar addresses: node of the other cluster -> its primary IP address.
+    :ivar ssh_ports: node of the other cluster -> the TCP port of its SSH server.
     :ivar choices: the options with which the merge began, by field of ``Choices``.
     :ivar here: whether the watcher of this cluster pauses and its queue is drained.
     :ivar there: the same of the other cluster.
@@ -50,6 +51,7 @@ class Record:
     name: str
     master: str
     addresses: dict[str, str] = field(default_factory=dict)
+    ssh_ports: dict[str, int] = field(default_factory=dict)
     choices: dict[str, Any] = field(default_factory=dict)
     here: bool = False
     there: bool = False

@@ -21,7 +21,7 @@ from ganeti import errors
 from ganeti.bootstrap import local
 from ganeti.constants import instance as instance_c
 from ganeti.merge import conflicts
-from ganeti.merge.combine import Merged, combine
+from ganeti.merge.combine import Merged, combine, ssh_port
 from ganeti.merge.other import LoginError, OtherCluster, parse_config
 from ganeti.merge.record import Guest, Record, RecordFile
 from ganeti.objects import ConfigData, Node, codec
@@ -142,6 +142,14 @@ class Merge:
         differ = [] if found else conflicts.differences(own, other, groups=choices.groups)
         if choices.parameters == conflicts.STRICT:
             found += [f"parameter {text}" for text in differ]
+        addresses, ssh_ports = _reached(other)
+        master = self._other.master
+        if ssh_ports.get(master.name, master.port) != master.port:
+            found.append(
+                f"node {master.name}: SSH uses port {master.port}, and its parameter ssh_port is"
+                f" {ssh_ports[master.name]}; correct it there with 'gnt-node modify"
+                f" --node-parameters ssh_port={master.port} {master.name}'"
+            )
         if found:
             hint = ""
             if differ and choices.parameters == conflicts.STRICT:
@@ -159,7 +167,7 @@ class Merge:
             self._say(f"Warning: parameter {text}")
         merged = combine(own, other, groups=choices.groups, now=clock.now())
         self._report(own, other, merged)
-        self._other.know({node.name: node.primary_ip for node in other.nodes.values()})
+        self._other.know(addresses, ssh_ports)
         closed = []
         for node in _online(other):
             try:
@@ -204,7 +212,8 @@ class Merge:
             self._say("Dry run: nothing was changed.")
             return
         other = self._other.read()
-        self._note(addresses={one.name: one.primary_ip for one in other.nodes.values()})
+        addresses, ssh_ports = _reached(other)
+        self._note(addresses=addresses, ssh_ports=ssh_ports)
         try:
             self._quiet()
             self._write()
@@ -450,6 +459,15 @@ class Merge:
 def _count(things: Sized, noun: str) -> str:
     """A number with its noun: ``1 node``, ``2 nodes``."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+
+
+def _reached(data: ConfigData) -> tuple[dict[str, str], dict[str, int]]:
+    """The primary IP address of each node, and the TCP port of its SSH server."""
+    nodes = data.nodes.values()
+    return (
+        {node.name: node.primary_ip for node in nodes},
+        {node.name: ssh_port(data, node) for node in nodes},
+    )
 
 
 def _online(data: ConfigData) -> list[Node]:

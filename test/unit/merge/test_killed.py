@@ -36,6 +36,7 @@ class Clusters:
 
     class master:
         name = "node11.example.com"
+        port = 22
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -72,7 +73,7 @@ class Clusters:
     def read_text(self) -> str:
         return json.dumps(codec.to_dict(self.data))
 
-    def know(self, addresses: Any) -> None:
+    def know(self, addresses: Any, ssh_ports: Any) -> None:
         pass
 
     def trust(self, node: Any) -> None:

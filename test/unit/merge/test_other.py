@@ -21,8 +21,8 @@ class Answering(remote.RemoteNode):
     :param program: the program which this machine starts for it.
     """
 
-    def __init__(self, program: str, exit_code: int) -> None:
-        super().__init__(NAME, "192.0.2.3")
+    def __init__(self, program: str, exit_code: int, port: int | None = None) -> None:
+        super().__init__(NAME, "192.0.2.3", port=port)
         self._end = process.Completed((program, "-lroot"), exit_code, "", f"{SAID}\n", None)
 
     def run(self, command: str, keep_fds: Sequence[int] = ()) -> process.Completed:
@@ -46,11 +46,17 @@ def test_a_program_which_fails(program: str, exit_code: int) -> None:
     assert other.run_on(node, ["cat", "/file"], check=False).failed
 
 
+def test_no_login_at_a_port() -> None:
+    node = Answering("ssh", 255, port=2222)
+    with pytest.raises(other.LoginError, match=f"'ssh -p2222 root@{NAME} true'"):
+        other.run_on(node, ["cat", "/file"])
+
+
 def test_find_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other, "_resolve", lambda name: "192.0.2.3")
-    monkeypatch.setattr(other, "_remote", lambda name, address: Answering("ssh", 255))
+    monkeypatch.setattr(other, "_remote", lambda name, address, port: Answering("ssh", 255))
     with pytest.raises(errors.OpPrereqError, match=f"ssh root@{NAME} true"):
         other.find(NAME)
-    monkeypatch.setattr(other, "_remote", lambda name, address: Answering("ssh", 1))
+    monkeypatch.setattr(other, "_remote", lambda name, address, port: Answering("ssh", 1))
     with pytest.raises(errors.OpPrereqError, match="is no cluster"):
         other.find(NAME)

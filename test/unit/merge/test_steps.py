@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,13 @@ Run = tuple[str, ...]
 GUESTS = "shop1.example.com|Y|up\nshop2.example.com|N|down\nshop3.example.com|?|up\n"
 
 
+class Master:
+    """Stands for the node with which the merge talks first."""
+
+    name = "node11.example.com"
+    port = 22
+
+
 class Side:
     """Records the commands of a cluster and answers them.
 
@@ -34,6 +42,7 @@ class Side:
 
     def __init__(self, log: list[str], label: str, data: ConfigData) -> None:
         self.log, self.label, self.data = log, label, data
+        self.master = Master()
         self.fails: set[str] = set()
         self.jobs: list[str] = []
 
@@ -54,9 +63,6 @@ class Side:
 class Other(Side):
     """Stands for :class:`ganeti.merge.other.OtherCluster`."""
 
-    class master:
-        name = "node11.example.com"
-
     #: Nodes to which root cannot log in.
     closed: Sequence[str] = ()
 
@@ -72,8 +78,9 @@ class Other(Side):
     def read_text(self) -> str:
         return json.dumps(codec.to_dict(self.data))
 
-    def know(self, addresses: Any) -> None:
+    def know(self, addresses: Any, ssh_ports: Any) -> None:
         self.known = list(addresses)
+        self.ports = ssh_ports
 
     def trust(self, node: Any) -> None:
         self.log.append(f"trust {node.name.partition('.')[0]}")
@@ -278,6 +285,24 @@ def test_conflicts_are_listed(lab: Lab) -> None:
     assert lab.log == []
     lab.merge(parameters=conflicts.WARN, dry_run=True)
     assert any(line.startswith("Warning: parameter uid_pool") for line in lab.said)
+
+
+def test_the_ports_of_ssh(lab: Lab) -> None:
+    """The port of the master, which the user has named, is the one in its configuration."""
+    cluster = lab.other.data.cluster
+    lab.other.data = dataclasses.replace(
+        lab.other.data,
+        cluster=dataclasses.replace(cluster, ndparams={**cluster.ndparams, "ssh_port": 2222}),
+    )
+    with pytest.raises(errors.OpPrereqError, match="SSH uses port 22, .* ssh_port is 2222"):
+        lab.merge(parameters=conflicts.WARN, dry_run=True)
+    assert lab.log == []
+    lab.other.master.port = 2222
+    lab.merge(parameters=conflicts.WARN)
+    assert set(lab.other.ports.values()) == {2222}
+    found = {node.name: node.ndparams for node in lab.config().nodes.values()}
+    assert found["node11.example.com"] == found["node12.example.com"] == {"ssh_port": 2222}
+    assert found["node1.example.com"] == {}
 
 
 def test_parse_guests() -> None:

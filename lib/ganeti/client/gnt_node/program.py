@@ -219,9 +219,12 @@ def _add(values: Values, arguments: list[str]) -> int:
     from ganeti import bootstrap
     from ganeti.bootstrap import remote
 
-    port = (values.ndparams or {}).get("ssh_port") or remote.default_port(host.name)
+    if known is None:
+        port = _ssh_port_of_new(client, values.nodegroup, opcode.ndparams or {})
+    else:
+        port = remote.default_port(host.name)
     access = remote.SshAccess(
-        int(port), check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
+        port, check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
     )
     # The preparation is undone when the master does not add the node.
     with bootstrap.node_setup(
@@ -234,6 +237,21 @@ def _add(values: Values, arguments: list[str]) -> int:
             prepared.keep()  # the job may continue and needs the preparation
             raise
     return failures.EXIT_SUCCESS
+
+
+def _ssh_port_of_new(client: luxi.Client, group: str | None, ndparams: Mapping[str, Any]) -> int:
+    """The TCP port of SSH on a machine, which becomes a node of a group with these parameters.
+
+    :param group: its name; None where there is only one.
+    """
+    from ganeti.utils import ssh
+
+    own = ndparams.get("ssh_port")
+    if isinstance(own, int):
+        return own
+    groups = client.query_groups([] if group is None else [group], ["ndparams"])
+    # With several groups the master refuses the node later, because it has no group.
+    return int(groups[0][0]["ssh_port"]) if len(groups) == 1 else ssh.PORT
 
 
 def _pins(name: str) -> tuple[str, ...]:

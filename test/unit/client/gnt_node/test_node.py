@@ -71,6 +71,7 @@ class Setup:
         self.error: Exception | None = None
         self.certificate: str | None = None
         self.pins: tuple[str, ...] | None = None
+        self.port = 0
 
     @contextlib.contextmanager
     def __call__(
@@ -80,6 +81,7 @@ class Setup:
             raise self.error
         self.events.append(f"prepare {host.name}" + (" by force" if force_join else ""))
         self.pins = pins
+        self.port = access.port
         kept = False
 
         def keep() -> None:
@@ -211,7 +213,7 @@ def test_info_of_an_unknown_node(gnt: Gnt) -> None:
 def test_add(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
     assert gnt("node add node2") == (0, "", "")
     assert setup.events == ["prepare node2.example.com"]
-    assert master.methods()[:2] == ["QueryNodes", "SubmitJob"]
+    assert master.methods()[:2] == ["QueryNodes", "QueryGroups"]
     sent = master.opcode()
     wanted = {
         "OP_ID": "OP_NODE_ADD",
@@ -233,6 +235,33 @@ def test_add(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
 def test_add_by_force(gnt: Gnt, setup: Setup) -> None:
     assert gnt("node add --force-join node2").code == 0
     assert setup.events == ["prepare node2.example.com by force"]
+
+
+@pytest.mark.parametrize(
+    ("options", "port"),
+    [
+        ("", 22),
+        ("-g rack2", 2200),
+        ("-g rack2 --node-parameters ssh_port=2222", 2222),
+        ("-g rack2 --node-parameters ssh_port=default", 2200),
+    ],
+)
+def test_the_port_of_ssh(
+    gnt: Gnt, master: FakeMaster, setup: Setup, options: str, port: int
+) -> None:
+    """A new node inherits the port from its group, before the cluster knows the node."""
+    master.rows["group"] = [{"name": "default", "ndparams": {"ssh_port": 22}}]
+    if options:
+        master.rows["group"].append({"name": "rack2", "ndparams": {"ssh_port": 2200}})
+    assert gnt(f"node add {options} node2").code == 0
+    assert setup.port == port
+
+
+def test_a_group_which_does_not_exist(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
+    master.rows["group"] = []
+    ended = gnt("node add -g rack9 node2")
+    assert ended.code == 1 and "Group 'rack9' not known" in ended.err
+    assert setup.events == []
 
 
 def test_add_options(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
