@@ -114,7 +114,8 @@ boot() { # number
     # The first process of the name space is a child of unshare.
     local outer=$!
     until pids[number]=$(pgrep -P $outer); do alive $number $outer; done
-    ip link add "port$number" type veth peer name eth0 netns "${pids[number]}"
+    # With so high an address of its card, the bridge of the machine would take a lower one of a guest's interface.
+    ip link add "port$number" type veth peer name eth0 address "fe:fe:00:00:00:0$number" netns "${pids[number]}"
     ip link set "port$number" master lan up
     until [ -S "/proc/${pids[number]}/root/run/systemd/private" ]; do alive $number $outer; done
     inside "$number" sh -ec "

@@ -27,6 +27,8 @@ from ganeti.utils import fs, process
 from ganeti.wire import json
 
 _TIMEOUT_S = 30.0
+# No card has a higher address of one station. Xen gives the same beginning to its interfaces.
+_HIGHEST_OUI = "fe:ff:ff"
 #: NIC modes which need an interface on the host.
 MODES = frozenset((net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS, net.NIC_MODE_EXT))
 
@@ -86,8 +88,9 @@ def up_argvs(tap: str, nic: Mapping[str, Any], *, mtu: int | None = None) -> lis
         return communication.up_argvs(tap, nic)
     params = nic["nicparams"]
     link, mode = params.get("link") or "", params.get("mode")
-    # A bridge takes the lowest MAC address of its ports; a new guest must not change it.
-    commands = [["ip", "link", "set", tap, "address", f"fe{nic['mac'][2:]}"]]
+    # A bridge takes the lowest MAC address of its ports, and this must not be that one: during a
+    # migration two nodes have it, and their bridges would not reach each other any more.
+    commands = [["ip", "link", "set", tap, "address", f"{_HIGHEST_OUI}{nic['mac'][8:]}"]]
     if mtu is not None:
         commands.append(["ip", "link", "set", tap, "mtu", str(mtu)])
     up = ["ip", "link", "set", tap, "up"]

@@ -18,7 +18,7 @@ from ganeti.platform import paths
 from ganeti.wire import json
 
 MAC = "aa:00:00:12:34:56"
-ADDRESS = ["ip", "link", "set", "tap0", "address", "fe:00:00:12:34:56"]
+ADDRESS = ["ip", "link", "set", "tap0", "address", "fe:ff:ff:12:34:56"]
 UP = ["ip", "link", "set", "tap0", "up"]
 OVS = [
     "ovs-vsctl",
