@@ -124,7 +124,7 @@ unit-packages:
 	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk curl
 	-@devel/install-packages openssh-client openssh-server
 	-@devel/install-packages ganeti-htools-3.0
-	-@devel/install-packages systemd logrotate apache2-bin
+	-@devel/install-packages systemd logrotate apache2-bin python3-pycurl
 
 docs-packages:
 	-@devel/install-packages prometheus

@@ -14,9 +14,10 @@ own, with open files, for each node; with a shared multi a call costs 0.1 ms mor
 
 A request which may *keep* its connection is nevertheless made with such a handle: the connection
 stays open in it, so the next request of this kind needs no fork and no handshake. If the connection
-was closed meanwhile, libcurl opens a new one and sends the request again; therefore only requests
-which may be carried out twice are made in this way. A node which lost its power does not close its
-connections: the kernel gives up a connection on which nothing was received for :data:`SILENCE_S`,
+was closed meanwhile, the request is sent again over a new one; therefore only requests which may be
+carried out twice are made in this way. (libcurl does that by itself, too, but not always in version
+7.88 with GnuTLS, which Debian 12 has.) A node which lost its power does not close its connections:
+the kernel gives up a connection on which nothing was received for :data:`SILENCE_S`,
 and the attempt to open a new one fails. (Calls with a connection of their own do not need that.
 They detect it when they connect, and a long call may survive an interruption of the network.)
 
@@ -182,11 +183,12 @@ Until = Callable[[], float | None]
 class _Transfer:
     """A request which is being sent."""
 
-    __slots__ = ("body", "generation", "handle", "headers", "index", "request")
+    __slots__ = ("_repeated", "body", "generation", "handle", "headers", "index", "request")
 
     def __init__(
         self, index: int, request: OutgoingRequest, handle: pycurl.Curl, generation: int
     ) -> None:
+        self._repeated = False
         self.generation = generation
         self.index = index
         self.request = request
@@ -197,9 +199,30 @@ class _Transfer:
         handle.setopt(pycurl.URL, f"https://{host}:{request.port}/{request.procedure}")
         handle.setopt(pycurl.HTTPHEADER, [*_HEADERS, *request.headers])
         handle.setopt(pycurl.POSTFIELDS, request.body)
+        # Without keep, both ends use a connection for one request.
+        handle.setopt(pycurl.FRESH_CONNECT, int(not request.keep))
         handle.setopt(pycurl.TIMEOUT_MS, max(1, int(request.timeout_s * 1000)))
         handle.setopt(pycurl.WRITEFUNCTION, self.body.write)
         handle.setopt(pycurl.HEADERFUNCTION, self.headers.append)
+
+    def repeat(self, code: int) -> bool:
+        """After an error, prepare to send the request again over a new connection.
+
+        This is done once, when an open connection broke before anything was received.
+
+        :returns: whether it is to be sent again.
+        """
+        if (
+            self._repeated
+            or not self.request.keep
+            or code not in _BROKEN_CODES
+            or self.headers
+            or self.handle.getinfo(pycurl.NUM_CONNECTS) > 0
+        ):
+            return False
+        self._repeated = True
+        self.handle.setopt(pycurl.FRESH_CONNECT, 1)
+        return True
 
     def reply(self) -> Reply:
         return Reply(
@@ -260,8 +283,9 @@ class _Transfer:
 
     def _machine_is_on(self) -> bool:
         """Whether the system of the peer accepted or refused this connection."""
+        # CONNECT_TIME is 0 in libcurl 7.88 while there is no TLS.
         return bool(
-            self.handle.getinfo(pycurl.CONNECT_TIME) > 0
+            self.handle.getinfo(pycurl.NUM_CONNECTS) > 0
             or self.handle.getinfo(pycurl.OS_ERRNO) == errno.ECONNREFUSED
         )
 
@@ -417,11 +441,14 @@ class Client:
 
     def _perform_kept(self, request: OutgoingRequest) -> Outcome:
         transfer = self.open(0, request, alone=True)
-        try:
-            transfer.handle.perform()
-            outcome: Outcome = transfer.reply()
-        except pycurl.error as err:
-            outcome = transfer.failure(*err.args)
+        outcome: Outcome | None = None
+        while outcome is None:
+            try:
+                transfer.handle.perform()
+                outcome = transfer.reply()
+            except pycurl.error as err:
+                if not transfer.repeat(int(err.args[0])):
+                    outcome = transfer.failure(*err.args)
         self.close(transfer, alone=True)
         return outcome
 
@@ -554,8 +581,6 @@ class Client:
                 (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
                 (pycurl.FOLLOWLOCATION, 0),
                 (pycurl.MAXFILESIZE, http.MAX_ANSWER_BYTES),
-                # Without keep, both ends use a connection for one request.
-                (pycurl.FRESH_CONNECT, int(not keep)),
                 (pycurl.FORBID_REUSE, int(not keep)),
                 (pycurl.MAXAGE_CONN, _KEEP_S),
                 (pycurl.UPLOAD_BUFFERSIZE, _UPLOAD_BYTES),
@@ -679,6 +704,7 @@ class _Driver:
         running: dict[pycurl.Curl, _Transfer],
     ) -> list[tuple[_Transfer, Outcome]]:
         done: list[tuple[_Transfer, Outcome]] = []
+        again: list[pycurl.Curl] = []
         more = 1
         while more:
             more, good, bad = self._multi.info_read()
@@ -686,10 +712,16 @@ class _Driver:
                 transfer = running.pop(handle)
                 done.append((transfer, transfer.reply()))
             for handle, code, text in bad:
-                transfer = running.pop(handle)
-                done.append((transfer, transfer.failure(code, text)))
+                transfer = running[handle]
+                if transfer.repeat(code):
+                    again.append(handle)
+                else:
+                    done.append((running.pop(handle), transfer.failure(code, text)))
         for transfer, _ in done:
             self._multi.remove_handle(transfer.handle)
+        for handle in again:
+            self._multi.remove_handle(handle)
+            self._multi.add_handle(handle)
         return done
 
     def _on_socket(self, event: int, fd: int, _multi: object, _data: object) -> None:
