@@ -27,7 +27,7 @@ from ganeti.utils import fs, process
 from ganeti.wire import json
 
 _TIMEOUT_S = 30.0
-# No card has a higher address of one station. Xen gives the same beginning to its interfaces.
+# No network interface of hardware has a higher address. Xen uses the same beginning.
 _HIGHEST_OUI = "fe:ff:ff"
 #: NIC modes which need an interface on the host.
 MODES = frozenset((net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS, net.NIC_MODE_EXT))
