@@ -581,7 +581,11 @@ TEXTS: dict[str, Parser] = {
     ),
     "xl list --long": Parser(
         xen.parse_long,
-        (data("xen/xl-list-long-4.17.txt"), data("xen/xl-list-long-4.17-pvh.txt")),
+        (
+            data("xen/xl-list-long-4.17.txt"),
+            data("xen/xl-list-long-4.17-pvh.txt"),
+            data("xen/xl-list-long-4.17-original.txt"),
+        ),
     ),
     "xen record": Parser(lambda value: xen_record.loads(value, "web"), (_XEN_RECORD,)),
     "xen transfer": Parser(

@@ -17,7 +17,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.hypervisor import base
 from ganeti.hypervisor.net import interfaces
-from ganeti.hypervisor.xen import guests, nics, parameters, parse, record, transfer, xl
+from ganeti.hypervisor.xen import adoption, guests, nics, parameters, parse, transfer, xl
 from ganeti.hypervisor.xen.hotplug import XenHotplug
 from ganeti.hypervisor.xen.migration import XenMigration
 from ganeti.hypervisor.xen.parse import Domain
@@ -127,7 +127,7 @@ class XenHypervisor(XenMigration, XenHotplug):
         """
         with self._locked(instance.name):
             domain = self._require_running(instance.name)
-            known = record.load(instance.name)
+            known = adoption.record_of(instance, domain)
             if memory_mib > known.memory_mib:
                 # The limit must be there before the guest may use the memory.
                 xl.run("mem-max", str(domain.id), f"{memory_mib}m")

@@ -15,7 +15,6 @@ from ganeti.hypervisor import base, guest_lock
 from ganeti.hypervisor.net import interfaces
 from ganeti.hypervisor.xen import disks, nics, parse, record, transfer, xl
 from ganeti.hypervisor.xen.parse import Domain
-from ganeti.hypervisor.xen.record import Record
 from ganeti.platform import paths
 from ganeti.utils import fs, retry
 
@@ -104,9 +103,6 @@ class XenGuests(base.Hypervisor):
         if known is not None:
             disks.detach(known.disks)
         record.remove(instance_name)
-
-    def _record_of(self, domain: Domain) -> Record:
-        return record.load(domain.name)
 
 
 def lives(domain: Domain) -> bool:

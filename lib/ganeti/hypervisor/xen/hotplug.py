@@ -13,7 +13,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor.net import interfaces
-from ganeti.hypervisor.xen import config, nics, record, xl
+from ganeti.hypervisor.xen import adoption, config, nics, record, xl
 from ganeti.hypervisor.xen import disks as block_devices
 from ganeti.hypervisor.xen.guests import XenGuests
 from ganeti.hypervisor.xen.parse import Domain
@@ -31,7 +31,8 @@ class XenHotplug(XenGuests):
 
         :raises HotplugError: its devices cannot be changed.
         """
-        self._changeable(instance.name)
+        with self._locked(instance.name):
+            self._changeable(instance)
 
     def hot_add(
         self,
@@ -46,7 +47,7 @@ class XenHotplug(XenGuests):
         :raises HotplugError: it is not plugged in.
         """
         with self._locked(instance.name):
-            domain, known = self._changeable(instance.name)
+            domain, known = self._changeable(instance)
             if isinstance(device, Disk):
                 self._add_disk(domain, known, device, str((extra or [""])[0]), seq)
             else:
@@ -65,7 +66,7 @@ class XenHotplug(XenGuests):
         :raises HotplugError: it is still plugged in.
         """
         with self._locked(instance.name):
-            domain, known = self._changeable(instance.name)
+            domain, known = self._changeable(instance)
             if isinstance(device, Disk):
                 self._remove_disk(domain, known, device)
             else:
@@ -88,7 +89,7 @@ class XenHotplug(XenGuests):
                 f"disk {device.uuid}: a disk cannot be modified while the guest runs"
             )
         with self._locked(instance.name):
-            domain, known = self._changeable(instance.name)
+            domain, known = self._changeable(instance)
             position = _position(known.nics, device.uuid)
             if position is None:
                 raise errors.HotplugError(f"the guest has no NIC {device.uuid}")
@@ -110,10 +111,15 @@ class XenHotplug(XenGuests):
             codec.from_any_release(Disk, dict(one.disk)) for one in record.load(instance_name).disks
         ]
 
-    def _changeable(self, instance_name: str) -> tuple[Domain, Record]:
+    def _changeable(self, instance: FilledInstance) -> tuple[Domain, Record]:
+        """The domain and the record of a guest. The caller holds its lock.
+
+        :raises HotplugError: its devices cannot be changed.
+        """
+        instance_name = instance.name
         try:
             domain = self._require_running(instance_name)
-            known = record.load(instance_name)
+            known = adoption.record_of(instance, domain)
         except errors.HypervisorError as err:
             raise errors.HotplugError(str(err)) from err
         if known.state != record.COMPLETE:

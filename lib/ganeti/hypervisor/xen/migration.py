@@ -34,7 +34,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.hypervisor.base import AttachedDisk
 from ganeti.hypervisor.net import interfaces
-from ganeti.hypervisor.xen import nics, record, transfer, xl
+from ganeti.hypervisor.xen import adoption, nics, record, transfer, xl
 from ganeti.hypervisor.xen.record import ARRIVING, COMPLETE, Record
 from ganeti.hypervisor.xen.start import XenStarter
 from ganeti.hypervisor.xen.transfer import ARRIVED, IN, OUT, OWNED, Transfer
@@ -62,8 +62,8 @@ class XenMigration(XenStarter):
 
         :raises HypervisorError: it cannot be migrated.
         """
-        self._require_running(instance.name)
-        known = record.load(instance.name)
+        with self._locked(instance.name):
+            known = adoption.record_of(instance, self._require_running(instance.name))
         if known.hvparams.get("pci_pass"):
             raise errors.HypervisorError(
                 f"instance {instance.name} uses a device of this node (pci_pass), and cannot be"
@@ -77,8 +77,7 @@ class XenMigration(XenStarter):
         """
         name = instance.name
         with self._locked(name):
-            self._require_running(name)
-            known = record.load(name)
+            known = adoption.record_of(instance, self._require_running(name))
             if transfer.is_sending(name):
                 raise errors.HypervisorError(
                     f"instance {name} is being sent to another node, or was. Run 'gnt-instance"

@@ -125,21 +125,51 @@ def parse_info(text: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class LongDisk:
+    """One disk of a domain in the long list.
+
+    :ivar path: of the device or file on this node; empty for an empty drive.
+    :ivar vdev: its name in the guest, such as ``xvda``.
+    """
+
+    path: str
+    vdev: str
+    is_cdrom: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LongNic:
+    """One NIC of a domain in the long list.
+
+    :ivar devid: the number by which Xen knows it.
+    """
+
+    devid: int
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
 class LongDomain:
     """One domain in the long list.
 
     :ivar type: ``pv``, ``hvm``, ``pvh``, or empty when the output does not tell.
     :ivar uuid: empty when the output does not tell.
+    :ivar max_memory_kib: the limit of its memory; 0 when the output does not tell.
     """
 
     id: int
     name: str
     type: str
     uuid: str
+    max_memory_kib: int = 0
+    disks: tuple[LongDisk, ...] = ()
+    nics: tuple[LongNic, ...] = ()
 
 
 def parse_long(text: str) -> dict[int, LongDomain]:
     """Read the output of ``xl list --long``: id -> domain; in JSON, as since Xen 4.1.
+
+    What the output does not tell of a domain is empty.
 
     :raises ParseError: the text is no list of domains in JSON.
     """
@@ -150,15 +180,41 @@ def parse_long(text: str) -> dict[int, LongDomain]:
     for entry in value:
         if not isinstance(entry, dict) or not isinstance(entry.get("domid"), int):
             raise errors.ParseError(f"expected a domain with its id, found {entry!r:.200}")
-        config = entry.get("config")
-        about = config.get("c_info") if isinstance(config, dict) else None
-        facts: dict[str, Any] = about if isinstance(about, dict) else {}
+        config = _object(entry.get("config"))
+        facts, build = _object(config.get("c_info")), _object(config.get("b_info"))
         domain_id = int(entry["domid"])
         found[domain_id] = LongDomain(
             domain_id,
-            *(str(facts.get(key) or "") for key in ("name", "type", "uuid")),
+            name=str(facts.get("name") or ""),
+            type=str(facts.get("type") or ""),
+            uuid=str(facts.get("uuid") or ""),
+            max_memory_kib=_natural(build.get("max_memkb")),
+            disks=tuple(
+                LongDisk(
+                    str(one.get("pdev_path") or ""),
+                    str(one.get("vdev") or ""),
+                    is_cdrom=bool(one.get("is_cdrom")),
+                )
+                for one in map(_object, _list(config.get("disks")))
+            ),
+            nics=tuple(
+                LongNic(_natural(one.get("devid")), str(one.get("mac") or ""))
+                for one in map(_object, _list(config.get("nics")))
+            ),
         )
     return found
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _natural(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def node_facts(info: Mapping[str, str], domains: list[Domain]) -> dict[str, Any]:

@@ -48,7 +48,11 @@ class RecordedNic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """How a guest was started."""
+    """How a guest was started.
+
+    :ivar uuid: of the instance; also of its domain, unless there is a `domain_uuid`.
+    :ivar domain_uuid: of a domain which another program has started; empty for one of ours.
+    """
 
     name: str
     uuid: str
@@ -61,6 +65,7 @@ class Record:
     nics: Sequence[RecordedNic]
     disks: Sequence[RecordedDisk]
     state: str
+    domain_uuid: str = ""
 
     def dumps(self) -> str:
         """The text of the file."""
@@ -77,6 +82,7 @@ class Record:
                 "nics": [[dict(one.nic), one.devid] for one in self.nics],
                 "disks": [[dict(one.disk), one.path, one.vdev] for one in self.disks],
                 "state": self.state,
+                **({"domain_uuid": self.domain_uuid} if self.domain_uuid else {}),
             }
         )
 
@@ -278,6 +284,7 @@ def loads(text: str, instance_name: str) -> Record:
                 for disk, path, vdev in _typed(value, "disks", list)
             ),
             state=_typed(value, "state", str),
+            domain_uuid=_typed({"domain_uuid": "", **value}, "domain_uuid", str),
         )
     except (errors.ParseError, KeyError, ValueError, TypeError, OverflowError) as err:
         raise errors.HypervisorError(

@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import host
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.xen import config, nics, record, transfer, xl
+from ganeti.hypervisor.xen import adoption, config, nics, record, transfer, xl
 from ganeti.hypervisor.xen import disks as block_devices
 from ganeti.hypervisor.xen.guests import XenGuests, lives
 from ganeti.hypervisor.xen.record import ARRIVING, COMPLETE, STARTING, Record
@@ -47,25 +47,20 @@ class XenStarter(XenGuests):
 
         A domain which waits for a migration, or whose guest was sent to another node, is removed:
         the caller starts the guest, so no other node has it. A guest which has arrived by a
-        migration, and which the master did not let run any more, runs now.
+        migration, and which the master did not let run any more, runs now. A guest which another
+        program has started is adopted.
 
         :returns: whether the guest runs as asked now.
+        :raises HypervisorError: the domain is not that of the instance.
         """
         name = instance.name
         with self._locked(name):
             domain = self._running(name)
             if domain is None:
                 return False
-            found = xl.long_domains().get(domain.id)
-            if found is not None and found.uuid and found.uuid != instance.uuid:
-                raise errors.HypervisorError(
-                    f"domain {domain.id} has the name of instance {name}, and is not this instance"
-                    f" (its UUID is {found.uuid}). If it is not needed, end it with 'xl destroy"
-                    f" {domain.id}'."
-                )
-            known = record.find(name)
-            arrived = known is not None and known.state == ARRIVING and transfer.has_arrived(name)
-            if known is not None and not transfer.was_sent(name):
+            known = adoption.record_of(instance, domain)
+            arrived = known.state == ARRIVING and transfer.has_arrived(name)
+            if not transfer.was_sent(name):
                 if known.state == COMPLETE or arrived:
                     if domain.is_paused and not paused:
                         xl.run("unpause", str(domain.id))
@@ -120,9 +115,10 @@ class XenStarter(XenGuests):
             more; it was not stopped. Or it does not start again.
         """
         name = instance.name
-        self._require_running(name)
         # Read first, as stopping removes the file.
-        known = record.with_attached(record.load(name), disks)
+        with self._locked(name):
+            known = adoption.record_of(instance, self._require_running(name))
+        known = record.with_attached(known, disks)
         self.stop(name, known.hvparams)
         self.wait_end(name, timeout_s)
         if self.is_running(name):
@@ -131,7 +127,7 @@ class XenStarter(XenGuests):
             )
         with self._locked(name):
             self._end(name)
-            self._create(replace(known, state=STARTING), paused=False)
+            self._create(replace(known, state=STARTING, domain_uuid=""), paused=False)
 
     def _create(self, planned: Record, *, paused: bool) -> None:
         """Start a guest from its record. The caller holds the lock, and no domain of it runs.

@@ -95,10 +95,19 @@ def test_a_node_without_a_number_is_refused() -> None:
 
 def test_long_lists() -> None:
     assert parse.parse_long(text("xl-list-long-4.17.txt")) == {
-        0: parse.LongDomain(0, "Domain-0", "pv", "")
+        0: parse.LongDomain(0, "Domain-0", "pv", "", max_memory_kib=786432)
     }
-    assert parse.parse_long(text("xl-list-long-4.17-pvh.txt"))[1] == parse.LongDomain(
-        1, "h1", "pvh", "b73c5c8b-f06b-4d8e-a2ae-2e1893855bb2"
+    pvh = parse.parse_long(text("xl-list-long-4.17-pvh.txt"))[1]
+    assert (pvh.name, pvh.type, pvh.uuid) == ("h1", "pvh", "b73c5c8b-f06b-4d8e-a2ae-2e1893855bb2")
+    # Started by the original Ganeti.
+    assert parse.parse_long(text("xl-list-long-4.17-original.txt"))[1] == parse.LongDomain(
+        1,
+        "guest",
+        "pv",
+        "02cc03da-9a9d-4d2b-8d75-4ecbebab28ea",
+        max_memory_kib=98304,
+        disks=(parse.LongDisk("/var/run/ganeti/instance-disks/guest:0", "xvda", is_cdrom=False),),
+        nics=(parse.LongNic(0, "aa:00:00:67:02:32"),),
     )
     # Xen 4.0 printed another language.
     with pytest.raises(errors.ParseError):
