@@ -12,8 +12,9 @@ from ganeti.platform import paths
 
 #: The program which Xen runs for each NIC, see :mod:`ganeti.hypervisor.xen.vif`.
 _PROGRAM = "vif-ganeti"
-#: The administrator's program, in the configuration directory.
-_SCRIPT = "xen-ifup-os"
+#: The administrator's program, in the configuration directory. Packages of the original leave
+#: ``xen-ifup-os`` there, which is for the NIC of its metadata service alone.
+_SCRIPT = "xen-vif-bridge"
 
 
 def guest_network(instance_name: str, tags: Sequence[str] = ()) -> GuestNetwork:

@@ -1,7 +1,7 @@
 """The program ``vif-ganeti``, which Xen runs for each NIC of a guest that appears or disappears.
 
 It connects the interface of the NIC in the mode of the NIC, as for guests under KVM
-(:mod:`ganeti.hypervisor.net`), or runs the administrator's program ``xen-ifup-os`` in the
+(:mod:`ganeti.hypervisor.net`), or runs the administrator's program ``xen-vif-bridge`` in the
 configuration directory, with the same environment. The record of the guest describes the NIC.
 
 ``xl`` passes the number of the domain and of the device in ``XENBUS_PATH``, the interface in

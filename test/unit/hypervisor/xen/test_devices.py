@@ -14,7 +14,8 @@ from fakes.xen_node import XenNode, driver, instance, nic
 from ganeti import errors
 from ganeti.helpers import xen_console
 from ganeti.hypervisor.net import connect
-from ganeti.hypervisor.xen import disks, record, vif
+from ganeti.hypervisor.net import script as net_script
+from ganeti.hypervisor.xen import disks, nics, record, vif
 from ganeti.hypervisor.xen.record import RecordedDisk
 from ganeti.objects import hypervisors
 from ganeti.objects.disk import Disk
@@ -147,6 +148,16 @@ def test_a_nic_is_connected(node: XenNode, done: list[Any]) -> None:
         ["xenstore-write", "backend/vif/3/1/hotplug-status", "connected"],
     ]
     assert (Path(record.nic_dir("web1")) / "1").read_text() == "vif3.1"
+
+
+def test_only_the_program_of_the_administrator_replaces_the_connection(node: XenNode) -> None:
+    """After a takeover there is also a program of the original, which connects no other NIC."""
+    script = Path(nics.guest_network("web1").script)
+    script.parent.mkdir(parents=True, exist_ok=True)
+    for name, replaces in (("xen-ifup-os", False), ("xen-vif-bridge", True)):
+        (script.parent / name).write_text("#!/bin/sh\n")
+        (script.parent / name).chmod(0o755)
+        assert net_script.exists(str(script)) is replaces
 
 
 def test_the_interface_of_emulated_hardware_is_connected_too(
