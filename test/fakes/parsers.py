@@ -297,6 +297,10 @@ TEXTS: dict[str, Parser] = {
     "version of a program": Parser(
         takeover_facts.parse_version, ("QEMU emulator version 7.2.17 (Debian)", "4.17")
     ),
+    "programs for NICs": Parser(
+        takeover_facts.parse_nic_programs,
+        ('/local/domain/0/backend/vif/1/0/script = "/etc/xen/scripts/vif-bridge"\n',),
+    ),
     "dependencies of a package": Parser(
         takeover_facts.parse_depends, ("python3 (>= 3.11), a:any | b,\n c [amd64]",)
     ),

@@ -2,7 +2,8 @@
 
 It is made while no daemon runs. ``files.tar.gz`` has the files, ``SHA256SUMS`` their digests in the
 form of sha256sum(1), and ``before.json`` what is compared with after the change: digests of the
-files which must not change, the runtime files of guests, their processes, and the owners of logs.
+files which must not change, the runtime files of guests, their processes or domains, and the owners
+of logs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import pwd
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ganeti import errors
@@ -66,11 +67,14 @@ _LOGS = "var/log/ganeti"
 _KVM_PIDS = "var/run/ganeti/kvm-hypervisor/pid"
 
 
-def make(directory: str, sources: Iterable[str], *, root: str = "") -> None:
+def make(
+    directory: str, sources: Iterable[str], domains: Mapping[str, str], *, root: str = ""
+) -> None:
     """Write the archive. One which exists is replaced.
 
     :param directory: where the archive comes to; it is made.
     :param sources: absolute paths of files and directories; those which are missing are left out.
+    :param domains: the guests of Xen which run, see :func:`look`.
     :param root: directory which stands for ``/``; empty on a real machine.
     :raises OSError: a file cannot be read or written.
     """
@@ -91,14 +95,16 @@ def make(directory: str, sources: Iterable[str], *, root: str = "") -> None:
         for name in _regular_files(root, path.lstrip("/"))
     ]
     fs.write_file(f"{directory}/SHA256SUMS", "".join(sums), mode=_MODE)
-    fs.write_file(f"{directory}/before.json", json.dumps_pretty(look(root)), mode=_MODE)
+    fs.write_file(f"{directory}/before.json", json.dumps_pretty(look(domains, root)), mode=_MODE)
 
 
-def look(root: str = "") -> dict[str, Any]:
-    """Return what is compared before and after: ``kept``, ``guests``, ``owners``.
+def look(domains: Mapping[str, str], root: str = "") -> dict[str, Any]:
+    """Return what is compared before and after: ``kept``, ``guests``, ``domains``, ``owners``.
 
-    ``kept`` and ``guests`` map a name to a text which changes with the thing; ``owners`` maps the
-    path of a log to the names of its owner and group.
+    ``kept``, ``guests`` and ``domains`` map a name to a text which changes with the thing;
+    ``owners`` maps the path of a log to the names of its owner and group.
+
+    :param domains: the guests of Xen which run: name -> UUID of the domain.
     """
     kept = {
         name: fingerprint(f"{root}/{name}")
@@ -112,7 +118,7 @@ def look(root: str = "") -> dict[str, Any]:
     owners = {
         f"{_LOGS}/{name}": _owner(f"{root}/{_LOGS}/{name}") for name in _listed(f"{root}/{_LOGS}")
     }
-    return {"kept": kept, "guests": guests(root), "owners": owners}
+    return {"kept": kept, "guests": guests(root), "domains": dict(domains), "owners": owners}
 
 
 def read_before(directory: str) -> dict[str, Any]:
@@ -125,9 +131,10 @@ def read_before(directory: str) -> dict[str, Any]:
         found = json.loads(fs.read_file(path))
     except (OSError, errors.ParseError) as err:
         raise errors.ConfigurationError(f"the archive is not complete: {path}: {err}") from err
-    if not isinstance(found, dict) or set(found) != {"kept", "guests", "owners"}:
+    if not isinstance(found, dict) or not {"kept", "guests", "owners"} <= set(found):
         raise errors.ConfigurationError(f"the archive is not complete: {path}")
-    return found
+    # A former release has not looked at domains.
+    return {"domains": {}, **found}
 
 
 def read_member(directory: str, path: str) -> bytes | None:
@@ -170,6 +177,9 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     for name, text in before["guests"].items():
         if after["guests"].get(name) != text:
             found.append(f"guest {name} does not run as the same process any more")
+    for name, text in before["domains"].items():
+        if after["domains"].get(name) != text:
+            found.append(f"guest {name} does not run as the same domain of Xen any more")
     return found
 
 

@@ -151,6 +151,7 @@ class Takeover:
             else:
                 unfinished = config_files.unfinished_jobs(self.here.data_dir)
                 found += findings.configuration_findings(upgraded, problems, unfinished)
+                found += findings.toolstack_findings(self.raw)
                 found += findings.features_findings()
                 taken_over = self.file.read()
                 if taken_over is not None and taken_over.direction == RUN:
@@ -448,7 +449,7 @@ def _continue_in_copy(options: argparse.Namespace) -> None:
     argv += [f"--leave-out={name}" for name in options.leave_out]
     argv += [f"--include={name}" for name in options.include]
     sys.stdout.flush()
-    os.execve(argv[0], argv, {**os.environ, "PYTHONPATH": nodes.PROGRAM_DIR})
+    os.execve(argv[0], argv, {**os.environ, "PYTHONPATH": facts.PROGRAM_DIR})
 
 
 def _kvm_path(config: dict[str, Any]) -> str:

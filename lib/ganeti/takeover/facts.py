@@ -23,6 +23,8 @@ from ganeti.wire import json
 PACKAGE = "ganeti-py"
 #: Where the takeover keeps its files on each node: only root may read them.
 STATE_DIR = "/var/lib/ganeti-takeover"
+#: Where a copy of our package is on each node; it stays when packages are replaced.
+PROGRAM_DIR = f"{STATE_DIR}/program"
 #: Directories and files which are archived before anything is changed.
 ARCHIVED = (
     "/var/lib/ganeti",
@@ -40,6 +42,7 @@ _UPGRADE = "/var/lib/ganeti/intent-to-upgrade"
 _CONFIG = "/var/lib/ganeti/config.data"
 _APT_CACHE = "/var/cache/apt"
 _ORIGINAL = re.compile(r"ganeti(-[0-9]+\.[0-9]+|-haskell.*|-htools.*|-testsuite|-doc)?", re.ASCII)
+_SCRIPT = re.compile(r'^/local/domain/0/backend/vif/[0-9]+/[0-9]+/script = "(.+)"$', re.M | re.A)
 _VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})", re.ASCII)
 
 
@@ -77,6 +80,7 @@ class Facts(NamedTuple):
     :ivar qemu: version of QEMU; None if it is unknown.
     :ivar xen: version of Xen; None if it is unknown.
     :ivar drbd: version of the module of DRBD; None if it is not loaded.
+    :ivar nic_programs: the programs which Xen runs for the NICs of the guests which run.
     """
 
     python: tuple[int, ...]
@@ -97,6 +101,7 @@ class Facts(NamedTuple):
     qemu: tuple[int, int] | None
     xen: tuple[int, int] | None
     drbd: tuple[int, int] | None
+    nic_programs: tuple[str, ...] = ()
 
 
 def is_original(package: str) -> bool:
@@ -124,6 +129,7 @@ def questions(wanted: Sequence[str], *, kvm: str | None, xen: bool) -> dict[str,
         commands["qemu"] = [kvm, "--version"]
     if xen:
         commands["xen"] = ["xl", "info", "xen_version"]
+        commands["nics"] = ["xenstore-ls", "-f", "/local/domain/0/backend/vif"]
     return {
         "commands": commands,
         "files": [_DEFAULTS, _OS_RELEASE, _DRBD, _UPGRADE],
@@ -168,6 +174,7 @@ def parse_answers(text: str) -> Facts:
             qemu=parse_version(commands.get("qemu") or ""),
             xen=parse_version(commands.get("xen") or ""),
             drbd=parse_version((files[_DRBD] or "").partition("\n")[0]),
+            nic_programs=parse_nic_programs(commands.get("nics") or ""),
         )
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as err:
         raise errors.ParseError(f"not the answers of the probe: {err}") from err
@@ -231,6 +238,11 @@ def parse_version(text: str) -> tuple[int, int] | None:
     """Return the first version in a text, such as (7, 2); None if there is none."""
     found = _VERSION.search(text)
     return None if found is None else (int(found[1]), int(found[2]))
+
+
+def parse_nic_programs(text: str) -> tuple[str, ...]:
+    """Read the programs for NICs in the output of ``xenstore-ls -f``; sorted, each once."""
+    return tuple(sorted(set(_SCRIPT.findall(text))))
 
 
 def parse_depends(text: str) -> list[list[str]]:

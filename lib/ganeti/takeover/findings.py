@@ -10,6 +10,7 @@ Each finding has a code, which programs can rely on, and a severity:
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,6 +32,9 @@ _PYTHON = (3, 11)
 _QEMU = (5, 2)
 _XEN = (4, 13)
 _DRBD = (8, 3)
+_TOOLSTACK = "xl"
+# Programs of the original which an administrator can let Xen run for each NIC.
+_NIC_PROGRAMS = ("vif-ganeti", "vif-ganeti-metad")
 _SPACE_FOR_PACKAGES = 300 << 20
 _CLOCK_S = 120.0
 _MIB = 1 << 20
@@ -170,6 +174,23 @@ def configuration_findings(
         )
 
 
+def toolstack_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Name the hypervisors of Xen which the original drives with another program than ours.
+
+    :param config: of the version of the original; since 3.1 it has no choice either.
+    """
+    cluster = config["cluster"]
+    for name in cluster.get("enabled_hypervisors") or ():
+        used = ((cluster.get("hvparams") or {}).get(name) or {}).get("xen_cmd", _TOOLSTACK)
+        if used != _TOOLSTACK:
+            yield Finding(
+                WARNING, "toolstack", "",
+                f"{name} is driven with the program {used} (parameter xen_cmd); our daemons know"
+                f" {_TOOLSTACK} alone, and the parameter is {_TOOLSTACK} after the way back",
+                f"Run '{_TOOLSTACK} list' on all nodes. Stop the guests which it does not show.",
+            )  # fmt: skip
+
+
 def majority_findings(active: int, total: int) -> Iterator[Finding]:
     """Refuse a takeover after which too few nodes could confirm the role of the master.
 
@@ -254,6 +275,14 @@ def node_findings(
                 f"{program} has version {found[0]}.{found[1]}; {least[0]}.{least[1]} is needed",
                 "Upgrade it, and restart or migrate the guests, before the takeover.",
             )  # fmt: skip
+    gone = [one for one in facts.nic_programs if os.path.basename(one) in _NIC_PROGRAMS]
+    if gone and facts.ours is None:
+        yield Finding(
+            WARNING, "nic-program", name,
+            f"guests of Xen which run here have NICs for which Xen runs {', '.join(gone)}, which"
+            " goes with the original; such a guest cannot restart itself afterwards",
+            "Stop and start these guests, or migrate them, after the takeover.",
+        )  # fmt: skip
     for text in defaults.left_out(facts.defaults):
         yield Finding(
             WARNING, "daemon-options", name, f"/etc/default/ganeti: no effect any more: {text}"

@@ -20,6 +20,7 @@ from ganeti import errors
 from ganeti.config import upgrade
 from ganeti.configfile import files as configfile
 from ganeti.constants import cluster as const
+from ganeti.hypervisor.xen import parse, vif
 from ganeti.takeover import archive, defaults, facts
 from ganeti.takeover.packages import Packages, kept_file
 from ganeti.takeover.state import BACK, RUN
@@ -36,6 +37,13 @@ _DEFAULTS = "/etc/default/ganeti"
 _CRON = "/etc/cron.d/ganeti"
 _PID_FILES = "/var/run/ganeti/ganeti-*.pid"
 _LIB = "/usr/lib/ganeti"
+_XEN = "/proc/xen/capabilities"
+_XEN_RECORDS = "/var/run/ganeti/xen-hypervisor/conf/*.json"
+_NIC_PROGRAM = f"{_LIB}/tools/vif-ganeti"
+_NIC_PROGRAM_TEXT = f"""#!/bin/sh
+# Written by ganeti-takeover(8), for guests of Xen which ganeti-py has started.
+PYTHONPATH={facts.PROGRAM_DIR} exec python3 -P -m {vif.__name__} "$@"
+"""
 _ORIGINAL = f"{facts.STATE_DIR}/original"
 _WRITTEN = "default-written"
 #: Files of ours which the original does not have, in ``/var/lib/ganeti``; patterns.
@@ -56,6 +64,7 @@ _LINES = 6
 _STOP_S = 90.0
 _KILL_S = 10.0
 _DAEMONS_S = 300.0
+_XL_S = 120.0
 _OWNERS_S = 3600.0
 
 
@@ -188,16 +197,34 @@ class Node:
         """Archive the files which are changed later.
 
         :raises OSError: the archive cannot be written.
+        :raises CommandError, OpExecError: Xen does not answer.
         """
         directory = self._archive_dir(number, direction)
-        archive.make(directory, facts.ARCHIVED, root=self._root)
+        archive.make(directory, facts.ARCHIVED, self._domains(), root=self._root)
         return {}
+
+    def _domains(self) -> dict[str, str]:
+        """The guests of Xen on this node: name -> UUID of the domain.
+
+        :raises CommandError: Xen does not answer.
+        :raises OpExecError: Xen does not answer as expected.
+        """
+        capabilities = f"{self._root}{_XEN}"
+        if not os.path.exists(capabilities) or "control_d" not in fs.read_file(capabilities):
+            return {}
+        done = self._run(["xl", "list", "--long"], timeout_s=_XL_S)
+        try:
+            found = parse.parse_long(done.stdout)
+        except errors.ParseError as err:
+            raise errors.OpExecError(f"cannot read the output of 'xl list --long': {err}") from err
+        return {one.name: one.uuid for one in found.values() if one.id}
 
     def install(self, package: str, original: dict[str, str], direction: str) -> Answer:
         """Replace the packages; no daemon starts before :meth:`start`.
 
         :raises CommandError: apt failed; the step can be repeated.
         :raises OpExecError: a daemon which runs again does not end.
+        :raises OSError: a file cannot be written.
         """
         if direction == BACK:
             self.packages.disable()
@@ -210,7 +237,20 @@ class Node:
         self.packages.install(wanted, new_files=direction == BACK)
         if direction == BACK:
             self.packages.answer_removal(list(original), abort=True)
+            self._keep_program_of_nics()
         return {}
+
+    def _keep_program_of_nics(self) -> None:
+        """Write the program for the NICs of guests of Xen, which our package has taken away.
+
+        Xen runs it for each guest which our daemons have started, also when the guest restarts
+        itself; without it, such a guest would not come back. Our package replaces it later.
+
+        :raises OSError: it cannot be written.
+        """
+        if glob.glob(f"{self._root}{_XEN_RECORDS}"):
+            fs.make_dirs(f"{self._root}{os.path.dirname(_NIC_PROGRAM)}", 0o755)
+            fs.write_file(f"{self._root}{_NIC_PROGRAM}", _NIC_PROGRAM_TEXT, mode=0o755)
 
     def settings(
         self, number: int, direction: str, separate_users: bool, taken_over: int
@@ -335,14 +375,17 @@ class Node:
     def compare(self, number: int, direction: str) -> Answer:
         """Compare what must not change with what the archive says.
 
-        :returns: ``changed``: a text for each difference; ``guests``: how many guests of KVM run.
+        :returns: ``changed``: a text for each difference; ``guests`` and ``domains``: how many
+            guests of KVM and of Xen run.
         :raises ConfigurationError: the archive is not complete.
+        :raises CommandError, OpExecError: Xen does not answer.
         """
         before = archive.read_before(self._archive_dir(number, direction))
-        after = archive.look(self._root)
+        after = archive.look(self._domains(), self._root)
         return {
             "changed": archive.differences(before, after),
             "guests": len(after["guests"]),
+            "domains": len(after["domains"]),
             "compared": len(before["kept"]),
         }
 

@@ -12,12 +12,10 @@ from ganeti.cli import remote
 from ganeti.cli.remote import NodeFailed
 from ganeti.platform import paths
 from ganeti.takeover import node as node_steps
-from ganeti.takeover.facts import STATE_DIR
+from ganeti.takeover.facts import PROGRAM_DIR, STATE_DIR
 from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
-#: Where a copy of the package is on each node; it stays while packages are replaced.
-PROGRAM_DIR = f"{STATE_DIR}/program"
 _ARCHIVE = f"{STATE_DIR}/program.tar"
 #: Starts the copy, also while neither package is installed.
 STARTER = f"{STATE_DIR}/ganeti-takeover"

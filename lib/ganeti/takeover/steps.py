@@ -273,7 +273,9 @@ def _remarks(step: str, answer: dict[str, Any]) -> Iterator[str]:
     if answer.get("failed"):
         yield f"daemon-util said: {answer['failed']}"
     if step == "compare" and not answer.get("changed"):
+        domains = answer.get("domains")
         yield (
             f"{answer['compared']} files are the same as before;"
             f" {answer['guests']} guests of KVM run in the same processes"
+            + (f", {domains} guests of Xen in the same domains" if domains else "")
         )

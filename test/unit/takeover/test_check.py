@@ -75,6 +75,8 @@ def test_a_good_node_has_no_findings() -> None:
         ({"free_for_packages": 0}, REFUSAL, "space", "/var/cache/apt has 0 MiB free"),
         ({"qemu": (5, 1)}, REFUSAL, "too-old", "QEMU has version 5.1; 5.2 is needed"),
         ({"drbd": (8, 2)}, REFUSAL, "too-old", "DRBD has version 8.2; 8.3 is needed"),
+        ({"nic_programs": ("/etc/xen/scripts/vif-bridge", "/etc/xen/scripts/vif-ganeti")}, WARNING,
+         "nic-program", "for which Xen runs /etc/xen/scripts/vif-ganeti, which goes with"),
         ({"defaults": 'LUXID_ARGS="-d"'}, WARNING, "daemon-options", 'no effect any more: LUXID'),
         ({"packages": {"ganeti": HERE}}, REFUSAL, "dependency", "does not offer python3-yaml"),
         ({"packages": {"ganeti": HERE, "python3-yaml": Installable(None, "6.0", frozenset())}},
@@ -154,6 +156,24 @@ def test_findings_about_the_configuration() -> None:
     assert "2 jobs have not ended" in " ".join(one.text for one in found)
     assert "vmware" in " ".join(one.text for one in found)
     assert "floppy" in " ".join(one.text for one in found)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "params", "named"),
+    [
+        (["xen-pvm"], {"xen-pvm": {"xen_cmd": "xm"}}, ["xen-pvm is driven with the program xm"]),
+        (["xen-pvm", "xen-hvm"], {"xen-pvm": {"xen_cmd": "xl"}, "xen-hvm": {}}, []),
+        (["kvm"], {"xen-pvm": {"xen_cmd": "xm"}}, []),
+        (["xen-pvm"], {}, []),
+    ],
+)
+def test_another_program_for_xen_is_named(
+    enabled: list[str], params: dict[str, Any], named: list[str]
+) -> None:
+    raw = {"cluster": {"enabled_hypervisors": enabled, "hvparams": params}}
+    found = list(findings.toolstack_findings(raw))
+    assert [one.text.partition(" (")[0] for one in found] == named
+    assert all((one.severity, one.code) == (WARNING, "toolstack") for one in found)
 
 
 def test_nodes_which_keep_the_original() -> None:
@@ -302,6 +322,21 @@ def test_the_probe_answers_on_this_machine(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, *argv[1:]], capture_output=True, text=True, check=True)
     found = facts.parse_answers(done.stdout)
     assert found.python == tuple(sys.version_info[:3]) and found.free > 0 and found.qemu is None
+
+
+def test_programs_for_nics() -> None:
+    text = (
+        '/local/domain/0/backend/vif = ""\n'
+        '/local/domain/0/backend/vif/1/0/mac = "aa:00:00:67:02:32"\n'
+        '/local/domain/0/backend/vif/1/0/script = "/etc/xen/scripts/vif-bridge"\n'
+        '/local/domain/0/backend/vif/2/0/script = "/etc/xen/scripts/vif-ganeti"\n'
+        '/local/domain/0/backend/vif/2/1/script = "/etc/xen/scripts/vif-bridge"\n'
+    )
+    assert facts.parse_nic_programs(text) == (
+        "/etc/xen/scripts/vif-bridge", "/etc/xen/scripts/vif-ganeti",
+    )  # fmt: skip
+    asked = facts.questions([], kvm=None, xen=True)["commands"]
+    assert {"xen", "nics"} <= set(asked)
 
 
 def test_the_probe_needs_nothing_which_python_3_7_lacks() -> None:

@@ -7,6 +7,8 @@ import json
 import os
 import pwd
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
+from ganeti.platform import paths
 from ganeti.takeover import archive, facts, node
 from ganeti.takeover.state import BACK, RUN
 from ganeti.utils import process
@@ -78,6 +81,30 @@ def no_daemons(_pid: int) -> bool:
 
 
 # -- packages --------------------------------------------------------------------------------------
+
+
+@pytest.mark.programs
+def test_the_program_for_nics_of_guests_of_xen_stays(root: Path) -> None:
+    program = root / "usr/lib/ganeti/tools/vif-ganeti"
+    one = make(root, Programs())
+    one.install("", ORIGINAL, BACK)
+    assert not program.exists()
+    record = root / "var/run/ganeti/xen-hypervisor/conf/web1.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    one.install("", ORIGINAL, RUN)
+    assert not program.exists()
+    one.install("", ORIGINAL, BACK)
+    assert os.access(program, os.X_OK)
+    # It is the program of the copy which stays.
+    copy = f"{facts.STATE_DIR}/program"
+    text = program.read_text()
+    assert copy in text
+    text = text.replace(copy, paths.package_dir().removesuffix("/ganeti"))
+    program.write_text(text.replace("python3", sys.executable))
+    done = subprocess.run([program, "online"], capture_output=True, text=True, env={})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "vif-ganeti: the environment names no interface" in done.stderr
 
 
 def test_prepare_downloads_everything_and_keeps_the_original(root: Path) -> None:
@@ -304,6 +331,52 @@ def test_compare_knows_the_processes_of_guests(root: Path) -> None:
     assert one.compare(7, RUN)["changed"] == [
         "guest web1 does not run as the same process any more"
     ]
+
+
+def under_xen(root: Path, capabilities: str = "control_d\n") -> None:
+    (root / "proc/xen").mkdir(parents=True)
+    (root / "proc/xen/capabilities").write_text(capabilities)
+
+
+def domain(number: int, name: str, uuid: str) -> dict[str, Any]:
+    return {"domid": number, "config": {"c_info": {"name": name, "uuid": uuid}}}
+
+
+def test_compare_knows_the_domains_of_guests(root: Path) -> None:
+    under_xen(root)
+    programs = Programs()
+    one = make(root, programs)
+    own, web1, web2 = domain(0, "Domain-0", ""), domain(1, "web1", "a"), domain(2, "web2", "b")
+    programs.outputs["xl list"] = json.dumps([own, web1, web2])
+    one.archive(7, RUN)
+    found = one.compare(7, RUN)
+    assert (found["domains"], found["changed"]) == (2, [])
+    # A guest which restarted itself has another number, and the same UUID.
+    programs.outputs["xl list"] = json.dumps([own, domain(3, "web1", "a"), domain(4, "web2", "c")])
+    assert one.compare(7, RUN)["changed"] == [
+        "guest web2 does not run as the same domain of Xen any more"
+    ]
+    programs.outputs["xl list"] = "nonsense"
+    with pytest.raises(errors.OpExecError, match="cannot read the output of 'xl list --long'"):
+        one.compare(7, RUN)
+
+
+def test_xen_is_asked_only_by_the_system_which_drives_it(root: Path) -> None:
+    under_xen(root, "")
+    programs = Programs()
+    programs.fails.add("xl")
+    make(root, programs).archive(7, RUN)
+    assert programs.lines("xl") == []
+
+
+def test_an_archive_of_a_former_release_has_no_domains(root: Path) -> None:
+    one = make(root, Programs())
+    one.archive(7, RUN)
+    path = root / STATE / "run-7/before.json"
+    before = json.loads(path.read_text())
+    del before["domains"]
+    path.write_text(json.dumps(before))
+    assert one.compare(7, RUN)["changed"] == []
 
 
 def test_compare_needs_a_complete_archive(root: Path) -> None:

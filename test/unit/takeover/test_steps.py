@@ -57,7 +57,7 @@ class World:
         self.done.append((step, name))
         self.parameters.append(parameters)
         self.event()
-        normal = {"compare": {"changed": [], "guests": 1, "compared": 5}}
+        normal = {"compare": {"changed": [], "guests": 1, "domains": 2, "compared": 5}}
         return self.answers.get(step, normal.get(step, {}))
 
     # ClusterSteps
@@ -258,7 +258,10 @@ def test_remarks_of_nodes_are_shown(file: StateFile) -> None:
     assert "node1: ganeti cannot be downloaded any more" in text
     assert 'this has no effect any more: LUXID_ARGS="-d"' in text
     assert "daemon-util said: ganeti-rapi: no" in text
-    assert "5 files are the same as before; 1 guests of KVM run in the same processes" in text
+    assert (
+        "5 files are the same as before; 1 guests of KVM run in the same processes, 2 guests of Xen"
+        " in the same domains" in text
+    )
 
 
 def test_the_record_survives_the_way_through_its_file(file: StateFile) -> None:

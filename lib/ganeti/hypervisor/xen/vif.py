@@ -125,3 +125,7 @@ def _tell_xen(env: Mapping[str, str], key: str, value: str) -> None:
     path = env.get("XENBUS_PATH", "")
     if _BACKEND.fullmatch(path):
         process.run(["xenstore-write", f"{path}/{key}", value], timeout_s=_TIMEOUT_S, check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
