@@ -66,6 +66,10 @@ fi
 
 # -- machines ---------------------------------------------------------------------------------------------------------
 
+# The bridge of a machine would take a lower address of a guest's interface. The earlier package gives it such a one.
+high=fe:fe
+[ -z "$former" ] || high=02:00
+
 pids=()
 alive() { # number, process
     kill -0 "$2" || { cat "$work/console$1"; fail "node$1 has ended"; }
@@ -114,8 +118,7 @@ boot() { # number
     # The first process of the name space is a child of unshare.
     local outer=$!
     until pids[number]=$(pgrep -P $outer); do alive $number $outer; done
-    # With so high an address of its card, the bridge of the machine would take a lower one of a guest's interface.
-    ip link add "port$number" type veth peer name eth0 address "fe:fe:00:00:00:0$number" netns "${pids[number]}"
+    ip link add "port$number" type veth peer name eth0 address "$high:00:00:00:0$number" netns "${pids[number]}"
     ip link set "port$number" master lan up
     until [ -S "/proc/${pids[number]}/root/run/systemd/private" ]; do alive $number $outer; done
     inside "$number" sh -ec "

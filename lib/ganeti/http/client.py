@@ -265,14 +265,17 @@ class _Transfer:
         # while it connects (TLS 1.2) or when it reads the answer (TLS 1.3).
         if "alert" in text and code in (pycurl.E_SSL_CONNECT_ERROR, *_BROKEN_CODES):
             return Failure(REFUSED, f"the node does not accept our certificate: {text}")
-        if code == pycurl.E_OPERATION_TIMEDOUT and self._sent():
+        seconds = self.handle.getinfo(pycurl.TOTAL_TIME)
+        # libcurl has the same code when the kernel gives the connection up.
+        at_limit = code == pycurl.E_OPERATION_TIMEDOUT and seconds > 0.9 * self.request.timeout_s
+        if at_limit and self._sent():
             return Failure(
                 UNREACHABLE,
                 f"no answer within {self.request.timeout_s:g} s",
                 self._machine_is_on(),
                 sent=True,
             )
-        if code in _BROKEN_CODES and self._sent():
+        if (code in _BROKEN_CODES or code == pycurl.E_OPERATION_TIMEDOUT) and self._sent():
             return Failure(
                 FAILED,
                 "the connection broke before the answer was complete, so the "
