@@ -17,9 +17,10 @@ stays open in it, so the next request of this kind needs no fork and no handshak
 was closed meanwhile, the request is sent again over a new one; therefore only requests which may be
 carried out twice are made in this way. (libcurl does that by itself, too, but not always in version
 7.88 with GnuTLS, which Debian 12 has.) A node which lost its power does not close its connections:
-the kernel gives up a connection on which nothing was received for :data:`SILENCE_S`,
-and the attempt to open a new one fails. (Calls with a connection of their own do not need that.
-They detect it when they connect, and a long call may survive an interruption of the network.)
+the kernel gives up a connection on which nothing was received for :data:`SILENCE_S`, and the
+attempt to open a new one fails; what was sent before may have arrived. (Calls with a connection of
+their own do not need that. They detect it when they connect, and a long call may survive an
+interruption of the network.)
 
 A burst of calls leaves many idle handles: an open connection needs 90 KiB, and a handle without one
 40 KiB. Those which nobody has used while their connection may be kept are closed, except for one of
@@ -183,12 +184,15 @@ Until = Callable[[], float | None]
 class _Transfer:
     """A request which is being sent."""
 
-    __slots__ = ("_repeated", "body", "generation", "handle", "headers", "index", "request")
+    __slots__ = (
+        "_maybe_sent", "_repeated", "body", "generation", "handle", "headers", "index", "request",
+    )  # fmt: skip
 
     def __init__(
         self, index: int, request: OutgoingRequest, handle: pycurl.Curl, generation: int
     ) -> None:
         self._repeated = False
+        self._maybe_sent = False
         self.generation = generation
         self.index = index
         self.request = request
@@ -205,6 +209,26 @@ class _Transfer:
         handle.setopt(pycurl.WRITEFUNCTION, self.body.write)
         handle.setopt(pycurl.HEADERFUNCTION, self.headers.append)
 
+    def uses_kept(self, *, alone: bool) -> None:
+        """Prepare for a handle or a multi which may have an open connection to the node.
+
+        When libcurl has sent the request over a connection which breaks, it sends it again over a
+        new one. If that cannot be opened, it does not say any more that something was sent.
+
+        :param alone: the handle itself has the connection.
+        """
+        open_socket = self.handle.getinfo(pycurl.LASTSOCKET) if alone else None
+        if open_socket == -1:
+            return
+        if open_socket is not None:
+            waiting = select.poll()
+            waiting.register(open_socket, select.POLLIN | select.POLLRDHUP)
+            if waiting.poll(0):
+                # An idle connection on which something comes is being closed by the peer.
+                self.handle.setopt(pycurl.FRESH_CONNECT, 1)
+                return
+        self._maybe_sent = True
+
     def repeat(self, code: int) -> bool:
         """After an error, prepare to send the request again over a new connection.
 
@@ -220,7 +244,7 @@ class _Transfer:
             or self.handle.getinfo(pycurl.NUM_CONNECTS) > 0
         ):
             return False
-        self._repeated = True
+        self._repeated = self._maybe_sent = True
         self.handle.setopt(pycurl.FRESH_CONNECT, 1)
         return True
 
@@ -282,7 +306,8 @@ class _Transfer:
                 f"call may have been carried out or not: {text}",
                 sent=True,
             )
-        return Failure(UNREACHABLE, text, self._machine_is_on())
+        # The request which was sent before may have arrived.
+        return Failure(UNREACHABLE, text, self._machine_is_on(), sent=self._maybe_sent)
 
     def _machine_is_on(self) -> bool:
         """Whether the system of the peer accepted or refused this connection."""
@@ -444,6 +469,7 @@ class Client:
 
     def _perform_kept(self, request: OutgoingRequest) -> Outcome:
         transfer = self.open(0, request, alone=True)
+        transfer.uses_kept(alone=True)
         outcome: Outcome | None = None
         while outcome is None:
             try:
@@ -659,6 +685,8 @@ class _Driver:
                     break
                 while waiting and len(running) < parallel:
                     transfer = client.open(*waiting.popleft())
+                    if (transfer.request.address, transfer.request.port) in self.peers:
+                        transfer.uses_kept(alone=False)
                     running[transfer.handle] = transfer
                     self._multi.add_handle(transfer.handle)
                 self._step(limit)

@@ -288,6 +288,62 @@ def test_a_broken_kept_connection_is_made_anew(lab, count):
         assert pids.isdisjoint(int(reply.body) for reply in outcomes)
 
 
+class Cable:
+    """Passes connections on to a server, until it is cut when the next bytes come."""
+
+    def __init__(self, port: int) -> None:
+        self._listener = socket.create_server((ADDRESS, 0))
+        self.port = self._listener.getsockname()[1]
+        self._server = port
+        self._cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._cut = True
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client_side = self._listener.accept()[0]
+                server_side = socket.create_connection((ADDRESS, self._server))
+                for ends in ((client_side, server_side), (server_side, client_side)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+                if self._cut:
+                    break
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_request_which_cannot_be_sent_again_may_have_arrived(lab, count):
+    cable = Cable(lab.port)
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    request = kept(lab)._replace(port=cable.port)
+    assert [reply.status for reply in asker.perform([request] * count)] == [200] * count
+    cable.cut()
+    for outcome in asker.perform([request] * count):
+        assert (outcome.kind, outcome.sent) == (client.UNREACHABLE, True)
+
+
+def test_a_request_to_a_server_which_has_ended_was_not_sent(own_lab):
+    lab = own_lab()
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    child = os.pidfd_open(int(asker.perform([kept(lab)])[0].body))
+    call(lab, "quit")
+    assert lab.wait() == 0
+    select.select([child], [], [])
+    os.close(child)
+    outcome = asker.perform([kept(lab)])[0]
+    assert (outcome.kind, outcome.sent) == (client.UNREACHABLE, False)
+
+
 def test_demotion_counts_at_once_on_a_kept_connection(lab):
     asker = client.Client(lab.server_pem, lab.other_pem)
     lab.allow(lab.client_pem, lab.other_pem)
