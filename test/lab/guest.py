@@ -1,7 +1,8 @@
-"""A whole guest under QEMU on the machines, as the nodes hear it: it writes and confirms blocks.
+"""A whole guest on the machines, as the nodes hear it: it writes and confirms blocks.
 
 The guest is ``recipe/guest-init``. It checks its disk whenever it starts; what it says on its
-console, and what its QEMU tells of itself, is written down with the time by processes on the nodes.
+console, and what QEMU tells of a guest under it, is written down with the time by processes on the
+nodes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from lab.waiting import wait_until
 NAME = "guest"
 _START_S = 1800.0
 _CONTROL = "/var/run/ganeti/kvm-hypervisor/ctrl"
+_XEN_CONSOLE = f"/var/log/xen/console/guest-{NAME}.log"
 _CONSOLE, _EVENTS = "/root/guest-console.log", "/root/guest-events.log"
 # Writes each line that comes from a socket with the time at which it came, whenever there is one.
 _LISTENER = """
@@ -32,6 +34,21 @@ while True:
         except OSError:
             pass
 """
+# Writes each new line of a file with the time.
+_READER = """
+import os, sys, time
+log = open(sys.argv[2], "w", buffering=1)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+with log, open(sys.argv[1], errors="replace") as source:
+    rest = ""
+    while True:
+        rest += source.read()
+        *lines, rest = rest.split("\\n")
+        for line in lines:
+            log.write("%.3f %s\\n" % (time.time(), line.strip()))
+        time.sleep(0.1)
+"""
 _CHECKER = """
 import hashlib, sys
 wrong = []
@@ -46,7 +63,10 @@ sys.exit("wrong blocks: %s" % wrong if wrong else 0)
 
 
 class Guest:
-    """The guest, as the nodes hear it; :attr:`last` is the last block that it ever confirmed."""
+    """The guest under QEMU, as the nodes hear it.
+
+    :ivar last: the last block that it ever confirmed.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -89,6 +109,22 @@ class Guest:
             pause_s=2,
         )
 
+    def went_on(self, *nodes: str) -> float:
+        """Check that it goes on, and has written each number once, after one start.
+
+        :param nodes: those on which it ran, in this order.
+        :returns: the longest time between two blocks, in seconds.
+        """
+        self.write_more(nodes[-1])
+        confirmed = [one for node in nodes for one in self.confirmed(node)]
+        numbers = [number for _when, number in confirmed]
+        missing = set(range(1, numbers[-1] + 1)).difference(numbers)
+        # A migration may divide one line between the consoles of two nodes.
+        assert numbers == sorted(set(numbers)) and len(missing) < len(nodes), missing
+        assert sum(self.console(node).count("guest ready") for node in nodes) == 1
+        times = [when for when, _number in confirmed]
+        return max(after - before for before, after in zip(times, times[1:], strict=False))
+
     def starts(self, node: str, start: Callable[[], object]) -> tuple[int, int]:
         """Start it; what it found when it was up: (blocks in order, sectors of its disk)."""
         before = len(self.console(node))
@@ -120,3 +156,14 @@ class Guest:
     def check(self, node: str, device: str) -> None:
         """All confirmed blocks are on a device."""
         self.cluster.lab[node].run(f"python3 /root/checker.py {device} {self.last}")
+
+
+class XenGuest(Guest):
+    """The guest under Xen, whose consoles its nodes write into files."""
+
+    def listen(self, node: str) -> None:
+        """From now on write down what it says on this node."""
+        machine = self.cluster.lab[node]
+        machine.write("/root/reader.py", _READER)
+        machine.write("/root/checker.py", _CHECKER)
+        machine.run(f"nohup python3 /root/reader.py {_XEN_CONSOLE} {_CONSOLE} >/dev/null 2>&1 &")

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from lab import drbd
 from lab.cluster import GROUP, Cluster
 from lab.image import TOP
 from lab.machines import Lab
@@ -33,6 +34,13 @@ _BOUNDS = (
     "min:memory-size=32,cpu-count=1,disk-count=1,disk-size=16,nic-count=0,spindle-use=1/"
     "max:memory-size=8192,cpu-count=8,disk-count=16,disk-size=1048576,nic-count=8,"
     "spindle-use=12"
+)
+#: The kernel of guests, as parameters of a hypervisor.
+KERNEL = "kernel_path=/usr/share/lab/vmlinux,initrd_path=/usr/share/lab/initrd"
+_OF_KVM = (
+    "kvm_path=/usr/bin/qemu-system-x86_64,serial_console=true,disk_cache=none,vnc_bind_address=,"
+    "kernel_args=ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests"
+    " lpj=4000000"
 )
 
 
@@ -62,7 +70,7 @@ def write_image(image: Path) -> None:
     subprocess.run(
         [TOP / "devel/make-deb", "--no-lintian"], check=True, capture_output=True, text=True
     )
-    (package,) = (TOP / "build/deb").glob("*.deb")
+    (package,) = (TOP / "build/deb").glob("ganeti-py_*.deb")
     shutil.copy(package, tree / PACKAGE[1:])
     image.unlink(missing_ok=True)
     subprocess.run(
@@ -79,8 +87,12 @@ class OriginalCluster(Cluster):
         super().__init__(lab)
         self.install_blocks_os()
 
-    def make_original(self) -> None:
-        """Install the original on all machines, and make a cluster of them with guests of KVM."""
+    def make_original(self, hypervisor: str = "kvm", parameters: str = _OF_KVM) -> None:
+        """Install the original on all machines, and make a cluster of them.
+
+        :param hypervisor: the one of its guests.
+        :param parameters: those of the hypervisor, as ``NAME=VALUE,...``.
+        """
         for machine in self.lab:
             machine.run(
                 f"echo 'deb [trusted=yes] file:/{_ARCHIVE} ./' >/etc/apt/sources.list;"
@@ -91,26 +103,34 @@ class OriginalCluster(Cluster):
                 " ganeti ganeti-3.0 ganeti-haskell-3.0 ganeti-htools-3.0"
             )
             machine.run(f"pvcreate -q /dev/mapper/lab0 && vgcreate -q {GROUP} /dev/mapper/lab0")
-        words = (
-            "ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests"
-            " lpj=4000000"
-        )
         self.gnt(
             "cluster", "init", "--no-etc-hosts", "--master-netdev=eth0",
             "--secondary-ip", self.master.secondary_ip, "--vg-name", GROUP,
             "--enabled-disk-templates=drbd,plain", "--drbd-usermode-helper=/bin/true",
-            "--enabled-hypervisors=kvm", "--ipolicy-bounds-specs", _BOUNDS,
-            "-H",
-            "kvm:kernel_path=/usr/share/lab/vmlinux,initrd_path=/usr/share/lab/initrd,"
-            f"kvm_path=/usr/bin/qemu-system-x86_64,serial_console=true,kernel_args={words},"
-            "disk_cache=none,vnc_bind_address=",
-            NAME,
+            f"--enabled-hypervisors={hypervisor}", "--ipolicy-bounds-specs", _BOUNDS,
+            "-H", f"{hypervisor}:{KERNEL},{parameters}", NAME,
         )  # fmt: skip
         for machine in self.lab.machines[1:]:
             self.master.run(
                 "yes | gnt-node add --no-ssh-key-check"
                 f" --secondary-ip={machine.secondary_ip} {machine.name}"
             )
+
+    def version(self) -> str:
+        """What the commands on the master say of themselves."""
+        return self.master.run("gnt-cluster --version")
+
+    def replicas(self) -> list[str]:
+        """The only disk with its minors and its secret, and the states of the replicas."""
+        (disk,) = self.config()["disks"].values()
+        states = [
+            [
+                (number, state.connection, state.local_disk)
+                for number, state in drbd.minors(machine).items()
+            ]
+            for machine in self.lab
+        ]
+        return [str(disk["logical_id"]), str(states)]
 
     def unpack_ours(self) -> str:
         """Unpack our package on the master, beside the original; returns the program."""

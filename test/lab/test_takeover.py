@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import drbd, image, machines, original
+from lab import image, machines, original
 from lab.guest import NAME, Guest
-from lab.machines import Machine
 from lab.original import OriginalCluster
 
 PRIMARY, SECONDARY = "node2", "node1"
@@ -70,37 +69,17 @@ def same(cluster: OriginalCluster) -> list[str]:
     machine = cluster.lab[PRIMARY]
     pid = machine.run(f"cat {_PID}").strip()
     started = machine.run(f"cut -d' ' -f22 /proc/{pid}/stat")
-    (disk,) = cluster.config()["disks"].values()
-    states = [
-        [(number, state.connection, state.local_disk) for number, state in drbd.minors(one).items()]
-        for one in cluster.lab
-    ]
-    return [pid, started, str(disk["logical_id"]), str(states)]
-
-
-def goes_on(guest: Guest) -> float:
-    """Check that the guest has written each number once, without a start; the longest pause."""
-    guest.write_more(PRIMARY)
-    confirmed = guest.confirmed(PRIMARY)
-    numbers = [number for _when, number in confirmed]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert guest.console(PRIMARY).count("guest ready") == 1
-    times = [when for when, _number in confirmed]
-    return max(after - before for before, after in zip(times, times[1:], strict=False))
-
-
-def version(machine: Machine) -> str:
-    return machine.run("gnt-cluster --version")
+    return [pid, started, *cluster.replicas()]
 
 
 def test_a_guest_on_drbd_is_taken_over(cluster: OriginalCluster, guest: Guest) -> None:
     before = same(cluster)
     count = len(guest.confirmed(PRIMARY))
-    print(f"before: {count} blocks, at most {goes_on(guest):.1f} s between two of them")
+    print(f"before: {count} blocks, at most {guest.went_on(PRIMARY):.1f} s between two of them")
     print(cluster.master.run(f"{cluster.unpack_ours()} -f run", timeout_s=3600.0))
-    assert "of Ganeti in Python" in version(cluster.master)
+    assert "of Ganeti in Python" in cluster.version()
     assert same(cluster) == before
-    pause_s = goes_on(guest)
+    pause_s = guest.went_on(PRIMARY)
     print(f"after: {guest.last} blocks, at most {pause_s:.1f} s between two of them")
     cluster.in_step(NAME)
     assert cluster.fields("instance", NAME, "status") == ["running"]
@@ -109,9 +88,9 @@ def test_a_guest_on_drbd_is_taken_over(cluster: OriginalCluster, guest: Guest) -
 def test_it_is_given_back(cluster: OriginalCluster, guest: Guest) -> None:
     before = same(cluster)
     print(cluster.master.run("ganeti-takeover -f back", timeout_s=3600.0))
-    assert "ganeti 3.0" in version(cluster.master)
+    assert "ganeti 3.0" in cluster.version()
     assert same(cluster) == before
-    pause_s = goes_on(guest)
+    pause_s = guest.went_on(PRIMARY)
     print(f"at the end: {guest.last} blocks, at most {pause_s:.1f} s between two of them")
     cluster.in_step(NAME)
     assert cluster.fields("instance", NAME, "status") == ["running"]
