@@ -1,7 +1,7 @@
 """A guest of a cloud image boots, and cloud-init does in it what the metadata say.
 
-The image is made of Debian's packages, as distributions make theirs (``cloud-image``): a boot
-loader, cloud-init, a full root file system, and nothing which knows where it will run. As root
+The image is made of Debian's packages, as distributions make theirs (``cloud-image``): GRUB,
+cloud-init, a full root file system, and nothing which knows where it will run. As root
 only, and where a mirror of Debian can be reached. Emulated, the guest boots for some minutes.
 ``CLOUD_IMAGE=FILE`` takes another image of Debian instead, such as one of cloud.debian.org.
 """
@@ -11,20 +11,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import ROOT, Cluster, made, wait_until
 
+import cloud_image
+
 NAME = "web1.example.com"
-_PROGRAMS = (
-    "debootstrap", "mkfs.ext4", "mkfs.fat", "mcopy", "qemu-img", "qemu-system-x86_64", "sfdisk",
-    "syslinux",
-)  # fmt: skip
-_MISSING = [program for program in _PROGRAMS if shutil.which(program) is None]
-_GPT_LOADER = "/usr/lib/syslinux/mbr/gptmbr.bin"
 _PATIENCE_S = 3600.0
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIpmTCpJ8cMGyXUBkTsYTvAHjnjXQC2cOZMcRCGDzHbX me@desk"
 _USER_DATA = """#cloud-config
@@ -50,37 +45,41 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if "CLOUD_IMAGE" in os.environ:
-        return Path(os.environ["CLOUD_IMAGE"])
-    if _MISSING or not os.path.exists(_GPT_LOADER):
-        pytest.skip(f"not installed: {', '.join(_MISSING) or 'syslinux-common'}")
-    if os.geteuid() != 0:
-        pytest.skip("debootstrap needs root")
-    found = tmp_path_factory.mktemp("cloud") / "debian-12.qcow2"
-    done = subprocess.run(
-        [ROOT / "test/scenario/cloud-image", found], capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"no image: {done.stderr[-1000:]}")
-    return found
+    if shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("not installed: qemu-system-x86_64")
+    return cloud_image.made(tmp_path_factory.mktemp("cloud"))
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_directory: Path) -> Iterator[Cluster]:
+def cluster(cluster_directory: Path, image: Path) -> Iterator[Cluster]:
     with made(Cluster(cluster_directory, 1, "--hypervisor", "kvm")) as one:
         for node in one.node_names:
             one.path(node, "srv/ganeti/os/image").symlink_to(ROOT / "doc/examples/os/image")
+        one.run("gnt-os", "images", "fetch", "debian-12", str(image)).ok()
         yield one
 
 
-def test_cloud_init_in_the_guest(cluster: Cluster, image: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "firmware",
+    [
+        pytest.param(["-s", "4G"], id="bios"),
+        pytest.param(
+            ["--disk", "0:size=4G", "--disk", "1:size=4M,name=cidata",
+             "--disk", "2:size=4M,name=efivars",
+             "-H", "kvm:kernel_path=,machine_version=q35,firmware=uefi"],
+            id="uefi",
+        ),
+    ],
+)  # fmt: skip
+def test_cloud_init_in_the_guest(cluster: Cluster, tmp_path: Path, firmware: list[str]) -> None:
+    if "firmware=uefi" in firmware[-1] and not os.path.exists("/usr/share/OVMF/OVMF_CODE_4M.fd"):
+        pytest.skip("not installed: ovmf")
     key, data = tmp_path / "id.pub", tmp_path / "user-data"
     key.write_text(f"{_KEY}\n")
     data.write_text(_USER_DATA)
-    cluster.run("gnt-os", "images", "fetch", "debian-12", str(image)).ok()
     cluster.run(
         "gnt-instance", "add", "-t", "file", "-n", cluster.master, "--image", "debian-12",
-        "-s", "4G", "-B", "memory=512", "--metadata", f"ssh-key={key},user-data={data}",
+        *firmware, "-B", "memory=512", "--metadata", f"ssh-key={key},user-data={data}",
         "--ignore-ipolicy", NAME,
     ).ok()  # fmt: skip
     log = cluster.path(cluster.master, f"var/log/ganeti/kvm/{NAME}.console.log")
@@ -101,3 +100,5 @@ def test_cloud_init_in_the_guest(cluster: Cluster, image: Path, tmp_path: Path) 
     assert 3500 < int(shown["size"]) < 4096
     assert "inet 10.0.2." in shown["address"], shown
     assert shown["host-key"] == "/etc/ssh/ssh_host_ed25519_key"
+    cluster.run("gnt-instance", "remove", "-f", "--shutdown-timeout=0", NAME).ok()
+    log.unlink()
