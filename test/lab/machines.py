@@ -114,6 +114,7 @@ class Machine:
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )
+        _share_priority(self._process.pid)
 
     def wait(self) -> float:
         """Wait until it has started; returns the seconds that took.
@@ -408,6 +409,17 @@ class Lab:
         for pattern in ("*.qcow2", "*.disk?", "*.qmp", "*.con", "*.ctl", "project.img", "id"):
             for path in self.directory.glob(pattern):
                 path.unlink(missing_ok=True)
+
+
+def _share_priority(pid: int) -> None:
+    """Give a process the priority which the group of this one has in the kernel's scheduler.
+
+    A process with a session of its own begins with the usual one, see sched(7), *The autogroup
+    feature*.
+    """
+    with contextlib.suppress(OSError):
+        own = Path("/proc/self/autogroup").read_text().split()[-1]
+        Path(f"/proc/{pid}/autogroup").write_text(own)
 
 
 def _end_with_parent() -> None:

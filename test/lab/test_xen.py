@@ -43,22 +43,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
-    """A cluster of them, whose domain 0 comes before the guests."""
-    for machine in lab:
-        machine.run(
-            "xl sched-credit2 -d 0 -w 4096; ip link add labbr type bridge; ip link set labbr up"
-        )
+    """A cluster of them."""
     found = Cluster(lab)
     found.make()
-    found.gnt(
-        "cluster",
-        "modify",
-        "--enabled-hypervisors",
-        "xen-pvm",
-        "-H",
-        "xen-pvm:kernel_path=/usr/share/lab/vmlinux,initrd_path=/usr/share/lab/initrd,"
-        f"blockdev_prefix=xvd,root_path=,kernel_args={_WORDS}",
-    )
+    found.enable_xen(_WORDS)
     return found
 
 

@@ -1,7 +1,7 @@
 """The options ``--image`` and ``--metadata`` of ``gnt-instance add``.
 
 They need nothing of the master daemon that other options do not need: they become the OS
-definition ``image``, its parameters, disks, and a parameter of KVM.
+definition ``image``, its parameters, disks, and parameters of the hypervisor.
 """
 
 from __future__ import annotations
@@ -88,13 +88,15 @@ def _boot_from_disk(values: Values, info: Mapping[str, Any]) -> None:
     A disk image has its own kernel; the default of ``kernel_path`` is a kernel of the node.
     """
     name, params = values.hypervisor or (info["default_hypervisor"], {})
-    if not isinstance(params, dict) or "kernel_path" in params:
-        return
-    if name not in hypervisors.ALL or not hypervisors.of(name).boots_without_kernel:
+    if not isinstance(params, dict) or name not in hypervisors.ALL:
         return
     of_os = info["os_hvp"].get(values.os) or {}
-    if "kernel_path" not in of_os.get(name, {}):
-        values.set("hypervisor", (name, {**params, "kernel_path": ""}))
+    chosen = {**of_os.get(name, {}), **params}
+    filled = {**info["hvparams"].get(name, {}), **chosen}
+    needed = hypervisors.of(name).boot_from_disk(filled, chosen)
+    new = {key: value for key, value in needed.items() if key not in chosen}
+    if new:
+        values.set("hypervisor", (name, {**params, **new}))
 
 
 def _add_metadata(values: Values) -> None:

@@ -17,7 +17,7 @@ from ganeti.hypervisor import host
 from ganeti.hypervisor.xen import config, xl
 from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.hypervisors import cpu_masks
-from ganeti.objects.hypervisors.xen import GUEST_PVH
+from ganeti.objects.hypervisors.xen import GRUB, GUEST_PVH
 from ganeti.utils import fs
 
 _XL_CONF = "/etc/xen/xl.conf"
@@ -34,8 +34,9 @@ def check(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
         if _is_unused(hypervisor, parameter, hvparams):
             continue
         if not os.path.isfile(path):
+            hint = "; Debian's package grub-xen-host has it" if path in GRUB.values() else ""
             raise errors.HypervisorError(
-                f"parameter {parameter}: {path} is not a file on this node"
+                f"parameter {parameter}: {path} is not a file on this node{hint}"
             )
         if parameter == "cdrom_image_path":
             host.require_raw(parameter, path)

@@ -38,6 +38,11 @@ def no_combination_check(params: Mapping[str, Any]) -> None:
     """Accept every combination of values, each of which is legal."""
 
 
+def no_change(filled: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """No parameter has to change."""
+    return {}
+
+
 def no_firmware_disks(params: Mapping[str, Any]) -> dict[str, str]:
     """The firmware needs no disk."""
     return {}
@@ -82,8 +87,9 @@ class HypervisorDescriptor:
     opens_disk_uris: bool = False
     #: The daemon on each node which notices that a guest was shut down from inside; empty for none.
     shutdown_daemon: str = ""
-    #: Whether an empty ``kernel_path`` lets a guest start the kernel of its first disk.
-    boots_without_kernel: bool = False
+    #: Filled parameters, those of them which somebody chose for the guest -> name and value of
+    #: others with which it starts the kernel of its own disk; empty where it does that anyway.
+    boot_from_disk: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = no_change
 
     #: Filled parameters -> name of each disk which the firmware needs -> the parameter and value
     #: which need it, for messages.

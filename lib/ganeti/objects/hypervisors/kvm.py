@@ -185,9 +185,13 @@ def _console(request: ConsoleRequest) -> InstanceConsole:
     )
 
 
+def _boot_from_disk(filled: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {} if "kernel_path" in chosen else {"kernel_path": ""}
+
+
 KVM = HypervisorDescriptor(
     name=hv.KVM,
-    boots_without_kernel=True,
+    boot_from_disk=_boot_from_disk,
     parameters=by_name(
         HvParam("acpi", BOOL, True),
         HvParam("boot_order", STRING, "disk", one_of=hv.KVM_BOOT_ORDERS, required=True),

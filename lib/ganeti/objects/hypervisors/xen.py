@@ -44,6 +44,14 @@ _CONSOLE_PROGRAM = "xen-console-wrapper"
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
 
 
+#: GRUB for guests of each type, as Debian's package grub-xen-host installs it: started as the
+#: kernel of a guest, it shows the menu which it finds on the disks of the guest.
+GRUB = {
+    GUEST_PV: "/usr/lib/grub-xen/grub-x86_64-xen.bin",
+    GUEST_PVH: "/usr/lib/grub-xen/grub-i386-xen_pvh.bin",
+}
+
+
 def _boot_letters(value: str) -> str:
     return "" if value and not set(value) - set("acdn") else "may have the letters a, c, d, n only"
 
@@ -70,6 +78,14 @@ def _check_pvm(params: Mapping[str, Any]) -> None:
         raise errors.HypervisorError(
             "hypervisor parameter soundhw: a paravirtual guest has no emulated sound hardware"
         )
+
+
+def _boot_from_disk(filled: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    if "kernel_path" in chosen or filled.get("use_bootloader"):
+        return {}
+    # GRUB for pv starts no kernel which is compressed with LZ4, as those of cloud images are.
+    kind = chosen.get("type") or GUEST_PVH
+    return {"type": kind, "kernel_path": GRUB[kind], "initrd_path": ""}
 
 
 def _check_hvm(params: Mapping[str, Any]) -> None:
@@ -135,6 +151,7 @@ XEN_PVM = HypervisorDescriptor(
         HvParam("vif_script", STRING, "", node_check=FILE),
     ),
     check_combination=_check_pvm,
+    boot_from_disk=_boot_from_disk,
     console=_serial_console,
     can_migrate=True,
     can_hotplug=True,

@@ -201,6 +201,7 @@ def cluster(gnt: Gnt, nodes: FakeMaster, source: Path) -> FakeMaster:
         "ipolicy": {"std": {"disk-size": 1024}, "minmax": [{"min": {"disk-size": 1024}}]},
         "default_hypervisor": "kvm",
         "os_hvp": {},
+        "hvparams": {"kvm": {"kernel_path": "/boot/vmlinuz-3-kvmU"}, "xen-pvm": {"type": "pv"}},
     }
     return nodes
 
@@ -253,6 +254,41 @@ def test_settings_of_cluster_and_user_win(gnt: Gnt, cluster: FakeMaster) -> None
     assert sent(cluster) == WANTED | {
         "disks": [{"size": 5 << 10}], "hypervisor": "xen-hvm", "hvparams": {},
     }  # fmt: skip
+
+
+GRUB = {
+    "pv": "/usr/lib/grub-xen/grub-x86_64-xen.bin",
+    "pvh": "/usr/lib/grub-xen/grub-i386-xen_pvh.bin",
+}
+PVH = {"type": "pvh", "kernel_path": GRUB["pvh"], "initrd_path": ""}
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "of_os", "option", "wanted"),
+    [
+        ({}, {}, "xen-pvm", PVH),
+        ({"initrd_path": "/i"}, {}, "xen-pvm:cpu_mask=1", PVH | {"cpu_mask": "1"}),
+        ({}, {"type": "pv"}, "xen-pvm", {"kernel_path": GRUB["pv"], "initrd_path": ""}),
+        ({}, {}, "xen-pvm:type=pv", {"type": "pv", "kernel_path": GRUB["pv"], "initrd_path": ""}),
+        ({}, {}, "xen-pvm:kernel_path=/k", {"kernel_path": "/k"}),
+        ({}, {"kernel_path": "/k"}, "xen-pvm", {}),
+        ({"use_bootloader": True}, {}, "xen-pvm", {}),
+        ({}, {"use_bootloader": True}, "xen-pvm:bootloader_path=/b", {"bootloader_path": "/b"}),
+    ],
+)
+def test_image_under_xen(
+    gnt: Gnt,
+    cluster: FakeMaster,
+    of_cluster: dict[str, Any],
+    of_os: dict[str, Any],
+    option: str,
+    wanted: dict[str, Any],
+) -> None:
+    """GRUB starts the kernel of the disk of a guest, unless somebody chose another way."""
+    cluster.cluster_info["hvparams"]["xen-pvm"].update(of_cluster)
+    cluster.cluster_info["os_hvp"] = {"image": {"xen-pvm": of_os}}
+    assert gnt(f"instance add --image debian-12 -H {option} web1") == (0, "", "")
+    assert sent(cluster) == WANTED | {"hypervisor": "xen-pvm", "hvparams": wanted}
 
 
 def test_metadata(
