@@ -300,6 +300,8 @@ class Cable:
 
     def cut(self) -> None:
         self._cut = True
+        # To close it would leave it open for the thread which waits for the next connection.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _accept(self) -> None:
@@ -312,10 +314,8 @@ class Cable:
 
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
+            while (data := source.recv(65536)) and not self._cut:
                 target.sendall(data)
-                if self._cut:
-                    break
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
