@@ -112,10 +112,7 @@ class Cluster:
 
         :param words: the command line of their kernel.
         """
-        for machine in self.lab:
-            machine.run(
-                "xl sched-credit2 -d 0 -w 4096; ip link add labbr type bridge; ip link set labbr up"
-            )
+        prepare_xen(self.lab)
         self.gnt(
             "cluster",
             "modify",
@@ -264,6 +261,14 @@ class Cluster:
     def machine_of(self, node_name: str) -> Machine:
         """The machine of a node."""
         return self.lab[node_name]
+
+
+def prepare_xen(lab: Lab, *bridges: str) -> None:
+    """Let domain 0 come before the guests, and make ``labbr`` and other bridges."""
+    for machine in lab:
+        machine.run("xl sched-credit2 -d 0 -w 4096")
+        for name in ("labbr", *bridges):
+            machine.run(f"ip link add {name} type bridge && ip link set {name} up")
 
 
 def _together(work: Callable[[Machine], object], machines: Sequence[Machine]) -> None:

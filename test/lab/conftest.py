@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import drbd, image, machines
+from lab.booted import booted
 from lab.cluster import Cluster
 
 _BEGIN = time.monotonic()
@@ -32,18 +33,8 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Three machines, running."""
-    missing = machines.missing_programs()
-    if missing:
-        pytest.skip(f"the laboratory needs {', '.join(missing)}")
     count = int(os.environ.get("LAB_MACHINES", "3"))
-    try:
-        found = machines.Lab(tmp_path_factory.mktemp("lab"), count)
-        found.prepare()
-    except image.CannotBuild as err:
-        pytest.skip(f"no image for the laboratory: {err}")
-    with machines.ended_in_order(), found:
-        yield found
-        found.collect_logs(image.cache_dir() / "logs")
+    yield from booted(tmp_path_factory.mktemp("lab"), count, "logs")
 
 
 @pytest.fixture(scope="session")

@@ -2,33 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from lab import image, machines
 from lab.cluster import Cluster
 from lab.machines import Lab, Machine
-
-
-def booted(directory: Path, count: int, logs: str, *, flavour: str = image.PLAIN) -> Iterator[Lab]:
-    """Start machines for a fixture; skip its tests where they cannot run.
-
-    :param logs: name of the directory for their logs.
-    :param flavour: of their image, see :func:`lab.image.built`.
-    """
-    missing = machines.missing_programs()
-    if missing:
-        pytest.skip(f"the laboratory needs {', '.join(missing)}")
-    try:
-        found = Lab(directory, count, init=machines.SYSTEMD, flavour=flavour)
-        found.prepare()
-    except image.CannotBuild as err:
-        pytest.skip(f"no image for the laboratory: {err}")
-    with machines.ended_in_order(), found:
-        yield found
-        found.collect_logs(image.cache_dir() / logs)
 
 
 def enable(machine: Machine) -> None:

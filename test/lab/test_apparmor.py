@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import image, machines, systemd
+from lab.booted import booted
 from lab.cluster import Cluster
 from lab.machines import Machine
 from lab.waiting import wait_until
@@ -59,8 +60,12 @@ mkfs.ext4 -q -F -d $root "$DISK_0_PATH"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """A machine with systemd and AppArmor."""
-    yield from systemd.booted(
-        tmp_path_factory.mktemp("apparmor"), 1, "logs-apparmor", flavour=image.LXC
+    yield from booted(
+        tmp_path_factory.mktemp("apparmor"),
+        1,
+        "logs-apparmor",
+        flavour=image.LXC,
+        init=machines.SYSTEMD,
     )
 
 

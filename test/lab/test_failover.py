@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import drbd, machines, power, systemd
+from lab.booted import booted
 from lab.cluster import Cluster
 from lab.machines import PRIMARY, SECONDARY, Machine
 from lab.waiting import wait_until
@@ -36,7 +37,9 @@ _GUESTS = "/run/ganeti/fake-hypervisor"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Three machines, booted with systemd."""
-    yield from systemd.booted(tmp_path_factory.mktemp("failover"), 3, "logs-failover")
+    yield from booted(
+        tmp_path_factory.mktemp("failover"), 3, "logs-failover", init=machines.SYSTEMD
+    )
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import image, machines, systemd
+from lab.booted import booted
 from lab.cluster import Cluster
 from lab.machines import Machine
 from lab.waiting import wait_until
@@ -62,7 +63,9 @@ mkfs.ext4 -q -F -d $root "$DISK_0_PATH"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Two machines with systemd and LXC."""
-    yield from systemd.booted(tmp_path_factory.mktemp("lxc"), 2, "logs-lxc", flavour=image.LXC)
+    yield from booted(
+        tmp_path_factory.mktemp("lxc"), 2, "logs-lxc", flavour=image.LXC, init=machines.SYSTEMD
+    )
 
 
 @pytest.fixture(scope="module")

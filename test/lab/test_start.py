@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab import drbd, machines, systemd
+from lab.booted import booted
 from lab.cluster import Cluster
 from lab.machines import Machine
 from lab.systemd import active, failed_units
@@ -42,7 +43,7 @@ _MIRRORED = (
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Two machines, booted with systemd."""
-    yield from systemd.booted(tmp_path_factory.mktemp("start"), 2, "logs-start")
+    yield from booted(tmp_path_factory.mktemp("start"), 2, "logs-start", init=machines.SYSTEMD)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import image, machines, original
+from lab import machines, original
+from lab.booted import booted
 from lab.guest import NAME, Guest
 from lab.original import OriginalCluster
 
@@ -27,16 +28,9 @@ pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Two machines, with the packages of the original instead of the project."""
-    found = machines.Lab(
-        tmp_path_factory.mktemp("original"), 2, project_writer=original.write_image
+    yield from booted(
+        tmp_path_factory.mktemp("original"), 2, "logs-takeover", project_writer=original.write_image
     )
-    try:
-        found.prepare()
-    except image.CannotBuild as err:
-        pytest.skip(f"no image for the laboratory: {err}")
-    with machines.ended_in_order(), found:
-        yield found
-        found.collect_logs(image.cache_dir() / "logs-takeover")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import image, machines, original
+from lab import machines, original
+from lab.booted import booted
+from lab.cluster import prepare_xen
 from lab.guest import NAME, XenGuest
 from lab.original import OriginalCluster
 from lab.waiting import wait_until
@@ -38,30 +40,20 @@ pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Two machines under Xen, with the packages of the original instead of the project."""
-    found = machines.Lab(
+    yield from booted(
         tmp_path_factory.mktemp("original"),
         2,
+        "logs-takeover-xen",
         memory_mib=1536,
         dom0_mib=800,
         project_writer=original.write_image,
     )
-    try:
-        found.prepare()
-    except image.CannotBuild as err:
-        pytest.skip(f"no image for the laboratory: {err}")
-    with machines.ended_in_order(), found:
-        yield found
-        found.collect_logs(image.cache_dir() / "logs-takeover-xen")
 
 
 @pytest.fixture(scope="module")
 def cluster(lab: machines.Lab) -> OriginalCluster:
     """A cluster of the original, whose domain 0 comes before the guests."""
-    for machine in lab:
-        machine.run(
-            "xl sched-credit2 -d 0 -w 4096; for name in labbr xen-br0; do"
-            " ip link add $name type bridge && ip link set $name up; done"
-        )
+    prepare_xen(lab, "xen-br0")
     found = OriginalCluster(lab)
     found.make_original("xen-pvm", _PARAMETERS)
     return found

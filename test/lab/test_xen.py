@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab import image, machines
+from lab.booted import booted
 from lab.cluster import Cluster
 from lab.machines import Lab, Machine
 from lab.waiting import wait_until
@@ -28,17 +28,7 @@ _WORDS = "console=hvc0 quiet mitigations=off nokaslr lab.pause=0.3"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Two machines under Xen."""
-    missing = machines.missing_programs()
-    if missing:
-        pytest.skip(f"the laboratory needs {', '.join(missing)}")
-    try:
-        found = Lab(tmp_path_factory.mktemp("xen"), 2, memory_mib=1536, dom0_mib=800)
-        found.prepare()
-    except image.CannotBuild as err:
-        pytest.skip(f"no image for the laboratory: {err}")
-    with machines.ended_in_order(), found:
-        yield found
-        found.collect_logs(image.cache_dir() / "logs-xen")
+    yield from booted(tmp_path_factory.mktemp("xen"), 2, "logs-xen", memory_mib=1536, dom0_mib=800)
 
 
 @pytest.fixture(scope="module")

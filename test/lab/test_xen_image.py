@@ -13,11 +13,13 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import cloud_image
-from lab import drbd, image, machines
+from lab import drbd
+from lab.booted import booted
 from lab.cluster import GROUP, Cluster
 from lab.machines import Lab, Machine
 from lab.waiting import wait_until
@@ -43,25 +45,22 @@ write_files:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two machines under Xen, with memory for a guest of a whole system."""
-    missing = machines.missing_programs()
-    if missing:
-        pytest.skip(f"the laboratory needs {', '.join(missing)}")
-    try:
-        found = Lab(tmp_path_factory.mktemp("xen-image"), 2, memory_mib=1792, dom0_mib=800)
-        found.prepare()
-    except image.CannotBuild as err:
-        pytest.skip(f"no image for the laboratory: {err}")
-    with machines.ended_in_order(), found:
-        yield found
-        found.collect_logs(image.cache_dir() / "logs-xen-image")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image. It is made before the machines start, which need the processors."""
+    return cloud_image.made(tmp_path_factory.mktemp("cloud"))
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, lab: Lab) -> Cluster:
+def lab(tmp_path_factory: pytest.TempPathFactory, source: Path) -> Iterator[Lab]:
+    """Two machines under Xen, with memory for a guest of a whole system."""
+    yield from booted(
+        tmp_path_factory.mktemp("xen-image"), 2, "logs-xen-image", memory_mib=1792, dom0_mib=800
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, source: Path) -> Cluster:
     """A cluster whose catalogue has the image."""
-    source = cloud_image.made(tmp_path_factory.mktemp("cloud"))
     found = Cluster(lab)
     found.make()
     found.enable_xen("console=hvc0")

@@ -685,7 +685,8 @@ class _Driver:
                     break
                 while waiting and len(running) < parallel:
                     transfer = client.open(*waiting.popleft())
-                    if (transfer.request.address, transfer.request.port) in self.peers:
+                    request = transfer.request
+                    if request.keep and (request.address, request.port) in self.peers:
                         transfer.uses_kept(alone=False)
                     running[transfer.handle] = transfer
                     self._multi.add_handle(transfer.handle)

@@ -332,6 +332,18 @@ def test_a_request_which_cannot_be_sent_again_may_have_arrived(lab, count):
         assert (outcome.kind, outcome.sent) == (client.UNREACHABLE, True)
 
 
+def test_a_request_with_a_connection_of_its_own_was_not_sent(lab):
+    """Although the multi which makes it has an open connection to the same node."""
+    cable = Cable(lab.port)
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    request = kept(lab)._replace(port=cable.port)
+    both = [request, kept(lab)]
+    assert [reply.status for reply in asker.perform(both)] == [200, 200]
+    cable.cut()
+    outcome = asker.perform([request._replace(keep=False), kept(lab)])[0]
+    assert (outcome.kind, outcome.sent) == (client.UNREACHABLE, False)
+
+
 def test_a_request_to_a_server_which_has_ended_was_not_sent(own_lab):
     lab = own_lab()
     asker = client.Client(lab.server_pem, lab.client_pem)
