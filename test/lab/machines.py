@@ -114,7 +114,7 @@ class Machine:
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )
-        _share_priority(self._process.pid)
+        share_priority(self._process.pid)
 
     def wait(self) -> float:
         """Wait until it has started; returns the seconds that took.
@@ -411,15 +411,17 @@ class Lab:
                 path.unlink(missing_ok=True)
 
 
-def _share_priority(pid: int) -> None:
+def share_priority(pid: int, proc: Path = Path("/proc")) -> None:
     """Give a process the priority which the group of this one has in the kernel's scheduler.
 
     A process with a session of its own begins with the usual one, see sched(7), *The autogroup
-    feature*.
+    feature*. Nothing changes where the kernel has no such groups, or where this process is in none:
+    the file is empty then.
     """
     with contextlib.suppress(OSError):
-        own = Path("/proc/self/autogroup").read_text().split()[-1]
-        Path(f"/proc/{pid}/autogroup").write_text(own)
+        words = (proc / "self" / "autogroup").read_text().split()
+        if words:
+            (proc / str(pid) / "autogroup").write_text(words[-1])
 
 
 def _end_with_parent() -> None:
