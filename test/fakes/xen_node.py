@@ -87,6 +87,12 @@ class XenNode:
         found += (self.root / "etc/xen").iterdir()
         return sorted(str(path.relative_to(self.root)) for path in found)
 
+    def kernel(self) -> str:
+        """A file on this node, for ``kernel_path``."""
+        path = self.root / "kernel"
+        path.touch()
+        return str(path)
+
     def disk(self, uuid: str = "d0") -> AttachedDisk:
         """A disk on this node; :func:`plain_disks` lets a file pass as a device."""
         path = self.root / "dev" / uuid

@@ -125,8 +125,8 @@ class Hypervisor(ABC):
 
         :param disks: where the disks of the instance are now; the guest gets those which it had.
         :param timeout_s: seconds for the guest to shut down, before it is ended.
-        :raises HypervisorError: it does not run, or has a disk which is not the instance's any
-            more; then it was not stopped. Or it does not start again.
+        :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
+            or needs a file which is missing; then it was not stopped. Or it does not start again.
         """
 
     @abstractmethod
@@ -178,6 +178,14 @@ class Hypervisor(ABC):
         """Check that this node can use filled parameters: files exist, programs run.
 
         :raises HypervisorError: it cannot; names the parameter.
+        """
+
+    def require_files(self, hvparams: Mapping[str, Any]) -> None:
+        """Check the files which a start of a guest with these parameters needs.
+
+        It costs little, so it is done before each stop after which the guest is started again.
+
+        :raises HypervisorError: one is missing, or cannot be used; names its parameter.
         """
 
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:

@@ -100,6 +100,20 @@ def test_life(root: Path) -> None:
         lifecycle.reboot(GUEST, "soft", 5, [])
 
 
+def test_a_guest_which_cannot_start_again_is_not_stopped_for_a_reboot(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WithoutKernel(FakeHypervisor):
+        def require_files(self, hvparams: Mapping[str, Any]) -> None:
+            raise errors.HypervisorError("parameter kernel_path: there is no such file")
+
+    lifecycle.start(GUEST, False, [])
+    use(monkeypatch, WithoutKernel())
+    with pytest.raises(errors.HypervisorError, match="no such file"):
+        lifecycle.reboot(GUEST, "hard", 5, [])
+    assert lifecycle.list_instances(["fake"], {}) == ["web1"]
+
+
 def test_start_without_its_disk_leaves_no_link(root: Path) -> None:
     missing = replace(DISK, logical_id=("loop", "/srv/ganeti/file-storage/web1/disk1"))
     with pytest.raises(errors.BlockDeviceError, match="disk 1 of instance web1.*does not exist"):

@@ -246,6 +246,15 @@ def test_a_full_reboot_is_stop_and_start():
     ]
 
 
+def test_before_a_full_reboot_the_node_checks_the_parameters():
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.run("web", "node1")
+    master.rpc.errors["hypervisor_validate_params"] = "parameter kernel_path: no such file"
+    with pytest.raises(errors.OpPrereqError, match="kernel_path: no such file"):
+        master.run(OpInstanceReboot(instance_name="web", reboot_type="full"))
+    assert master.rpc.acting() == []
+
+
 def test_rebooting_a_stopped_instance_starts_it():
     master = master_with()
     master.run(OpInstanceReboot(instance_name="web", reboot_type="hard"))

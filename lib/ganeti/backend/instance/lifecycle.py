@@ -175,7 +175,8 @@ def reboot(
 ) -> None:
     """Restart a running guest: a soft reboot keeps its parameters, a hard one takes new ones.
 
-    A full reboot also assembles the disks anew, which only the master can do.
+    A full reboot also assembles the disks anew, which only the master can do. A guest which could
+    not be started again, because a file that its parameters name is missing, is not stopped.
     """
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
@@ -184,6 +185,7 @@ def reboot(
         driver.reboot(instance, attach_disks(instance), timeout_s=shutdown_timeout_s)
         reasons.store(instance.name, reason, "instance_reboot")
     elif reboot_type == instance_constants.REBOOT_HARD:
+        driver.require_files(instance.hvparams)
         shutdown(instance, shutdown_timeout_s, reason)
         start(instance, False, reason)
         reasons.store(instance.name, reason, "instance_reboot")

@@ -63,8 +63,12 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "reboot")
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
-        prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
+        filled = self.config.filled(instance)
+        prereq.require_instance_bridges(self, filled, node.uuid)
         running = prereq.is_running(location.require_only_on_primary(self, instance))
+        if running and self.op.reboot_type == REBOOT_FULL:
+            # The node checks the other types itself.
+            prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
         if not running:
             snapshots.require_restored(self, instance)
         return RebootPlan(

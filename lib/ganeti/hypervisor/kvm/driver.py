@@ -151,6 +151,10 @@ class KvmHypervisor(KvmMigration):
         """See :func:`ganeti.hypervisor.kvm.parameters.check`."""
         parameters.check(hvparams)
 
+    def require_files(self, hvparams: Mapping[str, Any]) -> None:
+        """See :func:`ganeti.hypervisor.kvm.parameters.require_files`."""
+        parameters.require_files(hvparams)
+
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
         """QEMU, if ``kvm_path`` is no program."""
         kvm_path = hvparams["kvm_path"]

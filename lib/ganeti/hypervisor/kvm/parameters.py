@@ -17,7 +17,7 @@ from ganeti.hypervisor.kvm import buses, facts, firmware, pinning, privileges, p
 from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.hypervisors.kvm import KVM
 from ganeti.objects.hypervisors.parameter import DIRECTORY
-from ganeti.utils import net, process
+from ganeti.utils import fs, net, process
 
 _TIMEOUT_S = 300.0
 #: Parameters with files which QEMU opens as raw images.
@@ -29,14 +29,7 @@ def check(hvparams: Mapping[str, Any]) -> None:
 
     :raises HypervisorError: names the parameter which it cannot use.
     """
-    for parameter, path, kind in hvparameters.paths_to_check(KVM.name, hvparams):
-        exists = os.path.isdir if kind == DIRECTORY else os.path.isfile
-        if not exists(path):
-            raise errors.HypervisorError(
-                f"parameter {parameter}: {path} is not a {kind} on this node"
-            )
-        if parameter in _RAW_IMAGES:
-            host.require_raw(parameter, path)
+    require_files(hvparams)
     qemu = facts.of(hvparams["kvm_path"])
     for parameter in ("disk_type", "cdrom_disk_type"):
         if hvparams.get(parameter) in buses.UNSUPPORTED_DISK_TYPES:
@@ -58,6 +51,49 @@ def check(hvparams: Mapping[str, Any]) -> None:
         raise errors.HypervisorError("parameter kvm_flag: enabled, but /dev/kvm cannot be used")
     _check_machine(hvparams.get("machine_version") or "", qemu)
     probe.check_hardware(hvparams, qemu)
+
+
+def require_files(hvparams: Mapping[str, Any]) -> None:
+    """Check the files which a start of a guest needs.
+
+    :raises HypervisorError: one is missing, or cannot be used; names its parameter.
+    """
+    for parameter, path, kind in hvparameters.paths_to_check(KVM.name, hvparams):
+        exists = os.path.isdir if kind == DIRECTORY else os.path.isfile
+        if not exists(path):
+            raise errors.HypervisorError(
+                f"parameter {parameter}: {path} is not a {kind} on this node"
+            )
+        if parameter in _RAW_IMAGES:
+            host.require_raw(parameter, path)
+    passwords(hvparams)
+
+
+def passwords(hvparams: Mapping[str, Any]) -> dict[str, str]:
+    """The passwords for the screen of a guest: protocol of QEMU -> password.
+
+    :raises HypervisorError: a file with a password cannot be read, or is empty.
+    """
+    found = {}
+    for protocol, enabled, parameter in (
+        ("vnc", hvparams.get("vnc_bind_address"), "vnc_password_file"),
+        ("spice", hvparams.get("spice_bind"), "spice_password_file"),
+    ):
+        path = hvparams.get(parameter)
+        if not enabled or not path:
+            continue
+        try:
+            lines = fs.read_file(path).splitlines()
+        except OSError as err:
+            raise errors.HypervisorError(
+                f"parameter {parameter}: {path} cannot be read: {err.strerror}"
+            ) from err
+        if not lines:
+            raise errors.HypervisorError(
+                f"parameter {parameter}: {path} is empty; its first line is the password"
+            )
+        found[protocol] = lines[0]
+    return found
 
 
 def _check_machine(machine: str, qemu: facts.QemuFacts) -> None:

@@ -103,8 +103,8 @@ class KvmStarter(KvmGuests):
         """Stop the guest, then start it with the hardware it had.
 
         :param timeout_s: seconds for the guest to shut down, before it is ended.
-        :raises HypervisorError: it does not run, or has a disk which is not the instance's any
-            more; it was not stopped. Or it does not start again.
+        :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
+            or needs a file which is missing; it was not stopped. Or it does not start again.
         """
         name = instance.name
         layout = self.layout(name)
@@ -113,6 +113,7 @@ class KvmStarter(KvmGuests):
         # Read first, as stopping removes the file.
         record = runtime.load(layout.runtime_file, name)
         record = replace(record, disks=runtime.matching_disks(record, name, disks))
+        self.require_files(record.hvparams)
         self.stop(name, record.hvparams)
         self.wait_end(name, timeout_s)
         if self.is_running(name):
@@ -248,15 +249,8 @@ class KvmStarter(KvmGuests):
     def _prepare(self, control: Qmp, record: runtime.Runtime, layout: Layout) -> None:
         """Set passwords and processors before the guest runs its first instruction."""
         hvp = record.hvparams
-        for protocol, enabled, parameter in (
-            ("vnc", hvp.get("vnc_bind_address"), "vnc_password_file"),
-            ("spice", hvp.get("spice_bind"), "spice_password_file"),
-        ):
-            if enabled and hvp.get(parameter):
-                password = fs.read_file(hvp[parameter]).splitlines()[0:1]
-                if not password:
-                    raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
-                control.execute("set_password", {"protocol": protocol, "password": password[0]})
+        for protocol, password in parameters.passwords(hvp).items():
+            control.execute("set_password", {"protocol": protocol, "password": password})
         found = self._process(layout)
         if found:
             pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)

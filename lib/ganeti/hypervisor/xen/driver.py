@@ -102,6 +102,10 @@ class XenHypervisor(XenMigration, XenHotplug):
         """See :func:`ganeti.hypervisor.xen.parameters.check`."""
         parameters.check(self.name, hvparams)
 
+    def require_files(self, hvparams: Mapping[str, Any]) -> None:
+        """See :func:`ganeti.hypervisor.xen.parameters.require_files`."""
+        parameters.require_files(self.name, hvparams)
+
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
         """``xl``, or Xen below this system."""
         return xl.problem()

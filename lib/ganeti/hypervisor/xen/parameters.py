@@ -30,16 +30,7 @@ def check(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
 
     :raises HypervisorError: names the parameter which it cannot use.
     """
-    for parameter, path, _kind in hvparameters.paths_to_check(hypervisor, hvparams):
-        if _is_unused(hypervisor, parameter, hvparams):
-            continue
-        if not os.path.isfile(path):
-            hint = "; Debian's package grub-xen-host has it" if path in GRUB.values() else ""
-            raise errors.HypervisorError(
-                f"parameter {parameter}: {path} is not a file on this node{hint}"
-            )
-        if parameter == "cdrom_image_path":
-            host.require_raw(parameter, path)
+    require_files(hypervisor, hvparams)
     config.check_prefix(hvparams)
     config.bootloader_words(hvparams)
     config.pci_devices(hvparams)
@@ -51,6 +42,50 @@ def check(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
     _check_processors(hvparams)
     if hypervisor == hv.XEN_HVM or hvparams.get("type") == GUEST_PVH:
         _require_hardware(hypervisor)
+
+
+def require_files(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
+    """Check the files which a start of a guest needs.
+
+    :raises HypervisorError: one is missing, or cannot be used; names its parameter.
+    """
+    vnc_password(hypervisor, hvparams)
+    for parameter, path, _kind in hvparameters.paths_to_check(hypervisor, hvparams):
+        if _is_unused(hypervisor, parameter, hvparams):
+            continue
+        if not os.path.isfile(path):
+            hint = "; Debian's package grub-xen-host has it" if path in GRUB.values() else ""
+            raise errors.HypervisorError(
+                f"parameter {parameter}: {path} is not a file on this node{hint}"
+            )
+        if parameter == "cdrom_image_path":
+            host.require_raw(parameter, path)
+
+
+def vnc_password(hypervisor: str, hvparams: Mapping[str, Any]) -> str | None:
+    """The password for the screen of a guest; None when it has no screen, or one without a
+    password, because the file is empty.
+
+    :raises HypervisorError: the file of the password cannot be read, or has an empty first line.
+    """
+    if hypervisor != hv.XEN_HVM or not hvparams.get("vnc_bind_address"):
+        return None
+    path = str(hvparams.get("vnc_password_file") or "")
+    try:
+        lines = fs.read_file(path).splitlines()
+    except OSError as err:
+        raise errors.HypervisorError(
+            f"parameter vnc_password_file: {path} cannot be read: {err.strerror}. Write a password"
+            " into it, or set vnc_bind_address to an empty text for a guest without a screen."
+        ) from err
+    if not lines:
+        return None
+    if not lines[0]:
+        raise errors.HypervisorError(
+            f"parameter vnc_password_file: the first line of {path}, which is the password, is"
+            " empty. Only an empty file stands for no password."
+        )
+    return lines[0]
 
 
 def _is_unused(hypervisor: str, parameter: str, hvparams: Mapping[str, Any]) -> bool:

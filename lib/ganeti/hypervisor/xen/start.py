@@ -16,15 +16,21 @@ from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import host
 from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.xen import adoption, config, nics, record, transfer, xl
+from ganeti.hypervisor.xen import adoption, config, nics, parameters, record, transfer, xl
 from ganeti.hypervisor.xen import disks as block_devices
 from ganeti.hypervisor.xen.guests import XenGuests, lives
 from ganeti.hypervisor.xen.record import ARRIVING, COMPLETE, STARTING, Record
 from ganeti.objects.instance import FilledInstance
 from ganeti.platform import paths
-from ganeti.utils import fs
 
 _SAID_CHARACTERS = 4096
+# What the QEMU for Xen in Debian 12 says of a password of VNC.
+_WITHOUT_DES = "does not support DES"
+_REMEDY_WITHOUT_DES = (
+    ". This program cannot use passwords for the screen: set vnc_bind_address to an empty text for"
+    " a guest without a screen; or make the file of vnc_password_file empty for a screen without a"
+    " password, with vnc_bind_address=127.0.0.1"
+)
 
 
 class XenStarter(XenGuests):
@@ -111,14 +117,15 @@ class XenStarter(XenGuests):
     ) -> None:
         """Stop the guest, then start it with the hardware it had.
 
-        :raises HypervisorError: it does not run, or has a disk which is not the instance's any
-            more; it was not stopped. Or it does not start again.
+        :raises HypervisorError: it does not run, has a disk which is not the instance's any more,
+            or needs a file which is missing; it was not stopped. Or it does not start again.
         """
         name = instance.name
         # Read first, as stopping removes the file.
         with self._locked(name):
             known = adoption.record_of(instance, self._require_running(name))
         known = record.with_attached(known, disks)
+        self.require_files(known.hvparams)
         self.stop(name, known.hvparams)
         self.wait_end(name, timeout_s)
         if self.is_running(name):
@@ -155,6 +162,7 @@ class XenStarter(XenGuests):
             if isinstance(err, errors.HypervisorError) and said and said != log_before:
                 raise errors.HypervisorError(
                     f"{err}. The program which emulates the hardware said: {host.last_lines(said)}"
+                    f"{_REMEDY_WITHOUT_DES if _WITHOUT_DES in said else ''}"
                 ) from err
             raise
 
@@ -167,7 +175,7 @@ class XenStarter(XenGuests):
             planned,
             targets=block_devices.attach(planned.disks),
             vif_script=script,
-            password=vnc_password(planned),
+            password=parameters.vnc_password(planned.hypervisor, planned.hvparams),
         )
         return record.write_config(planned.name, text)
 
@@ -183,24 +191,3 @@ def _device_model_log(planned: Record) -> str:
             return stream.read()[-_SAID_CHARACTERS:]
     except OSError:
         return ""
-
-
-def vnc_password(planned: Record) -> str | None:
-    """The password for the screen of a guest; None when it has no screen.
-
-    :raises HypervisorError: the file of the password cannot be read, or is empty.
-    """
-    hvp = planned.hvparams
-    if planned.hypervisor != hv.XEN_HVM or not hvp.get("vnc_bind_address") or planned.port is None:
-        return None
-    path = str(hvp.get("vnc_password_file") or "")
-    try:
-        lines = fs.read_file(path).splitlines()
-    except OSError as err:
-        raise errors.HypervisorError(
-            f"parameter vnc_password_file: {path} cannot be read: {err.strerror}. Write a password"
-            " into it, or set vnc_bind_address to an empty text for a guest without a screen."
-        ) from err
-    if not lines or not lines[0]:
-        raise errors.HypervisorError(f"parameter vnc_password_file: {path} is empty")
-    return lines[0]

@@ -378,6 +378,37 @@ def test_a_guest_gets_its_passwords_after_an_interrupted_start(lab: Lab, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("parameter", "content", "message"),
+    [
+        ("cdrom_image_path", None, "cdrom_image_path: .*/file is not a file on this node"),
+        ("vnc_password_file", "", "vnc_password_file: .*/file is empty"),
+    ],
+)
+def test_a_guest_without_its_file_is_not_stopped_for_a_reboot(
+    lab: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parameter: str,
+    content: str | None,
+    message: str,
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("secret\n")
+    lab.guest.hvparams.update(
+        {"vnc_bind_address": "127.0.0.1", "kernel_path": "", parameter: str(file)}
+    )
+    qemu = lab.start()
+    monkeypatch.setattr(lab.kvm, "_process", lambda _layout: [1])
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    with pytest.raises(errors.HypervisorError, match=message):
+        lab.kvm.reboot(lab.guest, lab.disks, timeout_s=0)
+    assert (qemu.alive, qemu.state) == (True, "running")
+
+
+@pytest.mark.parametrize(
     ("state", "sent"), [("prelaunch", {}), ("paused", {"status": "completed"})]
 )
 def test_a_guest_which_shall_be_paused_stays_so(lab: Lab, state: str, sent: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def link(node: XenNode, index: int, disk: AttachedDisk) -> AttachedDisk:
 def of_another(node: XenNode) -> tuple[FilledInstance, AttachedDisk]:
     """Start a guest with a disk and a NIC as another program would: without a record."""
     disk = link(node, 0, node.disk())
-    guest = replace(instance(nics=(nic(),)), disks_info=(disk.disk,))
+    guest = replace(instance(nics=(nic(),), kernel_path=node.kernel()), disks_info=(disk.disk,))
     driver().start(guest, [disk])
     record.remove("web1")
     node.change("web1", uuid=DOMAIN)

@@ -120,6 +120,68 @@ def test_what_the_emulation_said_of_a_failed_start_is_told(
     assert "said" not in str(raised.value)
 
 
+def test_a_program_which_cannot_use_passwords_is_explained(
+    node: XenNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = node.root / "var/log/xen/qemu-dm-web1.log"
+    log.parent.mkdir(parents=True)
+
+    def create(*words: str, **_options: object) -> str:
+        if words[0] == "create":
+            log.write_text("xen-qemu: Cipher backend does not support DES algorithm\n")
+            raise errors.HypervisorError("'xl create' failed")
+        return ""
+
+    monkeypatch.setattr(xl, "run", create)
+    with pytest.raises(errors.HypervisorError, match=r"DES algorithm\. .* vnc_bind_address to an"):
+        driver("xen-hvm").start(instance(hypervisor="xen-hvm", vnc_bind_address=""), [])
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("s3cret\nno part of it\n", 'vncpasswd = "s3cret"'),
+        ("", None),
+        ("\ns3cret\n", errors.HypervisorError),
+        (None, errors.HypervisorError),
+    ],
+)
+def test_the_password_of_a_screen(
+    node: XenNode, content: str | None, line: str | type[Exception] | None
+) -> None:
+    """It is the first line of its file; an empty file stands for none."""
+    file = node.root / "password"
+    if content is not None:
+        file.write_text(content)
+    guest = instance(
+        hypervisor="xen-hvm", vnc_bind_address="127.0.0.1", vnc_password_file=str(file)
+    )
+    if isinstance(line, type):
+        with pytest.raises(line, match=str(file)):
+            driver("xen-hvm").start(guest, [])
+        assert node.files() == []
+        return
+    driver("xen-hvm").start(guest, [])
+    written = (node.root / "etc/xen/web1").read_text()
+    assert "vnc = 1" in written
+    assert [one for one in written.splitlines() if "vncpasswd" in one] == ([line] if line else [])
+
+
+def test_a_guest_whose_password_cannot_be_read_is_not_stopped_for_a_reboot(node: XenNode) -> None:
+    file = node.root / "password"
+    file.write_text("s3cret\n")
+    guest = instance(
+        hypervisor="xen-hvm", vnc_bind_address="127.0.0.1", vnc_password_file=str(file)
+    )
+    xen = driver("xen-hvm")
+    xen.start(guest, [])
+    before = node.domains()
+    file.unlink()
+    with pytest.raises(errors.HypervisorError, match=f"{file} cannot be read"):
+        xen.reboot(guest, [], timeout_s=5.0)
+    assert node.domains() == before
+
+
 def test_an_interrupted_start_is_removed(node: XenNode) -> None:
     xen, guest = driver(), instance()
     xen.start(guest, [])
@@ -230,18 +292,18 @@ def test_a_domain_which_does_not_end_is_an_error(
 
 
 def test_a_reboot_keeps_the_hardware(node: XenNode) -> None:
-    xen, disk = driver(), node.disk()
-    xen.start(instance(vcpus=2), [disk])
-    xen.reboot(instance(vcpus=4), [node.disk("d1"), disk], timeout_s=5)
+    xen, disk, kernel = driver(), node.disk(), node.kernel()
+    xen.start(instance(vcpus=2, kernel_path=kernel), [disk])
+    xen.reboot(instance(vcpus=4, kernel_path=kernel), [node.disk("d1"), disk], timeout_s=5)
     domain = node.domains()["web1"]
     assert (domain["id"], domain["vcpus"], len(domain["disks"])) == (2, 2, 1)
 
 
 def test_a_reboot_of_a_stubborn_guest_ends_it(node: XenNode) -> None:
-    xen = driver()
-    xen.start(instance(), [])
+    xen, guest = driver(), instance(kernel_path=node.kernel())
+    xen.start(guest, [])
     (node.directory / "stubborn").touch()
-    xen.reboot(instance(), [], timeout_s=0)
+    xen.reboot(guest, [], timeout_s=0)
     assert node.domains()["web1"]["id"] == 2
 
 
@@ -250,6 +312,16 @@ def test_a_reboot_with_a_missing_disk_does_not_stop_the_guest(node: XenNode) -> 
     xen.start(instance(), [node.disk()])
     with pytest.raises(errors.HypervisorError, match="runs with disk d0"):
         xen.reboot(instance(), [], timeout_s=5)
+    assert node.domains()["web1"]["id"] == 1
+
+
+def test_a_reboot_with_a_missing_file_does_not_stop_the_guest(node: XenNode) -> None:
+    kernel = node.kernel()
+    xen, guest = driver(), instance(kernel_path=kernel)
+    xen.start(guest, [])
+    Path(kernel).unlink()
+    with pytest.raises(errors.HypervisorError, match="parameter kernel_path: .* is not a file"):
+        xen.reboot(guest, [], timeout_s=5)
     assert node.domains()["web1"]["id"] == 1
 
 
