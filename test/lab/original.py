@@ -35,10 +35,11 @@ _BOUNDS = (
     "max:memory-size=8192,cpu-count=8,disk-count=16,disk-size=1048576,nic-count=8,"
     "spindle-use=12"
 )
-#: The kernel of guests, as parameters of a hypervisor.
+#: The kernel of paravirtual guests and of those of KVM, as parameters of a hypervisor.
 KERNEL = "kernel_path=/usr/share/lab/vmlinux,initrd_path=/usr/share/lab/initrd"
 _OF_KVM = (
-    "kvm_path=/usr/bin/qemu-system-x86_64,serial_console=true,disk_cache=none,vnc_bind_address=,"
+    f"{KERNEL},kvm_path=/usr/bin/qemu-system-x86_64,serial_console=true,disk_cache=none,"
+    "vnc_bind_address=,"
     "kernel_args=ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests"
     " lpj=4000000"
 )
@@ -108,7 +109,7 @@ class OriginalCluster(Cluster):
             "--secondary-ip", self.master.secondary_ip, "--vg-name", GROUP,
             "--enabled-disk-templates=drbd,plain", "--drbd-usermode-helper=/bin/true",
             f"--enabled-hypervisors={hypervisor}", "--ipolicy-bounds-specs", _BOUNDS,
-            "-H", f"{hypervisor}:{KERNEL},{parameters}", NAME,
+            "-H", f"{hypervisor}:{parameters}", NAME,
         )  # fmt: skip
         for machine in self.lab.machines[1:]:
             self.master.run(

@@ -305,7 +305,7 @@ def test_a_guest_of_kvm_writes_all_the_time(kvm: Lab) -> None:
     grows(first, "web1.example.com")
     pid = first.run("cat /run/ganeti/kvm-hypervisor/pid/web1.example.com").stdout
     text = kvm.master.run(f"{PROGRAM} --package={PACKAGE} -f run").stdout
-    assert f"{first.name}: " in text and "1 guests of KVM run in the same processes" in text
+    assert f"{first.name}: " in text and "guests of KVM in the same processes: 1" in text
     grows(first, "web1.example.com")
     if IN_PROCESSES:
         kvm.master.run("gnt-cluster modify --job-execution=processes")

@@ -275,7 +275,7 @@ def _remarks(step: str, answer: dict[str, Any]) -> Iterator[str]:
     if step == "compare" and not answer.get("changed"):
         domains = answer.get("domains")
         yield (
-            f"{answer['compared']} files are the same as before;"
-            f" {answer['guests']} guests of KVM run in the same processes"
-            + (f", {domains} guests of Xen in the same domains" if domains else "")
+            f"files which are the same as before: {answer['compared']};"
+            f" guests of KVM in the same processes: {answer['guests']}"
+            + (f"; guests of Xen in the same domains: {domains}" if domains else "")
         )

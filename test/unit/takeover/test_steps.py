@@ -259,8 +259,8 @@ def test_remarks_of_nodes_are_shown(file: StateFile) -> None:
     assert 'this has no effect any more: LUXID_ARGS="-d"' in text
     assert "daemon-util said: ganeti-rapi: no" in text
     assert (
-        "5 files are the same as before; 1 guests of KVM run in the same processes, 2 guests of Xen"
-        " in the same domains" in text
+        "files which are the same as before: 5; guests of KVM in the same processes: 1; guests of"
+        " Xen in the same domains: 2" in text
     )
 
 
