@@ -454,7 +454,7 @@ def test_cleanup_when_all_was_sent_waits_for_a_target_which_has_not_read_it():
     assert primary(master) == NODE2
 
 
-@pytest.mark.parametrize("state", ["none", "active!", "failed!", "cancelled!"])
+@pytest.mark.parametrize("state", ["none", "failed!", "cancelled!"])
 def test_cleanup_before_all_was_sent_ends_the_target_first(state):
     master = master_with()
     master.rpc.running["web.example.com", NODE2] = 1
@@ -467,10 +467,70 @@ def test_cleanup_before_all_was_sent_ends_the_target_first(state):
     assert master.rpc.where("web") == ["node1"] and primary(master) == NODE1
 
 
-def test_cleanup_leaves_the_source_alone_when_the_target_does_not_end():
+def test_cleanup_lets_the_source_end_a_transfer_which_goes_on():
+    """Otherwise the guest might be sent to a target which has ended, and run nowhere."""
     master = master_with()
     master.rpc.running["web.example.com", NODE2] = 1
     reports(master, node1="active!")
+    master.run(cleanup())
+    assert acts(master) == [
+        ("finalize_migration_src", "node1", False),
+        ("finalize_migration_dst", "node2", False),
+    ]
+    assert master.rpc.where("web") == ["node1"] and primary(master) == NODE1
+
+
+def test_cleanup_of_a_transfer_which_ends_meanwhile_keeps_the_target():
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    master.rpc.errors["instance_finalize_migration_src"] = "it was sent as a whole"
+    states = iter(["active!"])
+
+    def report(node, args):
+        if (state := next(states, "completed!")) == "completed!":
+            master.rpc.errors.clear()
+        reports(master, node1=state)
+        value = master.rpc.answers["instance_get_migration_status"](node, args)
+        master.rpc.answers["instance_get_migration_status"] = report
+        return value
+
+    master.rpc.answers["instance_get_migration_status"] = report
+    master.run(cleanup())
+    assert acts(master) == [
+        ("finalize_migration_src", "node1", False),
+        ("finalize_migration_src", "node1", True),
+        ("finalize_migration_dst", "node2", True),
+    ]
+    assert primary(master) == NODE2
+
+
+def test_cleanup_of_a_transfer_which_cannot_be_ended_changes_nothing():
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    reports(master, node1="active!")
+    master.rpc.errors["instance_finalize_migration_src"] = "Xen is busy"
+    text = master.failed(cleanup())
+    assert f"from node {NODE1} does not end: Xen is busy" in text
+    assert {name for name, _node, _success in acts(master)} == {"finalize_migration_src"}
+    assert primary(master) == NODE1
+
+
+def test_cleanup_removes_what_a_former_source_keeps():
+    """Its guest ended when all was sent, and the configuration names the target already."""
+    master = master_with()
+    master.rpc.running.clear()
+    master.rpc.run("web", "node2")
+    with master.config.transaction() as change:
+        change.set_instance_primary(uuid_of("web"), uuid_of("node2"))
+    reports(master, node1="completed!")
+    master.run(cleanup())
+    assert ("finalize_migration_src", "node1", True) in acts(master)
+
+
+def test_cleanup_leaves_the_source_alone_when_the_target_does_not_end():
+    master = master_with()
+    master.rpc.running["web.example.com", NODE2] = 1
+    reports(master, node1="failed!")
     master.rpc.errors["instance_finalize_migration_dst"] = "has arrived on this node"
     with pytest.raises(errors.GenericError, match="has arrived"):
         master.run(cleanup())

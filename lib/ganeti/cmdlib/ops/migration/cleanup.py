@@ -3,6 +3,8 @@
 :func:`clean_up` asks the nodes which of them have the instance, and how far a migration is which
 they send or receive. Then it makes both sides of the migration and the configuration agree.
 
+- A transfer which goes on is ended by its source, where the guest stays; when it was sent
+  meanwhile, the target has it. If the target ended first, the guest might be sent to nobody.
 - A node which has sent the whole guest never runs it on. The guest is where it was received; when
   no node has it, the error says so, and the user starts the instance again.
 - A node which has not sent it, or not as a whole, keeps it; the other one ends first.
@@ -86,6 +88,17 @@ class _Found:
     sent: Mapping[str, MigrationStatus]
     waiting: Sequence[str]
 
+    def known(self) -> set[str]:
+        """The nodes which have anything of the guest."""
+        return {*self.here, *self.sent, *self.waiting}
+
+    def sender(self) -> str | None:
+        """The node which sends the guest now; only the sender knows its memory size."""
+        for uuid, report in self.here.items():
+            if report.status == live.ACTIVE and report.total_ram:
+                return uuid
+        return None
+
 
 def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = time.sleep) -> None:
     """Find out which node has the instance, and make both sides and the configuration agree.
@@ -95,8 +108,8 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
     instance, source = plan.instance, plan.source
     nodes = {node.uuid: node for node in plan.nodes}
     unit.feedback(f"Finding out where instance {instance.name} runs")
-    found = _find(unit, plan, sleep)
-    keeper = nodes[_keeper(unit, plan, found)]
+    found, stays = _settled(unit, plan, sleep)
+    keeper = nodes[stays or _keeper(unit, plan, found)]
     arrived = keeper.uuid in found.waiting or _has_arrived(found.here[keeper.uuid])
     # No other node may go on with the instance. Those which have sent it cannot.
     for uuid in found.waiting:
@@ -117,9 +130,10 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
     for uuid in dict.fromkeys((*found.sent, source.uuid)):
         if uuid in nodes and uuid != keeper.uuid:
             _forget_sent(unit, instance, uuid)
+    _forget_transfers(unit, instance, [uuid for uuid in nodes if uuid not in found.known()])
     if arrived or keeper.uuid != source.uuid:
         _let_run(unit, instance, keeper)
-    else:
+    elif keeper.uuid != stays:
         live.continue_on_source(unit, instance, source, True)
     others = [node for node in plan.nodes if node.uuid != keeper.uuid]
     if unit.config.disk_template(instance) in INT_MIRRORED:
@@ -140,6 +154,15 @@ def _forget_sent(unit: AnyUnit, instance: Instance, node_uuid: str) -> None:
     ).payload()
 
 
+def _forget_transfers(unit: AnyUnit, instance: Instance, node_uuids: Sequence[str]) -> None:
+    """Remove what nodes without a guest keep of a transfer: the guest ended when all was sent."""
+    answers = unit.rpc.call_many(INSTANCE_GET_MIGRATION_STATUS, node_uuids, instance=instance)
+    for uuid, answer in answers.items():
+        # Most hypervisors know nothing of a guest which a node does not have: that is a failure.
+        if answer.failure is None and _has_sent(answer.data):
+            _forget_sent(unit, instance, uuid)
+
+
 def _let_run(unit: AnyUnit, instance: Instance, node: Node) -> None:
     """Let a guest which has arrived on a node run."""
     unit.rpc.call(
@@ -149,6 +172,34 @@ def _let_run(unit: AnyUnit, instance: Instance, node: Node) -> None:
         info=None,
         success=True,
     ).payload()
+
+
+def _settled(
+    unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]
+) -> tuple[_Found, str | None]:
+    """What the nodes have of the instance when no transfer goes on any more.
+
+    :returns: also the UUID of the node which has ended its transfer, and runs the guest on.
+    :raises errors.OpExecError: a node does not answer, or the transfer does not end.
+    """
+    for _attempt in range(live.UNANSWERED_POLLS):
+        found = _find(unit, plan, sleep)
+        uuid = found.sender()
+        if uuid is None:
+            return found, None
+        sender = unit.config.node(uuid)
+        unit.feedback(f"* ending the transfer of its memory from {sender.name}")
+        try:
+            live.continue_on_source(unit, plan.instance, sender, True)
+        except errors.NodeCallFailed as err:
+            # It was sent meanwhile, or the guest has ended: the node reports that from now on.
+            problem = why(err)
+            continue
+        return _find(unit, plan, sleep), uuid
+    raise errors.OpExecError(
+        f"the migration of instance {plan.instance.name} from node {sender.name} does not end:"
+        f" {problem}"
+    )
 
 
 def _find(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]) -> _Found:
