@@ -194,8 +194,10 @@ def _settled(
         except errors.NodeCallFailed as err:
             # It was sent meanwhile, or the guest has ended: the node reports that from now on.
             problem = why(err)
+            sleep(live.POLL_S)
             continue
-        return _find(unit, plan, sleep), uuid
+        found = _find(unit, plan, sleep)
+        return found, uuid if uuid in found.here else None
     raise errors.OpExecError(
         f"the migration of instance {plan.instance.name} from node {sender.name} does not end:"
         f" {problem}"
