@@ -508,6 +508,10 @@ def test_volumes_become_mirrored_and_back_under_their_names():
 
 def test_moving_is_refused():
     op = OpInstanceMove(instance_name="web", target_node="node2")
+    master = master_with(plain(), admin_state="up")
+    master.rpc.errors["hypervisor_validate_params"] = "parameter kernel_path: no such file"
+    assert "no such file" in master.refused(op, errors.ECODE_INVAL)
+    assert master.rpc.acting() == []
     assert "already" in master_with(plain()).refused(
         OpInstanceMove(instance_name="web", target_node="node1"), errors.ECODE_STATE
     )

@@ -746,6 +746,14 @@ def test_a_failover_stops_writes_and_starts(template):
     assert master.rpc.where("web") == ["node2"]
 
 
+def test_a_guest_which_could_not_start_on_the_target_is_not_stopped():
+    master = master_with()
+    master.rpc.errors["hypervisor_validate_params", NODE2] = "parameter kernel_path: no such file"
+    text = master.refused(failover(), errors.ECODE_INVAL)
+    assert "kernel_path: no such file" in text
+    assert master.rpc.acting() == [] and master.rpc.where("web") == ["node1"]
+
+
 def test_a_failover_of_a_stopped_instance_does_not_start_it():
     master = master_with(running=None, admin_state="down")
     master.run(failover())

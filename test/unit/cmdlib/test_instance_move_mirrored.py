@@ -316,6 +316,15 @@ def test_the_user_may_insist():
 # -- failover to any node --------------------------------------------------------
 
 
+def test_a_guest_which_could_not_start_on_a_new_node_is_not_stopped():
+    master = master_with()
+    master.rpc.run("web", "node1")
+    master.rpc.errors["hypervisor_validate_params", NODE3] = "parameter kernel_path: no such file"
+    text = master.refused(failover(target_node="node3"), errors.ECODE_INVAL)
+    assert "kernel_path: no such file" in text
+    assert master.rpc.acting() == []
+
+
 def test_to_a_node_which_has_nothing_yet():
     master = master_with()
     master.run(failover(target_node="node3"))

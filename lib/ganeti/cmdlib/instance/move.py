@@ -106,6 +106,10 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
                 filled.hvparams,
                 facts,
             )
+            # Otherwise it would be stopped, and could not be started again.
+            prereq.require_hvparams_usable(
+                self, [target.uuid], instance.hypervisor, filled.hvparams
+            )
         disks = sizes.real(self, instance, self.config.instance_disks(instance))
         capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(disks))
         return MovePlan(instance, source, target, disks, up)

@@ -123,7 +123,7 @@ def plan(
             f"node {target.name} is not in the group of instance {instance.name}",
             errors.ECODE_INVAL,
         )
-    location.require_failover(unit, instance, force=ignore_consistency)
+    running = prereq.is_running(location.require_failover(unit, instance, force=ignore_consistency))
     filled = config.filled(instance)
     facts = require_policy(unit, filled, target, ignore=ignore_policy)
     disks = mirror.mirrored_disks(unit, instance)
@@ -139,6 +139,11 @@ def plan(
             filled.hvparams,
             facts,
         )
+        if running:
+            # Otherwise it would be stopped, and could not be started again.
+            prereq.require_hvparams_usable(
+                unit, [target.uuid], instance.hypervisor, filled.hvparams
+            )
     if source.offline and secondary.offline:
         raise errors.OpPrereqError(
             f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"

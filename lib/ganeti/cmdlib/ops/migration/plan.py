@@ -111,6 +111,11 @@ def plan_migration(
             filled.hvparams,
             facts,
         )
+        if failover and running:
+            # Otherwise it would be stopped, and could not be started again.
+            prereq.require_hvparams_usable(
+                unit, [target.uuid], instance.hypervisor, filled.hvparams
+            )
         if not failover:
             balloon_mib = _needed_balloon(unit, instance, free_mib, allow_runtime_changes, target)
     return MigrationPlan(instance, source, target, failover, live, running, balloon_mib)
