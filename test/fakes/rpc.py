@@ -159,6 +159,8 @@ class FakeRpc:
         if call.name in self.answers:
             answer = self.answers[call.name]
             value = answer(node_name, decoded) if callable(answer) else answer
+            if isinstance(value, errors.RpcError):
+                return Result(node_name, failure=value)
         else:
             handler: Callable[[str, dict[str, Any]], Any] | None = getattr(
                 self, f"_{call.name}", None

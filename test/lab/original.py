@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab import drbd
+from lab.booted import booted
 from lab.cluster import GROUP, Cluster
 from lab.image import TOP
 from lab.machines import Lab
@@ -46,11 +48,22 @@ _OF_KVM = (
 
 
 def reason_to_skip() -> str | None:
-    """Why there cannot be a cluster of the original here; None if there can."""
+    """Why there cannot be a cluster of the original with a guest here; None if there can."""
+    if not os.environ.get("LAB_GUEST"):
+        return "a guest within a machine is slow; set LAB_GUEST=1"
     if not _PLACE or not (Path(_PLACE) / "base-bookworm" / ".complete").exists():
         return f"{VARIABLE} names no directory with the packages; test_takeover.py makes it"
     missing = [name for name in ("apt-get", "dpkg-scanpackages") if not shutil.which(name)]
     return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def machines(directory: Path, count: int, logs: str, *, under_xen: bool = False) -> Iterator[Lab]:
+    """Start machines for a fixture, with the packages of the original instead of the project.
+
+    :param logs: name of the directory for their logs.
+    """
+    memory = {"memory_mib": 1536, "dom0_mib": 800} if under_xen else {}
+    yield from booted(directory, count, logs, project_writer=write_image, **memory)
 
 
 def write_image(image: Path) -> None:

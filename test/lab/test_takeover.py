@@ -6,20 +6,16 @@ which ``GANETI_ORIGINAL_DIR`` names.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from lab import machines, original
-from lab.booted import booted
 from lab.guest import NAME, Guest
 from lab.original import OriginalCluster
 
 PRIMARY, SECONDARY = "node2", "node1"
-_REASON = original.reason_to_skip() or (
-    None if os.environ.get("LAB_GUEST") else "a guest within a machine is slow; set LAB_GUEST=1"
-)
+_REASON = original.reason_to_skip()
 _PID = f"/var/run/ganeti/kvm-hypervisor/pid/{NAME}"
 
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
@@ -28,9 +24,7 @@ pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Two machines, with the packages of the original instead of the project."""
-    yield from booted(
-        tmp_path_factory.mktemp("original"), 2, "logs-takeover", project_writer=original.write_image
-    )
+    yield from original.machines(tmp_path_factory.mktemp("original"), 2, "logs-takeover")
 
 
 @pytest.fixture(scope="module")

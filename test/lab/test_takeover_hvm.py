@@ -9,13 +9,11 @@ hardware must stay the same. Only with ``LAB_GUEST=1``, and with the packages of
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from lab import machines, original
-from lab.booted import booted
 from lab.cluster import GROUP, prepare_xen
 from lab.original import OriginalCluster
 from lab.waiting import wait_until
@@ -40,9 +38,7 @@ _BOOT_SECTOR = (
     ).ljust(510, b"\0")
     + b"\x55\xaa"
 )
-_REASON = original.reason_to_skip() or (
-    None if os.environ.get("LAB_GUEST") else "a guest within a machine is slow; set LAB_GUEST=1"
-)
+_REASON = original.reason_to_skip()
 
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 
@@ -50,13 +46,8 @@ pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """A machine under Xen, with the packages of the original instead of the project."""
-    yield from booted(
-        tmp_path_factory.mktemp("original"),
-        1,
-        "logs-takeover-hvm",
-        memory_mib=1536,
-        dom0_mib=800,
-        project_writer=original.write_image,
+    yield from original.machines(
+        tmp_path_factory.mktemp("original"), 1, "logs-takeover-hvm", under_xen=True
     )
 
 

@@ -11,13 +11,11 @@ which ``GANETI_ORIGINAL_DIR`` names.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from lab import machines, original
-from lab.booted import booted
 from lab.cluster import prepare_xen
 from lab.guest import NAME, XenGuest
 from lab.original import OriginalCluster
@@ -30,9 +28,7 @@ _PARAMETERS = (
     f"{original.KERNEL},blockdev_prefix=xvd,root_path=,xen_cmd=xl,"
     "kernel_args=console=hvc0 quiet mitigations=off nokaslr lab.pause=0.3"
 )
-_REASON = original.reason_to_skip() or (
-    None if os.environ.get("LAB_GUEST") else "a guest within a machine is slow; set LAB_GUEST=1"
-)
+_REASON = original.reason_to_skip()
 
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 
@@ -40,13 +36,8 @@ pytestmark = pytest.mark.skipif(_REASON is not None, reason=_REASON or "")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Two machines under Xen, with the packages of the original instead of the project."""
-    yield from booted(
-        tmp_path_factory.mktemp("original"),
-        2,
-        "logs-takeover-xen",
-        memory_mib=1536,
-        dom0_mib=800,
-        project_writer=original.write_image,
+    yield from original.machines(
+        tmp_path_factory.mktemp("original"), 2, "logs-takeover-xen", under_xen=True
     )
 
 

@@ -397,10 +397,15 @@ def test_cleanup_before_the_transfer_removes_the_waiting_side():
 
 
 def reports(master, **states):
-    """What the nodes report about the migration: a state, and "!" where it is the sender's."""
+    """What the nodes report about the migration: a state, and "!" where it is the sender's.
+
+    With a list, each report has the next state, and all after the last one have that.
+    """
 
     def report(node, _args):
         state = states.get(node.split(".")[0], "none")
+        if isinstance(state, list):
+            state = state.pop(0) if len(state) > 1 else state[0]
         size = 9 if state.endswith("!") else None
         state = state.rstrip("!")
         postcopy = state.startswith("postcopy")
@@ -483,18 +488,11 @@ def test_cleanup_lets_the_source_end_a_transfer_which_goes_on():
 def test_cleanup_of_a_transfer_which_ends_meanwhile_keeps_the_target():
     master = master_with()
     master.rpc.running["web.example.com", NODE2] = 1
-    master.rpc.errors["instance_finalize_migration_src"] = "it was sent as a whole"
-    states = iter(["active!"])
-
-    def report(node, args):
-        if (state := next(states, "completed!")) == "completed!":
-            master.rpc.errors.clear()
-        reports(master, node1=state)
-        value = master.rpc.answers["instance_get_migration_status"](node, args)
-        master.rpc.answers["instance_get_migration_status"] = report
-        return value
-
-    master.rpc.answers["instance_get_migration_status"] = report
+    reports(master, node1=["active!", "completed!"])
+    refused = errors.NodeCallFailed(NODE1, "instance_finalize_migration_src", "it was sent")
+    master.rpc.answers["instance_finalize_migration_src"] = lambda _node, args: (
+        None if args["success"] else refused
+    )
     master.run(cleanup())
     assert acts(master) == [
         ("finalize_migration_src", "node1", False),
@@ -502,6 +500,19 @@ def test_cleanup_of_a_transfer_which_ends_meanwhile_keeps_the_target():
         ("finalize_migration_dst", "node2", True),
     ]
     assert primary(master) == NODE2
+
+
+def test_cleanup_lets_the_source_end_a_transfer_whose_guest_has_arrived():
+    """It was not handed over: the target is ended hard, when the source is known to run it."""
+    master = master_with()
+    master.rpc.run("web", "node2")
+    reports(master, node1="active!", node2="completed")
+    master.run(cleanup())
+    assert acts(master) == [
+        ("finalize_migration_src", "node1", False),
+        ("shutdown", "node2", None),
+    ]
+    assert primary(master) == NODE1
 
 
 def test_cleanup_of_a_transfer_which_cannot_be_ended_changes_nothing():
@@ -540,19 +551,7 @@ def test_cleanup_leaves_the_source_alone_when_the_target_does_not_end():
 def test_cleanup_waits_until_a_source_knows_how_its_transfer_ended():
     master = master_with()
     master.rpc.run("web", "node2")
-    states = iter(["active!", "active!"])
-    reports(master, node2="completed")
-    others = master.rpc.answers["instance_get_migration_status"]
-
-    def report(node, args):
-        if node == NODE1:
-            reports(master, node1=next(states, "completed!"), node2="completed")
-            value = master.rpc.answers["instance_get_migration_status"](node, args)
-            master.rpc.answers["instance_get_migration_status"] = report
-            return value
-        return others(node, args)
-
-    master.rpc.answers["instance_get_migration_status"] = report
+    reports(master, node1=["active!", "active!", "completed!"], node2="completed")
     master.run(cleanup())
     assert primary(master) == NODE2 and master.rpc.where("web") == ["node2"]
 
@@ -584,6 +583,8 @@ def test_cleanup_when_what_was_sent_is_lost():
     [
         ({}, "several nodes"),
         ({"node1": "completed"}, "several nodes"),
+        ({"node1": "active!"}, "several nodes"),
+        ({"node1": "completed", "node2": "active!"}, "several nodes"),
         ({"node1": "completed", "node2": "completed"}, "several nodes"),
         ({"node2": "completed"}, "several nodes"),
         ({"node1": "completed", "node2": "failed!"}, "several nodes"),

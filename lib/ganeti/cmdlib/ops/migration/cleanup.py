@@ -99,6 +99,15 @@ class _Found:
                 return uuid
         return None
 
+    def may_keep(self, uuid: str, source: Node) -> bool:
+        """Whether a node with the guest keeps it although other nodes have it, too.
+
+        It is the source, and the others have received a guest which nobody let run there: the
+        configuration would name them.
+        """
+        others = [report for other, report in self.here.items() if other != uuid]
+        return not others or (uuid == source.uuid and all(map(_has_arrived, others)))
+
 
 def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = time.sleep) -> None:
     """Find out which node has the instance, and make both sides and the configuration agree.
@@ -127,10 +136,11 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
         live.record_target(unit, instance, keeper)
     if keeper.uuid in found.here and found.here[keeper.uuid].status == live.POSTCOPY:
         _complete_postcopy(unit, instance, keeper, [nodes[uuid] for uuid in found.sent], sleep)
+    known = found.known() | {source.uuid}
     for uuid in dict.fromkeys((*found.sent, source.uuid)):
         if uuid in nodes and uuid != keeper.uuid:
             _forget_sent(unit, instance, uuid)
-    _forget_transfers(unit, instance, [uuid for uuid in nodes if uuid not in found.known()])
+    _forget_transfers(unit, instance, [uuid for uuid in nodes if uuid not in known])
     if arrived or keeper.uuid != source.uuid:
         _let_run(unit, instance, keeper)
     elif keeper.uuid != stays:
@@ -185,7 +195,7 @@ def _settled(
     for _attempt in range(live.UNANSWERED_POLLS):
         found = _find(unit, plan, sleep)
         uuid = found.sender()
-        if uuid is None:
+        if uuid is None or not found.may_keep(uuid, plan.source):
             return found, None
         sender = unit.config.node(uuid)
         unit.feedback(f"* ending the transfer of its memory from {sender.name}")
@@ -197,7 +207,8 @@ def _settled(
             sleep(live.POLL_S)
             continue
         found = _find(unit, plan, sleep)
-        return found, uuid if uuid in found.here else None
+        stays = uuid in found.here and found.may_keep(uuid, plan.source)
+        return found, uuid if stays else None
     raise errors.OpExecError(
         f"the migration of instance {plan.instance.name} from node {sender.name} does not end:"
         f" {problem}"
@@ -257,9 +268,8 @@ def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
     if len(found.here) == 2 and source.uuid in found.here:
         sender = found.here[source.uuid]
         (other,) = set(found.here) - {source.uuid}
-        if sender.status in live.FAILED and _has_arrived(found.here[other]):
-            # The transfer failed when all was sent. Nobody let the guest run on the other node: the
-            # configuration would name that node.
+        if sender.status in live.FAILED and found.may_keep(source.uuid, source):
+            # The transfer failed when all was sent.
             unit.feedback(f"* a transfer to {names[other]} failed")
             return source.uuid
     raise errors.OpExecError(
