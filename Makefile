@@ -31,7 +31,7 @@ export JOB_EXECUTION
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit unit-packages docs docs-packages scenario scenario-packages \
-	check-long mutants \
+	check-long mutants shape \
 	crash-points chaos chaos-defects lab \
 	lab-shell bench bench-fleet demo demo-stop pages html man completion install deb sdist wheel clean
 
@@ -65,6 +65,8 @@ help:
 	@echo "                  take too long for make check: broken networks, every interruption, larger models; it stops after"
 	@echo "                  TIME_BOX=$(TIME_BOX) seconds, and begins with others every day"
 	@echo "                  (venv; the packages of make scenario)"
+	@echo "  make shape      measure the structure of the code: long functions, circles of imports, copies,"
+	@echo "                  names without a caller; SHAPE=\"--package jqueue --list\" chooses      (venv)"
 	@echo "  make mutants    put known faults into a copy of the program, one after the other, and see"
 	@echo "                  that a test fails; MUTANTS=\"jqueue --part 1/7\" chooses some      (venv)"
 	@echo "  make crash-points  let processes die at each of their writes, flushes, renames and node calls;"
@@ -146,6 +148,10 @@ scenario-packages:
 check-long: venv scenario-packages
 	-@devel/install-packages ceph-mon ceph-osd ceph-common rbd-fuse
 	@devel/check-long $(TIME_BOX) $(PARALLEL)
+
+# For example: make shape SHAPE="--package cmdlib/ops --list"
+shape: venv
+	@$(VPY) -m devel.shape $(SHAPE)
 
 # For example: make mutants MUTANTS="jqueue config --part 1/7"
 mutants: venv

@@ -1,0 +1,7 @@
+"""Start of the program: ``python -m devel.shape``."""
+
+import sys
+
+from devel.shape.program import main
+
+sys.exit(main())

@@ -1,0 +1,138 @@
+"""The program which measures the shape of the code finds what it counts."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from devel.shape import copies, functions, imports, program, unused
+from devel.shape.source import Source
+
+BODY = "".join(f"    a = {number}\n" for number in range(functions.LONG))
+
+
+def sources(**texts: str) -> list[Source]:
+    """Files with these texts; two underscores in a name stand for a slash."""
+    return [Source(f"{name.replace('__', '/')}.py", text) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (f"def f():\n{BODY}", 61),
+        (f'def f():\n    """One.\n\n    Two.\n    """\n{BODY}', 61),
+        ("def f():\n    return 1\n", 2),
+    ],
+)
+def test_the_length_of_a_function_is_without_its_docstring(text: str, count: int) -> None:
+    (function,) = ast.parse(text).body
+    assert isinstance(function, ast.FunctionDef)
+    assert functions.length(function) == count
+
+
+def test_a_function_of_sixty_lines_is_not_long() -> None:
+    short, long = BODY.split("\n", 1)[1], BODY
+    found = functions.long_functions(sources(x=f"def f():\n{short}\n\ndef g():\n{long}"))
+    assert [(place.name, place.number) for place in found] == [("g", 61)]
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        ("if a:\n  for b in c:\n    with d:\n      pass", 3),
+        ("if a:\n  pass\nelif b:\n  pass\nelse:\n  pass", 1),
+        ("if a:\n  pass\nelse:\n  if b:\n    pass\n  c = 1", 2),
+        ("def f():\n  if a:\n    pass", 0),
+    ],
+)
+def test_the_depth_counts_blocks(text: str, depth: int) -> None:
+    assert functions.depth(ast.parse(text)) == depth
+
+
+def test_a_signature_counts_its_named_parameters() -> None:
+    wide = "def f(self, b, c, d, e, *, f, g, h, i, j): pass\ndef g(a, *args, **kwargs): pass"
+    found = functions.wide_functions(sources(x=wide))
+    assert [(place.name, place.number) for place in found] == [("f", 10)]
+
+
+def test_helpers_which_take_a_unit_are_counted_below_ops_only() -> None:
+    text = "def f(unit: AnyUnit): pass\ndef g(config: Config): pass"
+    found = functions.unit_helpers(sources(cmdlib__ops__x=text, cmdlib__x=text))
+    assert [(place.file, place.name) for place in found] == [("cmdlib/ops/x.py", "f")]
+
+
+def test_a_circle_of_files_is_found() -> None:
+    graph = imports.file_graph(
+        sources(
+            a="from ganeti import b",
+            b="def f():\n    from ganeti.c import x",
+            c="import ganeti.a",
+            d="from ganeti.a import y",
+        )
+    )
+    assert imports.circles(graph) == [["a.py", "b.py", "c.py"]]
+
+
+def test_imports_for_annotations_count_on_request() -> None:
+    files = sources(a="from ganeti import b", b="if TYPE_CHECKING:\n    from ganeti import a")
+    assert imports.circles(imports.file_graph(files)) == []
+    assert imports.circles(imports.file_graph(files, typing=True)) == [["a.py", "b.py"]]
+
+
+def test_an_arrow_which_runs_back_is_found() -> None:
+    graph = {
+        "p/one/a.py": {"p/two/b.py"},
+        "p/one/c.py": {"p/two/b.py"},
+        "p/two/b.py": set(),
+        "p/two/d.py": {"p/one/a.py"},
+        "p/three.py": {"p/one/a.py", "p/two/d.py"},
+    }
+    (arrow,) = imports.arrows_back(graph)
+    assert arrow[0] == "p"
+    assert set(arrow[1:]) == {"one", "two"}
+
+
+def test_no_arrow_runs_back_in_a_tree() -> None:
+    assert imports.arrows_back({"a.py": {"b.py"}, "b.py": {"c.py"}, "c.py": set()}) == []
+
+
+def test_a_copy_is_found_whatever_its_indentation_and_comments() -> None:
+    lines = [f"call({number})" for number in range(copies.RUN)]
+    one = "\n".join(lines)
+    other = "if x:\n" + "\n".join(f"    {line}  \n    # comment" for line in lines)
+    (copy,) = copies.copies(sources(a=one, b=other))
+    assert (copy.first, copy.first_line, copy.second, copy.second_line, copy.lines) == (
+        "a.py", 1, "b.py", 2, copies.RUN,
+    )  # fmt: skip
+
+
+def test_a_shorter_run_is_no_copy() -> None:
+    one = "\n".join(f"call({number})" for number in range(copies.RUN - 1))
+    assert copies.copies(sources(a=one, b=one)) == []
+
+
+def test_a_name_without_a_caller_is_found() -> None:
+    text = """
+LIMIT = 3
+USED = 4
+def nobody(): pass
+def somebody(): return USED
+def by_name(): pass
+@register
+def decorated(): pass
+class Thing:
+    MEMBER = 5
+    def method(self): pass
+    def __len__(self): return 0
+"""
+    caller = 'somebody()\ngetattr(module, "by_name")'
+    found = unused.unused(sources(x=text), sources(tools__y=caller))
+    assert [one.name for one in found] == ["LIMIT", "nobody", "method"]
+
+
+def test_each_exception_has_a_reason_and_a_definition() -> None:
+    defined = unused.unused(program.source.read(), program.source.programs())
+    for pattern, reason in unused.allowed().items():
+        assert len(reason.split()) > 2, pattern
+        assert any(unused.matches(one, pattern) for one in defined), f"{pattern} matches nothing"
