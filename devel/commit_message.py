@@ -28,7 +28,7 @@ VERBS = frozenset(
 
 
 def components() -> set[str]:
-    """The names which may stand before the colon."""
+    """Return the names which may stand before the colon."""
     inside = {path.name.removesuffix(".py") for path in (TOP / "lib" / "ganeti").iterdir()}
     outside = {path.name for path in TOP.iterdir() if path.is_dir()}
     return {name for name in inside | outside if name[0] not in "._"} | {"project"}

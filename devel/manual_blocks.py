@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 def pages() -> list[str]:
-    """Names of the pages with commands, in the order in which they run."""
+    """Return the names of the pages with commands, in the order in which they run."""
     found = sorted(path.stem for path in MANUAL.glob("*.rst"))
     return [FIRST, *(name for name in found if name != FIRST)]
 
@@ -138,7 +138,7 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 def matches(expected: str, shown: str) -> bool:
-    """Whether an output has the form which the manual shows; see ``output`` above."""
+    """Return True if an output has the form which the manual shows; see ``output`` above."""
     pattern, separator = "", ""
     for word in expected.split():
         if word == "...":

@@ -75,7 +75,7 @@ class Fault:
     :ivar what: what the program does wrong with it.
     :ivar file: the file, relative to ``lib/ganeti``.
     :ivar tests: files or directories of tests, relative to the top; those which find it.
-    :ivar open: why no test finds it yet; it counts in the score, and is no failure.
+    :ivar open: why no test finds it yet; it counts in the score, and is not a failure.
     """
 
     package: str
@@ -552,7 +552,7 @@ class Series:
         """Print the scores and the survivors, and return the exit code.
 
         :param regressions: a fault which is not recorded as found may survive, and tests which
-            fail without a fault are no failure.
+            fail without a fault are not a failure.
         """
         print(mutation_record.table((one.fault.package, one.outcome) for one in self.attempts))
         code = 0

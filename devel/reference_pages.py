@@ -36,7 +36,7 @@ def _title(text: str, line: str = "=") -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text in which no character has a meaning for reStructuredText."""
+    """Return a text in which no character has a meaning for reStructuredText."""
     for special in "\\*_`|":
         text = text.replace(special, f"\\{special}")
     return text
@@ -81,7 +81,7 @@ def _verb(cls: type[OpCode]) -> str:
 
 
 def _escaped_doc(text: str) -> str:
-    """A docstring, whose literals stay literals."""
+    """Return a docstring, whose literals stay literals."""
     parts = text.split("``")
     return "``".join(
         part if index % 2 else part.replace("*", "\\*").replace("|", "\\|")

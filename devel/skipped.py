@@ -58,7 +58,7 @@ def unexpected(found: Iterable[Skipped], patterns: Sequence[str]) -> list[Skippe
 
 
 def _plain(text: str) -> str:
-    # The parameters of a test are no set of characters.
+    # The parameters of a test are not a set of characters.
     return text.replace("[", "(").replace("]", ")")
 
 

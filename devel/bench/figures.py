@@ -30,7 +30,7 @@ class Figure(NamedTuple):
 
     @property
     def within_budget(self) -> bool | None:
-        """Whether the value is within the budget; None without a budget."""
+        """True if the value is within the budget; None without a budget."""
         if self.budget is None:
             return None
         return self.value >= self.budget if self.more_is_better else self.value <= self.budget

@@ -4,7 +4,7 @@ The master is real; all other nodes are simulated (:mod:`devel.simnodes`), and a
 millisecond. A node has 20 instances with mirrored disks. Each figure is measured in clusters of all
 sizes, so that one sees what grows with the cluster. Times are given with the processor time of the
 master daemon, because the simulated nodes use the same processors: a second which 1,000 nodes need
-together for their answers is no time of the master.
+together for their answers is not time of the master.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _make(nodes: int, instances: int) -> _Cluster:
 
 
 def _as_text(made: _Cluster) -> str:
-    """The cluster in the text format."""
+    """Return the cluster in the text format."""
     lines = ["default|u1|preferred||", ""]
     for name, (memory, disk) in made.used.items():
         lines.append(
@@ -108,7 +108,7 @@ def _as_text(made: _Cluster) -> str:
 
 
 def _as_request(made: _Cluster) -> str:
-    """A request for one mirrored instance in the cluster, as allocators get it."""
+    """Return a request for one mirrored instance in the cluster, as allocators get it."""
     small = {"memory-size": 128, "cpu-count": 1, "disk-size": 1024, "disk-count": 1,
              "nic-count": 1, "spindle-use": 1}  # fmt: skip
     large = {"memory-size": 32768, "cpu-count": 8, "disk-size": 1048576, "disk-count": 16,

@@ -83,7 +83,7 @@ def restart(cluster: vcluster.VirtualCluster, count: int, number: int) -> Restar
 
 
 def _jobs(client: luxi.Client, since_s: float) -> list[tuple[float, float, str]]:
-    """The jobs of this restart which start instances: when received, when ended, summary.
+    """Return the jobs of this restart that start instances: when received, when ended, summary.
 
     :param since_s: jobs received before this time belong to the restart which was measured before.
     """

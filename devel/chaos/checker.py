@@ -102,7 +102,7 @@ Check = Callable[[Sequence[Operation], Evidence], Iterable[str]]
 
 
 def lost_tags(operations: Sequence[Operation], evidence: Evidence) -> Iterable[str]:
-    """A tag which was added is there, one which was removed is not.
+    """Yield findings where an added tag is missing, or a removed one is there.
 
     Each tag is added once and removed at most once. After a removal whose answer did not come, both
     may be; a removal counts only when it began after the addition was acknowledged.
@@ -126,7 +126,7 @@ def lost_tags(operations: Sequence[Operation], evidence: Evidence) -> Iterable[s
 
 
 def lost_instances(operations: Sequence[Operation], evidence: Evidence) -> Iterable[str]:
-    """An instance which was created is there unless somebody removed it."""
+    """Yield findings where a created instance is missing which nobody removed."""
     removals: dict[str, list[str]] = defaultdict(list)
     for one in operations:
         if one.kind == history.REMOVE:
@@ -142,7 +142,7 @@ def lost_instances(operations: Sequence[Operation], evidence: Evidence) -> Itera
 
 
 def lost_jobs(operations: Sequence[Operation], evidence: Evidence) -> Iterable[str]:
-    """A job which was accepted is known, is the same one, and ends; an end which was seen stays."""
+    """Yield findings where an accepted job is unknown or unfinished, or its end changes."""
     by_number: dict[int, set[str]] = defaultdict(set)
     for one in operations:
         if one.job is None or one.outcome != OK or one.kind not in (history.SUBMIT, history.END):

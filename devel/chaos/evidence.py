@@ -43,7 +43,7 @@ def collect(lab: Lab, master: str) -> Evidence:
 
 
 def _seen_now(lab: Lab, guest: Interval) -> Interval:
-    """A guest whose file is still there has run until now."""
+    """Return the runs of guests whose files are still there; they have run until now."""
     if guest.ended is not None or not lab.guest_runs(guest.where, guest.subject):
         return guest
     return dataclasses.replace(guest, ended=time.monotonic())

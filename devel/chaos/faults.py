@@ -184,7 +184,7 @@ class Faults:
         return on
 
     def promise(self, node: str) -> Promise | None:
-        """What a node has promised; None when it does not know that."""
+        """Return what a node has promised; None when it does not know that."""
         try:
             return evidence.promise_of((self.lab.data(node) / "master_state").read_text())
         except (OSError, ValueError):

@@ -87,12 +87,12 @@ class History:
             self._stream.flush()
 
     def operations(self) -> list[Operation]:
-        """All operations until now."""
+        """Return all operations until now."""
         with self._lock:
             return list(self._operations)
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """Number of operations by kind and outcome."""
+        """Return the number of operations by kind and outcome."""
         return Counter((one.kind, one.outcome) for one in self.operations() if one.outcome != BEGUN)
 
     def close(self) -> None:
@@ -110,9 +110,9 @@ def read(path: Path) -> list[Operation]:
         try:
             return [Operation(**json.loads(line)) for line in stream]
         except TypeError as err:
-            raise ValueError(f"{path} is no history: {err}") from err
+            raise ValueError(f"{path} is not a history: {err}") from err
 
 
 def now() -> float:
-    """Seconds of the clock of the history."""
+    """Return the seconds of the clock of the history."""
     return time.monotonic()

@@ -70,7 +70,7 @@ _ALLOCATOR = "most-memory"
 
 
 class LabError(Exception):
-    """The cluster of the run could not be made or used; this is no finding about a promise."""
+    """The cluster of the run could not be made or used; this is not a finding about a promise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """Whether it succeeded."""
+        """True if it succeeded."""
         return self.code == 0
 
     @property
@@ -250,32 +250,32 @@ class Lab:
     # -- files -------------------------------------------------------------------------------------
 
     def root(self, node: str) -> Path:
-        """The directory which stands for the ``/`` of a node."""
+        """Return the directory which stands for the ``/`` of a node."""
         return self.vc / node
 
     def data(self, node: str) -> Path:
-        """The data directory of a node."""
+        """Return the data directory of a node."""
         return self.root(node) / "var/lib/ganeti"
 
     def run_dir(self, node: str) -> Path:
-        """The run directory of a node."""
+        """Return the run directory of a node."""
         return self.root(node) / "var/run/ganeti"
 
     def flushed(self, node: str) -> Path:
-        """The record of what was flushed on a node."""
+        """Return the record of what was flushed on a node."""
         return self.directory / f"flushed.{node}"
 
     def socket(self, node: str) -> Path:
-        """The local socket of the master daemon of a node."""
+        """Return the local socket of the master daemon of a node."""
         return self.run_dir(node) / "socket/ganeti-master"
 
     def log(self, node: str, name: str = "master-daemon.log") -> str:
-        """A log of a node; empty when it is missing."""
+        """Return a log of a node; empty when it is missing."""
         path = self.root(node) / "var/log/ganeti" / name
         return path.read_text(errors="replace") if path.exists() else ""
 
     def address(self, node: str) -> str:
-        """The address of a node."""
+        """Return the address of a node."""
         if not self._addresses:
             content = json.loads((self.vc / "vcluster.json").read_text())
             self._addresses.update(content["nodes"])
@@ -294,7 +294,7 @@ class Lab:
         new.rename(self.vc / "cut")
 
     def config(self, node: str) -> dict[str, Any]:
-        """The configuration of a node; empty when there is none that can be read."""
+        """Return the configuration of a node; empty when there is none that can be read."""
         try:
             found: dict[str, Any] = json.loads((self.data(node) / "config.data").read_text())
         except (OSError, ValueError):
@@ -304,7 +304,7 @@ class Lab:
     # -- processes ---------------------------------------------------------------------------------
 
     def pid(self, node: str, daemon: str) -> int | None:
-        """The number of a daemon's process; None when it does not run."""
+        """Return the number of a daemon's process; None when it does not run."""
         try:
             pid = int((self.run_dir(node) / f"{daemon}.pid").read_text())
         except (OSError, ValueError):
@@ -312,7 +312,7 @@ class Lab:
         return pid if alive(pid) and node in processes(self.vc, [pid]) else None
 
     def masters(self) -> list[str]:
-        """The nodes on which a master daemon runs."""
+        """Return the nodes on which a master daemon runs."""
         return [node for node in self.nodes if self.pid(node, MASTERD) is not None]
 
     def signal_all(self, node: str, number: signal.Signals) -> list[int]:
@@ -358,7 +358,7 @@ class Lab:
         return lost
 
     def has_power(self, node: str) -> bool:
-        """Whether a node has power."""
+        """Return True if a node has power."""
         return not self._off_mark(node).exists()
 
     def _off_mark(self, node: str) -> Path:
@@ -377,7 +377,7 @@ class Lab:
             path.unlink()
 
     def guest_runs(self, node: str, name: str) -> bool:
-        """Whether a guest runs on a node, by the file which stands for it."""
+        """Return True if a guest runs on a node, by the file which stands for it."""
         path = self.run_dir(node) / "fake-hypervisor" / name
         try:
             return path.read_text().split()[:1] == ["1"]
@@ -415,7 +415,7 @@ def processes(vc: Path, only: Sequence[int] | None = None) -> dict[str, list[int
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """Return True if a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -106,7 +106,7 @@ def _rounds(args: argparse.Namespace) -> tuple[int, Iterator[Round]]:
     """Return the seed and the rounds.
 
     :raises OSError: the file of the schedule cannot be read.
-    :raises schedule.ScheduleError: it is no schedule.
+    :raises schedule.ScheduleError: it is not a schedule.
     """
     if args.replay is not None:
         seed, some = schedule.parse_schedule(args.replay.read_text())
@@ -279,12 +279,12 @@ class Run:
         return found
 
     def fenced(self) -> int:
-        """How often the cluster has switched a node off."""
+        """Return how often the cluster has switched a node off."""
         path = self.lab.directory / "fenced.log"
         return len(path.read_text().splitlines()) if path.exists() else 0
 
     def burnins(self) -> dict[int, int]:
-        """How often ``burnin`` ended, by its exit code."""
+        """Return how often ``burnin`` ended, by its exit code."""
         found: Counter[int] = Counter()
         for user in self._crowd:
             if isinstance(user, users.BurninUser):

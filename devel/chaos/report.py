@@ -58,11 +58,11 @@ class Report:
         }
 
     def json(self) -> str:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return json.dumps(self._content, indent=1) + "\n"
 
     def text(self) -> str:
-        """The report for people."""
+        """Return the report for people."""
         content = self._content
         lines = [
             f"seed {content['seed']}: {content['rounds']} rounds in {content['seconds']} s,"

@@ -71,7 +71,7 @@ class Round:
     faults: tuple[Fault, ...]
 
     def text(self) -> str:
-        """A line for the round, and one for each fault."""
+        """Return a line for the round, and one for each fault."""
         lines = [f"round {self.number}", *(f"  {fault.text()}" for fault in self.faults)]
         return "\n".join(lines)
 
@@ -182,13 +182,13 @@ def dump(seed: int, some: Iterable[Round]) -> str:
 
 
 class ScheduleError(Exception):
-    """The text is no schedule."""
+    """The text is not a schedule."""
 
 
 def parse_schedule(text: str) -> tuple[int, Sequence[Round]]:
     """Read what :func:`dump` wrote: the seed, and the rounds.
 
-    :raises ScheduleError: the text is no schedule, or has an unknown kind of fault or node.
+    :raises ScheduleError: the text is not a schedule, or has an unknown kind of fault or node.
     """
     try:
         content = json.loads(text)
@@ -203,4 +203,4 @@ def parse_schedule(text: str) -> tuple[int, Sequence[Round]]:
                 raise ScheduleError(f"node or time is out of range: {fault.text()}")
         return int(content["seed"]), found
     except (ValueError, KeyError, TypeError) as err:
-        raise ScheduleError(f"this is no schedule: {type(err).__name__}: {err}") from err
+        raise ScheduleError(f"this is not a schedule: {type(err).__name__}: {err}") from err

@@ -78,7 +78,7 @@ class Settled:
         return found[0]
 
     def _serves(self, node: str) -> bool:
-        """Whether a master accepts a change and makes it durable on a majority."""
+        """Return True if a master accepts a change and makes it durable on a majority."""
         self._serial += 1
         op = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": [f"settled-{self._serial}"]}
         try:
@@ -139,7 +139,7 @@ class Settled:
                 self._say(f"    {' '.join(argv)} {one['name']}: exit {done.code} {done.err[-300:]}")
 
     def is_whole(self, master: str) -> bool:
-        """Whether every node has power and is used by the cluster."""
+        """Return True if every node has power and is used by the cluster."""
         nodes = self.lab.config(master).get("nodes", {}).values()
         return all(map(self.lab.has_power, self.lab.nodes)) and not any(
             one.get("offline") or not one.get("powered", True) for one in nodes
@@ -243,13 +243,13 @@ class Settled:
                 ]
             storage = self.lab.root(node) / "srv/ganeti/file-storage"
             found += [
-                f"{node}: storage of {path.name}, which is no instance"
+                f"{node}: storage of {path.name}, which is not an instance"
                 for path in storage.glob("*")
                 if path.name not in names and any(path.iterdir())
             ]
             guests = self.lab.run_dir(node) / "fake-hypervisor"
             found += [
-                f"{node}: guest {path.name}, which is no instance"
+                f"{node}: guest {path.name}, which is not an instance"
                 for path in guests.glob("*")
                 if path.name not in names
             ]

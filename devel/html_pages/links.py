@@ -129,7 +129,7 @@ class Contents(SphinxTransform):
                 )  # fmt: skip
 
     def _parts(self) -> Iterator[nodes.section]:
-        """The sections which have links of their own."""
+        """Yield the sections which have links of their own."""
         for section in self.document.findall(nodes.section):
             if any(isinstance(child, nodes.bullet_list) for child in section.children):
                 yield section

@@ -31,7 +31,7 @@ class Copy(NamedTuple):
 
 
 def copies(sources: Iterable[Source]) -> list[Copy]:
-    """The longest copy of each pair of files, or inside a file; the longest first.
+    """Return the longest copy of each pair of files, or inside a file; the longest first.
 
     Lines count as :func:`devel.shape.source.code_lines` yields them, so indentation, comments and
     docstrings make no difference.

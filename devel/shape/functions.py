@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 def length(function: Function) -> int:
-    """Number of lines of a function, without its docstring."""
+    """Return the number of lines of a function, without its docstring."""
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     first = function.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
@@ -55,7 +55,7 @@ def depth(node: ast.AST, level: int = 0) -> int:
 
 
 def width(function: Function) -> int:
-    """Number of parameters which a function names."""
+    """Return the number of parameters which a function names."""
     arguments = function.args
     return len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs)
 

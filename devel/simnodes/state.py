@@ -213,7 +213,7 @@ class SimNode:
 
     @property
     def lies(self) -> bool:
-        """Whether the answers are false."""
+        """True if the answers are false."""
         return self.fault is not None and self.fault.kind == "lie"
 
     def free_memory_mib(self) -> int:
