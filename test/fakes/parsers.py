@@ -22,7 +22,7 @@ from ganeti.cli import image_copies, value_types, verify_errors
 from ganeti.client.gnt_cluster import history as history_command
 from ganeti.client.htools import luxi as htools_luxi
 from ganeti.cmdlib import hooks
-from ganeti.cmdlib.ops.node import oob
+from ganeti.cmdlib.ops.liveness import oob
 from ganeti.cmdlib.ops.os import definitions
 from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.transfer import export_description

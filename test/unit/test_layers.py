@@ -169,7 +169,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("program",),
     ),
     "cmdlib/ops/disks": (
-        ("activation_unit", "ownership", "replicas", "self_repair", "specs"),
+        ("activation_unit", "ownership", "replicas", "specs"),
         ("sizes", "sync", "together"),
         ("wipe",),
         ("devices",),
@@ -178,7 +178,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("replace", "replica_report"),
     ),
     "cmdlib/ops/guest": (
-        ("console", "dry_run_steps", "location", "power"),
+        ("console", "dry_run_steps", "power"),
         ("helper", "hotplug", "removal"),
     ),
     "cmdlib/ops/migration": (
@@ -188,10 +188,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("unit",),
     ),
     "cmdlib/ops/node": (
-        (
-            "candidates", "evacuation", "guests", "machine_storage", "maintenance", "oob", "roles",
-            "storage_query",
-        ),
+        ("candidates", "evacuation", "guests", "maintenance", "roles", "storage_query"),
         ("move_jobs", "unattended"),
     ),
     "cmdlib/ops/params": (
@@ -209,6 +206,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "os_definitions", "programs", "queue",
         ),
         ("answers", "storage"),
+        ("machine_storage", "self_repair"),
     ),
     "config": (
         ("documents", "index_keys", "newer_values", "ports", "recent", "role", "ssconf", "view"),

@@ -8,7 +8,7 @@ from fakes.config import cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.node import oob_command
-from ganeti.cmdlib.ops.node import oob
+from ganeti.cmdlib.ops.liveness import oob
 from ganeti.constants.disk import LDS_FAULTY, LDS_OKAY
 from ganeti.objects import BlockDevStatus, Disk
 from ganeti.opcodes.misc import OpOobCommand, OpRestrictedCommand

@@ -13,8 +13,8 @@ from fakes.config import commit, uuid_of
 from fakes.disks import NODE1, NODE2, cluster_with, drbd_of, plain_of
 from fakes.master import FakeJob, Master
 from ganeti import errors
-from ganeti.cmdlib.ops.disks import self_repair
-from ganeti.cmdlib.ops.disks.self_repair import Decision, decide
+from ganeti.cmdlib.ops.verify import self_repair
+from ganeti.cmdlib.ops.verify.self_repair import Decision, decide
 from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.platform import paths
 

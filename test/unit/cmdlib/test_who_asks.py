@@ -17,7 +17,7 @@ import pytest
 from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import cmdlib, errors, opcodes
-from ganeti.cmdlib.ops.node import oob
+from ganeti.cmdlib.ops.liveness import oob
 from ganeti.objects import Disk
 from ganeti.opcodes import backup as backup_ops
 from ganeti.opcodes import instance as ops
@@ -241,7 +241,7 @@ def test_only_one_module_asks_about_one_guest() -> None:
         for path in UNITS.rglob("*.py")
         if PRIVATE.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"ops/guest/location.py"}
+    assert found == {"ops/liveness/location.py"}
 
 
 def cases(leave_out: set[str], *, without: tuple[str, ...] = ()) -> list:

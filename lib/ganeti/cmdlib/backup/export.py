@@ -26,8 +26,9 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import sizes, snapshots
-from ganeti.cmdlib.ops.guest import helper, location, power
+from ganeti.cmdlib.ops.guest import helper, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake
 from ganeti.cmdlib.ops.transfer import zero_free_space as zeroing
 from ganeti.cmdlib.ops.transfer.exports import nodes_with_export, remove_unfinished

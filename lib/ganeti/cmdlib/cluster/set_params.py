@@ -21,9 +21,10 @@ from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
 from ganeti.cmdlib.ops.cluster.communication_network import communication_jobs, require_alike
 from ganeti.cmdlib.ops.cluster.master_address import move_address
-from ganeti.cmdlib.ops.node import candidates, machine_storage
+from ganeti.cmdlib.ops.node import candidates
 from ganeti.cmdlib.ops.params import cluster as params
 from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level

@@ -5,7 +5,7 @@ watcher, which submits this job every few minutes, activates the disks of the in
 result. Which replica of a mirrored disk misses writes at that time is recorded in the configuration
 (:mod:`ganeti.cmdlib.ops.disks.replicas`), so that the knowledge outlives the nodes. If LVM
 self-repair is on for the group, its volume groups are checked, too, see
-:mod:`ganeti.cmdlib.ops.disks.self_repair`.
+:mod:`ganeti.cmdlib.ops.verify.self_repair`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.disks import replicas, self_repair, together
+from ganeti.cmdlib.ops.disks import replicas, together
+from ganeti.cmdlib.ops.verify import self_repair
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node

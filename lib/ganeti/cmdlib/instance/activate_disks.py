@@ -11,7 +11,7 @@ from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import sync
 from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceActivateDisks

@@ -7,10 +7,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.ops.guest import location
 from ganeti.cmdlib.ops.guest.console import (
     describe,
 )
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceConsole

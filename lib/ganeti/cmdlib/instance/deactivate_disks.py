@@ -6,7 +6,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceDeactivateDisks
 

@@ -21,7 +21,8 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, sizes, snapshots, sync, wipe
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
-from ganeti.cmdlib.ops.guest import dry_run_steps, location
+from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import DRBD8, GROWABLE, LVM_BASED
 from ganeti.locking import Level

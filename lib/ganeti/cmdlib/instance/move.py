@@ -19,7 +19,8 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, convert, ownership, sizes, snapshots, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import location, power
+from ganeti.cmdlib.ops.guest import power
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.cmdlib.undo import UndoStack

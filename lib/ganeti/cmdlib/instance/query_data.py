@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.disks import replica_report
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
 from ganeti.objects import BlockDevStatus, Disk, Instance, codec

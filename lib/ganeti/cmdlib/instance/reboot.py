@@ -9,7 +9,8 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import snapshots, wipe
-from ganeti.cmdlib.ops.guest import dry_run_steps, location, power
+from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
 from ganeti.objects import Instance

@@ -6,8 +6,9 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps, location
+from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.guest.removal import remove_instance
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceRemove

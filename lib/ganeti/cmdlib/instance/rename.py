@@ -17,7 +17,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.creation import names
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level

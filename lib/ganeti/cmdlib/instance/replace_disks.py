@@ -11,7 +11,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, replace, snapshots
 from ganeti.cmdlib.ops.disks.replace import ReplacePlan
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.disk import (
     DRBD8,

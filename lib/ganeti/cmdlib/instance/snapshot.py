@@ -18,7 +18,8 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import location, power
+from ganeti.cmdlib.ops.guest import power
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INT_MIRRORED, LVM_BASED
 from ganeti.locking import Level

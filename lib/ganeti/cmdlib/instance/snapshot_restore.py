@@ -17,7 +17,7 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import snapshots
 from ganeti.cmdlib.ops.disks.snapshots import named
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
 from ganeti.objects import snapshots as naming

@@ -10,7 +10,8 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import snapshots
-from ganeti.cmdlib.ops.guest import dry_run_steps, location, power
+from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.params.instance import checked_overrides
 from ganeti.locking import Level
 from ganeti.objects import Instance

@@ -16,9 +16,10 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
-from ganeti.cmdlib.ops.node import candidates, guests, machine_storage
+from ganeti.cmdlib.ops.node import candidates, guests
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
+from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.constants import node_verify as nv
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level

@@ -1,6 +1,6 @@
 """Running the administrator's out-of-band helper, which switches machines on and off.
 
-The helper runs once for each node in the request (:mod:`ganeti.cmdlib.ops.node.oob`). After
+The helper runs once for each node in the request (:mod:`ganeti.cmdlib.ops.liveness.oob`). After
 ``power-on`` and ``power-off`` the flag *powered* of the node is changed.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.ops.node import oob
+from ganeti.cmdlib.ops.liveness import oob
 from ganeti.constants import query as query_c
 from ganeti.objects import Node, updated
 from ganeti.opcodes.misc import OpOobCommand

@@ -166,7 +166,7 @@ SUBMIT = {
 Place = tuple[str, str]  # module, name in it
 
 #: It submits a job without the result of an opcode.
-SELF_REPAIR = ("ganeti.cmdlib.ops.disks.self_repair", "_submit")
+SELF_REPAIR = ("ganeti.cmdlib.ops.verify.self_repair", "_submit")
 
 
 @functools.cache

@@ -32,7 +32,7 @@ from ganeti.cmdlib.ops.disks import (
     wipe,
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
     DRBD8,

@@ -1,1 +1,1 @@
-"""Running guests: power, location, console, hot-plugging, helper guests."""
+"""Running guests: power, console, hot-plugging, helper guests, removal."""

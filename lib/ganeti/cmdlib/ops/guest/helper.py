@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.nics import communication, specs
 from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants import metad as const

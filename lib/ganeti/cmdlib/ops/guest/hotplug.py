@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.net import HOTPLUG_TARGET_DISK, HOTPLUG_TARGET_NIC
 from ganeti.wire.calls import HOTPLUG_DEVICE, HOTPLUG_SUPPORTED
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class Hotplug:
     """The devices of one guest. The constructor asks the nodes for its state, see
-    :func:`~ganeti.cmdlib.ops.guest.location.require_only_on_primary`.
+    :func:`~ganeti.cmdlib.ops.liveness.location.require_only_on_primary`.
 
     :ivar running: the guest runs.
     :ivar possible: the guest runs, hotplug is wanted, and its hypervisor is able to do it.

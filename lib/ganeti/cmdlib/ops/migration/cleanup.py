@@ -25,7 +25,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import mirror
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.migration import live
 from ganeti.cmdlib.ops.migration.plan import require_mirrored
 from ganeti.constants.disk import INT_MIRRORED

@@ -40,7 +40,8 @@ from ganeti.cmdlib.ops.disks import (
     together,
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import location, power
+from ganeti.cmdlib.ops.guest import power
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.wire.calls import (

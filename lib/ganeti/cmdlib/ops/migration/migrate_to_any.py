@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.disks import mirror, replace
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.migration import live, stopped
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 

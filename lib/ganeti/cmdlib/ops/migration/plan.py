@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.constants.disk import MIRRORED
 from ganeti.objects import hypervisors

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import replicas
-from ganeti.cmdlib.ops.node import oob
+from ganeti.cmdlib.ops.liveness import oob
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_watchdog as node_watchdog_c

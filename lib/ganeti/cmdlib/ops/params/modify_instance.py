@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ganeti import errors, ht
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.ops.guest import location
+from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.params import devices, os
 from ganeti.cmdlib.ops.params import instance as params
 from ganeti.constants.disk import USERSPACE
