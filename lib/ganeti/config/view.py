@@ -210,6 +210,10 @@ class Questions(abc.ABC):
             return ()
         return (instance.primary_node, *self.secondary_nodes(instance))
 
+    def instance_node_names(self, instance: Instance) -> list[str]:
+        """Return the names of the nodes of an instance, the primary first."""
+        return [self.node(uuid).name for uuid in self.instance_nodes(instance)]
+
     def node_instances(self, node_uuid: str) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:
         """Return the instances of which a node is primary, and those of which it is secondary."""
         primaries, secondaries = instances_of_node(self.snapshot(), node_uuid)

@@ -12,7 +12,6 @@ from fakes.master import Master
 from ganeti import cmdlib
 from ganeti.cmdlib import dry_run, prereq
 from ganeti.cmdlib.base import LogicalUnit, LuContext
-from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 from ganeti.cmdlib.processor import MasterContext
@@ -307,17 +306,10 @@ def test_steps_of_a_live_migration_and_of_a_failover_to_a_third_node() -> None:
     config = cluster_of(
         3, (instance_of("web", admin_state="up", disks=("uuid-web-disk0",)),), (disk_of("web"),)
     )
-    master = Master(config)
-    unit = LUDescribed(
-        OpTestDelay(duration=0.0).validate(),
-        LuContext(
-            MasterContext(master.config, master.locks, master.rpc),  # type: ignore[arg-type]
-            master.new_job(),
-        ),
-    )
+    reader = Master(config).config
     (web,) = config.instances.values()
     one, two, three = (config.nodes[uuid_of(f"node{number}")] for number in (1, 2, 3))
-    assert dry_run_steps.migrate(unit, MigrationPlan(web, one, two, False, False, True, 96)) == [
+    assert MigrationPlan(web, one, two, False, False, True, 96).steps(reader) == [
         "shrink it to 96 MiB",
         "activate its disks on node2.example.com",
         "prepare node2.example.com to accept it",
@@ -325,7 +317,7 @@ def test_steps_of_a_live_migration_and_of_a_failover_to_a_third_node() -> None:
         "make node2.example.com its primary node",
         "deactivate its disks on node1.example.com",
     ]
-    found = dry_run_steps.migrate(unit, FailoverToAnyPlan(web, one, three, partner=two, left=one))
+    found = FailoverToAnyPlan(web, one, three, partner=two, left=one).steps(reader)
     assert found[0] == "make an empty replica of its disks on node3.example.com"
     assert found[-1] == "destroy the old replica of its disks on node1.example.com"
     assert "start it on node3.example.com" in found

@@ -22,13 +22,14 @@ from ganeti.cmdlib.ops.creation import plan as planning
 from ganeti.cmdlib.ops.creation.plan import CreatePlan
 from ganeti.cmdlib.ops.disks import adopt, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
-from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.nics import specs as nics
 from ganeti.cmdlib.ops.params import instance as params
 from ganeti.cmdlib.ops.placement import allocator
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.transfer import import_source
+from ganeti.constants.disk import INT_MIRRORED
+from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Node
 from ganeti.opcodes.instance import OpInstanceCreate
@@ -213,7 +214,30 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         return [node.name for node in plan.nodes]
 
     def steps(self, plan: CreatePlan) -> list[str]:
-        return dry_run_steps.create(self, plan)
+        op = self.op
+        nodes = ", ".join(node.name for node in plan.nodes)
+        if op.forthcoming:
+            return [f"reserve resources for instance {op.instance_name} on {nodes}"]
+        steps = [
+            f"make forthcoming instance {op.instance_name} real"
+            if op.commit
+            else f"add instance {op.instance_name} to the configuration"
+        ]
+        steps += [
+            f"{'adopt' if spec.get('adopt') else 'make'} disk {index} ({plan.disk_template},"
+            f" {spec.get('size')} MiB) on {nodes}"
+            for index, spec in enumerate(plan.disk_specs)
+        ]
+        if plan.disk_template in INT_MIRRORED and op.wait_for_sync:
+            steps.append("wait until the replicas of the disks are in sync")
+        adopted = any(spec.get("adopt") for spec in plan.disk_specs)
+        if plan.disk_specs and op.os_type and not (op.no_install or adopted):
+            steps.append(
+                f"install OS {op.os_type} on {plan.node.name}"
+                if op.mode == CREATE
+                else f"import the content of the disks on {plan.node.name}"
+            )
+        return steps + ([f"start it on {plan.node.name}"] if op.start else [])
 
     # -- act -------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from typing import TypeAlias
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.migration import cleanup, failover_to_any, stopped
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.failover_to_any import FailoverToAnyPlan
@@ -76,7 +75,7 @@ class LUInstanceFailover(MigrationUnit[OpInstanceFailover, FailoverPlan]):
         )
 
     def steps(self, plan: FailoverPlan) -> list[str]:
-        return dry_run_steps.migrate(self, plan)
+        return plan.steps(self.config)
 
     def exec(self, plan: FailoverPlan) -> None:
         if isinstance(plan, CleanupPlan):

@@ -21,10 +21,9 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, sizes, snapshots, sync, wipe
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
-from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.constants.disk import DRBD8, GROWABLE, LVM_BASED
+from ganeti.constants.disk import DRBD8, GROWABLE, INT_MIRRORED, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, updated
 from ganeti.opcodes.instance import OpInstanceGrowDisk
@@ -134,7 +133,15 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
 
     def steps(self, plan: GrowPlan) -> list[str]:
-        return dry_run_steps.grow(self, plan.instance, plan.disk, plan.size_mib)
+        disk = plan.disk
+        nodes = ", ".join(self.config.instance_node_names(plan.instance))
+        waits = self.op.wait_for_sync and disk.dev_type in INT_MIRRORED
+        return [
+            f"simulate the growth on {nodes}",
+            f"grow disk {self.op.disk} of instance {plan.instance.name} from {disk.size} MiB to"
+            f" {plan.size_mib} MiB on {nodes}",
+            *(["wait until its replicas are in sync"] if waits else []),
+        ]
 
     def exec(self, plan: GrowPlan) -> None:
         instance, disk = plan.instance, plan.disk

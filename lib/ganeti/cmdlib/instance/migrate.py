@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.migration import (
     cleanup,
     failover_to_any,
@@ -99,7 +98,7 @@ class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MigratePlan]):
         )
 
     def steps(self, plan: MigratePlan) -> list[str]:
-        return dry_run_steps.migrate(self, plan)
+        return plan.steps(self.config)
 
     def exec(self, plan: MigratePlan) -> None:
         if isinstance(plan, CleanupPlan):

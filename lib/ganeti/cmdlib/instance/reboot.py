@@ -9,7 +9,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import snapshots, wipe
-from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
@@ -77,7 +77,14 @@ class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
         )
 
     def steps(self, plan: RebootPlan) -> list[str]:
-        return dry_run_steps.reboot(self, plan.instance, running=plan.running, on_node=plan.on_node)
+        instance = plan.instance
+        node = self.config.node(instance.primary_node).name
+        steps = [f"mark instance {instance.name} as up"]
+        if plan.on_node:
+            return [*steps, f"let the hypervisor of {node} reboot it ({self.op.reboot_type})"]
+        if plan.running:
+            steps += power.stop_steps(self.config, instance, self.op.shutdown_timeout)
+        return [*steps, *power.start_steps(instance, node)]
 
     def exec(self, plan: RebootPlan) -> None:
         with self.config.transaction() as change:

@@ -225,9 +225,8 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
     # -- act -------------------------------------------------------------------
 
     def steps(self, plan: RecreatePlan) -> list[str]:
-        nodes = [node.name for node in plan.nodes] or [
-            self.config.node(uuid).name for uuid in self.config.instance_nodes(plan.instance)
-        ]
+        nodes = [node.name for node in plan.nodes]
+        nodes = nodes or self.config.instance_node_names(plan.instance)
         return [
             f"make disk {index} of instance {plan.instance.name} with {disk.size} MiB on"
             f" {', '.join(nodes)}"

@@ -6,7 +6,6 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
@@ -69,7 +68,18 @@ class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
         return self.instance
 
     def steps(self, plan: Instance) -> list[str]:
-        return dry_run_steps.remove(self, plan)
+        steps = (
+            [f"mark instance {plan.name} as down"] if plan.admin_state == prereq.ADMIN_UP else []
+        )
+        if not plan.forthcoming:
+            node = self.config.node(plan.primary_node).name
+            steps.append(f"stop it on {node}, at the latest after {self.op.shutdown_timeout} s")
+            nodes = ", ".join(self.config.instance_node_names(plan))
+            steps += [
+                f"remove disk {index} ({disk.dev_type}, {disk.size} MiB) from {nodes}"
+                for index, disk in enumerate(self.config.instance_disks(plan))
+            ]
+        return [*steps, f"remove instance {plan.name} from the configuration"]
 
     def exec(self, plan: Instance) -> None:
         remove_instance(

@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -62,7 +62,12 @@ class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
         return StopPlan(instance, False)
 
     def steps(self, plan: StopPlan) -> list[str]:
-        return dry_run_steps.shutdown(self, plan.instance, node_offline=plan.node_offline)
+        instance = plan.instance
+        unmarked = self.op.no_remember or instance.admin_state == prereq.ADMIN_OFFLINE
+        steps = [] if unmarked else [f"mark instance {instance.name} as down"]
+        if plan.node_offline:
+            return [*steps, "do nothing on the node, which is offline"]
+        return [*steps, *power.stop_steps(self.config, instance, self.op.timeout)]
 
     def exec(self, plan: StopPlan) -> None:
         instance = plan.instance

@@ -10,7 +10,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import snapshots
-from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.params.instance import checked_overrides
 from ganeti.locking import Level
@@ -99,9 +99,14 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
     def steps(self, plan: StartPlan) -> list[str]:
         if plan.unwanted:
             return []
-        return dry_run_steps.startup(
-            self, plan.instance, node_offline=plan.node_offline, running=plan.running
-        )
+        steps = [] if self.op.no_remember else [f"mark instance {plan.instance.name} as up"]
+        if plan.node_offline:
+            return [*steps, "do nothing on the node, which is offline"]
+        if plan.running:
+            return [*steps, "do nothing on the node, where the instance runs already"]
+        node = self.config.node(plan.instance.primary_node)
+        paused = ["leave it paused"] if self.op.startup_paused else []
+        return [*steps, *power.start_steps(plan.instance, node.name), *paused]
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance

@@ -17,6 +17,7 @@ from ganeti.cmdlib.undo import UndoStack
 from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Instance
 
 
@@ -79,6 +80,14 @@ def start(
         undo.commit()
 
 
+def start_steps(instance: Instance, node_name: str) -> list[str]:
+    """Steps of :func:`start`, for a dry run."""
+    count = len(instance.disks)
+    disks = f"its {count} disks" if count > 1 else "its disk"
+    activated = [f"activate {disks} on {node_name}"] if count else []
+    return [*activated, f"start it on {node_name}"]
+
+
 def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
     """Stop the instance on its primary node; does nothing when it does not run.
 
@@ -104,6 +113,15 @@ def deactivate_disks(unit: AnyUnit, instance: Instance) -> None:
     """Deactivate the disks of a stopped instance and mark them inactive in the configuration."""
     shutdown_disks(unit, instance)
     _mark_disks_inactive(unit, instance)
+
+
+def stop_steps(config: Config, instance: Instance, timeout_s: int) -> list[str]:
+    """Steps of :func:`stop` and :func:`deactivate_disks`, for a dry run."""
+    node = config.node(instance.primary_node).name
+    return [
+        f"stop it on {node}, at the latest after {timeout_s} s",
+        f"deactivate its disks on {', '.join(config.instance_node_names(instance))}",
+    ]
 
 
 def _mark_disks_inactive(unit: AnyUnit, instance: Instance) -> None:

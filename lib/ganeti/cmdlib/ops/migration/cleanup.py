@@ -40,6 +40,7 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Instance, MigrationStatus, Node
 
 
@@ -50,6 +51,15 @@ class CleanupPlan:
     instance: Instance
     source: Node
     nodes: tuple[Node, ...]
+
+    def steps(self, _config: Config) -> list[str]:
+        """Steps of :func:`clean_up`, for a dry run."""
+        names = ", ".join(node.name for node in self.nodes)
+        return [
+            f"find out on which of {names} instance {self.instance.name} runs",
+            "make that node its primary node",
+            "remove what is left on the others",
+        ]
 
 
 def plan_cleanup(unit: AnyUnit, instance: Instance) -> CleanupPlan:

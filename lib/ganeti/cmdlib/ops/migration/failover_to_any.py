@@ -53,6 +53,7 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
 
 
@@ -87,6 +88,22 @@ class FailoverToAnyPlan:
             "OLD_SECONDARY": other.name,
             "NEW_SECONDARY": self.partner.name,
         }
+
+    def steps(self, _config: Config) -> list[str]:
+        """Steps of :func:`carry_out`, for a dry run."""
+        source, target, partner = self.source.name, self.target.name, self.partner.name
+        stop = [] if self.source.offline else [f"stop instance {self.instance.name} on {source}"]
+        wanted = self.instance.admin_state == prereq.ADMIN_UP
+        start = [f"start it on {target}"] if wanted else []
+        wait = ["wait until the replicas are in sync"]
+        return [
+            f"make an empty replica of its disks on {target}",
+            *stop,
+            f"make {target} its primary node, mirrored to {partner}",
+            f"synchronise {target} from {partner}",
+            *(wait + start if self.wait_for_sync else start + wait),
+            f"destroy the old replica of its disks on {self.left.name}",
+        ]
 
 
 def applies(unit: AnyUnit, instance: Instance, target: Node) -> bool:

@@ -29,6 +29,7 @@ from ganeti.cmdlib.ops.migration.plan import MigrationPlan
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.disks.replace import ReplacePlan
+    from ganeti.config import Config
     from ganeti.objects import Node
 
 
@@ -53,6 +54,22 @@ class MigrateToAnyPlan:
             "OLD_SECONDARY": self.left.name,
             "NEW_SECONDARY": self.migration.source.name,
         }
+
+    def steps(self, _config: Config) -> list[str]:
+        """Steps of :func:`carry_out`, for a dry run."""
+        source, target = self.migration.source.name, self.migration.target.name
+        left, shrink = self.left.name, self.migration.balloon_mib
+        return [
+            f"make a replica of its disks on {target}",
+            f"disconnect {source} from {left} and connect it to {target}",
+            "wait until the replicas are in sync",
+            f"destroy the old replica of its disks on {left}",
+            *([] if shrink is None else [f"shrink it to {shrink} MiB"]),
+            f"let both {source} and {target} write to its disks",
+            *self.migration.transfer_steps(),
+            f"make {target} its primary node, mirrored to {source}",
+            f"let only {target} write to its disks",
+        ]
 
 
 def plan(unit: AnyUnit, migration: MigrationPlan, *, ignore_policy: bool) -> MigrateToAnyPlan:

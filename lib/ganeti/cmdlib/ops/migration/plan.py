@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit
+from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.ratios import require_policy
-from ganeti.constants.disk import MIRRORED
+from ganeti.constants.disk import INT_MIRRORED, MIRRORED
 from ganeti.objects import hypervisors
 from ganeti.wire.calls import INSTANCE_MIGRATABLE
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Instance, Node
 
 
@@ -43,6 +45,43 @@ class MigrationPlan:
     live: bool
     running: bool
     balloon_mib: int | None = None
+
+    def steps(self, config: Config) -> list[str]:
+        """Steps of the migration or failover, for a dry run."""
+        instance, source, target = self.instance, self.source.name, self.target.name
+        if self.failover:
+            stop = [
+                f"stop instance {instance.name} on {source}",
+                f"deactivate its disks on {source}",
+            ]
+            wanted = instance.admin_state == prereq.ADMIN_UP
+            return [
+                *([] if self.source.offline else stop),
+                f"make {target} its primary node",
+                *(power.start_steps(instance, target) if wanted else []),
+            ]
+        mirrored = config.disk_template(instance) in INT_MIRRORED
+        shrink = [] if self.balloon_mib is None else [f"shrink it to {self.balloon_mib} MiB"]
+        return [
+            *shrink,
+            f"let both {source} and {target} write to its disks"
+            if mirrored
+            else f"activate its disks on {target}",
+            *self.transfer_steps(),
+            f"make {target} its primary node",
+            f"let only {target} write to its disks"
+            if mirrored
+            else f"deactivate its disks on {source}",
+        ]
+
+    def transfer_steps(self) -> list[str]:
+        """Steps in which the guest is sent, for a dry run."""
+        target = self.target.name
+        paused = "" if self.live else ", paused meanwhile"
+        return [
+            f"prepare {target} to accept it",
+            f"send it from {self.source.name} to {target}{paused}",
+        ]
 
 
 def require_mirrored(unit: AnyUnit, instance: Instance, action: str) -> None:
