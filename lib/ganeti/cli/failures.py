@@ -21,16 +21,14 @@ import errno
 import os
 
 from ganeti import errors
+from ganeti.constants.cli import EXIT_CONFIRMATION as EXIT_CONFIRMATION
+from ganeti.constants.cli import EXIT_FAILURE as EXIT_FAILURE
+from ganeti.constants.cli import EXIT_NOTCLUSTER as EXIT_NOTCLUSTER
+from ganeti.constants.cli import EXIT_NOTMASTER as EXIT_NOTMASTER
+from ganeti.constants.cli import EXIT_SUCCESS as EXIT_SUCCESS
+from ganeti.constants.cli import EXIT_UNKNOWN_FIELD as EXIT_UNKNOWN_FIELD
+from ganeti.constants.cli import EXIT_USAGE as EXIT_USAGE
 from ganeti.platform import machine
-
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
-EXIT_NOTCLUSTER = 5
-EXIT_NOTMASTER = 11
-EXIT_NODESETUP_ERROR = 12
-EXIT_CONFIRMATION = 13
-EXIT_UNKNOWN_FIELD = 14
 
 
 class NotClusterError(errors.GenericError):

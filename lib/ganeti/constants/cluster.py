@@ -4,7 +4,6 @@ from __future__ import annotations
 
 CONFIG_MAJOR = 3
 CONFIG_MINOR = 1
-CONFIG_REVISION = 0
 # major * 1,000,000 + minor * 10,000 + revision
 CONFIG_VERSION = 3010000
 PROTOCOL_VERSION = CONFIG_VERSION

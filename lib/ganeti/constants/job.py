@@ -24,11 +24,8 @@ PENDING = frozenset((STATUS_QUEUED, STATUS_WAITING, STATUS_CANCELING))
 PRIO_LOWEST = 19
 PRIO_LOW = 10
 PRIO_NORMAL = 0
-PRIO_DEFAULT = PRIO_NORMAL
 PRIO_HIGH = -10
 PRIO_HIGHEST = -20
-# Priorities which a client may request; the queue raises that of a job which waits long for locks.
-PRIO_SUBMIT_VALID = (PRIO_HIGH, PRIO_NORMAL, PRIO_LOW)
 
 QUEUE_VERSION = 1
 QUEUE_HARD_LIMIT = 5000
@@ -51,7 +48,6 @@ FILTER_ACTIONS = (FILTER_ACCEPT, FILTER_PAUSE, FILTER_REJECT, FILTER_CONTINUE)
 
 # Types of log entries.
 LOG_MESSAGE = "message"
-LOG_MESSAGE_LIST = "message-list"
 LOG_REMOTE_IMPORT = "remote-import"
 LOG_JQUEUE_TEST = "jqueue-test"
 LOG_DELAY_TEST = "delay-test"
@@ -64,14 +60,9 @@ EXECUTIONS = (EXECUTION_THREADS, EXECUTION_PROCESSES)
 # The result of waiting for a change of a job, if there was none in time.
 NO_CHANGE = "nochange"
 
-# Sources in a reason trail.
-REASON_CLIENT = "gnt:client"
 #: Of this project; the others are published.
 REASON_MASTERD_LEFT_WORK = "gnt:daemon:masterd:left-work"
 REASON_MASTERD_NODE_WATCH = "gnt:daemon:masterd:node-watch"
-REASON_MASTERD_PICKUP = "gnt:daemon:masterd:pickup"
-REASON_NODED = "gnt:daemon:noded"
 REASON_OPCODE = "gnt:opcode"
-REASON_RLIB2 = "gnt:library:rlib2"
 REASON_USER = "gnt:user"
 REASON_WATCHER = "gnt:watcher"

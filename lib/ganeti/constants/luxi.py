@@ -11,7 +11,6 @@ CONNECT_RETRY_S = 1.0
 READ_WRITE_TIMEOUT_S = 180
 # The master answers a wait for a job in less than half of the time which the client waits for it.
 WAIT_FOR_JOB_CHANGE_S = (READ_WRITE_TIMEOUT_S - 1) // 2
-CANCEL_JOB_TIMEOUT_S = WAIT_FOR_JOB_CHANGE_S // 2
 
 # Environment variable which chooses another socket: "master", "query" or a path.
 OVERRIDE_VARIABLE = "FORCE_LUXI_SOCKET"

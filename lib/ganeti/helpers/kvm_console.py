@@ -26,12 +26,10 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
 
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.utils import net
 
 ESCAPE = b"\x1d"
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
 
 _CHUNK = 65536
 _TIMEOUT_S = 5.0

@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 
 from ganeti import errors
+from ganeti.constants.cli import EXIT_FAILURE
 from ganeti.hypervisor.xen import guests, xl
 
-EXIT_FAILURE = 1
 #: How long the console gets to connect before the guest runs.
 _CONNECT_S = 1.0
 

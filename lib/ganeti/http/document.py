@@ -25,7 +25,6 @@ REQUEST_S = 5.0
 #: A document is small; more bytes than these are something else.
 MAX_BYTES = 64 * 1024
 
-_OK = 200
 _FOUND_AT_LEAST = 200
 _FOUND_BELOW = 300
 _MISSING = (404, 410)

@@ -16,14 +16,12 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ganeti import errors, ht
+from ganeti import errors
 from ganeti.jobstore.files import ARCHIVE, DRAIN, SERIAL, VERSION, ids_in, job_file
 from ganeti.utils import fs
 
 #: In place of the digest of a file which cannot be read.
 UNREADABLE = "unreadable"
-#: Shape of :meth:`Inventory.to_wire`.
-SHAPE = ht.DictOf(ht.NonEmptyString, ht.Any)
 
 _PLAIN = (SERIAL, VERSION)
 

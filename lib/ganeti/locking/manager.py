@@ -583,20 +583,6 @@ class LockManager:
                 tuple(str(ident) for ident in request.gains),
             )
 
-    def waiting_chain(self, owner: Owner) -> list[monitor.LockWait]:
-        """Return the owner's wait, then the wait of the first owner in front of it, and so on."""
-        chain: list[monitor.LockWait] = []
-        seen: set[Owner] = set()
-        current: Owner | None = owner
-        while current is not None and current not in seen:
-            seen.add(current)
-            wait = self.waiting(current)
-            if wait is None:
-                break
-            chain.append(wait)
-            current = next(iter((*wait.holders, *wait.before)), None)
-        return chain
-
     def _free_dead_blockers(self, request: LockRequest) -> None:
         """Release the locks of dead owners in front of a request."""
         mine = request.owner.livelock

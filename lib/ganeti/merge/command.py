@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ganeti import errors
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.merge import conflicts, other, steps
 from ganeti.merge.record import Record, RecordFile
 from ganeti.platform import paths
@@ -15,7 +16,6 @@ from ganeti.tools import config_files
 from ganeti.utils import filelock, log, process, ssh
 
 PROGRAM = "cluster-merge"
-EXIT_SUCCESS, EXIT_FAILURE = 0, 1
 
 
 def make_parser() -> argparse.ArgumentParser:

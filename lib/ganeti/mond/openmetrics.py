@@ -19,7 +19,6 @@ CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
-STATE_SET: Final = "stateset"
 HISTOGRAM: Final = "histogram"
 
 _SECTOR_BYTES: Final = 512

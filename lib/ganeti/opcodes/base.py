@@ -37,8 +37,6 @@ PRIORITY_DEFAULT = 0
 PRIORITY_SUBMIT_VALID = (-10, 0, 10)
 JOB_STATUS_FINALIZED = ("canceled", "error", "success")
 
-# In the short form of a summary, one letter stands for the subject.
-_TINY_PREFIXES = (("CLUSTER_", "C_"), ("GROUP_", "G_"), ("INSTANCE_", "I_"), ("NODE_", "N_"))
 
 _MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
@@ -231,14 +229,6 @@ class OpCode:
         if isinstance(value, (list, tuple)):
             return ",".join(map(str, value))
         return str(value)
-
-    def tiny_summary(self) -> str:
-        """Return the summary without brackets and with a letter as subject: ``I_STARTUP``."""
-        text = self.OP_ID[3:]
-        for prefix, short in _TINY_PREFIXES:
-            if text.startswith(prefix):
-                return short + text[len(prefix) :]
-        return text
 
     def reason_source(self) -> str:
         """Return the source which stands for this opcode in a reason trail."""

@@ -52,9 +52,6 @@ OP_GE = ">="
 OP_REGEXP = "=~"
 OP_CONTAINS = "=[]"
 
-# A single argument which contains one of these is a filter, not a name.
-FILTER_CHARS = frozenset("\t\n\v\f\r !\"'()/<=>\\~")
-GLOB_CHARS = frozenset("*?")
 
 # Deeper nesting would exhaust the stack of the interpreter.
 MAX_DEPTH = 100

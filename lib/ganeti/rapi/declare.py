@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ganeti.rapi.call import Call
 
 GET, PUT, POST, DELETE = "GET", "PUT", "POST", "DELETE"
-METHODS: Final = (GET, PUT, POST, DELETE)
 
 # Rights. One of those which an operation lists is sufficient; an empty list needs no right.
 READ, WRITE = "read", "write"

@@ -39,11 +39,9 @@ from typing import NoReturn, TypeVar
 
 from ganeti import FULL_VERSION, __version__, errors
 from ganeti.constants import cli as exit_codes
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.utils import daemonize, fs, log, net, notify
-
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
 
 _T = TypeVar("_T")
 

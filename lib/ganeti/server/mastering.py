@@ -305,7 +305,7 @@ def _die() -> None:
     """End as if killed, after the failure of a thread of the queue. The next start repairs it."""
     logging.critical("a thread of the job queue has failed, the daemon ends")
     logging.shutdown()
-    os._exit(daemon.EXIT_FAILURE)
+    os._exit(exit_codes.EXIT_FAILURE)
 
 
 def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signals) -> int | None:

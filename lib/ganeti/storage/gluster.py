@@ -44,11 +44,6 @@ def mount_argv(address: str, port: int, volume: str, mount_point: str) -> list[s
     ]
 
 
-def umount_argv(mount_point: str) -> list[str]:
-    """Unmount a volume."""
-    return ["umount", mount_point]
-
-
 def uri(address: str, port: int, volume: str, path: str) -> str:
     """The URI by which QEMU opens a file on a volume."""
     host = f"[{address}]" if ":" in address else address

@@ -19,6 +19,7 @@ from ganeti import errors
 from ganeti.cli import remote, terminal
 from ganeti.cli.remote import NodeFailed
 from ganeti.config import upgrade
+from ganeti.constants.cli import EXIT_CONFIRMATION, EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
 from ganeti.platform import machine, paths
 from ganeti.takeover import archive, facts, features, findings, nodes, steps
 from ganeti.takeover.cluster import Cluster
@@ -29,7 +30,6 @@ from ganeti.utils import clock, fs, log, process
 from ganeti.wire import json
 
 PROGRAM = "ganeti-takeover"
-EXIT_SUCCESS, EXIT_FAILURE, EXIT_USAGE, EXIT_CONFIRMATION = 0, 1, 2, 13
 COMMANDS = ("check", "run", "back", "status")
 _AT_ONCE = 16
 _PACKAGE_PATH = f"{facts.STATE_DIR}/{facts.PACKAGE}.deb"

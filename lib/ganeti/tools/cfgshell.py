@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.config import upgrade
+from ganeti.constants import cli as exit_codes
 from ganeti.platform import paths
 from ganeti.tools import config_files
 from ganeti.tools.config_files import say
@@ -371,7 +372,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             config_files.refuse_while_master_runs(options.path.rpartition("/")[0] or ".")
     except errors.GenericError as err:
         say(f"cfgshell: {err}")
-        return config_files.EXIT_FAILURE
+        return exit_codes.EXIT_FAILURE
     if version != tree.config["version"]:
         say(
             f"The file has version {upgrade.version_text(version)}; cfgshell shows it as version "
@@ -391,9 +392,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             break
         except KeyboardInterrupt:
             say("")
-    return (
-        config_files.EXIT_FAILURE if shell.failed and not interactive else config_files.EXIT_SUCCESS
-    )
+    return exit_codes.EXIT_FAILURE if shell.failed and not interactive else exit_codes.EXIT_SUCCESS
 
 
 if __name__ == "__main__":

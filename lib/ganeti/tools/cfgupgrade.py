@@ -20,6 +20,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cli import terminal
 from ganeti.config import releases, ssconf, upgrade
+from ganeti.constants import cli as exit_codes
 from ganeti.constants import cluster as const
 from ganeti.constants import disk as disk_const
 from ganeti.platform import paths
@@ -134,7 +135,7 @@ class _Run:
             say(f"{self._path} has version {old_text} already.")
         elif not self._agreed(f"Convert {self._path} from version {old_text} to {new_text}?"):
             say("Nothing was changed.")
-            return config_files.EXIT_CONFIRMATION
+            return exit_codes.EXIT_CONFIRMATION
         problems = self._problems(new)
         if new != raw:
             self._write(raw, new, old_text)
@@ -147,7 +148,7 @@ class _Run:
             say(f"The configuration has version {new_text} now.")
         for problem in problems:
             say(f"Warning: {problem}")
-        return config_files.EXIT_FAILURE if problems else config_files.EXIT_SUCCESS
+        return exit_codes.EXIT_FAILURE if problems else exit_codes.EXIT_SUCCESS
 
     def _converted(self, raw: dict[str, Any]) -> dict[str, Any]:
         if self._options.back_to:
@@ -234,7 +235,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(argv)
     if options.facts:
         print(releases.facts_text(releases.own_facts()))
-        return config_files.EXIT_SUCCESS
+        return exit_codes.EXIT_SUCCESS
     log.setup("cfgupgrade", debug=options.debug, stderr=bool(options.debug))
     try:
         return _Run(options).execute()
@@ -248,7 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except (errors.GenericError, OSError) as err:
         say(f"cfgupgrade: {err}")
-    return config_files.EXIT_FAILURE
+    return exit_codes.EXIT_FAILURE
 
 
 if __name__ == "__main__":

@@ -23,10 +23,6 @@ from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import clock, filelock, fs
 from ganeti.wire import json
 
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
-EXIT_CONFIRMATION = 13
-
 #: An error names at most so many jobs.
 _MAX_NAMED = 10
 

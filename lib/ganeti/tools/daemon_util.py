@@ -28,6 +28,7 @@ from typing import NamedTuple
 from ganeti import FULL_VERSION, __version__, errors
 from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import ssconf
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_NOTCLUSTER, EXIT_NOTMASTER, EXIT_SUCCESS
 from ganeti.platform import machine, paths, users, versions, watchdog_files
 from ganeti.tools import daemon_units, ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, process, retry, suggest
@@ -53,10 +54,6 @@ DAEMON = "<daemon>"
 VERSION_ARGUMENT = "<version>"
 _MANUAL = "man daemon-util explains them."
 
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
-EXIT_NOTCLUSTER = 5
-EXIT_NOTMASTER = 11
 
 # The master daemon finishes the present steps of its jobs before it ends.
 _STOP_S = 60.0

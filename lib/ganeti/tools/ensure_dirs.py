@@ -19,12 +19,10 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import ssconf
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import paths, users
 from ganeti.platform.users import CONFD, DAEMONS, MASTERD, METAD, MOND, NODED, RAPI, Users
 from ganeti.utils import fs
-
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
 
 
 class Entry(NamedTuple):

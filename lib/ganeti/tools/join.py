@@ -14,11 +14,9 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.bootstrap import join, join_protocol
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.utils import fs
-
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
 
 
 def make_parser() -> argparse.ArgumentParser:

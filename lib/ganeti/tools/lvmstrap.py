@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import errors
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.storage.lvm import argv as lvm
 from ganeti.storage.lvm.device import check_name
 from ganeti.storage.lvm.parse import parse_vgs
@@ -23,7 +24,6 @@ from ganeti.utils import process
 from ganeti.wire import json
 
 PROGRAM = "lvmstrap"
-EXIT_SUCCESS, EXIT_FAILURE, EXIT_USAGE = 0, 1, 2
 _FIELDS = "NAME,PATH,TYPE,SIZE,RM,RO,MOUNTPOINTS,FSTYPE,PTTYPE"
 #: Kinds of devices which can be whole disks.
 _KINDS = ("disk", "loop")

@@ -20,11 +20,11 @@ from ganeti import errors
 from ganeti.backend.cluster import credentials
 from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import ssconf
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
 from ganeti.platform import machine, paths
 from ganeti.utils import clock, daemonize, fs
 
 PROGRAM = "node-cleanup"
-EXIT_SUCCESS, EXIT_FAILURE, EXIT_USAGE = 0, 1, 2
 _MODE = 0o600
 
 

@@ -19,12 +19,11 @@ from functools import partial
 from ganeti import errors, ht
 from ganeti.bootstrap import local, remote
 from ganeti.config import ssconf
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.utils import x509
 from ganeti.wire import json
 
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
 _DAEMONS = (local.NODED, local.CONFD)
 
 _SHAPES: dict[str, ht.Type] = {

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.foreign import images, ova, ovf_writer, reading
 from ganeti.foreign.export import CONFIG_FILE, Dump, describe, parse_export
 from ganeti.foreign.machine import Machine, Nic, is_name, positive, whole_mib
@@ -27,7 +28,6 @@ from ganeti.platform import paths
 from ganeti.utils import fs, process
 
 PROGRAM = "ovfconverter"
-EXIT_SUCCESS, EXIT_FAILURE, EXIT_USAGE = 0, 1, 2
 _KEY_VALUE = re.compile(r"([A-Za-z0-9_.-]+)=(.*)")
 
 

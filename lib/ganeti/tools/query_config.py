@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.constants import confd as const
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.tools import confd_client
 from ganeti.wire import json
 
 PROGRAM = "query-config"
-EXIT_SUCCESS, EXIT_FAILURE = 0, 1
 
 
 def make_parser() -> argparse.ArgumentParser:

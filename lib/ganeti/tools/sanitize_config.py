@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.config import upgrade
+from ganeti.constants import cli as exit_codes
 from ganeti.constants import disk as disk_const
 from ganeti.platform import paths
 from ganeti.tools import config_files
@@ -349,9 +350,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         ).sanitize(config)
     except errors.GenericError as err:
         config_files.say(f"sanitize-config: {err}")
-        return config_files.EXIT_FAILURE
+        return exit_codes.EXIT_FAILURE
     sys.stdout.write(json.dumps_pretty(made))
-    return config_files.EXIT_SUCCESS
+    return exit_codes.EXIT_SUCCESS
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
 from ganeti.utils import fs, process
 
 PROGRAM = "users-setup"
-EXIT_SUCCESS, EXIT_FAILURE, EXIT_USAGE = 0, 1, 2
 _HOME = "/var/lib/ganeti"
 _SHELL = "/usr/sbin/nologin"
 _TIMEOUT_S = 60.0

@@ -18,11 +18,10 @@ from typing import NamedTuple, NoReturn
 
 from ganeti import errors
 from ganeti.configfile import files
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, versions
 from ganeti.utils import fs, process
 
-EXIT_SUCCESS = 0
-EXIT_FAILURE = 1
 _LOOPBACK = ("ip", "link", "set", "dev", "lo", "up")
 _NETWORK_S = 60.0
 

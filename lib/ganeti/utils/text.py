@@ -33,11 +33,6 @@ def natural_key(name: str) -> list[tuple[int, int | str]]:
     ]
 
 
-def natural_sorted(names: Iterable[str]) -> list[str]:
-    """Names in the order of :func:`natural_key`."""
-    return sorted(names, key=natural_key)
-
-
 def format_unit(size_mib: float, unit: str = "h") -> str:
     """A size as text.
 

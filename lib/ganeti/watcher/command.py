@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from ganeti import errors
 from ganeti.backend.node.info import watcher_pause
 from ganeti.cli import value_types
+from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.luxi import client as luxi
 from ganeti.platform import paths
 from ganeti.utils import clock, log
@@ -27,9 +28,6 @@ NAME = "ganeti-watcher"
 DEFAULT_JOB_AGE_S = 6 * 3600
 
 _log = logging.getLogger(__name__)
-
-_EXIT_SUCCESS = 0
-_EXIT_FAILURE = 1
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -106,27 +104,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except errors.ConfigurationError as err:
         print(f"{NAME}: {err}", file=sys.stderr)
-        return _EXIT_FAILURE
+        return EXIT_FAILURE
     if not os.path.exists(here.noded_cert_file):
         _log.debug("this machine is not a node of a cluster")
-        return _EXIT_SUCCESS
+        return EXIT_SUCCESS
     if not options.ignore_pause and _is_paused(options):
-        return _EXIT_SUCCESS
+        return EXIT_SUCCESS
     if options.node_group:
         group_uuid = _find_group(options.node_group)
         if group_uuid is None:
-            return _EXIT_FAILURE
+            return EXIT_FAILURE
         options.node_group = group_uuid
         lock_file, work = here.watcher_group_lock_file(group_uuid), _group_part
     else:
         lock_file, work = here.watcher_lock_file, _node_part
     was_master = _is_master()
     code = _run(options, lock_file, work)
-    if code != _EXIT_SUCCESS:
+    if code != EXIT_SUCCESS:
         change = _change_since(was_master)
         if change:
             _say(options, change)
-            return _EXIT_SUCCESS
+            return EXIT_SUCCESS
     return code
 
 
@@ -174,18 +172,18 @@ def _run(
             return work(options)
     except errors.LockError:
         _say(options, "another watcher is at work; nothing was done")
-        return _EXIT_SUCCESS
+        return EXIT_SUCCESS
     except errors.JobQueueDrainError:
         _say(
             options,
             "the job queue is drained, so nothing more is done; see 'gnt-cluster queue info'",
         )
-        return _EXIT_SUCCESS
+        return EXIT_SUCCESS
     except (errors.GenericError, OSError) as err:
         _log.error("the run ends early: %s", err, exc_info=options.debug > 0)
         if options.dry_run or sys.stderr.isatty():
             print(f"{NAME}: {err}", file=sys.stderr)
-        return _EXIT_FAILURE
+        return EXIT_FAILURE
 
 
 def _say(options: argparse.Namespace, text: str, level: int = logging.INFO) -> None:
@@ -211,18 +209,18 @@ def _node_part(options: argparse.Namespace) -> int:
     node.run_hooks(dry_run=options.dry_run)
     node.start_daemons(dry_run=options.dry_run)
     node.maintain_health(dry_run=options.dry_run)
-    return _master_part(options) if cluster.is_master() else _EXIT_SUCCESS
+    return _master_part(options) if cluster.is_master() else EXIT_SUCCESS
 
 
 def _master_part(options: argparse.Namespace) -> int:
     if not cluster.start_daemons(options.rapi_ip, dry_run=options.dry_run):
         if options.dry_run:
             print("What else would be done is known when the master daemon runs.")
-            return _EXIT_SUCCESS
-        return _EXIT_FAILURE
+            return EXIT_SUCCESS
+        return EXIT_FAILURE
     client = cluster.connect(luxi.Client)
     if client is None:
-        return _EXIT_FAILURE
+        return EXIT_FAILURE
     with client:
         cluster.archive_jobs(client, options.job_age, dry_run=options.dry_run)
         if options.dry_run:
@@ -230,12 +228,12 @@ def _master_part(options: argparse.Namespace) -> int:
         _balance(client, options)
     children = cluster.start_groups(_group_options(options))
     if not options.wait_children:
-        return _EXIT_SUCCESS
+        return EXIT_SUCCESS
     # A process which was killed has a negative code.
     codes = [child.wait() for child in children]
     if not options.dry_run:
         cluster.merge_status()
-    return _EXIT_FAILURE if any(codes) else _EXIT_SUCCESS
+    return EXIT_FAILURE if any(codes) else EXIT_SUCCESS
 
 
 def _require_open_queue(client: luxi.Client) -> None:
@@ -284,4 +282,4 @@ def _group_part(options: argparse.Namespace) -> int:
                 name=cluster.groups().get(options.node_group, options.node_group),
             ),
         ).run()
-    return _EXIT_SUCCESS
+    return EXIT_SUCCESS

@@ -13,6 +13,7 @@ from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import confd as confd_c
 from ganeti.constants import hooks as hooks_c
 from ganeti.constants import ssconf as ssconf_c
+from ganeti.constants.cli import EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.storage.drbd import leftover
 from ganeti.tools import daemon_units, daemon_util
@@ -76,14 +77,14 @@ def start_daemon(daemon: str, *, dry_run: bool) -> bool:
     except (errors.GenericError, OSError) as err:
         _log.error("%s cannot be started: %s", daemon, err)
         return False
-    if code != daemon_util.EXIT_SUCCESS:
+    if code != EXIT_SUCCESS:
         _log.error(
             "%s cannot be started (exit code %d); see %s",
             daemon,
             code,
             paths.current().log_file(daemon),
         )
-    return code == daemon_util.EXIT_SUCCESS
+    return code == EXIT_SUCCESS
 
 
 def is_marked_offline(make_client: Callable[[], ConfdClient] = ConfdClient.of_this_node) -> bool:

@@ -188,7 +188,7 @@ def test_a_history_is_kept(tmp_path: Path) -> None:
     assert history.read(tmp_path / "history") == HISTORY
     assert records.counts()[history.ADD_TAG, OK] == 3
     (tmp_path / "history").write_text('{"user": "x"}\n')
-    with pytest.raises(ValueError, match="is no history"):
+    with pytest.raises(ValueError, match="is not a history"):
         history.read(tmp_path / "history")
 
 

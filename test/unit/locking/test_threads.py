@@ -195,7 +195,7 @@ def test_many_threads(execution: str, rounds: int, tmp_path: Path) -> None:
         else:
             locks.reprioritise(victim.owner, rng.randint(-2, 2))
         locks.table()
-        locks.waiting_chain(victim.owner)
+        locks.waiting(victim.owner)
         time.sleep(0.002)
     for worker in workers:
         worker.join()

@@ -243,7 +243,6 @@ def test_flags_of_older_clients():
 
 def test_summaries():
     assert OpInstanceStartup(instance_name="web1").summary() == "INSTANCE_STARTUP(web1)"
-    assert OpInstanceStartup(instance_name="web1").tiny_summary() == "I_STARTUP"
     assert OpInstanceStartup().summary() == "INSTANCE_STARTUP(None)"
     assert OpTestDelay(duration=1.5).summary() == "TEST_DELAY(1.5)"
     assert OpTestDelay(duration=1).validate().summary() == "TEST_DELAY(1.0)"

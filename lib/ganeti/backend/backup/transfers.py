@@ -25,6 +25,7 @@ from ganeti import errors, storage
 from ganeti.backend.backup import exports
 from ganeti.backend.instance import os as os_definitions
 from ganeti.backend.registry import serves
+from ganeti.constants.cli import EXIT_FAILURE
 from ganeti.objects import codec
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
@@ -40,7 +41,6 @@ _KEY, _CERT = "key", "cert"
 _EXPORT, _IMPORT = "export", "import"
 
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$")
-_EXIT_FAILURE = 1
 _DAY_S = 86400
 _LONGEST_VALIDITY_S = 100 * 365 * _DAY_S
 # Inside a cluster connections are quick; between clusters a person may pass on the addresses.
@@ -365,7 +365,7 @@ def _status(name: str) -> ImportExportStatus | None:
     if not os.path.isdir(directory):
         return None
     return ImportExportStatus(
-        exit_status=_EXIT_FAILURE,
+        exit_status=EXIT_FAILURE,
         error_message="its process ended without a reason",
         connected=bool(status and status.connected),
         ctime=clock.now(),

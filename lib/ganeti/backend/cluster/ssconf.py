@@ -33,14 +33,6 @@ def read(key: str) -> str:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
 
 
-def read_lines(key: str) -> list[str]:
-    """Return the lines of one file.
-
-    :raises ConfigurationError: this node has no such file.
-    """
-    return [line for line in read(key).splitlines() if line]
-
-
 @serves(calls.WRITE_SSCONF_FILES)
 def write(values: dict[str, str]) -> None:
     """Write several files; all of them are checked before the first one is changed.

@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from ganeti import errors
 from ganeti.client.htools import options as opt
 from ganeti.client.htools.options import Values
+from ganeti.constants.cli import EXIT_FAILURE as EXIT_FAILURE
+from ganeti.constants.cli import EXIT_USAGE as EXIT_USAGE
 from ganeti.htools.cluster import Cluster, common_suffix
 from ganeti.utils.records import record
-
-EXIT_FAILURE = 1
-EXIT_USAGE = 2
 
 
 class Failure(errors.GenericError):

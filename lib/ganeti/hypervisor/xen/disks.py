@@ -22,7 +22,6 @@ from ganeti.hypervisor.xen.record import RecordedDisk
 from ganeti.utils import process
 
 _TIMEOUT_S = 60.0
-_LOOP = "loop"
 
 
 def attach(disks: Sequence[RecordedDisk]) -> dict[str, str]:

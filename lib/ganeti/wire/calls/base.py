@@ -459,7 +459,6 @@ class StatusListResult(ResultCodec):
 
 #: The answer of a call that returns nothing.
 NOTHING = ResultCodec(ht.NoneType)
-ANYTHING = ResultCodec(ht.Any)
 
 
 _REQUIRED = object()
