@@ -1,1 +1,9 @@
-"""Creation of an instance: the steps of ``OP_INSTANCE_CREATE``."""
+"""Parts of the creation of an instance.
+
+============= ===================================================
+``names``     names and addresses of new and of renamed instances
+``plan``      the plan, and the checks from which it is made
+``objects``   the objects of the configuration
+``execution`` carries out the plan
+============= ===================================================
+"""

@@ -1,1 +1,7 @@
-"""Functions and base classes which the operations on networks share."""
+"""Parts of the operations on networks.
+
+============== =======================================================
+``checks``     checks, hooks and messages
+``connection`` base of the units which connect networks to node groups
+============== =======================================================
+"""

@@ -1,1 +1,8 @@
-"""Network interfaces of instances: specifications and changes."""
+"""Network interfaces of instances.
+
+================= =====================================================
+``specs``         from the dictionaries which users give to NIC objects
+``modify``        adds, removes and modifies NICs of an instance
+``communication`` the NIC through which a guest talks to its node
+================= =====================================================
+"""

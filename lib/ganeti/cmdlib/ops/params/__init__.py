@@ -1,1 +1,12 @@
-"""Checks of parameters, and how a change is merged with the present ones."""
+"""Checks of parameters, and how a change is merged with the present ones.
+
+=================== ========================================================
+``cluster``         computes the cluster after a change of its parameters
+``devices``         changes to disks and NICs, as opcodes carry them
+``group``           parameters of node groups
+``instance``        backend and hypervisor parameters of instances
+``modify_instance`` changes of an existing instance, and of its marked state
+``node``            node parameters
+``os``              OS parameters, with private and secret ones
+=================== ========================================================
+"""

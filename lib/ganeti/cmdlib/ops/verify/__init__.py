@@ -1,1 +1,18 @@
-"""The checks of cluster verification, a module for each subject."""
+"""The checks of cluster verification, a module for each subject.
+
+=================== ======================================================
+``answers``         the shapes of the answers of the nodes
+``findings``        reports what was found, with the published codes
+``files``           files which all nodes share, the configuration, ssconf
+``guest_users``     the users under which guests run
+``layout``          nodes and disks of instances in the configuration
+``maintenance``     nodes in maintenance
+``mirrors``         replicas of mirrored disks, and who may write to them
+``os_definitions``  OS definitions
+``programs``        programs of the administrator, and the master address
+``queue``           copies of the job queue on the candidates
+``storage``         LVM, DRBD, and the disks of instances
+``machine_storage`` whether the storage of one machine fits the cluster
+``self_repair``     removes a lost physical volume from its volume group
+=================== ======================================================
+"""
