@@ -51,7 +51,6 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "cmdlib": (
-        ("undo",),
         ("base",),
         ("hooks", "locks"),
         ("prereq",),

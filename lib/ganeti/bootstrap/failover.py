@@ -68,6 +68,7 @@ from ganeti.rpc.voting import (
 )
 from ganeti.rpc.witness import Witness, WitnessError
 from ganeti.utils import fs
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
     JOBQUEUE_SET_DRAIN_FLAG,
     NODE_START_MASTER_DAEMONS,
@@ -240,10 +241,10 @@ def failover(
             _hand_over(won, ignore_offline)
         _start(found, _runner(found.members), no_voting, say)
         return warnings
-    with local.Rollback() as undo:
+    with UndoStack() as undo:
         stopped = _stop_old(found, undo, warnings, say)
         found, won = _take_role(found, no_voting, say)
-        undo.keep()
+        undo.commit()
     config, runner = _commit(found, won, warnings, say)
     if stopped:
         failure = take_down_at(runner, config.snapshot(), found.old.uuid)
@@ -280,7 +281,7 @@ def _require_free_space() -> None:
         ) from err
 
 
-def _stop_old(found: Survey, undo: local.Rollback, warnings: list[str], say: Say) -> bool:
+def _stop_old(found: Survey, undo: UndoStack, warnings: list[str], say: Say) -> bool:
     """Stop the old master, if its node answers; returns whether the node answers."""
     old, runner = found.old, _runner(found.members)
     target = {old.name: old.primary_ip}

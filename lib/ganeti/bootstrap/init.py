@@ -33,6 +33,7 @@ from ganeti.objects import (
 from ganeti.platform import hosts, machine, paths, ssh_keys
 from ganeti.rpc import AddressRunner, key_pins, open_client
 from ganeti.utils import clock, fs, text
+from ganeti.utils.undo import UndoStack
 from ganeti.wire import json
 from ganeti.wire.calls import VERSION
 
@@ -131,7 +132,7 @@ def init_cluster(params: InitParams) -> Initialized:
     problems = verify.check(data)
     if problems:
         raise _wrong("; ".join(problems))
-    with local.Rollback() as undo:
+    with UndoStack() as undo:
         undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
         if choice.makes_file_storage:
             new = detection.make_file_storage(here)
@@ -160,6 +161,7 @@ def init_cluster(params: InitParams) -> Initialized:
         )
         for daemon in (local.MASTER, local.CONFD, local.RAPI):
             start(daemon)
+        undo.commit()
     return Initialized(choice.words, findings.notes, _guests_as_root(data.cluster))
 
 

@@ -30,6 +30,7 @@ from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
 from ganeti.platform import hosts, machine, paths
 from ganeti.utils import clock, net, x509
+from ganeti.utils.undo import UndoStack
 
 #: Seconds until a token expires, unless the user says otherwise.
 LIFETIME_S = 3600
@@ -342,7 +343,7 @@ def join(
     :raises OpExecError: a daemon does not start; the credentials were removed again.
     """
     check_machine(token, here, clock.now())
-    with local.Rollback() as undo, _connected(token, address) as tls:
+    with UndoStack() as undo, _connected(token, address) as tls:
         channel = Channel(tls, "the master")
         shown = tls.getpeercert(binary_form=True) or b""
         protocol.greet(
@@ -364,9 +365,9 @@ def join(
         except protocol.Refused as err:
             raise JoinError(f"the master did not add this machine: {err.text}") from err
         except JoinError as err:
-            undo.keep()
+            undo.commit()
             raise Undecided(token.node_name, str(err)) from err
-        undo.keep()
+        undo.commit()
 
 
 class Undecided(errors.OpExecError):
@@ -381,7 +382,7 @@ class Undecided(errors.OpExecError):
         )
 
 
-def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local.Rollback) -> str:
+def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: UndoStack) -> str:
     given, facts = message["credentials"], message["ssconf"]
     fields = local.Credentials._fields
     if (

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ganeti import errors
@@ -27,58 +26,6 @@ NODED = "ganeti-noded"
 CONFD = "ganeti-confd"
 RAPI = "ganeti-rapi"
 FAILOVERD = "ganeti-failoverd"
-
-
-class Rollback:
-    """Steps which take back changes; a context manager which runs them if its block fails.
-
-    The steps run in reverse. When one fails, the error contains both failures and names what is
-    left.
-    """
-
-    def __init__(self) -> None:
-        self._steps: list[tuple[str, Callable[[], object]]] = []
-
-    def __enter__(self) -> Rollback:
-        return self
-
-    def add(self, left: str, step: Callable[[], object]) -> None:
-        """Register a step, before the change which it takes back.
-
-        :param left: name of the object which is left when the step fails.
-        :param step: takes the change back.
-        """
-        self._steps.append((left, step))
-
-    def keep(self) -> None:
-        """Forget the steps, so that the changes stay."""
-        self._steps.clear()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.keep()
-            return
-        failures = self.take_back()
-        if failures:
-            raise errors.OpExecError(
-                f"{error}. Not all changes could be undone, left are: {', '.join(failures)}"
-            ) from error
-
-    def take_back(self) -> list[str]:
-        """Run the steps, and return what is left, each with the reason."""
-        failures = []
-        while self._steps:
-            left, step = self._steps.pop()
-            try:
-                step()
-            except (OSError, errors.GenericError) as err:
-                failures.append(f"{left} ({err})")
-        return failures
 
 
 class Credentials(NamedTuple):

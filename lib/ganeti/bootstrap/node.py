@@ -22,6 +22,7 @@ from ganeti.platform import hosts, machine, paths
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner, open_client
 from ganeti.utils import x509
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import VERSION
 
 # A new machine usually gives no answer, and that is no warning.
@@ -89,8 +90,9 @@ def setup_node(
         changed.
     :raises OpExecError: the daemon does not start; the credentials were removed again.
     """
-    with local.Rollback() as undo:
+    with UndoStack() as undo:
         _set_up(host, undo, access, force_join, pins)
+        undo.commit()
 
 
 @contextlib.contextmanager
@@ -105,14 +107,15 @@ def node_setup(
 
     The block runs the job which adds the node.
     """
-    with local.Rollback() as undo:
+    with UndoStack() as undo:
         certificate = _set_up(host, undo, access, force_join, pins)
-        yield Preparation(undo.keep, certificate)
+        yield Preparation(undo.commit, certificate)
+        undo.commit()
 
 
 def _set_up(
     host: hosts.Hostname,
-    undo: local.Rollback,
+    undo: UndoStack,
     access: remote.SshAccess | None,
     force_join: bool,
     pins: Sequence[str],

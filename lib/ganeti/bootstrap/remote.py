@@ -19,6 +19,7 @@ from ganeti.bootstrap import local
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.platform import hosts, paths
 from ganeti.utils import fs, process, ssh, x509
+from ganeti.utils.undo import UndoStack
 from ganeti.wire import json
 
 _SETUP_S = 600.0
@@ -164,7 +165,7 @@ def _run(
 
 
 def set_up(
-    host: hosts.Hostname, access: SshAccess, undo: local.Rollback, *, force_join: bool = False
+    host: hosts.Hostname, access: SshAccess, undo: UndoStack, *, force_join: bool = False
 ) -> str | None:
     """Give a machine the credentials of the cluster and start its daemons, over SSH.
 

@@ -29,6 +29,7 @@ from ganeti.platform import paths
 from ganeti.takeover.cluster import parse_unfinished
 from ganeti.tools import config_files
 from ganeti.utils import clock, fs, process
+from ganeti.utils.undo import UndoStack
 
 #: Values of ``--restart``.
 ALL, UP, NONE = "all", "up", "none"
@@ -250,7 +251,7 @@ class Merge:
             (record.here, self._command),
             (record.there, other.run),
         )
-        undo = local.Rollback()
+        undo = UndoStack()
         for begun, run in both:
             if begun:
                 undo.add("a paused watcher", partial(run, "gnt-cluster", "watcher", "continue"))
@@ -272,11 +273,11 @@ class Merge:
         if record.merged:
             # From now on the next run must take back, too.
             undo.add(f"the record {self._file.path}", lambda: self._note(merged=False))
-        failures = undo.take_back()
-        if failures:
+        left = undo.take_back()
+        if left:
             raise errors.OpExecError(
-                f"{error or 'the merge was interrupted'}. Not all changes could be undone, left"
-                f" are: {', '.join(failures)}. Mend the cause, and run the same command again."
+                f"{error or 'the merge was interrupted'}; left behind: {', '.join(left)}."
+                " Mend the cause, and run the same command again."
             ) from error
         self._file.remove()
 

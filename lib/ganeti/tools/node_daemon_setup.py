@@ -22,6 +22,7 @@ from ganeti.config import ssconf
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.platform import machine, paths
 from ganeti.utils import x509
+from ganeti.utils.undo import UndoStack
 from ganeti.wire import json
 
 _DAEMONS = (local.NODED, local.CONFD)
@@ -114,7 +115,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
     )
     facts = credentials[remote.SSCONF]
     assert isinstance(facts, dict)
-    with local.Rollback() as undo:
+    with UndoStack() as undo:
         if not local.cluster_traces(here):
             undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
         digest = local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
@@ -125,7 +126,7 @@ def set_up(credentials: dict[str, object], here: paths.Paths) -> str:
             local.daemon_util("stop", daemon)
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
-        undo.keep()
+        undo.commit()
     return digest
 
 

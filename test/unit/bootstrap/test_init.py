@@ -474,7 +474,7 @@ def test_an_error_while_undoing_does_not_hide_the_first(
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
     text = str(caught.value)
     assert "port 1811 is taken" in text
-    assert "left are: files in " in text
+    assert "left behind: files in " in text
     assert "read-only file system" in text
     assert ("stop", "ganeti-noded") in daemons.calls
 

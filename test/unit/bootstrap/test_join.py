@@ -18,6 +18,7 @@ from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
 from ganeti.platform import hosts, paths
 from ganeti.utils import clock, x509
+from ganeti.utils.undo import UndoStack
 
 NODE = "node2.example.com"
 CERT, OTHER = b"c" * 32, b"o" * 32
@@ -668,7 +669,7 @@ def test_which_machine_may_use_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_damaged_credentials(lab: Lab, message: dict[str, Any]) -> None:
-    with pytest.raises(JoinError), local.Rollback() as undo:
+    with pytest.raises(JoinError), UndoStack() as undo:
         join._equip(message, NODE, lab.machine, undo)
     assert lab.traces == []
 

@@ -25,6 +25,7 @@ from ganeti.config import ssconf
 from ganeti.platform import hosts, paths
 from ganeti.tools import node_daemon_setup
 from ganeti.utils import filelock, net, process, ssh, x509
+from ganeti.utils.undo import UndoStack
 from ganeti.wire import json
 
 NODE = "node2.example.com"
@@ -134,7 +135,7 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
         asked.append(question)
         return True
 
-    with pytest.raises(RuntimeError, match="the job failed"), local.Rollback() as undo:
+    with pytest.raises(RuntimeError, match="the job failed"), UndoStack() as undo:
         made = remote.set_up(server.host, server.access(confirm), undo)
         # So the master knows which machine it has to be, before it asks it anything.
         assert made == x509.digest_file(server.machine.noded_client_cert_file)
@@ -146,15 +147,15 @@ def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Path
     assert server.running() == []
     assert local.cluster_traces(server.machine) == []
     # The key is known now.
-    with local.Rollback() as undo:
+    with UndoStack() as undo:
         remote.set_up(server.host, server.access(lambda question: False), undo)
-        undo.keep()
+        undo.commit()
     assert server.running() == [local.NODED, local.CONFD]
 
 
 @pytest.mark.programs
 def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None:
-    with pytest.raises(errors.OpPrereqError, match="was not accepted"), local.Rollback() as undo:
+    with pytest.raises(errors.OpPrereqError, match="was not accepted"), UndoStack() as undo:
         remote.set_up(server.host, server.access(lambda question: False), undo)
     assert local.cluster_traces(server.machine) == []
     assert not Path(master.known_hosts_file).exists()
@@ -171,7 +172,7 @@ def test_a_login_that_is_refused(server: Server, master: paths.Paths) -> None:
     # The key of the host itself is none with which somebody may log in.
     with (
         pytest.raises(errors.OpExecError, match=f"'gnt-node add --token {NODE}'") as caught,
-        local.Rollback() as undo,
+        UndoStack() as undo,
     ):
         remote.set_up(server.host, server.access(identity=server.host_key), undo)
     assert "Permission denied" in str(caught.value)
@@ -184,7 +185,7 @@ def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
     Path(master.known_hosts_file).write_text(ssh.known_hosts_text(NODE, server.port, [other]))
     with (
         pytest.raises(errors.OpPrereqError, match="shows another SSH host key"),
-        local.Rollback() as undo,
+        UndoStack() as undo,
     ):
         remote.set_up(server.host, server.access(check_key=False), undo)
     assert local.cluster_traces(server.machine) == []
@@ -195,7 +196,7 @@ def test_a_machine_of_another_cluster(server: Server, master: paths.Paths) -> No
     local.write_credentials(server.machine, local.new_credentials(), NODE)
     with (
         pytest.raises(errors.OpExecError, match="belongs to another cluster"),
-        local.Rollback() as undo,
+        UndoStack() as undo,
     ):
         remote.set_up(server.host, server.access(), undo)
     assert server.running() == []
@@ -210,7 +211,7 @@ def test_nobody_answers(master: paths.Paths) -> None:
         access = remote.SshAccess(probe.getsockname()[1])
         with (
             pytest.raises(errors.OpPrereqError, match="no SSH server answers"),
-            local.Rollback() as undo,
+            UndoStack() as undo,
         ):
             remote.set_up(hosts.Hostname(NODE, "127.0.0.1"), access, undo)
 

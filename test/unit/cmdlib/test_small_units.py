@@ -8,7 +8,6 @@ from fakes.config import GROUP, cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import cmdlib, errors, opcodes
 from ganeti.cmdlib import base
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.opcodes.instance import OpInstanceConsole
 from ganeti.opcodes.os import OpOsDiagnose
 from ganeti.opcodes.tags import OpTagsDel, OpTagsGet, OpTagsSearch, OpTagsSet
@@ -65,46 +64,6 @@ BIG_LOCK = {
 def test_the_big_lock_is_for_few():
     cmdlib.load()
     assert {op_id for op_id, unit in base.UNITS.items() if unit.REQ_BGL} == BIG_LOCK
-
-
-# -- undo ------------------------------------------------------------------------
-
-
-def test_undo_goes_backwards_and_only_on_failure():
-    done = []
-    with UndoStack() as undo:
-        undo.add("a", done.append, "a")
-        undo.commit()
-    assert done == []
-    with pytest.raises(ValueError, match="why"), UndoStack() as undo:
-        undo.add("a", done.append, "a")
-        undo.add("b", done.append, "b")
-        raise ValueError("why")
-    assert done == ["b", "a"]
-
-
-def test_what_stays_behind_is_named():
-    def stuck():
-        raise errors.BlockDeviceError("busy")
-
-    told = []
-    done = []
-    with pytest.raises(errors.OpExecError) as failed, UndoStack(told.append, hint="Do it.") as undo:
-        undo.add("first", done.append, 1)
-        undo.add("disk 7", stuck)
-        raise errors.OpExecError("broken")
-    assert str(failed.value) == "broken; left behind: disk 7 (busy). Do it."
-    assert done == [1]
-    assert told == ["could not be removed or undone: disk 7 (busy)"]
-
-
-def test_a_bug_in_one_step_does_not_stop_the_others():
-    done = []
-    with pytest.raises(ZeroDivisionError), UndoStack() as undo:
-        undo.add("first", done.append, 1)
-        undo.add("bug", lambda: 1 // 0)
-        raise errors.OpExecError("broken")
-    assert done == [1]
 
 
 # -- tags ------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import sync
 from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceActivateDisks
+from ganeti.utils.undo import UndoStack
 
 ActivatedDisk: TypeAlias = list[str | None]
 

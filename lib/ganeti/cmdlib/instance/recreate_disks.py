@@ -31,11 +31,11 @@ from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import DRBD8, FILE_BASED, INT_MIRRORED, MUST_ADOPT, PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:

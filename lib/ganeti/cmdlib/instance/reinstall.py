@@ -17,10 +17,10 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.cmdlib.ops.install import operating_system
 from ganeti.cmdlib.ops.params import os
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceReinstall
+from ganeti.utils.undo import UndoStack
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INT_MIRRORED, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.objects import snapshots as naming
 from ganeti.opcodes.instance import OpInstanceSnapshot
 from ganeti.utils import clock
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
     BLOCKDEV_REMOVE,
     BLOCKDEV_SHUTDOWN,

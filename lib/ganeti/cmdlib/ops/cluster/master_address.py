@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.rpc import master_ip
+from ganeti.utils.undo import UndoStack
 
 if TYPE_CHECKING:
     pass

@@ -24,10 +24,10 @@ from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.install import forthcoming, operating_system
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.transfer.import_source import ImportUnknown, RemoteImport
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, updated
 from ganeti.utils import clock
+from ganeti.utils.undo import UndoStack
 
 P = ParamSpec("P")
 

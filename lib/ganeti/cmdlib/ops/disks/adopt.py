@@ -20,8 +20,8 @@ from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.disks.specs import DiskSpec
-    from ganeti.cmdlib.undo import UndoStack
     from ganeti.objects import ConfigData, Instance
+    from ganeti.utils.undo import UndoStack
 
 _MIB = 1 << 20
 

@@ -33,7 +33,6 @@ from ganeti.cmdlib.ops.disks import (
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
     DRBD8,
     DRBD_META_SIZE_MIB,
@@ -44,6 +43,7 @@ from ganeti.constants.disk import (
     NOT_CONVERTIBLE_TO,
     PLAIN,
 )
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:

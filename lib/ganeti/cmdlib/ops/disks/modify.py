@@ -25,7 +25,6 @@ from ganeti.cmdlib.ops.disks import capacity, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.params import devices
 from ganeti.cmdlib.ops.params.devices import DeviceChange
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import (
     DISKLESS,
     EXT,
@@ -40,6 +39,7 @@ from ganeti.constants.disk import (
     MOD_REMOVE,
 )
 from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import VERSION
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.nics import communication, specs
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants import metad as const
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import HELPER_START, HELPER_STATUS, HELPER_STOP
 
 if TYPE_CHECKING:

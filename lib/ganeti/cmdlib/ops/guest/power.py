@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
-from ganeti.cmdlib.undo import UndoStack
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
 
 if TYPE_CHECKING:

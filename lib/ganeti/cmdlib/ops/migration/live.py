@@ -24,8 +24,8 @@ from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import mirror, replicas
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
-from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INT_MIRRORED
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
     ACCEPT_INSTANCE,
     INSTANCE_BALLOON_MEMORY,

@@ -20,7 +20,7 @@ from ganeti.cmdlib.ops.disks import mirror, replicas, together
 from ganeti.cmdlib.ops.disks.devices import shutdown_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
-from ganeti.cmdlib.undo import UndoStack
+from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import INSTANCE_SHUTDOWN
 
 

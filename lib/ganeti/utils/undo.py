@@ -52,8 +52,7 @@ class UndoStack:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._unwind()
-        left = self.left
+        left = self.take_back()
         if not left:
             return
         if self._report is not None:
@@ -63,14 +62,15 @@ class UndoStack:
         text = f"{cause}; left behind: {', '.join(left)}"
         raise errors.OpExecError(f"{text}. {self._hint}" if self._hint else text) from exc
 
-    def _unwind(self) -> None:
+    def take_back(self) -> list[str]:
+        """Undo all steps now, the last one first; return what is left, each with the reason."""
         # The recursion with try/finally runs the other functions after an unexpected error, too.
-        if not self._steps:
-            return
-        what, step = self._steps.pop()
-        try:
-            step()
-        except errors.GenericError as err:
-            self.left.append(f"{what} ({err})")
-        finally:
-            self._unwind()
+        if self._steps:
+            what, step = self._steps.pop()
+            try:
+                step()
+            except (OSError, errors.GenericError) as err:
+                self.left.append(f"{what} ({err})")
+            finally:
+                self.take_back()
+        return self.left
