@@ -5,7 +5,6 @@ several units share. The processor calls :func:`lookup`. All units are imported 
 opcode arrives, or when the master daemon calls :func:`load` at its start.
 
 =================== ==============================================================
-``undo``            undoes the steps of an operation when a later step fails
 ``base``            the base class of all units, and the context in which they run
 ``hooks``           runs the scripts of the administrator around an operation
 ``locks``           sets of locks which several units need
