@@ -22,7 +22,7 @@ def execute(values: Values) -> int:
     """Answer one request."""
     if len(values.arguments) != 1:
         raise prog.Failure("This program needs an input file.")
-    request = req.parse(loading.read_file(values.arguments[0]))
+    request = req.parse(prog.read_file(values.arguments[0]))
     loading.print_warnings(answer.prepare(request))
     cluster = request.cluster
     if "text_data" in values.given or "simulate" in values.given:

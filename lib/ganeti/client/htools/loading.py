@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.client.htools import options
 from ganeti.client.htools.options import Values
-from ganeti.client.htools.program import Failure, err
+from ganeti.client.htools.program import Failure, err, read_file
 from ganeti.htools import cluster as model
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.instance import Load
@@ -110,22 +109,6 @@ def _options(values: Values, utilisation: dict[str, Load] | None) -> model.Optio
         min_disk=have.get("min_disk"),
         max_cpu=have.get("max_cpu"),
     )
-
-
-def read_file(name: str) -> str:
-    """Read a file, or standard input for ``-``.
-
-    :raises ParseError: it cannot be read.
-    """
-    try:
-        if name == "-":
-            return sys.stdin.read()
-        with open(name, encoding="utf-8") as stream:
-            return stream.read()
-    except OSError as failure:
-        raise errors.ParseError(f"cannot read {name}: {failure.strerror}") from failure
-    except UnicodeDecodeError as failure:
-        raise errors.ParseError(f"{name} is not a text file in UTF-8: {failure}") from failure
 
 
 def _read(source: str, values: Values) -> Cluster:

@@ -48,6 +48,22 @@ def err(text: str = "") -> None:
     sys.stderr.write(f"{text}\n")
 
 
+def read_file(name: str) -> str:
+    """Read a file, or standard input for ``-``.
+
+    :raises ParseError: it cannot be read.
+    """
+    try:
+        if name == "-":
+            return sys.stdin.read()
+        with open(name, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError as failure:
+        raise errors.ParseError(f"cannot read {name}: {failure.strerror}") from failure
+    except UnicodeDecodeError as failure:
+        raise errors.ParseError(f"{name} is not a text file in UTF-8: {failure}") from failure
+
+
 def main(program: Program, argv: Sequence[str] | None = None) -> int:
     """Run a program to its end.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ganeti import errors
-from ganeti.client.htools.loading import read_file
+from ganeti.client.htools.program import read_file
 from ganeti.htools.cluster import Cluster
 from ganeti.htools.loading import rest
 from ganeti.wire import json
