@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NoReturn
 
-from ganeti.failoverd import child
-from ganeti.failoverd.watch import Watch
+from ganeti.master_failover import child
+from ganeti.master_failover.watch import Watch
 from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, open_client
 from ganeti.server import daemon

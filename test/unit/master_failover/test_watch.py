@@ -12,8 +12,8 @@ import pytest
 from ganeti import errors
 from ganeti.config import ssconf
 from ganeti.constants import failover as const
-from ganeti.failoverd.child import FAILOVER, RELEASE_ADDRESS, RESTART, Task, TaskResult
-from ganeti.failoverd.watch import IDLE_S, Facts, Watch, read_facts
+from ganeti.master_failover.child import FAILOVER, RELEASE_ADDRESS, RESTART, Task, TaskResult
+from ganeti.master_failover.watch import IDLE_S, Facts, Watch, read_facts
 from ganeti.objects.transfer import MasterSight
 from ganeti.platform import failover_report, master_epoch, paths
 from ganeti.platform.master_epoch import Epoch

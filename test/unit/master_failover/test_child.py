@@ -10,7 +10,7 @@ import pytest
 from ganeti import errors, rpc
 from ganeti.bootstrap import failover
 from ganeti.config import ssconf
-from ganeti.failoverd import child
+from ganeti.master_failover import child
 from ganeti.platform import machine
 from ganeti.rpc import Result
 

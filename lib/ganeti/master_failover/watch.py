@@ -24,8 +24,8 @@ from ganeti.config.role import has_quorum
 from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import failover as const
 from ganeti.constants import ssconf as ssconf_c
-from ganeti.failoverd import decisions
-from ganeti.failoverd.child import FAILOVER, RELEASE_ADDRESS, RESTART, Child, Task
+from ganeti.master_failover import decisions
+from ganeti.master_failover.child import FAILOVER, RELEASE_ADDRESS, RESTART, Child, Task
 from ganeti.objects.transfer import MasterSight
 from ganeti.platform import failover_report, machine, master_epoch, paths
 from ganeti.platform.failover_report import Report

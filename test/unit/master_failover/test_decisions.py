@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti.constants import failover as const
-from ganeti.failoverd import decisions
-from ganeti.failoverd.decisions import OwnMaster, View, decide, decide_restart, objection
+from ganeti.master_failover import decisions
+from ganeti.master_failover.decisions import OwnMaster, View, decide, decide_restart, objection
 from ganeti.objects.transfer import MasterSight
 
 MASTER, ME, THIRD, FOURTH, FIFTH = NODES = [f"node{number}" for number in range(1, 6)]
