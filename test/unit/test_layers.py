@@ -223,12 +223,15 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("machine_storage", "self_repair"),
     ),
     "config": (
-        ("documents", "index_keys", "newer_values", "ports", "recent", "role", "ssconf", "view"),
+        (
+            "documents", "index_keys", "newer_values", "ports", "recent_changes", "role", "ssconf",
+            "view",
+        ),
         ("damaged", "quorum", "reservations", "upgrade", "witness"),
         ("index", "members", "releases"),
         ("change", "verify"),
         ("history", "instance_changes", "text"),
-        ("local", "sending", "transaction"),
+        ("local_file", "sending", "transaction"),
         ("others",),
         ("store",),
         ("api",),

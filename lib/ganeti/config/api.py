@@ -17,7 +17,7 @@ from typing import Self
 from ganeti import errors
 from ganeti.config import damaged, history, ports, reservations, upgrade, verify
 from ganeti.config.history import Author, History
-from ganeti.config.local import Changer, Writer
+from ganeti.config.local_file import Changer, Writer
 from ganeti.config.others import CATCH_UP_S
 from ganeti.config.quorum import Record
 from ganeti.config.sending import Distribute, DistributionFailure

@@ -14,7 +14,7 @@ from ganeti import errors
 from ganeti.config import ports
 from ganeti.config.index import Index, values_of
 from ganeti.config.index_keys import NAMES, PORT
-from ganeti.config.recent import RecentChanges
+from ganeti.config.recent_changes import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.objects import (
     Cluster,

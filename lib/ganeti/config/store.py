@@ -33,9 +33,9 @@ from typing import Final
 from ganeti import errors
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
-from ganeti.config.local import Changer, LocalFile, Writer
+from ganeti.config.local_file import Changer, LocalFile, Writer
 from ganeti.config.others import PATIENCE_S, OtherNodes
-from ganeti.config.recent import RecentChanges
+from ganeti.config.recent_changes import RecentChanges
 from ganeti.config.reservations import Reservations
 from ganeti.config.sending import Distribute, DistributionFailure
 from ganeti.config.text import ConfigText

@@ -12,7 +12,7 @@ import pytest
 from ganeti import errors
 from ganeti.config import Config
 from ganeti.config.api import load
-from ganeti.config.local import LocalFile
+from ganeti.config.local_file import LocalFile
 from ganeti.config.store import ConfigStore
 from ganeti.config.text import ConfigText, Pieces
 from ganeti.configfile import files
