@@ -75,6 +75,7 @@ from ganeti.platform import hosts, master_epoch, ssh_keys, watchdog_files
 from ganeti.platform import users as platform_users
 from ganeti.query import filter as query_filter
 from ganeti.rapi import passwords, users
+from ganeti.runbook import quiet
 from ganeti.storage import file as file_storage
 from ganeti.storage import rbd
 from ganeti.storage import units as storage_units
@@ -84,7 +85,6 @@ from ganeti.storage.drbd import status_json as drbd_status_json
 from ganeti.storage.ext import device as ext_device
 from ganeti.storage.ext import provider as ext_provider
 from ganeti.storage.lvm import parse as lvm
-from ganeti.takeover import cluster as takeover_cluster
 from ganeti.takeover import defaults as takeover_defaults
 from ganeti.takeover import facts as takeover_facts
 from ganeti.takeover import packages as takeover_packages
@@ -338,7 +338,7 @@ TEXTS: dict[str, Parser] = {
             ' "parameters": {"kvm": ["firmware"]}}',
         ),
     ),
-    "states of jobs": Parser(takeover_cluster.parse_unfinished, ("1|success\n2|running\n",)),
+    "states of jobs": Parser(quiet.parse_unfinished, ("1|success\n2|running\n",)),
     "removed packages": Parser(
         takeover_packages.parse_removed, ("Remv ganeti [3.0.2-3]\nInst ganeti-py\n",)
     ),

@@ -25,8 +25,8 @@ SHARED = (
 NODE_SIDE = ("storage", "hypervisor", "backend")
 MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "jobexec", "master")
 PROGRAMS = (
-    "bootstrap", "rapi", "cli", "upgrading", "client", "tools", "watcher", "master_failover",
-    "watchdogd", "burnin", "takeover", "merge", "helpers", "vcluster", "server",
+    "bootstrap", "runbook", "rapi", "cli", "upgrading", "client", "tools", "watcher",
+    "master_failover", "watchdogd", "burnin", "takeover", "merge", "helpers", "vcluster", "server",
 )  # fmt: skip
 # Bottom-up: a package imports from itself and from the packages before it.
 ORDER = (*SHARED, *NODE_SIDE, *MASTER_SIDE, *PROGRAMS)

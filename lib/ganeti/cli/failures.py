@@ -23,6 +23,7 @@ import os
 from ganeti import errors
 from ganeti.constants.cli import EXIT_CONFIRMATION as EXIT_CONFIRMATION
 from ganeti.constants.cli import EXIT_FAILURE as EXIT_FAILURE
+from ganeti.constants.cli import EXIT_NODESETUP_ERROR as EXIT_NODESETUP_ERROR
 from ganeti.constants.cli import EXIT_NOTCLUSTER as EXIT_NOTCLUSTER
 from ganeti.constants.cli import EXIT_NOTMASTER as EXIT_NOTMASTER
 from ganeti.constants.cli import EXIT_SUCCESS as EXIT_SUCCESS

@@ -10,7 +10,7 @@ from functools import partial
 from ganeti import errors
 from ganeti.constants.cli import EXIT_FAILURE, EXIT_SUCCESS
 from ganeti.merge import conflicts, other, steps
-from ganeti.merge.record import Record, RecordFile
+from ganeti.merge.record import Record, record_file
 from ganeti.platform import paths
 from ganeti.tools import config_files
 from ganeti.utils import filelock, log, process, ssh
@@ -151,7 +151,7 @@ def _resumed(
     :returns: those which are left. The clusters before an interrupted one are merged.
     :raises OpPrereqError: the interrupted one is not among them.
     """
-    record = RecordFile(data_dir).read()
+    record = record_file(data_dir).read()
     if record is None:
         return names
     known = (record.asked, record.name, record.master)

@@ -8,11 +8,10 @@ configuration is used, the next run takes back what has begun; afterwards it goe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from ganeti.utils import fs
-from ganeti.wire import record_text
+from ganeti.runbook import record
 
 
 @dataclass(frozen=True)
@@ -66,38 +65,12 @@ class Record:
     added: tuple[str, ...] = ()
 
 
-class RecordFile:
-    """The file of the record.
+def record_file(data_dir: str) -> record.RecordFile[Record]:
+    """Return the file of the record.
 
     :param data_dir: directory of the configuration.
     """
-
-    def __init__(self, data_dir: str) -> None:
-        self.path = f"{data_dir}/cluster-merge.json"
-
-    def read(self) -> Record | None:
-        """Return the record of a merge which was interrupted; None if there is none.
-
-        :raises ConfigurationError: the file cannot be understood.
-        :raises OSError: the file cannot be read.
-        """
-        return record_text.read(self.path, parse_record)
-
-    def note(self, before: Record, **changes: Any) -> Record:
-        """Write the record with changed fields, and return it.
-
-        :raises OSError: it cannot be written; the former one is unchanged.
-        """
-        record = replace(before, **changes)
-        fs.write_file(self.path, record_text.to_text(record), mode=0o600)
-        return record
-
-    def remove(self) -> None:
-        """Remove the record.
-
-        :raises OSError: it cannot be removed.
-        """
-        fs.remove_file(self.path)
+    return record.RecordFile(f"{data_dir}/cluster-merge.json", parse_record)
 
 
 def parse_record(text: str, path: str = "the record") -> Record:
@@ -105,4 +78,4 @@ def parse_record(text: str, path: str = "the record") -> Record:
 
     :raises ConfigurationError: it has another form.
     """
-    return record_text.from_text(Record, text, path, "the record of a merge")
+    return record.from_text(Record, text, path, "the record of a merge")

@@ -23,10 +23,10 @@ from ganeti.constants import instance as instance_c
 from ganeti.merge import conflicts
 from ganeti.merge.combine import Merged, combine, ssh_port
 from ganeti.merge.other import LoginError, OtherCluster, parse_config
-from ganeti.merge.record import Guest, Record, RecordFile
+from ganeti.merge.record import Guest, Record, record_file
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import paths
-from ganeti.takeover.cluster import parse_unfinished
+from ganeti.runbook import quiet
 from ganeti.tools import config_files
 from ganeti.utils import clock, fs, process
 from ganeti.utils.undo import UndoStack
@@ -34,7 +34,7 @@ from ganeti.utils.undo import UndoStack
 #: Values of ``--restart``.
 ALL, UP, NONE = "all", "up", "none"
 RESTARTS = (ALL, UP, NONE)
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _LIST = ("--no-headers", "--separator=|", "-o")
 
 
@@ -106,7 +106,7 @@ class Merge:
         self._say = say
         self._pause = pause
         self._here = here or paths.current()
-        self._file = RecordFile(self._here.data_dir)
+        self._file = record_file(self._here.data_dir)
         self._record = record or Record(
             asked=asked or other.name,
             name=other.name,
@@ -344,12 +344,10 @@ class Merge:
         return running
 
     def _wait_for_jobs(self, run: Callable[..., process.Completed]) -> None:
-        said = 0
-        while left := parse_unfinished(run("gnt-job", "list", *_LIST, "id,status").stdout):
-            if len(left) != said:
-                said = len(left)
-                self._say(f"  waiting for jobs {', '.join(left[:10])}")
-            self._pause(_LOOK_S)
+        def unfinished() -> list[str]:
+            return quiet.parse_unfinished(run("gnt-job", "list", *_LIST, "id,status").stdout)
+
+        quiet.wait_for_jobs(unfinished, self._say, self._pause, _POLL_S)
 
     def _daemon_util(self, *words: str) -> None:
         self._command(paths.daemon_util(), *words)

@@ -13,16 +13,15 @@ from collections.abc import Callable
 
 from ganeti import errors
 from ganeti.cli.verify_errors import parse_verify
-from ganeti.constants import job
 from ganeti.platform import paths
+from ganeti.runbook import quiet
 from ganeti.takeover.state import State
 from ganeti.utils import process
 
 _PAUSE = "24h"
-_LOOK_S = 2.0
+_POLL_S = 2.0
 # The daemons of the original need a moment after their start.
 _ANSWER_S = 90.0
-_SEPARATOR = "|"
 
 
 class Cluster:
@@ -66,8 +65,7 @@ class Cluster:
     def inspect(self, state: State) -> None:
         """Record what verification finds before anything is changed."""
         found = self._found()
-        for name, text in found.items():
-            self._say(f"  found: {name}: {text}")
+        quiet.say_findings(found, self._say)
         # On the way back also what the original has found before the takeover.
         state.verified = tuple(dict.fromkeys([*state.verified, *found]))
         state.unverified = tuple(dict.fromkeys([*state.unverified, *state.left_out]))
@@ -79,12 +77,7 @@ class Cluster:
         """
         self._command("gnt-cluster", "watcher", "pause", _PAUSE)
         self._command("gnt-cluster", "queue", "drain")
-        said = 0
-        while left := self.unfinished():
-            if len(left) != said:
-                said = len(left)
-                self._say(f"  waiting for {said} jobs: {', '.join(left[:10])}")
-            self._pause(_LOOK_S)
+        quiet.wait_for_jobs(self.unfinished, self._say, self._pause, _POLL_S)
 
     def unfinished(self) -> list[str]:
         """Return the numbers of the jobs which have not ended.
@@ -92,9 +85,9 @@ class Cluster:
         :raises OpExecError: they cannot be listed.
         """
         done = self._command(
-            "gnt-job", "list", "--no-headers", f"--separator={_SEPARATOR}", "-o", "id,status"
+            "gnt-job", "list", "--no-headers", f"--separator={quiet.SEPARATOR}", "-o", "id,status"
         )
-        return parse_unfinished(done.stdout)
+        return quiet.parse_unfinished(done.stdout)
 
     def open(self, state: State) -> None:
         """Open the queue, and distribute the configuration.
@@ -105,8 +98,8 @@ class Cluster:
         while self._command("gnt-cluster", "queue", "info", check=False).failed:
             if waited >= _ANSWER_S:
                 self._command("gnt-cluster", "queue", "info")
-            self._pause(_LOOK_S)
-            waited += _LOOK_S
+            self._pause(_POLL_S)
+            waited += _POLL_S
         # The original never answers when an open queue is opened, as after an interruption.
         if self._is_drained():
             self._command("gnt-cluster", "queue", "undrain")
@@ -125,18 +118,7 @@ class Cluster:
 
         :raises OpExecError: it finds more.
         """
-        new = []
-        for name, text in self._found().items():
-            if name in state.verified:
-                continue
-            if name.rpartition(" ")[2] in state.unverified:
-                self._say(f"  found on a node which was not verified before: {name}: {text}")
-            else:
-                new.append(f"{name}: {text}")
-        if new:
-            raise errors.OpExecError(
-                f"verification finds what it did not find before: {'; '.join(new)}"
-            )
+        quiet.require_nothing_new(self._found(), state.verified, state.unverified, self._say)
 
     def finish(self, state: State) -> None:
         """Let the watcher work again.
@@ -144,13 +126,3 @@ class Cluster:
         :raises OpExecError: the command failed.
         """
         self._command("gnt-cluster", "watcher", "continue")
-
-
-def parse_unfinished(text: str) -> list[str]:
-    """Read numbers and states of jobs, and return the numbers of those which have not ended."""
-    found = []
-    for line in text.splitlines():
-        number, sign, status = line.strip().partition(_SEPARATOR)
-        if sign and status not in job.FINALIZED:
-            found.append(number)
-    return found

@@ -21,6 +21,7 @@ from ganeti.cli.remote import NodeFailed
 from ganeti.config import upgrade
 from ganeti.constants.cli import EXIT_CONFIRMATION, EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
 from ganeti.platform import machine, paths
+from ganeti.runbook.steps import StepFailed
 from ganeti.takeover import archive, facts, features, findings, nodes, steps
 from ganeti.takeover.cluster import Cluster
 from ganeti.takeover.findings import Finding, Member
@@ -533,7 +534,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.command == "check":
             return _check(takeover)
         return takeover.run() if options.command == "run" else takeover.back()
-    except steps.StepFailed as err:
+    except StepFailed as err:
         terminal.err(f"{PROGRAM}: {err}")
         again = f"{nodes.STARTER} {options.command}"
         terminal.err(f"Mend that, and repeat it: '{again}' goes on there.")

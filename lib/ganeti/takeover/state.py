@@ -12,9 +12,9 @@ import os
 from dataclasses import dataclass, field
 
 from ganeti import errors
+from ganeti.runbook import record
 from ganeti.takeover.facts import STATE_DIR
 from ganeti.utils import fs
-from ganeti.wire import record_text
 
 RUN = "run"
 BACK = "back"
@@ -81,22 +81,14 @@ class State:
             self.nodes.setdefault(node, Progress()).steps += (step,)
 
 
-class StateFile:
+class StateFile(record.RecordFile[State]):
     """The file of the record.
 
     :param directory: where it is, on the master.
     """
 
     def __init__(self, directory: str = STATE_DIR) -> None:
-        self.path = f"{directory}/state.json"
-
-    def read(self) -> State | None:
-        """Return the record of the last run; None if there was none.
-
-        :raises ConfigurationError: the file cannot be understood.
-        :raises OSError: the file cannot be read.
-        """
-        return record_text.read(self.path, parse_state)
+        super().__init__(f"{directory}/state.json", parse_state)
 
     def takeover_before(self, back: State) -> State:
         """Return the record of the takeover which a way back takes back.
@@ -124,7 +116,7 @@ class StateFile:
         fs.make_dirs(directory, 0o700)
         if before is not None and before.number != state.number:
             os.replace(self.path, f"{directory}/state-{before.number}.json")
-        fs.write_file(self.path, record_text.to_text(state), mode=0o600)
+        super().write(state)
 
 
 def parse_state(text: str, path: str = "the record") -> State:
@@ -132,4 +124,4 @@ def parse_state(text: str, path: str = "the record") -> State:
 
     :raises ConfigurationError: it has another form.
     """
-    return record_text.from_text(State, text, path, "the record of a takeover")
+    return record.from_text(State, text, path, "the record of a takeover")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from ganeti import errors
 from ganeti.cli.remote import NodeFailed
+from ganeti.runbook.steps import StepFailed, carry_out
 from ganeti.takeover.state import BACK, RUN, State
 
 CLUSTER, MASTER, NODES = "cluster", "master", "nodes"
@@ -70,19 +71,6 @@ PLANS: dict[str, tuple[Step, ...]] = {
 POINT = "stop"
 # What is done again when nodes come later, after the cluster has served again.
 _AGAIN = ("open", "verify", "finish")
-
-
-class StepFailed(errors.GenericError):
-    """A step failed on some nodes, or for the cluster.
-
-    :ivar failures: node, or empty for the cluster -> reason.
-    """
-
-    def __init__(self, step: Step, failures: dict[str, str]) -> None:
-        lines = [f"{node}: {reason}" if node else reason for node, reason in failures.items()]
-        super().__init__("\n".join([f"step '{step.name}' failed", *lines]))
-        self.step = step
-        self.failures = failures
 
 
 class Reach(Protocol):
@@ -187,10 +175,7 @@ class Run:
             if state.is_complete(step.name):
                 return
             self._say(f"{label} {step.text}")
-            try:
-                getattr(self._cluster, step.name)(state)
-            except errors.GenericError as err:
-                raise StepFailed(step, {"": str(err)}) from err
+            carry_out(step.name, partial(getattr(self._cluster, step.name), state))
             state.complete(step.name)
             self._save(state)
             return
@@ -211,7 +196,7 @@ class Run:
                     state.complete(step.name, name)
                     self._save(state)
             if failures:
-                raise StepFailed(step, failures)
+                raise StepFailed(step.name, failures)
 
     def _on_node(self, step: Step, name: str) -> str:
         """Do a step on one node; returns why it failed, or an empty text."""

@@ -3,7 +3,7 @@
 The master keeps it in ``/var/lib/ganeti/intent-to-upgrade``. It is on the disk before each step
 begins and is removed at the end. Steps can be repeated, because an interruption can come between
 the end of a step and the record of it. Two versions read the file
-(:mod:`ganeti.wire.record_text`).
+(:mod:`ganeti.runbook.record`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from ganeti.platform import paths
-from ganeti.utils import fs
-from ganeti.wire import record_text
+from ganeti.runbook import record
 
 # All steps but those which let the queue and the watcher work again.
 _ALL_BUT_QUEUE: tuple[str, ...] = (
@@ -70,34 +69,12 @@ class Record:
         )
 
 
-class RecordFile:
-    """The file of the record.
+def record_file(path: str | None = None) -> record.RecordFile[Record]:
+    """Return the file of the record.
 
     :param path: None for the one of this node.
     """
-
-    def __init__(self, path: str | None = None) -> None:
-        self.path = path or paths.current().intent_to_upgrade_file
-
-    def read(self) -> Record | None:
-        """Return the record; None if no upgrade is going on.
-
-        :raises ConfigurationError: the file cannot be understood.
-        :raises OSError: the file cannot be read.
-        """
-        return record_text.read(self.path, parse_record)
-
-    def write(self, record: Record) -> None:
-        """Replace the record; it is on the disk when this returns.
-
-        :raises OSError: it cannot be written; the one before is unchanged.
-        """
-        fs.write_file(self.path, record_text.to_text(record), mode=0o600)
-
-    def remove(self) -> None:
-        """Forget the upgrade."""
-        fs.remove_file(self.path)
-        fs.flush_dir(paths.current().data_dir)
+    return record.RecordFile(path or paths.current().intent_to_upgrade_file, parse_record)
 
 
 def parse_record(text: str, path: str = "the record") -> Record:
@@ -105,4 +82,4 @@ def parse_record(text: str, path: str = "the record") -> Record:
 
     :raises ConfigurationError: it has another form.
     """
-    return record_text.from_text(Record, text, path, "the record of an upgrade")
+    return record.from_text(Record, text, path, "the record of an upgrade")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
-from ganeti import errors
 from ganeti.platform import versions
+from ganeti.runbook.steps import carry_out
 from ganeti.upgrading.record import Record
 
 ORIGIN, TARGET = "origin", "target"
@@ -63,17 +64,6 @@ def plan(record: Record) -> tuple[Step, ...]:
     """Return the steps of an upgrade, or of a way back."""
     goes_back = versions.number_of(record.target) < versions.number_of(record.origin)
     return BACK if goes_back else FORWARD
-
-
-class StepFailed(errors.GenericError):
-    """A step failed; the record has those before it.
-
-    :ivar step: the step.
-    """
-
-    def __init__(self, step: Step, reason: str) -> None:
-        super().__init__(f"step '{step.name}' failed: {reason}")
-        self.step = step
 
 
 class Work(Protocol):
@@ -149,10 +139,7 @@ def execute(
         save(record)
         text = step.text.format(target=record.target)
         say(f"[{number}/{len(steps)}] {text}")
-        try:
-            getattr(work, step.name)(record)
-        except errors.GenericError as err:
-            raise StepFailed(step, str(err)) from err
+        carry_out(step.name, partial(getattr(work, step.name), record))
         record.done += (step.name,)
         save(record)
     return True

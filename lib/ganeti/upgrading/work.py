@@ -16,12 +16,13 @@ from ganeti.config import releases
 from ganeti.constants import job
 from ganeti.luxi import client as luxi
 from ganeti.platform import paths, versions
+from ganeti.runbook import quiet
 from ganeti.upgrading.record import Record
 from ganeti.utils import fs, process
 from ganeti.wire import json
 
 _PAUSE_S = 24 * 3600.0
-_LOOK_S = 1.0
+_POLL_S = 1.0
 # A master daemon which has just been started loads its configuration and its queue.
 _ANSWER_S = 120.0
 _DAEMON_UTIL = "daemon-util"
@@ -119,8 +120,7 @@ class ClusterWork:
     def inspect(self, record: Record) -> None:
         """Record what verification finds before anything is changed."""
         found = self._found(record.origin)
-        for code, text in found.items():
-            self._say(f"  found: {code}: {text}")
+        quiet.say_findings(found, self._say)
         record.verified = tuple(found)
 
     def drain(self, record: Record) -> None:
@@ -131,16 +131,12 @@ class ClusterWork:
         client = self._connect()
         client.set_watcher_pause(self._clock() + _PAUSE_S)
         client.set_queue_drain_flag(True)
-        said = 0
-        while left := [
-            number
-            for number, status in client.query_jobs(None, ["id", "status"])
-            if status not in job.FINALIZED
-        ]:
-            if len(left) != said:
-                said = len(left)
-                self._say(f"  waiting for {said} jobs: {', '.join(map(str, left[:10]))}")
-            self._pause(_LOOK_S)
+
+        def unfinished() -> list[str]:
+            rows = client.query_jobs(None, ["id", "status"])
+            return [str(number) for number, status in rows if status not in job.FINALIZED]
+
+        quiet.wait_for_jobs(unfinished, self._say, self._pause, _POLL_S)
 
     def stop(self, record: Record) -> None:
         """Stop the daemons on all nodes: first those which would move the role of the master.
@@ -243,20 +239,16 @@ class ClusterWork:
             except errors.GenericError:
                 if waited >= _ANSWER_S:
                     raise
-            self._pause(_LOOK_S)
-            waited += _LOOK_S
+            self._pause(_POLL_S)
+            waited += _POLL_S
 
     def verify(self, record: Record) -> None:
         """Check that verification finds nothing which it has not found before.
 
         :raises OpExecError: it finds more.
         """
-        found = self._found(record.target).items()
-        new = [f"{code}: {text}" for code, text in found if code not in record.verified]
-        if new:
-            raise errors.OpExecError(
-                f"verification finds what it did not find before: {'; '.join(new)}"
-            )
+        found = self._found(record.target)
+        quiet.require_nothing_new(found, record.verified, (), self._say)
 
     def finish(self, record: Record) -> None:
         """Let the queue and the watcher be as they were before.

@@ -133,7 +133,7 @@ class Clusters:
 
     def merge(self, **changes: Any) -> None:
         """Do what the command does: handle an interrupted merge, then merge."""
-        kept = record.RecordFile(self.here.data_dir).read()
+        kept = record.record_file(self.here.data_dir).read()
         choices = Choices(groups=conflicts.MERGE, **changes)
 
         def one(of: record.Record | None) -> Merge:
@@ -171,7 +171,7 @@ class Clusters:
         return codec.from_dict(ConfigData, json.loads(self.config_file.read_text()))
 
     def record(self) -> record.Record | None:
-        return record.RecordFile(self.here.data_dir).read()
+        return record.record_file(self.here.data_dir).read()
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def test_the_order(lab: Lab) -> None:
     assert len(lab.config().nodes) == 5
     assert Path(f"{lab.path}.backup-before-second.example.com").exists()
     assert os.stat(f"{lab.path}.merged-second.example.com").st_mode & 0o777 == 0o600
-    assert "  waiting for jobs 7, 8" in lab.said
+    assert "  waiting for 2 jobs: 7, 8" in lab.said
 
 
 def test_a_dry_run_changes_nothing(lab: Lab) -> None:

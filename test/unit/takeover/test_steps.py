@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ganeti import errors
+from ganeti.runbook import record
+from ganeti.runbook.steps import StepFailed
 from ganeti.takeover import steps
 from ganeti.takeover.state import BACK, RUN, State, StateFile, parse_state
-from ganeti.takeover.steps import CLUSTER, NODES, NodeFailed, Run, StepFailed
-from ganeti.wire import record_text
+from ganeti.takeover.steps import CLUSTER, NODES, NodeFailed, Run
 
 MASTER = "node1"
 NAMES = ["node1", "node2", "node3"]
@@ -270,7 +271,7 @@ def test_the_record_survives_the_way_through_its_file(file: StateFile) -> None:
     state.complete("stop", "node2")
     state.complete("drain")
     state.original = {"ganeti": "3.0.2-3"}
-    assert parse_state(record_text.to_text(state)) == state
+    assert parse_state(record.to_text(state)) == state
     assert state.nodes["node2"].steps == ("stop",)
     file.write(state)
     other = State(number=9, direction=BACK, master=MASTER)

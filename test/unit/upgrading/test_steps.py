@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.runbook.record import RecordFile
+from ganeti.runbook.steps import StepFailed
 from ganeti.upgrading import steps
-from ganeti.upgrading.record import Record, RecordFile, parse_record
+from ganeti.upgrading.record import Record, parse_record, record_file
 
 
 class Killed(Exception):
@@ -68,7 +70,7 @@ class FakeCluster:
 
 
 def drive(
-    cluster: FakeCluster, file: RecordFile, own: str, limit: int | None = None
+    cluster: FakeCluster, file: RecordFile[Record], own: str, limit: int | None = None
 ) -> tuple[bool, list[str]]:
     """Run the command, as both versions; the process dies before its ``limit``-th write."""
     said: list[str] = []
@@ -92,9 +94,9 @@ def drive(
     raise AssertionError(f"versions hand over to each other: {wanted}")
 
 
-def begin(tmp_path: Path, origin: str, target: str, cluster: FakeCluster) -> RecordFile:
+def begin(tmp_path: Path, origin: str, target: str, cluster: FakeCluster) -> RecordFile[Record]:
     cluster.link = cluster.config = cluster.running = origin
-    file = RecordFile(str(tmp_path / "intent"))
+    file = record_file(str(tmp_path / "intent"))
     file.write(Record(7, origin, target, "node1", {"node1": "192.0.2.1"}))
     return file
 
@@ -147,15 +149,15 @@ def test_a_step_that_fails(tmp_path: Path) -> None:
 
     cluster = Broken()
     file = begin(tmp_path, "0.9", "0.10", cluster)
-    with pytest.raises(steps.StepFailed, match="step 'start' failed: node2: no") as failed:
+    with pytest.raises(StepFailed, match="step 'start' failed: node2: no") as failed:
         drive(cluster, file, "0.9")
-    assert failed.value.step.name == "start"
+    assert failed.value.step == "start"
     record = file.read()
     assert record is not None and record.step == "start" and record.done[-1] == "convert"
 
 
 def test_record(tmp_path: Path) -> None:
-    file = RecordFile(str(tmp_path / "intent"))
+    file = record_file(str(tmp_path / "intent"))
     assert file.read() is None
     record = Record(1, "0.9", "0.10", "n", {"n": "192.0.2.1"}, left_out=("m",), paused_until=2.5)
     file.write(record)

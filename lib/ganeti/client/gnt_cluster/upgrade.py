@@ -11,8 +11,9 @@ from ganeti.cli.options import Option
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.platform.versions import Version
+    from ganeti.runbook.record import RecordFile
     from ganeti.upgrading.checks import Member
-    from ganeti.upgrading.record import Record, RecordFile
+    from ganeti.upgrading.record import Record
     from ganeti.upgrading.work import ClusterWork
 
 _INTERRUPTED = """\
@@ -40,7 +41,7 @@ def upgrade(values: Values, arguments: list[str]) -> int:
     if values.to is not None and _is_compatible(values.to):
         return _compare_compatible(values.to)
     from ganeti.platform import paths
-    from ganeti.upgrading.record import RecordFile
+    from ganeti.upgrading.record import record_file
     from ganeti.utils import filelock, fs
 
     if values.simulate:
@@ -53,7 +54,7 @@ def upgrade(values: Values, arguments: list[str]) -> int:
             raise errors.OpPrereqError(
                 "another 'gnt-cluster upgrade' runs on this node", errors.ECODE_STATE
             ) from None
-        file = RecordFile()
+        file = record_file()
         record = file.read()
         if values.resume:
             if record is None:
@@ -72,9 +73,9 @@ def _say_what_is_possible() -> int:
     :raises OpPrereqError: always; the text has the answer.
     """
     from ganeti.platform import versions
-    from ganeti.upgrading.record import RecordFile
+    from ganeti.upgrading.record import record_file
 
-    before = RecordFile().read()
+    before = record_file().read()
     if before is not None:
         raise errors.OpPrereqError(_not_complete(before), errors.ECODE_INVAL)
     raise errors.OpPrereqError(
@@ -174,7 +175,7 @@ def _target(values: Values) -> tuple[str, Version]:
     return origin, target
 
 
-def _new_record(values: Values, file: RecordFile, before: Record | None) -> Record | None:
+def _new_record(values: Values, file: RecordFile[Record], before: Record | None) -> Record | None:
     """Check everything, and return the record of a new upgrade; None if nothing is left to do.
 
     :raises OpPrereqError: something stands in the way.
@@ -285,7 +286,8 @@ def _switch_others(work: ClusterWork, nodes: dict[str, str], target: Version) ->
     terminal.out(f"The cluster has version {target.series}, release {target.release}.")
 
 
-def _execute(file: RecordFile, record: Record) -> int:
+def _execute(file: RecordFile[Record], record: Record) -> int:
+    from ganeti.runbook.steps import StepFailed
     from ganeti.upgrading import steps
 
     def hand_over(series: str) -> None:
@@ -295,7 +297,7 @@ def _execute(file: RecordFile, record: Record) -> int:
         complete = steps.execute(
             record, _work(record.nodes), save=file.write, hand_over=hand_over, say=terminal.out
         )
-    except steps.StepFailed as err:
+    except StepFailed as err:
         terminal.err(f"Failure: {err}")
         terminal.err(_AGAIN.format(origin=record.origin, path=file.path))
         return failures.EXIT_FAILURE

@@ -1,0 +1,10 @@
+"""Operations of several resumable steps: what takeover, upgrade and merge of clusters share.
+
+Such an operation changes many machines, may be interrupted at any moment, and goes on with the same
+command. It keeps a record of what is complete in a file; a step may run twice, because an
+interruption can come between its end and the record of it.
+
+- ``record``: the record in its file
+- ``steps``: carry out one step; its failure
+- ``quiet``: bring a cluster to rest before it is changed, and compare it afterwards
+"""
