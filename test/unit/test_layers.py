@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+
+from devel.shape.imports import Import, circles, imports_of
 
 TOP = Path(__file__).resolve().parents[2]
 LIB = TOP / "lib" / "ganeti"
@@ -467,47 +468,6 @@ IMPORTERS = {
 COPIED = "rapi/client/"
 
 
-class Import(NamedTuple):
-    """One imported module, where and by whom."""
-
-    file: str
-    line: int
-    module: str
-    #: Below ``if TYPE_CHECKING:``, for annotations only.
-    typing_only: bool = False
-
-
-def statements_below(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements below a node in their order; every import is one."""
-    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for inner in getattr(node, field, ()):
-            yield inner
-            yield from statements_below(inner)
-
-
-def imports_of(tree: ast.AST, file: str) -> Iterator[Import]:
-    """All imports in a parsed file; relative ones are reported as module ``.``."""
-    statements = list(statements_below(tree))
-    typing_only = {
-        inner
-        for node in statements
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in statements_below(node)
-    }
-    for node in statements:
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            names = ["."]
-        elif isinstance(node, ast.ImportFrom):
-            # "from ganeti.utils import process" names a module by its last word.
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            yield Import(file, node.lineno, name, node in typing_only)
-
-
 @functools.cache
 def imports_in(file: str) -> tuple[Import, ...]:
     """All imports in a file below ``lib/ganeti``."""
@@ -747,16 +707,6 @@ def chain_to(start: str, wanted: str, *, except_for: frozenset[str] = frozenset(
     return chains.get(wanted, [])
 
 
-#: Circles of files which are not cut yet; the list only becomes shorter.
-CIRCLES_YET: frozenset[frozenset[str]] = frozenset(
-    {
-        frozenset({"utils/otlp.py", "utils/tracing.py"}),
-        frozenset({"cli/listing.py", "cli/selector.py"}),
-        frozenset({"server/masterd.py", "server/mastering.py"}),
-    }
-)
-
-
 def imported_files(file: str) -> set[str]:
     """The files of ours which a file imports, without the packages above them."""
     found: set[str] = set()
@@ -770,32 +720,8 @@ def imported_files(file: str) -> set[str]:
     return found - {file}
 
 
-def circles(graph: Mapping[str, Collection[str]]) -> set[frozenset[str]]:
-    """Sets of files which reach each other (strongly connected components of several)."""
-    reached: dict[str, set[str]] = {}
-    for start in graph:
-        found: set[str] = set()
-        waiting = list(graph[start])
-        while waiting:
-            file = waiting.pop()
-            if file not in found:
-                found.add(file)
-                waiting.extend(graph[file])
-        reached[start] = found
-    return {
-        frozenset(other for other in found if file in reached[other])
-        for file, found in reached.items()
-        if file in found
-    }
-
-
 def test_no_circle_of_files() -> None:
-    assert circles({file: imported_files(file) for file in _files()}) == CIRCLES_YET
-
-
-def test_a_circle_is_found() -> None:
-    graph = {"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}
-    assert circles(graph) == {frozenset({"b", "c"})}
+    assert circles({file: imported_files(file) for file in _files()}) == []
 
 
 MASTERD = "server/masterd.py"

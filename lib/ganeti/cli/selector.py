@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.cli import listing
+from ganeti.cli import filters
 from ganeti.cli.command import Values
 from ganeti.cli.options import Option
 
@@ -100,7 +100,7 @@ def condition(resource: str, mode: str, words: Sequence[str], client: luxi.Clien
     if not words:
         raise errors.OpPrereqError(f"--{mode} needs an argument", errors.ECODE_INVAL)
     if mode == BY_FILTER:
-        return listing.make_filter(words, force_filter=True)
+        return filters.make_filter(words, force_filter=True)
     if mode == BY_TAGS:
         return ["|", *(["=[]", "tags", tag] for tag in words)]
     if mode == BY_NODE:
@@ -108,4 +108,4 @@ def condition(resource: str, mode: str, words: Sequence[str], client: luxi.Clien
         return ["|", *(["|", ["==", "pnode", n], ["=[]", "snodes", n]] for n in nodes)]
     # A wrong name is an error, and a short one is completed.
     groups = [row[0] for row in client.query_groups(list(words), ["name"], False)]
-    return listing.simple_filter(_GROUP_FIELDS[resource], groups)
+    return filters.simple_filter(_GROUP_FIELDS[resource], groups)

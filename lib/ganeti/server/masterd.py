@@ -19,20 +19,13 @@ from ganeti.config import ssconf
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jobexec import waiting
-from ganeti.platform import machine, paths
+from ganeti.platform import paths
 from ganeti.server import daemon
+from ganeti.server.mastership import NAME, OVERRIDE_WARNING, check_master
 from ganeti.utils import memory
 
 if TYPE_CHECKING:
     from ganeti.server.mastering import MasterDaemon
-
-NAME = "ganeti-masterd"
-
-#: What ``--no-voting`` may destroy.
-OVERRIDE_WARNING = """\
-Starting without a vote. If another node is the master, or has newer data, jobs and
-changes which it has acknowledged are lost: the configuration and the jobs of this node
-replace those of all other nodes."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -73,19 +66,6 @@ def _confirmed() -> bool:
     if not sys.stdin.isatty():
         return False
     return input("If you are sure, type YES in capital letters: ").strip() == "YES"
-
-
-def check_master(name: str) -> None:
-    """Check that the node with this name is the present one.
-
-    :raises StartRefused: it is not; exit code 11.
-    """
-    own = machine.current().hostname()
-    if name.lower() != own:
-        raise daemon.StartRefused(
-            f"this node ({own}) is not the master; the master is {name}",
-            exit_codes.EXIT_NOTMASTER,
-        )
 
 
 def forbid_programs() -> None:

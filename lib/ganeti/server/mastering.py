@@ -54,7 +54,7 @@ from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
 from ganeti.rpc.voting import RoleNotWonError, Won
-from ganeti.server import daemon, masterd
+from ganeti.server import daemon, mastership
 from ganeti.utils import filelock, fs, net, process, tracing
 
 SOCKET_MODE = 0o660
@@ -102,14 +102,14 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
         fs.make_dirs(directory, 0o750)
     places = surroundings(here)
     forbid_programs()
-    problem = tracing.set_up(masterd.NAME, background=True)
+    problem = tracing.set_up(mastership.NAME, background=True)
     if problem:
         logging.warning("%s", problem)
     _raise_file_limit()
     fs.remove_file(here.master_stopped_file)
     queue_lock = _lock_queue(here.queue_lock_file)
     members = _read_members(here)
-    masterd.check_master(members.master.name)
+    mastership.check_master(members.master.name)
     client = open_client(here)
     store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
     store.open()
@@ -123,7 +123,7 @@ def prepare(options: argparse.Namespace, fork_server: socket.socket) -> MasterDa
     config = Config.open(
         here.cluster_conf_file, write=fence.write_config, change=fence.change_config
     )
-    masterd.check_master(config.master_node().name)
+    mastership.check_master(config.master_node().name)
     runner = RpcRunner(config.snapshot, client)
     runner.use_epoch(won.epoch, lambda node, known: fence.newer(f"node {node}", known))
     config.use_distribution(ConfigDistributor(runner))
@@ -252,7 +252,7 @@ def _read_members(here: paths.Paths) -> Members:
 
 def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Won:
     if override:
-        logging.warning("%s", masterd.OVERRIDE_WARNING)
+        logging.warning("%s", mastership.OVERRIDE_WARNING)
     try:
         return startup.take_role(runner, members, override=override)
     except RoleNotWonError as err:

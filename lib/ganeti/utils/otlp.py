@@ -28,13 +28,13 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ganeti import __version__
-from ganeti.utils import tracing
+from ganeti.utils import trace_names
 
 _KINDS: Final = {
-    tracing.INTERNAL: SpanKind.INTERNAL,
-    tracing.CLIENT: SpanKind.CLIENT,
-    tracing.SERVER: SpanKind.SERVER,
-    tracing.CONSUMER: SpanKind.CONSUMER,
+    trace_names.INTERNAL: SpanKind.INTERNAL,
+    trace_names.CLIENT: SpanKind.CLIENT,
+    trace_names.SERVER: SpanKind.SERVER,
+    trace_names.CONSUMER: SpanKind.CONSUMER,
 }
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 #: Spans which a process keeps until it sends them; more are dropped.
@@ -150,7 +150,7 @@ class Recorder:
         """Begin a span; its parent is the current one unless another one is given."""
         context: Context | None = None
         if parent:
-            context = _PROPAGATOR.extract({tracing.HEADER: parent}, Context())
+            context = _PROPAGATOR.extract({trace_names.HEADER: parent}, Context())
         return RecordedSpan(
             self._tracer.start_span(
                 name,
@@ -174,7 +174,7 @@ class Recorder:
             sent = self._keeper.send()
         if sent:
             return ""
-        address = next(os.environ[name] for name in tracing.VARIABLES if os.environ.get(name))
+        address = next(os.environ[name] for name in trace_names.VARIABLES if os.environ.get(name))
         return f"the receiver of traces at {address} did not take the spans of this program"
 
 
@@ -195,7 +195,7 @@ def _environment_names_service() -> bool:
 def _traceparent(context: Context | None) -> str:
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier, context)
-    return carrier.get(tracing.HEADER, "")
+    return carrier.get(trace_names.HEADER, "")
 
 
 def _named(

@@ -17,6 +17,13 @@ from __future__ import annotations
 import os
 import re
 
+from ganeti.utils.trace_names import CLIENT as CLIENT
+from ganeti.utils.trace_names import CONSUMER as CONSUMER
+from ganeti.utils.trace_names import HEADER as HEADER
+from ganeti.utils.trace_names import INTERNAL as INTERNAL
+from ganeti.utils.trace_names import SERVER as SERVER
+from ganeti.utils.trace_names import VARIABLES as VARIABLES
+
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,15 +79,6 @@ if TYPE_CHECKING:
 
         def flush(self) -> str: ...
 
-
-#: The variables of the environment which name a receiver of traces.
-VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-#: The header of HTTP requests, and the key in other messages and files, with the parent span.
-HEADER = "traceparent"
-
-#: What a span is to its parent: a part of the same process; a request to another process; the
-#: answer to such a request; work which was ordered before.
-INTERNAL, CLIENT, SERVER, CONSUMER = "internal", "client", "server", "consumer"
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 

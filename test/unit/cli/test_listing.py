@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.cli import listing, live
+from ganeti.cli import filters, listing, live
 from ganeti.cli import options as opt
 from ganeti.cli.command import Values
 from ganeti.query import resources
@@ -41,24 +41,24 @@ def test_no_field_left(text: str) -> None:
     ],
 )
 def test_names(arguments: list[str], qfilter: Any) -> None:
-    assert listing.make_filter(arguments) == qfilter
+    assert filters.make_filter(arguments) == qfilter
 
 
 def test_job_ids() -> None:
-    assert listing.make_filter(["3", "17"], name_field="id", numeric=True) == [
+    assert filters.make_filter(["3", "17"], name_field="id", numeric=True) == [
         "|",
         ["==", "id", 3],
         ["==", "id", 17],
     ]
     with pytest.raises(errors.OpPrereqError, match="'abc' is not a job id"):
-        listing.make_filter(["abc"], name_field="id", numeric=True)
+        filters.make_filter(["abc"], name_field="id", numeric=True)
 
 
 def test_a_filter_is_one_argument() -> None:
     with pytest.raises(errors.OpPrereqError, match="exactly one argument"):
-        listing.make_filter(["name", "==", "x"], force_filter=True)
+        filters.make_filter(["name", "==", "x"], force_filter=True)
     with pytest.raises(errors.OpPrereqError, match="exactly one argument"):
-        listing.make_filter([], force_filter=True)
+        filters.make_filter([], force_filter=True)
 
 
 @pytest.mark.parametrize(
@@ -71,25 +71,25 @@ def test_a_filter_is_one_argument() -> None:
     ],
 )
 def test_both_filters(first: Any, second: Any, both: Any) -> None:
-    assert listing.both_filters(first, second) == both
+    assert filters.both_filters(first, second) == both
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_an_expression(force: bool) -> None:
-    assert listing.make_filter(['status == "running" and be/maxmem > 64'], force_filter=force) == [
+    assert filters.make_filter(['status == "running" and be/maxmem > 64'], force_filter=force) == [
         "&",
         ["==", "status", "running"],
         [">", "be/maxmem", 64],
     ]
     # One word is a name, unless it is said to be a filter.
-    assert listing.make_filter(["admin_up"], force_filter=force) == (
+    assert filters.make_filter(["admin_up"], force_filter=force) == (
         ["?", "admin_up"] if force else ["|", ["==", "name", "admin_up"]]
     )
 
 
 def test_an_expression_that_cannot_be_read() -> None:
     with pytest.raises(errors.QueryFilterParseError):
-        listing.make_filter(["broken (("])
+        filters.make_filter(["broken (("])
 
 
 def test_objects_for_programs() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import errors
-from ganeti.cli import failures, instance_creation, jobs, listing, main, terminal
+from ganeti.cli import failures, filters, instance_creation, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -24,7 +24,7 @@ def list_exports(values: Values, arguments: list[str]) -> int:
         values,
         arguments,
         name_field="export",
-        extra_filter=listing.simple_filter("node", nodes),
+        extra_filter=filters.simple_filter("node", nodes),
         client=client,
     )
 

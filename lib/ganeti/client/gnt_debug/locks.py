@@ -6,7 +6,7 @@ import sys
 import time
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, terminal
+from ganeti.cli import failures, filters, jobs, listing, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
@@ -42,7 +42,7 @@ def list_locks(values: Values, arguments: list[str]) -> int:
 
     def show() -> int:
         # The slash in the name of a lock would make the argument a filter expression.
-        names = None if values.force_filter else listing.simple_filter("name", arguments)
+        names = None if values.force_filter else filters.simple_filter("name", arguments)
         return listing.run_list(
             "lock",
             LOCK_FIELDS,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, main, selector, terminal
+from ganeti.cli import failures, filters, jobs, listing, main, selector, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -57,7 +57,7 @@ _FORMATTERS = {
 
 def list_jobs(values: Values, arguments: list[str]) -> int:
     """List jobs (``list``)."""
-    states = listing.simple_filter("status", values.status_filter or ())
+    states = filters.simple_filter("status", values.status_filter or ())
     return listing.run_list(
         "job",
         LIST_FIELDS,
@@ -81,14 +81,14 @@ def _job_ids(values: Values, arguments: Sequence[str], client: luxi.Client) -> l
 
     :raises OpPrereqError: not a number, or no job is selected.
     """
-    return [listing.job_id(text) for text in selector.names("job", values, arguments, client)]
+    return [filters.job_id(text) for text in selector.names("job", values, arguments, client)]
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show all properties of jobs (``info``); the exit code is 1 when one does not exist."""
     client = jobs.connect()
     wanted = _job_ids(values, arguments, client)
-    response = client.query("job", list(_INFO_FIELDS), listing.simple_filter("id", wanted))
+    response = client.query("job", list(_INFO_FIELDS), filters.simple_filter("id", wanted))
     rows = {row[0][1]: row for row in response["data"] if row[0][0] == 0}
     found = [(job_id, rows.get(job_id)) for job_id in wanted]
     if values.output_format in opt.DATA_FORMATS:
@@ -208,7 +208,7 @@ def top(values: Values, arguments: list[str]) -> int:
 
 def watch(values: Values, arguments: list[str]) -> int:
     """Show the log of a job until the job ends (``watch``)."""
-    job_id = listing.job_id(arguments[0])
+    job_id = filters.job_id(arguments[0])
     client = jobs.connect()
     # Queried first, so that a wrong number gives an error and no title.
     if client.query_jobs([job_id], ["status"])[0] is None:
@@ -220,7 +220,7 @@ def watch(values: Values, arguments: list[str]) -> int:
 
 def wait(values: Values, arguments: list[str]) -> int:
     """Wait until a job ends (``wait``); the exit code shows whether it succeeded."""
-    return _await(jobs.connect(), listing.job_id(arguments[0]), lambda text: None)
+    return _await(jobs.connect(), filters.job_id(arguments[0]), lambda text: None)
 
 
 def _await(client: luxi.Client, job_id: int, show: Any) -> int:
@@ -289,9 +289,9 @@ def _act_on_jobs(
         job_ids = _job_ids(values, arguments, client)
     if values.status_filter or values.multi_mode:
         chosen = (
-            listing.simple_filter("status", values.status_filter)
+            filters.simple_filter("status", values.status_filter)
             if values.status_filter
-            else listing.simple_filter("id", job_ids)
+            else filters.simple_filter("id", job_ids)
         )
         response = client.query("job", ["id", "status", "summary"], chosen)
         job_ids = [row[0][1] for row in response["data"]]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, listing, live, table, terminal
+from ganeti.cli import failures, filters, jobs, live, table, terminal
 from ganeti.cli import options as opt
 from ganeti.client.gnt_job import explain
 from ganeti.luxi import client as luxi
@@ -67,7 +67,7 @@ def take_snapshot(client: luxi.Client, rows: int | None) -> QueueSnapshot:
     :param rows: number of jobs whose reasons are queried; None means all.
     """
     found = client.query(
-        "job", ["id", "status", "priority"], listing.simple_filter("status", _STATES)
+        "job", ["id", "status", "priority"], filters.simple_filter("status", _STATES)
     )
     known = [(row[0][1], row[1][1], row[2][1]) for row in found["data"]]
     counts = dict.fromkeys(_STATES, 0)
