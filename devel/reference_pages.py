@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ganeti import opcodes
-from ganeti.constants import disk, hv, instance, net, node
-from ganeti.objects import hvparams
+from ganeti.constants import hv, instance, net, node
+from ganeti.objects import disk_templates, hvparams
 from ganeti.opcodes.base import CHANGE, OpCode, Param
 
 FOLDER = Path(__file__).resolve().parents[1] / "doc" / "manual"
@@ -152,10 +152,10 @@ def _parameters() -> str:
     lines += _simple(node.ND_DEFAULTS, node.ND_PARAM_TYPES)
     lines += _title("Disk parameters")
     lines += ["Rates are in KiB for each second, delays in tenths of a second.", ""]
-    for template, defaults in disk.TEMPLATE_DEFAULTS.items():
+    for template, defaults in disk_templates.all_defaults().items():
         if defaults:
             lines += _title(template, "-")
-            lines += _simple(defaults, disk.TEMPLATE_PARAM_TYPES)
+            lines += _simple(defaults, disk_templates.parameter_types())
     lines += _title("Parameters of hypervisors")
     lines += [
         "The cluster only sets these, not an instance: "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
-from ganeti.objects import fill
+from ganeti.objects import disk_templates, fill
 from ganeti.objects import storage_units as units
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO
@@ -73,9 +73,9 @@ def storage_template(config: ConfigData, wanted: str | None) -> str | None:
     """
     enabled = config.cluster.enabled_disk_templates
     for template in (wanted, *enabled):
-        if template in disk_c.LVM_BASED and config.cluster.volume_group_name:
+        if template in disk_templates.LVM_BASED and config.cluster.volume_group_name:
             return template
-        if template == disk_c.FILE and config.cluster.file_storage_dir:
+        if template == disk_c.FILE and disk_templates.directory(config.cluster, template):
             return template
     return None
 
@@ -86,7 +86,7 @@ def storage_units(config: ConfigData, node: Node, template: str | None) -> list[
         return []
     cluster = config.cluster
     if template == disk_c.FILE:
-        return [[disk_c.ST_FILE, cluster.file_storage_dir, []]]
+        return [[disk_c.ST_FILE, disk_templates.directory(cluster, template), []]]
     exclusive = _exclusive(config, node)
     volume_group = cluster.volume_group_name
     units: list[list[Any]] = [[disk_c.ST_LVM_VG, volume_group, [exclusive]]]
@@ -102,7 +102,7 @@ def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, in
     :param template: the template whose disks are counted, see :func:`storage_template`.
     :returns: UUID of a node -> memory in MiB, and UUID of a node -> disk space in MiB.
     """
-    kinds = disk_c.LVM_BASED if template in disk_c.LVM_BASED else {template}
+    kinds = disk_templates.LVM_BASED if template in disk_templates.LVM_BASED else {template}
     memory: dict[str, int] = {}
     space: dict[str, int] = {}
     for instance in config.instances.values():

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ganeti import errors, opcodes
 from ganeti.allocator import describe
-from ganeti.constants import disk as disk_c
-from ganeti.objects import fill
+from ganeti.objects import disk_templates, fill
 
 if TYPE_CHECKING:
     from ganeti.objects import ConfigData, Instance, Nic, Node
@@ -31,7 +30,7 @@ _MOVES = ("OP_INSTANCE_FAILOVER", "OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DI
 
 def required_nodes(disk_template: str) -> int:
     """Number of nodes which an instance with this disk template needs."""
-    return 2 if disk_template in disk_c.INT_MIRRORED else 1
+    return 2 if disk_template in disk_templates.INT_MIRRORED else 1
 
 
 def instance_space_mib(disk_template: str, sizes_mib: Collection[int]) -> int:
@@ -187,7 +186,7 @@ class Relocate(AllocationRequest[tuple[str, ...]]):
     def to_dict(self, config: ConfigData) -> dict[str, Any]:
         instance = config.instances[self.instance]
         disks = fill.instance_disks(config, instance)
-        if fill.disk_template(disks) not in disk_c.MIRRORED:
+        if fill.disk_template(disks) not in disk_templates.MIRRORED:
             raise errors.AllocatorError(
                 f"instance {instance.name} cannot be relocated, because its disks are on one node"
                 " only"

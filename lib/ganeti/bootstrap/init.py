@@ -26,6 +26,7 @@ from ganeti.objects import (
     NodeGroup,
     cluster_rules,
     codec,
+    disk_templates,
     hvparams,
     hypervisors,
     ipolicy,
@@ -271,7 +272,7 @@ def _build_cluster(
     hypervisors = cluster_rules.chosen(
         _either(params.enabled_hypervisors, (hv.DEFAULT_ENABLED,)), hv.ALL, "hypervisor"
     )
-    uses_lvm = bool(disk.LVM_BASED & set(templates))
+    uses_lvm = bool(disk_templates.LVM_BASED & set(templates))
     if params.vg_name and not uses_lvm:
         raise _wrong(
             f"volume group '{params.vg_name}' is given, but no disk template that uses LVM is"
@@ -405,7 +406,7 @@ def _nicparams(params: InitParams) -> dict[str, Any]:
 def _diskparams(params: InitParams) -> dict[str, Any]:
     given = cluster_rules.disk_params(params.diskparams)
     return {
-        name: {**disk.TEMPLATE_DEFAULTS[name], **given.get(name, {})} for name in disk.TEMPLATES
+        name: {**disk_templates.defaults(name), **given.get(name, {})} for name in disk.TEMPLATES
     }
 
 

@@ -16,6 +16,7 @@ from ganeti import errors, hypervisor
 from ganeti.backend.node.info import missing_bridges
 from ganeti.bootstrap import local
 from ganeti.constants import disk, net
+from ganeti.objects import disk_templates
 from ganeti.platform import hosts, machine, paths
 from ganeti.utils import net as utils_net
 from ganeti.utils import process, ssh
@@ -190,7 +191,7 @@ def check_cluster(
     if machine.current().has_own_system:
         _check_bridge(cluster, findings)
     _check_directories(cluster, here, findings, will_be_made)
-    if disk.LVM_BASED & set(cluster.enabled_disk_templates):
+    if disk_templates.LVM_BASED & set(cluster.enabled_disk_templates):
         _check_lvm(cluster, findings)
     if disk.DRBD8 in cluster.enabled_disk_templates and not is_installed("drbdsetup"):
         findings.notes.append(
@@ -274,7 +275,7 @@ def _check_directories(
 
 def _check_lvm(cluster: Cluster, findings: Findings) -> None:
     name = cluster.volume_group_name or ""
-    templates = sorted(disk.LVM_BASED & set(cluster.enabled_disk_templates))
+    templates = sorted(disk_templates.LVM_BASED & set(cluster.enabled_disk_templates))
     why = f"disk template{'s' if len(templates) > 1 else ''} {' and '.join(templates)}"
     others = (
         "or choose disk templates without LVM, such as"

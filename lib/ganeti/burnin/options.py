@@ -10,10 +10,10 @@ from typing import Any, Final, NoReturn, TypeVar
 from ganeti import errors
 from ganeti.cli import value_types
 from ganeti.constants import disk, instance
-from ganeti.objects import hvparams
+from ganeti.objects import disk_templates, hvparams
 
 #: Disk templates whose disks the program can create.
-TEMPLATES: Final = tuple(sorted(set(disk.TEMPLATES) - disk.MUST_ADOPT))
+TEMPLATES: Final = tuple(sorted(set(disk.TEMPLATES) - disk_templates.MUST_ADOPT))
 
 #: Option which leaves out a step -> name of the step.
 LEFT_OUT: Final = {

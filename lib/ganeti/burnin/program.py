@@ -17,8 +17,8 @@ from ganeti.burnin.options import Options
 from ganeti.burnin.steps import Step
 from ganeti.burnin.work import Run, check_running
 from ganeti.cli import failures, jobs, terminal
-from ganeti.constants import disk
 from ganeti.luxi import client as luxi
+from ganeti.objects import disk_templates
 from ganeti.opcodes import backup as op_backup
 from ganeti.opcodes import instance as op
 from ganeti.platform import paths
@@ -53,7 +53,7 @@ def prepare(chosen: Options, client: luxi.Client, say: Callable[[str], None]) ->
             f" with --disk-template: {', '.join(info['enabled_disk_templates'])}"
         )
     known = cluster.nodes(client, chosen.nodes)
-    if chosen.template in disk.INT_MIRRORED and len(known) < 2:
+    if chosen.template in disk_templates.INT_MIRRORED and len(known) < 2:
         raise cluster.CheckFailed(
             f"disk template {chosen.template} needs two nodes, and only {known[0].name} can be"
             " used; choose another one with --disk-template"

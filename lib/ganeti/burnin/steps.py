@@ -8,8 +8,7 @@ from typing import Final
 
 from ganeti.burnin import work
 from ganeti.burnin.work import Run
-from ganeti.constants import disk
-from ganeti.objects import hypervisors
+from ganeti.objects import disk_templates, hypervisors
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Step:
 
 
 def _mirrored(run: Run) -> str:
-    if run.options.template in disk.INT_MIRRORED:
+    if run.options.template in disk_templates.INT_MIRRORED:
         return ""
     return f"disks of template {run.options.template} have no secondary node"
 
@@ -45,7 +44,7 @@ def _new_secondary(run: Run) -> str:
 
 
 def _elsewhere(run: Run) -> str:
-    if run.options.template in disk.MIRRORED:
+    if run.options.template in disk_templates.MIRRORED:
         return _more_nodes(run, 2)
     return f"disks of template {run.options.template} are on one node only"
 
@@ -57,7 +56,7 @@ def _migration(run: Run) -> str:
 
 
 def _copy(run: Run) -> str:
-    if run.options.template not in disk.COPYABLE:
+    if run.options.template not in disk_templates.COPYABLE:
         return f"disks of template {run.options.template} cannot be moved by copying"
     return _more_nodes(run, 2)
 
@@ -73,7 +72,7 @@ def _has_nics(run: Run) -> str:
 def _growth(run: Run) -> str:
     if _has_disks(run):
         return _has_disks(run)
-    if run.options.template not in disk.GROWABLE:
+    if run.options.template not in disk_templates.GROWABLE:
         return f"disks of template {run.options.template} cannot grow"
     return "" if any(run.options.growth_mib) else "--disk-growth is 0"
 
@@ -93,7 +92,7 @@ def _allocator(run: Run) -> str:
 def _groups(run: Run) -> str:
     if len({node.group for node in run.nodes}) < 2:
         return "the nodes are in one node group"
-    if run.options.template not in disk.MIRRORED:
+    if run.options.template not in disk_templates.MIRRORED:
         return f"disks of template {run.options.template} are on one node only"
     return _allocator(run)
 

@@ -19,6 +19,7 @@ from ganeti.constants import disk, tags
 from ganeti.constants import instance as const
 from ganeti.constants import node as node_const
 from ganeti.luxi import client as luxi
+from ganeti.objects import disk_templates
 from ganeti.opcodes import backup as op_backup
 from ganeti.opcodes import instance as op
 from ganeti.opcodes import node as op_node
@@ -95,7 +96,7 @@ class Run:
 
     def target(self, item: Instance) -> dict[str, Any]:
         """Return the parameters which say where an instance goes; empty for its secondary node."""
-        if self.options.template in disk.INT_MIRRORED:
+        if self.options.template in disk_templates.INT_MIRRORED:
             return {}
         if self.options.iallocator:
             return {"iallocator": self.options.iallocator}
@@ -124,7 +125,7 @@ def create(run: Run) -> None:
         where: dict[str, Any] = {"iallocator": options.iallocator}
         if options.iallocator is None:
             where = {"pnode": primary}
-            if options.template in disk.INT_MIRRORED:
+            if options.template in disk_templates.INT_MIRRORED:
                 where["snode"] = secondary
         run.say(f"   {name} on {', '.join(str(value) for value in where.values())}")
         work[name] = [op.OpInstanceCreate(**_specification(run, name), **where)]
@@ -290,7 +291,7 @@ def export_and_import(run: Run) -> None:
                 instance_name=item.name,
                 target_node=export_node[item.name],
                 # Without snapshots of the disks the instance stays stopped meanwhile.
-                long_sleep=run.options.template not in disk.SNAPSHOT_CAPABLE,
+                long_sleep=run.options.template not in disk_templates.SNAPSHOT_CAPABLE,
             )
         ]
     )
@@ -472,7 +473,7 @@ def stop_and_start(run: Run) -> None:
 
 def nodes_to_evacuate(run: Run) -> list[str]:
     """Return the nodes which have only instances of this run, on the side that can be moved."""
-    mirrored = run.options.template in disk.INT_MIRRORED
+    mirrored = run.options.template in disk_templates.INT_MIRRORED
     ours = set(run.names)
     sides = [
         side
@@ -487,7 +488,7 @@ def nodes_to_evacuate(run: Run) -> list[str]:
 
 def evacuate(run: Run) -> None:
     """Evacuate the nodes which have no instances of others, one after the other or together."""
-    mirrored = run.options.template in disk.INT_MIRRORED
+    mirrored = run.options.template in disk_templates.INT_MIRRORED
     run.runner.run(
         {
             name: [

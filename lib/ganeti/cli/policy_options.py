@@ -10,6 +10,7 @@ from ganeti import errors
 from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.cli.options import Option
+from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] |
                 f" {template}:NAME=default.",
                 errors.ECODE_INVAL,
             )
-        types = {name: disk.TEMPLATE_PARAM_TYPES[name] for name in disk.TEMPLATE_DEFAULTS[template]}
+        known = disk_templates.of(template).parameters
+        types = {name: parameter.type for name, parameter in known.items()}
         found.setdefault(template, {}).update(
             value_types.typed_params(params, types, allowed=(DEFAULT,))
         )

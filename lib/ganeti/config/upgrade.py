@@ -25,7 +25,7 @@ from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
-from ganeti.objects import hvparams, ipolicy
+from ganeti.objects import disk_templates, hvparams, ipolicy
 from ganeti.utils import text
 
 Config = dict[str, Any]
@@ -493,7 +493,7 @@ def _with_defaults(config: Config) -> Config:
     cluster = config["cluster"]
     wanted = {
         "hvparams": {name: hvparams.defaults(name) for name in hvparams.TABLES},
-        "diskparams": disk_const.TEMPLATE_DEFAULTS,
+        "diskparams": disk_templates.all_defaults(),
         "beparams": {"default": instance_const.BE_DEFAULTS},
         "nicparams": {"default": net_const.NIC_DEFAULTS},
     }

@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ganeti.constants import disk as disk_c
 from ganeti.htools.policy import Policy, Spec
-
-#: Disk template -> its name in policies as they are printed.
-TEMPLATES = {
-    "diskless": "DTDiskless",
-    "file": "DTFile",
-    "sharedfile": "DTSharedFile",
-    "plain": "DTPlain",
-    "blockdev": "DTBlock",
-    "drbd": "DTDrbd8",
-    "rbd": "DTRbd",
-    "ext": "DTExt",
-    "gluster": "DTGluster",
-}
+from ganeti.objects import disk_templates
 
 # Numbers outside of these limits are written with an exponent.
 _SMALL, _LARGE = 0.1, 1e7
+
+
+def template_name(template: str) -> str:
+    """Return the name of a disk template in policies as they are printed."""
+    known = template in disk_c.TEMPLATES
+    return disk_templates.of(template).htools_name if known else template
 
 
 def fixed(value: float, digits: int) -> str:
@@ -102,7 +97,7 @@ def policy(value: Policy) -> str:
         f" minMaxISpecsMaxSpec = {_spec(one.largest)}}}"
         for one in value.ranges
     )
-    templates = ",".join(TEMPLATES.get(one, one) for one in value.templates)
+    templates = ",".join(template_name(one) for one in value.templates)
     return (
         f"IPolicy {{iPolicyMinMaxISpecs = [{ranges}], iPolicyStdSpec = {_spec(value.standard)},"
         f" iPolicyDiskTemplates = [{templates}], iPolicyVcpuRatio = {number(value.vcpu_ratio)},"

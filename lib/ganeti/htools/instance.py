@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
 from ganeti.utils.records import NamedTuple
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -35,18 +36,7 @@ _USES_MEMORY = frozenset(
 
 #: Its disks are logical volumes: they occupy the disk space and the spindles of its nodes. Space of
 #: other disks counts only where storage units are known.
-LOCAL_STORAGE = frozenset((disk_c.DRBD8, disk_c.PLAIN))
-
-#: Its disks lie in storage units of its nodes.
-_IN_UNITS = frozenset((disk_c.DRBD8, disk_c.PLAIN, disk_c.FILE))
-
-#: Its disks lie in a storage unit which all nodes share, so that a move takes no space of it.
-_IN_SHARED_UNITS = frozenset((disk_c.SHARED_FILE, disk_c.GLUSTER))
-
-#: Its disks can be reached from every node of the group.
-SHARED_STORAGE = frozenset(
-    (disk_c.SHARED_FILE, disk_c.BLOCK, disk_c.RBD, disk_c.EXT, disk_c.GLUSTER)
-)
+LOCAL_STORAGE = disk_templates.LVM_BASED
 
 #: The number of a node which does not exist.
 NO_NODE = -1
@@ -185,8 +175,10 @@ class Instance:
 
     def _derive(self) -> None:
         self.uses_memory = not self.forthcoming and self.status in _USES_MEMORY
-        self.mirrored = self.template == disk_c.DRBD8
-        self.shared_storage = self.template in SHARED_STORAGE
+        self.mirrored = self.template in disk_templates.INT_MIRRORED
+        self.shared_storage = (
+            self.template != disk_c.DISKLESS and self.template in disk_templates.EXT_MIRRORED
+        )
         self.local_storage = self.template in LOCAL_STORAGE
         self.uses_cpu = self.status != "ADMIN_offline"
         #: Memory which its secondary node keeps free for it.
@@ -253,8 +245,8 @@ class Instance:
     @property
     def takes_units(self) -> bool:
         """Whether its disks take space of storage units when it comes to a node."""
-        return self.template in _IN_UNITS or (
-            self.template in _IN_SHARED_UNITS and self.index == -1
+        return self.template in disk_templates.IN_UNITS and (
+            self.template not in disk_templates.EXT_MIRRORED or self.index == -1
         )
 
     @property

@@ -8,17 +8,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.utils.records import record
 
 #: Disk templates in the order in which a policy without a list of its own allows them.
-ALL_TEMPLATES = (
-    disk_c.DISKLESS,
-    disk_c.FILE,
-    disk_c.SHARED_FILE,
-    disk_c.PLAIN,
-    disk_c.BLOCK,
-    disk_c.DRBD8,
-    disk_c.RBD,
-    disk_c.EXT,
-    disk_c.GLUSTER,
-)
+ALL_TEMPLATES = disk_c.TEMPLATES_IN_ORDER
 
 
 @record(frozen=True, slots=True)

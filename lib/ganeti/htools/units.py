@@ -16,6 +16,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.htools.instance import Disk, Instance
 from ganeti.htools.space import StorageUnit
+from ganeti.objects import disk_templates
 from ganeti.utils.digits import is_number
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
     from ganeti.htools.cluster import Cluster
 
 Wanted = tuple[str, str]
-
-MIRRORED = "drbd8"
-
-#: Disk template -> kind of its storage units; other templates have none.
-KINDS = {
-    disk_c.DRBD8: MIRRORED,
-    disk_c.PLAIN: disk_c.ST_LVM_VG,
-    disk_c.FILE: disk_c.ST_FILE,
-    disk_c.SHARED_FILE: disk_c.ST_SHARED_FILE,
-    disk_c.GLUSTER: disk_c.ST_GLUSTER,
-}
 
 _FIELDS_MIN = 4
 
@@ -57,7 +47,7 @@ def parse(owner: str, text: str) -> dict[Wanted, StorageUnit] | None:
                 f"{owner}: invalid storage unit '{part}'; expected free,total,type,key"
             )
         # The design writes the kind of mirrored units in both ways.
-        kind = MIRRORED if fields[2] == disk_c.DRBD8 else fields[2]
+        kind = disk_c.UNIT_DRBD if fields[2] == disk_c.DRBD8 else fields[2]
         _add(
             owner,
             found,
@@ -115,8 +105,8 @@ def desired(template: str, key: str | None, known: Iterable[Wanted]) -> Wanted |
     :param known: storage units of nodes which the disk may be on, the preferred one first.
     :returns: None when no unit of its kind is known and no key is given.
     """
-    kind = KINDS.get(template)
-    if kind is None:
+    kind = disk_templates.of(template).unit_kind
+    if not kind:
         return None
     if key is not None:
         return (kind, key)
@@ -140,4 +130,4 @@ def derive_for(instance: Instance, known: Iterable[Wanted]) -> None:
     )
 
 
-__all__ = ["KINDS", "MIRRORED", "Disk", "Wanted", "derive", "derive_for", "desired", "parse"]
+__all__ = ["Disk", "Wanted", "derive", "derive_for", "desired", "parse"]

@@ -26,7 +26,7 @@ from ganeti.constants import instance_failover as instance_failover_c
 from ganeti.constants import net as net_c
 from ganeti.constants import node as node_c
 from ganeti.constants import node_watchdog as node_watchdog_c
-from ganeti.objects import hvparams, hypervisors, ipolicy
+from ganeti.objects import disk_templates, hvparams, hypervisors, ipolicy
 from ganeti.objects.hypervisors.parameter import is_url
 from ganeti.utils import linear_re, text
 
@@ -230,16 +230,16 @@ def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     """Check parameters of disk templates; return them with the right types."""
     found: dict[str, dict[str, Any]] = {}
     for template, params in given.items():
-        known = disk_c.TEMPLATE_DEFAULTS.get(template)
-        if known is None:
+        if template not in disk_c.TEMPLATES:
             raise errors.ParameterError(f"there is no disk template '{template}'")
+        known = disk_templates.of(template).parameters
         unknown = sorted(set(params) - set(known))
         if unknown:
             there_are = f"Known are {text.comma_join(sorted(known))}." if known else "It has none."
             raise errors.ParameterError(
                 f"disk template {template} has no parameter {text.comma_join(unknown)}. {there_are}"
             )
-        forced = hvparams.force_types(params, disk_c.TEMPLATE_PARAM_TYPES)
+        forced = hvparams.force_types(params, disk_templates.parameter_types())
         access = forced.get("access", disk_c.KERNELSPACE)
         if access not in disk_c.DISK_ACCESS_MODES:
             raise errors.ParameterError(

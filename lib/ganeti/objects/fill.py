@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors, ht
 from ganeti.constants import disk as disk_c
 from ganeti.constants import hv
+from ganeti.objects import disk_templates
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic, Instance
 
@@ -199,7 +200,7 @@ def fill_diskparams(
     custom = custom or _NOTHING
     return {
         template: fill_dict(
-            fill_dict(disk_c.TEMPLATE_DEFAULTS[template], defaults.get(template)),
+            fill_dict(disk_templates.defaults(template), defaults.get(template)),
             custom.get(template),
         )
         for template in disk_c.TEMPLATES

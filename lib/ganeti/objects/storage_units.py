@@ -15,13 +15,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
 
 if TYPE_CHECKING:
     from ganeti.objects.cluster import Cluster
     from ganeti.objects.disk import Disk
-
-#: Kind of the units for mirrored disks; on the node they are volume groups.
-MIRRORED = "drbd8"
 
 #: ``[kind, key, arguments]``
 StorageUnit = list[Any]
@@ -46,7 +44,7 @@ def volume_groups(cluster: Cluster, disks: Mapping[str, Disk]) -> list[str]:
         is kept, because a list of one node would read all disks otherwise.
     """
     global _known
-    if not disk_c.LVM_BASED & set(cluster.enabled_disk_templates):
+    if not disk_templates.LVM_BASED & set(cluster.enabled_disk_templates):
         return []
     known = _known
     if known is None or known[0] is not disks:
@@ -70,16 +68,13 @@ def units(cluster: Cluster, groups: Iterable[str], *, exclusive: bool) -> list[S
     found: list[StorageUnit] = []
     for group in groups:
         if disk_c.DRBD8 in enabled:
-            found.append([MIRRORED, group, []])
+            found.append([disk_c.UNIT_DRBD, group, []])
         if disk_c.PLAIN in enabled:
             found.append([disk_c.ST_LVM_VG, group, [exclusive]])
-    for template, kind, directory in (
-        (disk_c.FILE, disk_c.ST_FILE, cluster.file_storage_dir),
-        (disk_c.SHARED_FILE, disk_c.ST_SHARED_FILE, cluster.shared_file_storage_dir),
-        (disk_c.GLUSTER, disk_c.ST_GLUSTER, cluster.gluster_storage_dir),
-    ):
+    for template in disk_templates.directory_fields():
+        directory = disk_templates.directory(cluster, template)
         if template in enabled and directory:
-            found.append([kind, directory, []])
+            found.append([disk_templates.of(template).unit_kind, directory, []])
     return found
 
 
@@ -87,7 +82,7 @@ def questions(wanted: Iterable[StorageUnit], *, exclusive: bool) -> list[Storage
     """Return the pools of storage units, each once, as arguments of a node call."""
     asked: dict[tuple[str, str], StorageUnit] = {}
     for kind, key, arguments in wanted:
-        if kind == MIRRORED:
+        if kind == disk_c.UNIT_DRBD:
             kind, arguments = disk_c.ST_LVM_VG, [exclusive]
         asked[kind, key] = [kind, key, arguments]
     return list(asked.values())
@@ -103,7 +98,7 @@ def described(
     known = {(unit.get("type"), unit.get("name")): unit for unit in answers}
     found: list[UnitSpace] = []
     for kind, key, arguments in wanted:
-        pool = known.get((disk_c.ST_LVM_VG if kind == MIRRORED else kind, key), {})
+        pool = known.get((disk_c.ST_LVM_VG if kind == disk_c.UNIT_DRBD else kind, key), {})
         free, total = pool.get("storage_free"), pool.get("storage_size")
         if isinstance(free, int) and isinstance(total, int):
             found.append({"sunit": [kind, key, arguments], "free": free, "total": total})

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ganeti.objects.disk import Disk
     from ganeti.storage.base import BlockDevice
 
-_CLASSES = {
+#: Disk template -> module and class of its devices.
+CLASSES = {
     disk_constants.BLOCK: ("ganeti.storage.blockdev", "ManualDevice"),
     disk_constants.DRBD8: ("ganeti.storage.drbd.device", "DrbdDevice"),
     disk_constants.EXT: ("ganeti.storage.ext.device", "ExtDevice"),
@@ -36,12 +37,12 @@ def of(disk: Disk) -> type[BlockDevice]:
 
     :raises BlockDeviceError: this version does not support disks of this type.
     """
-    if disk.dev_type not in _CLASSES:
+    if disk.dev_type not in CLASSES:
         raise errors.BlockDeviceError(
             f"disk {disk.uuid or disk.iv_name}: disks of type '{disk.dev_type}' are not supported "
             "by this version"
         )
-    module, name = _CLASSES[disk.dev_type]
+    module, name = CLASSES[disk.dev_type]
     cls: type[BlockDevice] = getattr(importlib.import_module(module), name)
     return cls
 

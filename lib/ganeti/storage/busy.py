@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
+from ganeti.objects import disk_templates
 from ganeti.objects.disk import Disk
 from ganeti.platform import paths
 from ganeti.storage import node_work
@@ -108,7 +109,7 @@ def _path(device: Disk) -> str:
     if kind == disk_constants.DRBD8:
         # The rest changes with the partner; the port is that of one disk in the whole cluster.
         where = where[2:3]
-    elif kind in disk_constants.FILE_BASED:
+    elif kind in disk_templates.FILE_BASED:
         kind, where = disk_constants.FILE, where[1:2]
     name = "\0".join((kind, *map(str, where)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -161,7 +162,7 @@ def _refusal(path: str, device: Disk) -> errors.BlockDeviceError:
     what = "/".join(map(str, device.logical_id[:2]))
     if device.dev_type == disk_constants.DRBD8:
         what = f"drbd (port {device.logical_id[2]})"
-    elif device.dev_type in disk_constants.FILE_BASED:
+    elif device.dev_type in disk_templates.FILE_BASED:
         what = str(device.logical_id[1])
     beginner, since, doing = _note(path)
     holders = list(node_work.holders(path)) or [(beginner, "")]

@@ -22,17 +22,11 @@ from ganeti.cli import terminal
 from ganeti.config import releases, ssconf, upgrade
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import cluster as const
-from ganeti.constants import disk as disk_const
+from ganeti.objects import disk_templates
 from ganeti.platform import paths
 from ganeti.tools import config_files
 from ganeti.tools.config_files import say
 from ganeti.utils import fs, log
-
-_STORAGE_DIRS = (
-    (disk_const.FILE, "file_storage_dir"),
-    (disk_const.SHARED_FILE, "shared_file_storage_dir"),
-    (disk_const.GLUSTER, "gluster_storage_dir"),
-)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -198,7 +192,7 @@ class _Run:
         cluster = new["cluster"]
         wanted = [
             cluster.get(key)
-            for template, key in _STORAGE_DIRS
+            for template, key in disk_templates.directory_fields().items()
             if template in cluster["enabled_disk_templates"] and cluster.get(key)
         ]
         if os.path.exists(path) or not wanted:

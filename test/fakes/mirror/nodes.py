@@ -132,7 +132,7 @@ def install(monkeypatch: Any) -> None:
     """Let nodes of this test have these devices."""
     monkeypatch.setattr(node_side, "NodeSide", MirrorNodeSide)
     monkeypatch.setattr(node_side, "MortalConfig", MirrorConfig)
-    monkeypatch.setitem(storage._CLASSES, disk_c.PLAIN, ("fakes.mirror", "Volume"))
+    monkeypatch.setitem(storage.CLASSES, disk_c.PLAIN, ("fakes.mirror", "Volume"))
     monkeypatch.setattr(device, "DrbdDevice", Replica)
     monkeypatch.setattr(status, "loaded", lambda: True)
     monkeypatch.setattr(status, "minor", lambda number: Replica.kernel.state((own_root(), number)))

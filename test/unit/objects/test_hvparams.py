@@ -9,7 +9,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.constants import disk, hv, instance, net, node, verify
-from ganeti.objects import hvparams, ipolicy
+from ganeti.objects import disk_templates, hvparams, ipolicy
 from ganeti.objects.hypervisors import cpu_masks
 
 PUBLISHED = json.loads((Path(__file__).parents[2] / "data/published.json").read_text())
@@ -46,12 +46,14 @@ def test_other_defaults_are_as_published():
     assert [instance.BE_DEFAULTS, instance.BE_PARAM_TYPES] == PUBLISHED["beparams"]
     assert [node.ND_DEFAULTS, node.ND_PARAM_TYPES] == PUBLISHED["ndparams"]
     assert [net.NIC_DEFAULTS, net.NIC_PARAM_TYPES] == PUBLISHED["nicparams"]
-    assert [disk.TEMPLATE_DEFAULTS, disk.TEMPLATE_PARAM_TYPES, disk.DEVICE_DEFAULTS] == PUBLISHED[
+    assert [disk_templates.all_defaults(), disk_templates.parameter_types()] == PUBLISHED[
         "diskparams"
-    ]
+    ][:2]
     assert ipolicy.defaults() == PUBLISHED["ipolicy"]
     assert verify.OBJECT_OF == PUBLISHED["verify"]
-    assert disk.STORAGE_TYPE_OF == PUBLISHED["template_to_storage"]
+    assert {name: disk_templates.of(name).storage_type for name in disk.TEMPLATES} == PUBLISHED[
+        "template_to_storage"
+    ]
     assert sorted(errors.PUBLISHED) == PUBLISHED["exceptions"]
     assert sorted(errors.ECODE_ALL) == PUBLISHED["ecodes"]
 
@@ -59,22 +61,21 @@ def test_other_defaults_are_as_published():
 @pytest.mark.parametrize(
     ("mine", "name"),
     [
-        (disk.LVM_BASED, "DTS_LVM"),
-        (disk.FILE_BASED, "DTS_FILEBASED"),
-        (disk.EXT_MIRRORED, "DTS_EXT_MIRROR"),
-        (disk.INT_MIRRORED, "DTS_INT_MIRROR"),
-        (disk.MIRRORED, "DTS_MIRRORED"),
-        (disk.COPYABLE, "DTS_COPYABLE"),
-        (disk.GROWABLE, "DTS_GROWABLE"),
-        (disk.EXCLUSIVE_STORAGE, "DTS_EXCL_STORAGE"),
-        (disk.MAY_ADOPT, "DTS_MAY_ADOPT"),
-        (disk.MUST_ADOPT, "DTS_MUST_ADOPT"),
-        (disk.NO_FREE_SPACE_CHECK, "DTS_NO_FREE_SPACE_CHECK"),
-        (disk.HAVE_ACCESS, "DTS_HAVE_ACCESS"),
-        (disk.SNAPSHOT_CAPABLE, "DTS_SNAPSHOT_CAPABLE"),
-        (disk.INSTANCE_DEPENDENT_PATH, "DTS_INSTANCE_DEPENDENT_PATH"),
-        (disk.NOT_CONVERTIBLE_FROM, "DTS_NOT_CONVERTIBLE_FROM"),
-        (disk.NOT_CONVERTIBLE_TO, "DTS_NOT_CONVERTIBLE_TO"),
+        (disk_templates.LVM_BASED, "DTS_LVM"),
+        (disk_templates.FILE_BASED, "DTS_FILEBASED"),
+        (disk_templates.EXT_MIRRORED, "DTS_EXT_MIRROR"),
+        (disk_templates.INT_MIRRORED, "DTS_INT_MIRROR"),
+        (disk_templates.MIRRORED, "DTS_MIRRORED"),
+        (disk_templates.COPYABLE, "DTS_COPYABLE"),
+        (disk_templates.GROWABLE, "DTS_GROWABLE"),
+        (disk_templates.EXCLUSIVE_STORAGE, "DTS_EXCL_STORAGE"),
+        (disk_templates.MAY_ADOPT, "DTS_MAY_ADOPT"),
+        (disk_templates.MUST_ADOPT, "DTS_MUST_ADOPT"),
+        (disk_templates.HAVE_ACCESS, "DTS_HAVE_ACCESS"),
+        (disk_templates.SNAPSHOT_CAPABLE, "DTS_SNAPSHOT_CAPABLE"),
+        (disk_templates.INSTANCE_DEPENDENT_PATH, "DTS_INSTANCE_DEPENDENT_PATH"),
+        (disk_templates.NOT_CONVERTIBLE_FROM, "DTS_NOT_CONVERTIBLE_FROM"),
+        (disk_templates.NOT_CONVERTIBLE_TO, "DTS_NOT_CONVERTIBLE_TO"),
     ],
 )
 def test_sets_of_templates(mine, name):

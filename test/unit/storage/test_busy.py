@@ -268,7 +268,7 @@ def test_every_kind_of_device_asks(here: paths.Paths, monkeypatch: pytest.Monkey
         raise Asked
 
     monkeypatch.setattr(busy, "require_idle", ask)
-    for kind in storage._CLASSES:
+    for kind in storage.CLASSES:
         cls = storage.of(Disk(dev_type=kind, logical_id=(), size=1))
         device = object.__new__(cls)
         device.disk = Disk(dev_type=kind, logical_id=(), size=1)

@@ -18,9 +18,9 @@ from ganeti.backend import reasons
 from ganeti.backend.instance import helper_disk, metadata
 from ganeti.backend.registry import serves
 from ganeti.backend.storage import blockdev
-from ganeti.constants import disk as disk_c
 from ganeti.constants import instance as instance_constants
 from ganeti.hypervisor.base import AttachedDisk
+from ganeti.objects import disk_templates
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.platform import watchdog_files
@@ -48,7 +48,7 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     """
     for index, disk in enumerate(instance.disks_info):
         busy.require_idle(disk)
-        if disk.unwiped_from is not None and disk.dev_type in disk_c.WIPED:
+        if disk.unwiped_from is not None and disk.dev_type in disk_templates.WIPED:
             raise errors.BlockDeviceError(
                 f"disk {index} of instance {instance.name}: a growth was not completed, so that"
                 f" all after its first {disk.unwiped_from} MiB may be data of others. Activate the"

@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 from ganeti import errors, storage
 from ganeti.backend.registry import serves
 from ganeti.constants import cluster as cluster_c
-from ganeti.constants import disk as disk_c
 from ganeti.constants import net as net_c
+from ganeti.objects import disk_templates
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import OS
@@ -410,7 +410,7 @@ def _disk_env(disk: Disk, instance: FilledInstance) -> dict[str, str]:
         "SIZE": str(disk.size),
         "UUID": disk.uuid,
         "BACKEND_TYPE": (
-            f"file:{disk.logical_id[0]}" if disk.dev_type in disk_c.FILE_BASED else "block"
+            f"file:{disk.logical_id[0]}" if disk.dev_type in disk_templates.FILE_BASED else "block"
         ),
     }
     uri = device.uri(instance.hypervisor)

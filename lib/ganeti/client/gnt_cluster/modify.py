@@ -6,6 +6,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, terminal, value_types
 from ganeti.cli.command import Command, Values
 from ganeti.client.gnt_cluster import options
+from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def modify_params(values: Values) -> dict[str, Any]:
         if values.diskparams:
             found["diskparams"] = parameters.typed_groups(
                 values.diskparams,
-                dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
+                dict.fromkeys(disk.TEMPLATES, disk_templates.parameter_types()),
                 "disk template",
             )
     if values.beparams:

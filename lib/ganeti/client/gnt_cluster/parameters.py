@@ -13,6 +13,7 @@ from ganeti.cli.policy_options import SPEC_TYPES
 from ganeti.cli.policy_options import bounds as typed_bounds
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
+from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
         ndparams=node_params.node_params(values.ndparams),
         diskparams=typed_groups(
             values.diskparams,
-            dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
+            dict.fromkeys(disk.TEMPLATES, disk_templates.parameter_types()),
             "disk template",
         ),
         ipolicy=policy(values),

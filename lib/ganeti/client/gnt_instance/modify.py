@@ -8,6 +8,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
 from ganeti.constants import disk as disk_const
+from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def modify(values: Values, arguments: list[str]) -> int:
     if not any(wanted):
         terminal.err("Please give at least one of the parameters.")
         return failures.EXIT_FAILURE
-    if values.disk_template in disk_const.INT_MIRRORED and not (values.node or values.iallocator):
+    if values.disk_template in disk_templates.INT_MIRRORED and not (
+        values.node or values.iallocator
+    ):
         raise errors.OpPrereqError(
             f"disks of template {values.disk_template} need a secondary node. Name one with"
             " --node, or"

@@ -97,7 +97,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
 def failover(values: Values, arguments: list[str]) -> int:
     """Stop all primary instances of a node and start them on other nodes (``failover``)."""
     from ganeti.cli import confirmation
-    from ganeti.constants.disk import EXT_MIRRORED
+    from ganeti.objects.disk_templates import EXT_MIRRORED
     from ganeti.opcodes.instance import OpInstanceFailover
 
     if values.dst_node and values.iallocator:

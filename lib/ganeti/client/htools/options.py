@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ganeti import errors
+from ganeti.constants.disk import TEMPLATES_IN_ORDER
 from ganeti.utils.records import field, record
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -53,10 +54,6 @@ def _flag(dest: str, long: str, help_text: str, short: str = "", constant: Any =
         constant=constant,
     )  # fmt: skip
 
-
-TEMPLATES = (
-    "diskless", "file", "sharedfile", "plain", "blockdev", "drbd", "rbd", "ext", "gluster",
-)  # fmt: skip
 
 ALL: dict[str, Option] = {
     one.long: one
@@ -156,7 +153,7 @@ ALL: dict[str, Option] = {
         _flag("force", "force", "go on without a master node", "f"),
         _flag("one_step_only", "one-step-only", "print only the first group"),
         Option("disk_template", "disk-template", "the disk template of the instances", "",
-               REQUIRED, "TEMPLATE", "choice", choices=TEMPLATES, completion="choices"),
+               REQUIRED, "TEMPLATE", "choice", choices=TEMPLATES_IN_ORDER, completion="choices"),
         Option("spindle_use", "spindle-use", "spindles which an instance uses", "", REQUIRED,
                "SPINDLES", "int", completion="float", label="parsing spindle-use"),
         _flag("independent_groups", "independent-groups",

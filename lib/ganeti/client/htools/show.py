@@ -70,7 +70,7 @@ def _nic(nic: Nic) -> str:
 
 
 def _template(value: str) -> str:
-    return formats.TEMPLATES.get(value, value)
+    return formats.template_name(value)
 
 
 def show_instance(one: Instance, *, new: bool = False) -> str:

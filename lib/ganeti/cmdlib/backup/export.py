@@ -35,7 +35,7 @@ from ganeti.cmdlib.ops.transfer.exports import nodes_with_export, remove_unfinis
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance, Node
+from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
@@ -180,7 +180,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         :raises errors.OpPrereqError: the replica on the primary node has not all data.
         """
         for index, disk in enumerate(disks):
-            if disk.dev_type not in disk_c.INT_MIRRORED or not instance.disks_active:
+            if disk.dev_type not in disk_templates.INT_MIRRORED or not instance.disks_active:
                 continue
             status = self.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance)).payload()
             if status is None or status.ldisk_status != disk_c.LDS_OKAY:

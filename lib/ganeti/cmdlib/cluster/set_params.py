@@ -28,7 +28,7 @@ from ganeti.cmdlib.ops.verify import machine_storage
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
-from ganeti.objects import Cluster, fill, hypervisors, updated
+from ganeti.objects import Cluster, disk_templates, fill, hypervisors, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.platform import machine, paths, watchdog_files
 from ganeti.utils import fs
@@ -229,7 +229,9 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             directory = getattr(new, name)
             if template in enabled and (template in fresh or directory != getattr(old, name)):
                 checks[check] = directory
-        if disk_c.LVM_BASED & enabled and (disk_c.LVM_BASED & fresh or self.op.vg_name is not None):
+        if disk_templates.LVM_BASED & enabled and (
+            disk_templates.LVM_BASED & fresh or self.op.vg_name is not None
+        ):
             checks[nv.VGLIST] = None
         if new.drbd_usermode_helper and (self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
             checks[nv.DRBDHELPER] = new.drbd_usermode_helper

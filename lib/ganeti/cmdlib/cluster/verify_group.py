@@ -35,7 +35,7 @@ from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.config import damaged
 from ganeti.config.index_keys import INSTANCE_NAME
 from ganeti.constants import node_verify as nv
-from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
+from ganeti.constants.disk import FILE, SHARED_FILE
 from ganeti.constants.instance import ADMIN_UP
 from ganeti.constants.net import NIC_MODE_BRIDGED
 from ganeti.constants.rpc import PROTOCOL_VERSION
@@ -43,6 +43,7 @@ from ganeti.constants.verify import CHECK_HVPARAM_ASSESSMENT, CHECK_NPLUSONE_MEM
 from ganeti.htools.instance import memory_to_keep
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup, fill
+from ganeti.objects.disk_templates import MIRRORED
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock
 from ganeti.utils.text import comma_join

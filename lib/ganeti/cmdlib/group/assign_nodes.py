@@ -13,9 +13,9 @@ from collections.abc import Mapping, Set
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.locks import require_still_same
-from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import Level
 from ganeti.objects import ConfigData, Node, fill, updated
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.group import OpGroupAssignNodes
 from ganeti.utils.text import natural_key
 

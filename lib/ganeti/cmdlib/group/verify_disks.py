@@ -20,7 +20,7 @@ from ganeti.cmdlib.ops.disks import replicas, together
 from ganeti.cmdlib.ops.verify import self_repair
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance, Node
+from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.rpc import Result
 from ganeti.rpc.results import is_gone
@@ -157,7 +157,7 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         for instance in instances:
             for disk in self.config.instance_disks(instance):
                 if disk.dev_type not in (disk_c.PLAIN, disk_c.DRBD8):
-                    if disk.dev_type in disk_c.FILE_BASED | {disk_c.BLOCK}:
+                    if disk.dev_type in disk_templates.FILE_BASED | {disk_c.BLOCK}:
                         expected.others.setdefault(instance.primary_node, []).append(
                             (disk, instance)
                         )

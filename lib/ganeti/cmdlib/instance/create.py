@@ -28,10 +28,10 @@ from ganeti.cmdlib.ops.params import instance as params
 from ganeti.cmdlib.ops.placement import allocator
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.transfer import import_source
-from ganeti.constants.disk import INT_MIRRORED
 from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Node
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceCreate
 
 

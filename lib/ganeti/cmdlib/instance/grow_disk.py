@@ -23,9 +23,10 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.constants.disk import DRBD8, GROWABLE, INT_MIRRORED, LVM_BASED
+from ganeti.constants.disk import DRBD8
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, updated
+from ganeti.objects.disk_templates import GROWABLE, INT_MIRRORED, LVM_BASED
 from ganeti.opcodes.instance import OpInstanceGrowDisk
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_GROW

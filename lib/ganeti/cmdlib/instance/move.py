@@ -23,9 +23,9 @@ from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import ratios
 from ganeti.cmdlib.ops.transfer import disk_copy
-from ganeti.constants.disk import COPYABLE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
+from ganeti.objects.disk_templates import COPYABLE
 from ganeti.opcodes.instance import OpInstanceMove
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_ASSEMBLE, BLOCKDEV_SHUTDOWN, INSTANCE_SHUTDOWN

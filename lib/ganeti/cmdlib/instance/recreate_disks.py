@@ -31,9 +31,10 @@ from ganeti.cmdlib.ops.disks.specs import resized
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.constants.disk import DRBD8, FILE_BASED, INT_MIRRORED, MUST_ADOPT, PLAIN
+from ganeti.constants.disk import DRBD8, PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
+from ganeti.objects.disk_templates import FILE_BASED, INT_MIRRORED, MUST_ADOPT
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS

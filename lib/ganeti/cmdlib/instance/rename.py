@@ -18,9 +18,9 @@ from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.creation import names
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
+from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH
 from ganeti.opcodes.instance import OpInstanceRename
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_SETINFO, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME

@@ -30,7 +30,7 @@ from ganeti.cmdlib.ops.params import instance as params
 from ganeti.cmdlib.ops.params.modify_instance import ChangeResult
 from ganeti.cmdlib.ops.placement import allocator, secondary
 from ganeti.cmdlib.ops.policy import instance as policy
-from ganeti.constants.disk import INT_MIRRORED, MOD_ADD, MOD_MODIFY, MOD_REMOVE
+from ganeti.constants.disk import MOD_ADD, MOD_MODIFY, MOD_REMOVE
 from ganeti.constants.net import (
     HOTPLUG_ACTION_ADD,
     HOTPLUG_ACTION_MODIFY,
@@ -38,6 +38,7 @@ from ganeti.constants.net import (
 )
 from ganeti.locking import Level
 from ganeti.objects import Cluster, Instance, Node, fill, hvparams, hypervisors
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY, INSTANCE_LIMIT_PROCESSORS
 

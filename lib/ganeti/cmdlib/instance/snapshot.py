@@ -20,10 +20,10 @@ from ganeti.cmdlib.ops.disks import capacity, ownership, snapshots
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.constants.disk import INT_MIRRORED, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.objects import snapshots as naming
+from ganeti.objects.disk_templates import INT_MIRRORED, LVM_BASED
 from ganeti.opcodes.instance import OpInstanceSnapshot
 from ganeti.utils import clock
 from ganeti.utils.undo import UndoStack

@@ -9,10 +9,10 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import snapshots
 from ganeti.cmdlib.ops.disks.snapshots import named
-from ganeti.constants.disk import LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.objects import snapshots as naming
+from ganeti.objects.disk_templates import LVM_BASED
 from ganeti.opcodes.instance import OpInstanceSnapshotRemove
 from ganeti.wire.calls import BLOCKDEV_REMOVE
 

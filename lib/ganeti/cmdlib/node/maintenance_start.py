@@ -11,9 +11,8 @@ from ganeti.cmdlib.ops.node import maintenance
 from ganeti.cmdlib.ops.node.evacuation import EvacuationUnit, check_target, evacuation_target
 from ganeti.cmdlib.ops.node.move_jobs import MoveJobs
 from ganeti.cmdlib.ops.placement import allocator as placement
-from ganeti.constants import disk as disk_c
 from ganeti.constants import node as node_c
-from ganeti.objects import Instance, Maintenance, Node, updated
+from ganeti.objects import Instance, Maintenance, Node, disk_templates, updated
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import OpInstanceShutdown
 from ganeti.opcodes.node import OpNodeMaintenanceStart, OpNodeSetParams
@@ -78,10 +77,10 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         """Tell whether an instance can go to several nodes, so that one has to be chosen."""
         if self._is_mirrored(instance):
             return self.op.evacuate
-        return self.config.disk_template(instance) in disk_c.EXT_MIRRORED
+        return self.config.disk_template(instance) in disk_templates.EXT_MIRRORED
 
     def _is_mirrored(self, instance: Instance) -> bool:
-        return self.config.disk_template(instance) in disk_c.INT_MIRRORED
+        return self.config.disk_template(instance) in disk_templates.INT_MIRRORED
 
     def check_prereq(self) -> StartPlan:
         node = self.config.node(self.node.uuid)

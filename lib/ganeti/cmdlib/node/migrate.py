@@ -13,8 +13,7 @@ from ganeti.cmdlib.ops.node.evacuation import (
     untouched,
 )
 from ganeti.cmdlib.ops.placement import allocator as placement
-from ganeti.constants import disk as disk_c
-from ganeti.objects import Instance
+from ganeti.objects import Instance, disk_templates
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import OpInstanceMigrate
 from ganeti.opcodes.node import OpNodeMigrate
@@ -49,7 +48,7 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
 
     def _is_free(self, instance: Instance) -> bool:
         """Tell whether an instance may be moved to any node, because its disks are shared."""
-        return self.config.disk_template(instance) in disk_c.EXT_MIRRORED
+        return self.config.disk_template(instance) in disk_templates.EXT_MIRRORED
 
     def hook_env(self, plan: list[Instance]) -> dict[str, object]:
         return {
@@ -70,13 +69,13 @@ class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
         stuck = [
             f"{instance.name} (its disks exist on one node only)"
             for instance in instances
-            if self.config.disk_template(instance) not in disk_c.MIRRORED
+            if self.config.disk_template(instance) not in disk_templates.MIRRORED
         ]
         if stuck:
             movable = [
                 instance.name
                 for instance in instances
-                if self.config.disk_template(instance) in disk_c.MIRRORED
+                if self.config.disk_template(instance) in disk_templates.MIRRORED
             ]
             raise errors.OpPrereqError(
                 f"instances cannot be migrated away from node {self.node.name}:"

@@ -8,6 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.node.storage_query import NAME, NODE, TYPE, NodeQueryUnit, storage_arguments
 from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
 from ganeti.opcodes.node import (
     OpNodeQueryStorage,
 )
@@ -36,7 +37,7 @@ class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
         wanted = self.op.storage_type
         if wanted is None:
             enabled = [
-                disk_c.STORAGE_TYPE_OF[template]
+                disk_templates.of(template).storage_type
                 for template in self.config.cluster().enabled_disk_templates
             ]
             # The first type which nodes can list; shared storage belongs to no node.

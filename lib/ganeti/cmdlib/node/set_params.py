@@ -18,9 +18,9 @@ from ganeti.cmdlib.ops.node import candidates, guests, roles
 from ganeti.cmdlib.ops.node.roles import FLAG_OF, Role
 from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.ops.params.node import checked_ndparams
-from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import ALL, Level
 from ganeti.objects import Instance, Node, updated
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.node import OpNodeSetParams
 from ganeti.utils import net
 from ganeti.wire.calls import NODE_HAS_IP_ADDRESS, VERSION

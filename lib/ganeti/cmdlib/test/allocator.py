@@ -12,7 +12,7 @@ from ganeti import allocator, errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
-from ganeti.objects import ConfigData, fill
+from ganeti.objects import ConfigData, disk_templates, fill
 from ganeti.opcodes.test import OpTestAllocator
 from ganeti.wire import json
 
@@ -79,7 +79,7 @@ class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
         if op.mode == allocator.Relocate.MODE:
             instance = self.config.expand_instance(op.name)
             disks = self.config.instance_disks(instance)
-            if fill.disk_template(disks) not in disk_c.MIRRORED:
+            if fill.disk_template(disks) not in disk_templates.MIRRORED:
                 raise errors.OpPrereqError(
                     f"instance {instance.name} cannot be relocated: its disks are on one node only",
                     errors.ECODE_STATE,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from ganeti.constants import disk as disk_c
 from ganeti.htools import redundancy, units
 from ganeti.htools.cluster import UNALLOCABLE, Cluster
 from ganeti.htools.instance import NO_NODE, Disk, Instance
 from ganeti.htools.node import Node
 from ganeti.htools.policy import Spec
+from ganeti.objects import disk_templates
 from ganeti.utils.records import record
 
 Place = tuple[int, int]
@@ -68,7 +68,7 @@ class Plan:
 
 def required_nodes(template: str) -> int:
     """How many nodes an instance with a disk template has."""
-    return 2 if template == disk_c.DRBD8 else 1
+    return 2 if template in disk_templates.INT_MIRRORED else 1
 
 
 def bad_groups(cluster: Cluster, options: Options) -> list[int]:

@@ -14,6 +14,7 @@ from ganeti.constants import disk as disk_constants
 from ganeti.hypervisor.kvm import user_network
 from ganeti.hypervisor.kvm.runtime import RuntimeDisk
 from ganeti.hypervisor.net import communication
+from ganeti.objects import disk_templates
 from ganeti.wire import json
 
 GLUSTER_PORT = 24007
@@ -54,7 +55,7 @@ def cache_mode(
     :raises HypervisorError: the value of ``disk_cache`` is not known.
     """
     mode = hvparams["disk_cache"]
-    if dev_type in disk_constants.EXT_MIRRORED - {disk_constants.RBD} and direct_works:
+    if dev_type in disk_templates.EXT_MIRRORED - {disk_constants.RBD} and direct_works:
         mode = "none"
     if mode not in _CACHE_MODES:
         raise errors.HypervisorError(f"disk_cache '{mode}' is not known")

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.constants import disk as disk_c
 from ganeti.hypervisor.xen.record import RecordedDisk
+from ganeti.objects import disk_templates
 from ganeti.utils import process
 
 _TIMEOUT_S = 60.0
@@ -68,7 +68,11 @@ def device_of(disk: RecordedDisk, made: list[RecordedDisk]) -> str:
 
 def _check_file_driver(disk: Mapping[str, Any]) -> None:
     logical_id = disk.get("logical_id") or ()
-    driver = str(logical_id[0]) if disk.get("dev_type") in disk_c.FILE_BASED and logical_id else ""
+    driver = (
+        str(logical_id[0])
+        if disk.get("dev_type") in disk_templates.FILE_BASED and logical_id
+        else ""
+    )
     if driver.startswith("blktap"):
         raise errors.HypervisorError(
             f"disk {disk.get('uuid', '')} has the file driver {driver}, which Xen has no more"

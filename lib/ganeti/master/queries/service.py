@@ -22,7 +22,7 @@ from ganeti.cmdlib.ops.guest import console as guest_console
 from ganeti.cmdlib.ops.os import definitions
 from ganeti.constants import disk as disk_c
 from ganeti.constants import query as query_c
-from ganeti.objects import fill
+from ganeti.objects import disk_templates, fill
 from ganeti.objects import storage_units as units
 from ganeti.platform import paths
 from ganeti.query import engine, resources
@@ -484,17 +484,16 @@ def storage_units(cluster: Cluster, ndparams: dict[str, Any]) -> list[list[Any]]
     exclusive = bool(ndparams.get("exclusive_storage", False))
     keys: dict[str, tuple[str | None, list[Any]]] = {
         disk_c.ST_LVM_VG: (cluster.volume_group_name, [exclusive]),
-        disk_c.ST_FILE: (cluster.file_storage_dir, []),
-        disk_c.ST_SHARED_FILE: (cluster.shared_file_storage_dir, []),
-        disk_c.ST_GLUSTER: (cluster.gluster_storage_dir, []),
     }
+    for kind, directory in disk_templates.directories_of_types(cluster).items():
+        keys[kind] = (directory, [])
     for template in cluster.enabled_disk_templates:
-        kind = disk_c.STORAGE_TYPE_OF[template]
+        kind = disk_templates.of(template).storage_type
         key, arguments = keys.get(kind, (None, []))
         if key:
             units.append([kind, key, arguments])
             break
-    if cluster.volume_group_name and disk_c.LVM_BASED & set(cluster.enabled_disk_templates):
+    if cluster.volume_group_name and disk_templates.LVM_BASED & set(cluster.enabled_disk_templates):
         units.append([disk_c.ST_LVM_PV, cluster.volume_group_name, [exclusive]])
     return units
 

@@ -22,9 +22,9 @@ from ganeti.cmdlib.ops.params import os
 from ganeti.cmdlib.ops.placement.new_instance import NewInstanceUnit
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.policy import ratios
-from ganeti.constants.disk import FILE_BASED
 from ganeti.constants.instance import CREATE
 from ganeti.objects import Node, fill
+from ganeti.objects.disk_templates import FILE_BASED
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity
-from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, INT_MIRRORED, LVM_BASED, PLAIN
+from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, PLAIN
 from ganeti.objects import Disk, snapshots
+from ganeti.objects.disk_templates import INT_MIRRORED, LVM_BASED
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:

@@ -33,16 +33,8 @@ from ganeti.cmdlib.ops.disks import (
 )
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.liveness import location
-from ganeti.constants.disk import (
-    DRBD8,
-    DRBD_META_SIZE_MIB,
-    EXT,
-    INT_MIRRORED,
-    MIXED,
-    NOT_CONVERTIBLE_FROM,
-    NOT_CONVERTIBLE_TO,
-    PLAIN,
-)
+from ganeti.constants.disk import DRBD8, DRBD_META_SIZE_MIB, EXT, MIXED, PLAIN
+from ganeti.objects.disk_templates import INT_MIRRORED, NOT_CONVERTIBLE_FROM, NOT_CONVERTIBLE_TO
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
 

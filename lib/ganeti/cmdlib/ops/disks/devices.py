@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import ownership, replicas, together, wipe
-from ganeti.constants.disk import FILE, INT_MIRRORED, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
+from ganeti.constants.disk import FILE, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
 from ganeti.objects import fill
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE,
     BLOCKDEV_CREATE,

@@ -28,7 +28,8 @@ from ganeti.cmdlib.ops.disks.devices import (
     open_primary,
     shutdown_disks,
 )
-from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY, LDS_UNKNOWN
+from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
     BLOCKDEV_FIND,

@@ -28,9 +28,6 @@ from ganeti.cmdlib.ops.params.devices import DeviceChange
 from ganeti.constants.disk import (
     DISKLESS,
     EXT,
-    FILE_BASED,
-    HAVE_ACCESS,
-    INT_MIRRORED,
     MAX_DISKS,
     MIXED,
     MOD_ADD,
@@ -39,6 +36,7 @@ from ganeti.constants.disk import (
     MOD_REMOVE,
 )
 from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
+from ganeti.objects.disk_templates import FILE_BASED, HAVE_ACCESS, INT_MIRRORED
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import VERSION
 

@@ -18,29 +18,22 @@ from ganeti.cmdlib.ops.params import devices
 from ganeti.constants import disk as disk_c
 from ganeti.constants.disk import (
     ACCESS_MODES,
-    BLOCK,
     DISK_ACCESS_MODES,
     DISKLESS,
     DRBD8,
     DRBD_META_SIZE_MIB,
     DRBD_SECRET_LENGTH,
     EXT,
-    FILE,
     FILE_DRIVER_LOOP,
-    GLUSTER,
-    HAVE_ACCESS,
-    LVM_BASED,
     MAX_DISKS,
-    MAY_ADOPT,
-    MUST_ADOPT,
     PLAIN,
-    RBD,
     RDONLY,
     RDWR,
-    SHARED_FILE,
 )
 from ganeti.constants.net import VALUE_AUTO
-from ganeti.objects import Disk
+from ganeti.objects import Disk, disk_templates
+from ganeti.objects.disk_templates import HAVE_ACCESS, LVM_BASED, MAY_ADOPT, MIRRORED, MUST_ADOPT
+from ganeti.objects.disk_templates.descriptor import IdRequest
 from ganeti.utils import clock, text
 
 if TYPE_CHECKING:
@@ -55,7 +48,7 @@ _FOREIGN = {
     "vg": LVM_BASED,
     "metavg": frozenset((DRBD8,)),
     "provider": frozenset((EXT,)),
-    "spindles": disk_c.EXCLUSIVE_STORAGE,
+    "spindles": disk_templates.EXCLUSIVE_STORAGE,
     "access": HAVE_ACCESS,
 }
 _KNOWN = frozenset((*disk_c.IDISK_PARAMS, "snapshot_name"))
@@ -78,10 +71,6 @@ class DiskSpec(TypedDict):
     spindles: NotRequired[int]
     provider: NotRequired[str]
     params: NotRequired[dict[str, Any]]
-
-
-# First part of the ``logical_id`` of an administrator's block device.
-_MANUAL = "manual"
 
 
 def choose_template(unit: AnyUnit, template: str | None, given: Sequence[Mapping[str, Any]]) -> str:
@@ -314,7 +303,7 @@ def file_directory(unit: AnyUnit, template: str, below: str | None, instance_nam
     :raises errors.OpPrereqError: the cluster has no such directory, or ``below`` leaves it.
     """
     cluster = unit.config.cluster()
-    base = cluster.file_storage_dir if template == FILE else cluster.shared_file_storage_dir
+    base = disk_templates.directory(cluster, template)
     if not base:
         raise errors.OpPrereqError(
             f"the cluster has no directory for disks of template {template}", errors.ECODE_INVAL
@@ -375,7 +364,7 @@ def make_disks(
         else:
             values["logical_id"] = _identity(unit, template, spec, index, directory, driver)
             # Shared storage belongs to no node.
-            values["nodes"] = (primary_node,) if template in (PLAIN, FILE) else ()
+            values["nodes"] = () if template in MIRRORED else (primary_node,)
         params = dict(spec.get("params") or {})
         if spec.get("access"):
             params["access"] = spec["access"]
@@ -430,20 +419,13 @@ def _identity(
     driver: str | None,
 ) -> tuple[Any, ...]:
     """The ``logical_id`` of a device which is no DRBD device."""
-    if template == BLOCK:
-        return (_MANUAL, str(spec["adopt"]))
-    name = f"{_new_uuid(unit)}.{template}.disk{index}"
-    if template == PLAIN:
-        volume = name.replace(".plain", "")
-        reserve_volume(unit, spec["vg"], volume)
-        return (spec["vg"], volume)
-    if template in (FILE, SHARED_FILE):
-        return (driver or FILE_DRIVER_LOOP, posixpath.join(directory or "", name))
-    if template == GLUSTER:
-        return (driver or FILE_DRIVER_LOOP, f"ganeti/{name}")
-    if template == RBD:
-        return ("rbd", name)
-    return (spec["provider"], name)
+    request = IdRequest(
+        template, lambda: _new_uuid(unit), index, spec, directory, driver or FILE_DRIVER_LOOP
+    )
+    made = disk_templates.of(template).new_id(request)
+    if template in LVM_BASED:
+        reserve_volume(unit, *made)
+    return made
 
 
 def reserve_volume(unit: AnyUnit, group: str, volume: str) -> None:

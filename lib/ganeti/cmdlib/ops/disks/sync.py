@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import replicas
-from ganeti.constants.disk import INT_MIRRORED
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS
 
 if TYPE_CHECKING:

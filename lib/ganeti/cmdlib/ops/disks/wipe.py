@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import sizes
 from ganeti.constants import disk as disk_c
-from ganeti.objects import updated
+from ganeti.objects import disk_templates, updated
 from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_WIPE
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Disk, Instance
 
-KINDS = disk_c.WIPED
+KINDS = disk_templates.WIPED
 # Devices are overwritten in pieces, so that the log of the job shows the progress and no node call
 # takes too long.
 MAX_CHUNK_MIB = 1024

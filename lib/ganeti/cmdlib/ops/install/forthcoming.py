@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors, ht
-from ganeti.constants.disk import DRBD8, EXT, HAVE_ACCESS, INT_MIRRORED, LVM_BASED, PLAIN
+from ganeti.constants.disk import DRBD8, EXT, PLAIN
 from ganeti.constants.instance import ADMIN_DOWN, REMOTE_IMPORT
 from ganeti.objects import fill
+from ganeti.objects.disk_templates import HAVE_ACCESS, INT_MIRRORED, LVM_BASED
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit

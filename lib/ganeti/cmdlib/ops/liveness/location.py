@@ -40,7 +40,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.liveness import oob
-from ganeti.constants.disk import EXT_MIRRORED
+from ganeti.objects.disk_templates import EXT_MIRRORED
 from ganeti.platform import machine
 from ganeti.wire.calls import INSTANCE_INFO
 

@@ -28,7 +28,7 @@ from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.migration import live
 from ganeti.cmdlib.ops.migration.plan import require_mirrored
-from ganeti.constants.disk import INT_MIRRORED
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     ACCEPT_INSTANCE,
     ALL_INSTANCES_INFO,

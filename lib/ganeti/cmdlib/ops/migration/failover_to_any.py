@@ -43,7 +43,7 @@ from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.ratios import require_policy
-from ganeti.constants.disk import INT_MIRRORED
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
     BLOCKDEV_SHUTDOWN,

@@ -24,7 +24,7 @@ from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import mirror, replicas
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan
-from ganeti.constants.disk import INT_MIRRORED
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import (
     ACCEPT_INSTANCE,

@@ -19,8 +19,8 @@ from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy.ratios import require_policy
-from ganeti.constants.disk import INT_MIRRORED, MIRRORED
 from ganeti.objects import hypervisors
+from ganeti.objects.disk_templates import INT_MIRRORED, MIRRORED
 from ganeti.wire.calls import INSTANCE_MIGRATABLE
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ganeti.cmdlib.ops.migration import cleanup
 from ganeti.cmdlib.ops.migration.cleanup import CleanupPlan
 from ganeti.cmdlib.ops.migration.plan import MigrationPlan, require_mirrored
 from ganeti.cmdlib.ops.placement import allocator as placement
-from ganeti.constants.disk import EXT_MIRRORED, INT_MIRRORED
 from ganeti.locking import Level
+from ganeti.objects.disk_templates import EXT_MIRRORED, INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit
 from ganeti.constants import disk as disk_c
 from ganeti.constants import job as job_c
-from ganeti.objects import Instance, Maintenance, Node, updated
+from ganeti.objects import Instance, Maintenance, Node, disk_templates, updated
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import (
     OpInstanceActivateDisks,
@@ -165,7 +165,7 @@ def recorded(
     secondaries = [
         one.uuid
         for one in moving
-        if replicas and unit.config.disk_template(one) in disk_c.INT_MIRRORED
+        if replicas and unit.config.disk_template(one) in disk_templates.INT_MIRRORED
     ]
     return updated(
         mark,
@@ -198,10 +198,10 @@ def returns(unit: AnyUnit, node: Node, mark: Maintenance) -> list[Return]:
         as_primary = uuid in mark.primaries
         if nodes[0] == node.uuid or (node.uuid in nodes and not as_primary):
             continue
-        if template in disk_c.EXT_MIRRORED:
+        if template in disk_templates.EXT_MIRRORED:
             if as_primary:
                 found.append(_of(instance, [_migration(instance, node.name)]))
-        elif template in disk_c.INT_MIRRORED:
+        elif template in disk_templates.INT_MIRRORED:
             found.append(_of(instance, _mirrored(instance, nodes, node, as_primary)))
         else:
             unit.warn(

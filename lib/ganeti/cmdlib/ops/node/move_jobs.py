@@ -17,7 +17,7 @@ from ganeti.cmdlib.ops.node.evacuation import untouched
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node as node_c
-from ganeti.objects import Instance, Node
+from ganeti.objects import Instance, Node, disk_templates
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import OpInstanceMigrate, OpInstanceReplaceDisks
 
@@ -45,7 +45,7 @@ class MoveJobs:
         """Return the reason why an instance cannot be moved to another node; None if it can."""
         config = self.unit.config
         template = config.disk_template(instance)
-        if template not in disk_c.MIRRORED:
+        if template not in disk_templates.MIRRORED:
             return f"disks of template {template} exist on one node only"
         if instance.primary_node == self.node.uuid and (
             instance.admin_state == prereq.ADMIN_OFFLINE
@@ -53,7 +53,7 @@ class MoveJobs:
             return "it is marked offline"
         if (
             self.target is not None
-            and template in disk_c.INT_MIRRORED
+            and template in disk_templates.INT_MIRRORED
             and (self.target.uuid in config.instance_nodes(instance))
         ):
             if self.mode == node_c.EVAC_PRIMARY:
@@ -77,7 +77,7 @@ class MoveJobs:
         """Make the job which moves one instance to the target, or to its secondary node."""
         info, target = self.unit.info, self.target
         template = self.unit.config.disk_template(instance)
-        if template in disk_c.EXT_MIRRORED:
+        if template in disk_templates.EXT_MIRRORED:
             assert target is not None
             info(f"instance {instance.name} will be moved to node {target.name}")
             return [self._migrate(instance, target)]

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, LogicalUnit, PlanT, why
-from ganeti.constants import disk as disk_c
-from ganeti.objects import Node
+from ganeti.objects import Node, disk_templates
 from ganeti.opcodes.node import OpNodeQueryStorage, OpNodeQueryvols
 
 NODE, TYPE, NAME = "node", "type", "name"
@@ -20,11 +19,7 @@ def storage_arguments(unit: AnyUnit, storage_type: str) -> list[Any]:
     :returns: the directory of file storage, as ``[[directory]]`` or ``[[]]``; ``[]`` for LVM.
     """
     cluster = unit.config.cluster()
-    directories = {
-        disk_c.ST_FILE: cluster.file_storage_dir,
-        disk_c.ST_SHARED_FILE: cluster.shared_file_storage_dir,
-        disk_c.ST_GLUSTER: cluster.gluster_storage_dir,
-    }
+    directories = disk_templates.directories_of_types(cluster)
     if storage_type not in directories:
         return []
     directory = directories[storage_type]

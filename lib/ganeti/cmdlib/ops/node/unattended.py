@@ -18,9 +18,8 @@ from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import replicas
 from ganeti.cmdlib.ops.liveness import oob
 from ganeti.cmdlib.ops.placement import allocator as placement
-from ganeti.constants import disk as disk_c
 from ganeti.constants import node_watchdog as node_watchdog_c
-from ganeti.objects import Instance, Node, WatchdogPromise, updated
+from ganeti.objects import Instance, Node, WatchdogPromise, disk_templates, updated
 from ganeti.rpc.results import is_gone
 from ganeti.utils import clock
 from ganeti.wire.calls import VERSION
@@ -148,7 +147,7 @@ def why_left(
     """
     config = unit.config
     template = config.disk_template(instance)
-    if template in disk_c.EXT_MIRRORED:
+    if template in disk_templates.EXT_MIRRORED:
         others = placement.candidates(config.snapshot(), node.group) - {node.uuid}
         if config.cluster().default_iallocator or len(others) == 1:
             return None
@@ -156,7 +155,7 @@ def why_left(
             "the cluster has no default instance allocator which chooses a node for it. Set one"
             " with 'gnt-cluster modify --default-iallocator'"
         )
-    if template not in disk_c.INT_MIRRORED:
+    if template not in disk_templates.INT_MIRRORED:
         return f"its disks ({template}) are on this node only"
     (other,) = (config.node(uuid) for uuid in config.secondary_nodes(instance))
     if other.offline:

@@ -21,7 +21,16 @@ from ganeti.constants import hv as hv_c
 from ganeti.constants import instance as instance_c
 from ganeti.constants import net as net_c
 from ganeti.constants import node as node_c
-from ganeti.objects import Cluster, ConfigData, cluster_rules, fill, hvparams, ipolicy, updated
+from ganeti.objects import (
+    Cluster,
+    ConfigData,
+    cluster_rules,
+    disk_templates,
+    fill,
+    hvparams,
+    ipolicy,
+    updated,
+)
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.utils.text import comma_join
 
@@ -273,11 +282,7 @@ class _Builder:
     def storage(self) -> None:
         op = self.op
         templates = self._templates()
-        for name, template in (
-            ("file_storage_dir", disk_c.FILE),
-            ("shared_file_storage_dir", disk_c.SHARED_FILE),
-            ("gluster_storage_dir", disk_c.GLUSTER),
-        ):
+        for template, name in disk_templates.directory_fields().items():
             value = getattr(op, name)
             if value is not None:
                 self.values[name] = cluster_rules.storage_dir(value, template)
@@ -295,7 +300,7 @@ class _Builder:
             given = cluster_rules.disk_params(op.diskparams)
             table = {
                 name: {
-                    **disk_c.TEMPLATE_DEFAULTS[name],
+                    **disk_templates.defaults(name),
                     **self.old.diskparams.get(name, {}),
                     **given.get(name, {}),
                 }
@@ -337,7 +342,7 @@ class _Builder:
             if "/" in op.vg_name:
                 raise errors.ParameterError(f"'{op.vg_name}' is not the name of a volume group")
             self.values["volume_group_name"] = op.vg_name
-            if op.vg_name and not disk_c.LVM_BASED & set(templates):
+            if op.vg_name and not disk_templates.LVM_BASED & set(templates):
                 self.note("a volume group is set, but no disk template uses LVM", warning=True)
         if op.drbd_helper is not None:
             self.values["drbd_usermode_helper"] = op.drbd_helper or None
@@ -345,7 +350,7 @@ class _Builder:
                 raise errors.ParameterError(
                     f"the DRBD usermode helper '{op.drbd_helper}' is not an absolute path"
                 )
-        lvm = sorted(disk_c.LVM_BASED & set(templates))
+        lvm = sorted(disk_templates.LVM_BASED & set(templates))
         if (
             (op.vg_name is not None or op.enabled_disk_templates is not None)
             and lvm

@@ -14,7 +14,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node as node_c
 from ganeti.constants.net import VALUE_DEFAULT
-from ganeti.objects import cluster_rules, ipolicy
+from ganeti.objects import cluster_rules, disk_templates, ipolicy
 from ganeti.objects import hvparams as hv
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def merged_diskparams(
     """Parameters per disk template after a change, without templates which have none."""
     changed = {template: dict(params) for template, params in present.items()}
     for template, params in given.items():
-        defaults = disk_c.TEMPLATE_DEFAULTS.get(template)
-        if defaults is None:
+        if template not in disk_c.TEMPLATES:
             raise errors.OpPrereqError(
                 f"there is no disk template {template!r}", errors.ECODE_INVAL
             )
-        types = {name: disk_c.TEMPLATE_PARAM_TYPES[name] for name in defaults}
+        known = disk_templates.of(template).parameters
+        types = {name: parameter.type for name, parameter in known.items()}
         changed[template] = _merged(
             changed.get(template, {}), params, types, f"parameters of disk template {template}"
         )

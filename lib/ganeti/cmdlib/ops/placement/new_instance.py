@@ -20,9 +20,9 @@ from ganeti.cmdlib.ops.install import forthcoming
 from ganeti.cmdlib.ops.nics import specs
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.cmdlib.ops.transfer.import_source import ImportSource
-from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup
+from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.opcodes.instance import OpInstanceCreate
 
 

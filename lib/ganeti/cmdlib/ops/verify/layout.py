@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
     if not exclusive:
         return
     disks = unit.config.instance_disks(instance)
-    kinds = sorted({disk.dev_type for disk in disks} - disk_c.EXCLUSIVE_STORAGE)
+    kinds = sorted({disk.dev_type for disk in disks} - disk_templates.EXCLUSIVE_STORAGE)
     findings.check(
         bool(kinds),
         "EINSTANCEUNSUITABLENODE",

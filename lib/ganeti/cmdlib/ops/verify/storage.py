@@ -18,7 +18,7 @@ from ganeti.config import damaged
 from ganeti.config.index_keys import LV, MINOR
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
-from ganeti.objects import cluster_rules, snapshots
+from ganeti.objects import cluster_rules, disk_templates, snapshots
 from ganeti.objects.by_node import instances_of_node
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
@@ -37,7 +37,7 @@ _MISSING = "m"
 
 def uses_lvm(cluster: Cluster) -> bool:
     """Tell whether disks of the cluster may be logical volumes."""
-    return bool(disk_c.LVM_BASED & set(cluster.enabled_disk_templates))
+    return bool(disk_templates.LVM_BASED & set(cluster.enabled_disk_templates))
 
 
 def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
@@ -339,7 +339,7 @@ class StorageCheck:
         for instance in (*primaries, *secondaries):
             for uuid in instance.disks:
                 disk = self._data.disks[uuid]
-                if disk.forthcoming or disk.dev_type not in disk_c.LVM_BASED:
+                if disk.forthcoming or disk.dev_type not in disk_templates.LVM_BASED:
                     continue
                 if node_uuid not in (disk.all_node_uuids() or (instance.primary_node,)):
                     continue

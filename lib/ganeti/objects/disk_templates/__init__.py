@@ -1,0 +1,122 @@
+"""The disk templates: a descriptor each, and the sets which follow from them.
+
+A :class:`~ganeti.objects.disk_templates.descriptor.DiskTemplateDescriptor` holds what code outside
+of the drivers must know: parameters, capabilities, identity of new disks. The module of a template
+has its name and is read when the first question is asked, because each command imports this
+package. A new template needs a module here, a name in :data:`ganeti.constants.disk.TEMPLATES` and a
+class in :mod:`ganeti.storage`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_c
+
+if TYPE_CHECKING:
+    from ganeti.objects.cluster import Cluster
+    from ganeti.objects.disk_templates.descriptor import DiskTemplateDescriptor
+
+
+@functools.cache
+def _read(name: str) -> DiskTemplateDescriptor:
+    module = importlib.import_module(f"ganeti.objects.disk_templates.{name}")
+    descriptor: DiskTemplateDescriptor = module.DESCRIPTOR
+    return descriptor
+
+
+def of(name: str) -> DiskTemplateDescriptor:
+    """Return the descriptor of a disk template.
+
+    :raises ProgrammerError: there is no disk template of this name.
+    """
+    if name not in disk_c.TEMPLATES:
+        raise errors.ProgrammerError(f"there is no disk template {name!r}")
+    return _read(name)
+
+
+class Templates(Set[str]):
+    """The names of all templates for which a question has the answer yes."""
+
+    def __init__(self, question: Callable[[DiskTemplateDescriptor], bool]) -> None:
+        self._question = question
+
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(name for name in disk_c.TEMPLATES if self._question(of(name)))
+
+    @classmethod
+    def _from_iterable(cls, names: Any) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+LVM_BASED = Templates(lambda one: one.needs_volume_group)
+FILE_BASED = Templates(lambda one: one.is_file_based)
+#: All nodes can access the disks without our mirroring: any node may become the primary node.
+EXT_MIRRORED = Templates(lambda one: one.mirroring == "external")
+#: We mirror the disks to a secondary node.
+INT_MIRRORED = Templates(lambda one: one.mirroring == "internal")
+MIRRORED = Templates(lambda one: one.mirroring != "none")
+COPYABLE = Templates(lambda one: one.can_copy)
+GROWABLE = Templates(lambda one: one.can_grow)
+EXCLUSIVE_STORAGE = Templates(lambda one: one.supports_exclusive_storage)
+MAY_ADOPT = Templates(lambda one: one.adoption != "never")
+MUST_ADOPT = Templates(lambda one: one.adoption == "must")
+HAVE_ACCESS = Templates(lambda one: "access" in one.parameters)
+SNAPSHOT_CAPABLE = Templates(lambda one: one.can_snapshot)
+#: New storage may hold data of former owners.
+WIPED = Templates(lambda one: one.may_hold_old_data)
+#: The paths of the disks contain the name of the instance.
+INSTANCE_DEPENDENT_PATH = Templates(lambda one: one.has_instance_directory)
+NOT_CONVERTIBLE_FROM = Templates(lambda one: not one.can_convert_from)
+NOT_CONVERTIBLE_TO = Templates(lambda one: not one.can_convert_to)
+#: The disks lie in storage units of nodes.
+IN_UNITS = Templates(lambda one: bool(one.unit_kind))
+
+
+def defaults(name: str) -> dict[str, object]:
+    """Return the defaults of the parameters of a disk template."""
+    return {key: parameter.default for key, parameter in of(name).parameters.items()}
+
+
+def all_defaults() -> dict[str, dict[str, object]]:
+    """Return the defaults of the parameters of each disk template."""
+    return {name: defaults(name) for name in disk_c.TEMPLATES}
+
+
+def parameter_types() -> dict[str, str]:
+    """Return the type of each parameter; the same name has the same type in all templates."""
+    return {
+        key: parameter.type
+        for name in disk_c.TEMPLATES
+        for key, parameter in of(name).parameters.items()
+    }
+
+
+def directory_fields() -> dict[str, str]:
+    """Return template -> attribute of the cluster with its directory, for those which have one."""
+    return {name: of(name).directory for name in disk_c.TEMPLATES_IN_ORDER if of(name).directory}
+
+
+def directory(cluster: Cluster, name: str) -> str:
+    """Return the directory of a template's disks; empty when it has or needs none."""
+    field = of(name).directory
+    return str(getattr(cluster, field) or "") if field else ""
+
+
+def directories_of_types(cluster: Cluster) -> Mapping[str, str]:
+    """Return storage type -> directory of its disks, for types which have one."""
+    return {of(name).storage_type: directory(cluster, name) for name in directory_fields()}

@@ -1,0 +1,103 @@
+"""What code outside of a driver needs to know of a disk template."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ganeti import errors
+
+# Who keeps the copies of a disk on other nodes.
+NOT_MIRRORED = "none"
+MIRRORED_BY_US = "internal"
+MIRRORED_BY_STORAGE = "external"
+
+# Whether a disk may or must be an existing device which is adopted.
+NEVER, MAY, MUST = "never", "may", "must"
+
+
+class Parameter(NamedTuple):
+    """One parameter of a disk template: its name of a type, and its default."""
+
+    type: str
+    default: object
+
+
+class IdRequest(NamedTuple):
+    """The facts from which the ``logical_id`` of a new disk follows.
+
+    :ivar template: name of the disk template.
+    :ivar new_uuid: makes a UUID which nothing else has.
+    :ivar disk_index: number of the disk in its instance.
+    :ivar spec: the completed spec of the disk.
+    :ivar directory: directory of the disk files of the instance; None for other kinds of disk.
+    :ivar driver: driver of disk files.
+    """
+
+    template: str
+    new_uuid: Callable[[], str]
+    disk_index: int
+    spec: Mapping[str, Any]
+    directory: str | None
+    driver: str
+
+    def name(self) -> str:
+        """Make a new name for the storage of the disk."""
+        return f"{self.new_uuid()}.{self.template}.disk{self.disk_index}"
+
+
+def no_id(request: IdRequest) -> tuple[Any, ...]:
+    """Refuse: the template has no disks, or devices of several templates make one."""
+    raise errors.ProgrammerError(f"disks of template {request.template} have no single device")
+
+
+def file_id(request: IdRequest) -> tuple[str, str]:
+    """Make the id of a file in the directory of its instance."""
+    return (request.driver, posixpath.join(request.directory or "", request.name()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskTemplateDescriptor:
+    """One disk template, as the master side, the commands and the shared packages see it.
+
+    The class of its devices on a node is in :mod:`ganeti.storage`.
+    """
+
+    name: str
+    #: Type of the pools which hold its disks, as ``gnt-node list-storage`` has it.
+    storage_type: str
+    #: One of ``NOT_MIRRORED``, ``MIRRORED_BY_US`` and ``MIRRORED_BY_STORAGE``.
+    mirroring: str
+    #: Its name in the output of the placement programs.
+    htools_name: str
+
+    #: Name -> parameter.
+    parameters: Mapping[str, Parameter]
+    #: Facts -> ``logical_id`` of a new disk.
+    new_id: Callable[[IdRequest], tuple[Any, ...]] = no_id
+
+    #: Whether its disks are logical volumes, so that it needs a volume group.
+    needs_volume_group: bool = False
+    #: Whether its disks are files, which have a driver.
+    is_file_based: bool = False
+    #: Attribute of the cluster, and option of its commands, with the directory of its disks.
+    directory: str = ""
+    #: Whether the paths of its disks contain the name of the instance.
+    has_instance_directory: bool = False
+    #: Kind of the storage units which allocators get; empty when it belongs to no unit.
+    unit_kind: str = ""
+
+    can_grow: bool = False
+    #: Whether the content of a disk can be copied to another node for a move.
+    can_copy: bool = False
+    can_snapshot: bool = False
+    #: Whether an existing device is adopted: ``NEVER``, ``MAY`` or ``MUST``.
+    adoption: str = NEVER
+    can_convert_from: bool = True
+    can_convert_to: bool = True
+    #: Whether its disks can have physical volumes of their own.
+    supports_exclusive_storage: bool = False
+    #: Whether new storage may hold data of former owners.
+    may_hold_old_data: bool = False

@@ -1,0 +1,21 @@
+"""The disk template ``file``: a disk is a file of one node."""
+
+from __future__ import annotations
+
+from ganeti.constants import disk as disk_c
+from ganeti.objects.disk_templates.descriptor import NOT_MIRRORED, DiskTemplateDescriptor, file_id
+
+DESCRIPTOR = DiskTemplateDescriptor(
+    name=disk_c.FILE,
+    storage_type=disk_c.ST_FILE,
+    mirroring=NOT_MIRRORED,
+    htools_name="DTFile",
+    parameters={},
+    new_id=file_id,
+    is_file_based=True,
+    directory="file_storage_dir",
+    has_instance_directory=True,
+    unit_kind=disk_c.ST_FILE,
+    can_grow=True,
+    can_copy=True,
+)

@@ -1,0 +1,34 @@
+"""The disk template ``gluster``: a disk is a file of a Gluster volume."""
+
+from __future__ import annotations
+
+from ganeti.constants import disk as disk_c
+from ganeti.objects.disk_templates.descriptor import (
+    MIRRORED_BY_STORAGE,
+    DiskTemplateDescriptor,
+    IdRequest,
+    Parameter,
+)
+
+
+def _new_id(request: IdRequest) -> tuple[str, str]:
+    return (request.driver, f"ganeti/{request.name()}")
+
+
+DESCRIPTOR = DiskTemplateDescriptor(
+    name=disk_c.GLUSTER,
+    storage_type=disk_c.ST_GLUSTER,
+    mirroring=MIRRORED_BY_STORAGE,
+    htools_name="DTGluster",
+    parameters={
+        "access": Parameter("string", disk_c.KERNELSPACE),
+        "host": Parameter("string", "127.0.0.1"),
+        "port": Parameter("int", 24007),
+        "volume": Parameter("string", "gv0"),
+    },
+    new_id=_new_id,
+    is_file_based=True,
+    directory="gluster_storage_dir",
+    unit_kind=disk_c.ST_GLUSTER,
+    can_grow=True,
+)

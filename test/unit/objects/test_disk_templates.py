@@ -1,0 +1,105 @@
+"""Test the descriptors of disk templates and the sets which follow from them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from itertools import count
+
+import pytest
+
+from ganeti import errors
+from ganeti.constants import disk as disk_c
+from ganeti.objects import disk_templates
+from ganeti.objects.disk_templates.descriptor import IdRequest
+
+
+def _request(template, **spec):
+    numbers = count(1)
+    return IdRequest(template, lambda: f"u{next(numbers)}", 3, spec, "/srv/web1", "loop")
+
+
+@pytest.mark.parametrize("name", disk_c.TEMPLATES)
+def test_module_has_the_name_of_its_template(name):
+    assert disk_templates.of(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("template", "spec", "made"),
+    [
+        ("blockdev", {"adopt": "/dev/sdz"}, ("manual", "/dev/sdz")),
+        ("ext", {"provider": "pv"}, ("pv", "u1.ext.disk3")),
+        ("file", {}, ("loop", "/srv/web1/u1.file.disk3")),
+        ("gluster", {}, ("loop", "ganeti/u1.gluster.disk3")),
+        ("plain", {"vg": "xenvg"}, ("xenvg", "u1.disk3")),
+        ("rbd", {}, ("rbd", "u1.rbd.disk3")),
+        ("sharedfile", {}, ("loop", "/srv/web1/u1.sharedfile.disk3")),
+    ],
+)
+def test_id_of_a_new_disk(template, spec, made):
+    assert disk_templates.of(template).new_id(_request(template, **spec)) == made
+
+
+@pytest.mark.parametrize("template", ["diskless", "drbd"])
+def test_template_without_a_single_device_makes_no_id(template):
+    with pytest.raises(errors.ProgrammerError):
+        disk_templates.of(template).new_id(_request(template))
+
+
+def test_unknown_template_has_no_descriptor():
+    with pytest.raises(errors.ProgrammerError):
+        disk_templates.of("mixed")
+    assert "mixed" not in disk_templates.MIRRORED
+
+
+def test_same_parameter_has_one_type():
+    found = {}
+    for name in disk_c.TEMPLATES:
+        for key, parameter in disk_templates.of(name).parameters.items():
+            assert found.setdefault(key, parameter.type) == parameter.type
+
+
+def test_descriptors_are_read_when_the_first_question_is_asked():
+    program = textwrap.dedent("""
+        import sys
+        from ganeti.objects import disk_templates
+        name = "ganeti.objects.disk_templates.plain"
+        assert name not in sys.modules
+        assert "plain" in disk_templates.GROWABLE and name in sys.modules
+    """)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_template_in_another_directory_belongs_to_the_sets(tmp_path):
+    (tmp_path / "madeup.py").write_text(
+        textwrap.dedent("""
+        from ganeti.objects.disk_templates.descriptor import (
+            NOT_MIRRORED, DiskTemplateDescriptor, Parameter, file_id)
+
+        DESCRIPTOR = DiskTemplateDescriptor(
+            name="madeup", storage_type="file", mirroring=NOT_MIRRORED, htools_name="DTMadeUp",
+            parameters={"colour": Parameter("string", "red")}, new_id=file_id, is_file_based=True,
+            directory="file_storage_dir", unit_kind="file", can_grow=True)
+        """)
+    )
+    program = textwrap.dedent("""
+        import sys
+        from ganeti.constants import disk
+        disk.TEMPLATES_IN_ORDER = (*disk.TEMPLATES_IN_ORDER, "madeup")
+        disk.TEMPLATES = tuple(sorted(disk.TEMPLATES_IN_ORDER))
+        from ganeti.objects import cluster_rules, disk_templates
+        disk_templates.__path__.append(sys.argv[1])
+        assert "madeup" in disk_templates.GROWABLE
+        assert "madeup" in disk_templates.FILE_BASED
+        assert "madeup" not in disk_templates.MIRRORED
+        assert disk_templates.directory_fields()["madeup"] == "file_storage_dir"
+        assert cluster_rules.disk_params({"madeup": {"colour": "blue"}}) == {
+            "madeup": {"colour": "blue"}}
+        from ganeti.htools import formats, units
+        assert formats.template_name("madeup") == "DTMadeUp"
+        assert units.desired("madeup", "/srv", []) == ("file", "/srv")
+        from ganeti.opcodes import types
+        assert types.DiskTemplate.check("madeup")
+    """)
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
