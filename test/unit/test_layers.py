@@ -354,6 +354,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster", "hvparams"),
         ("by_node", "cluster_rules"),
     ),
+    "objects/disk_templates": (
+        ("descriptor",),
+        ("blockdev", "diskless", "drbd", "ext", "file", "gluster", "plain", "rbd", "sharedfile"),
+    ),
     "objects/hypervisors": (
         ("cpu_masks", "parameter"),
         ("descriptor",),
