@@ -136,3 +136,18 @@ def test_each_exception_has_a_reason_and_a_definition() -> None:
     for pattern, reason in unused.allowed().items():
         assert len(reason.split()) > 2, pattern
         assert any(unused.matches(one, pattern) for one in defined), f"{pattern} matches nothing"
+
+
+@pytest.mark.parametrize("figure", program.FIGURES)
+def test_a_limit_only_becomes_stricter(figure: str) -> None:
+    found = [str(one) for one in program.FIGURES[figure](program.source.read())]
+    limit = program.limits()[figure]
+    listed = "\n".join(found)
+    assert len(found) <= limit, f"{len(found)} {figure}, and {limit} are allowed:\n{listed}"
+    assert len(found) == limit, (
+        f"only {len(found)} {figure} are left: write this number into devel/shape/limits.json"
+    )
+
+
+def test_each_figure_has_a_limit() -> None:
+    assert program.limits().keys() == program.FIGURES.keys()
