@@ -47,7 +47,6 @@ STORAGE_TYPES = (
     ST_RADOS,
     ST_SHARED_FILE,
 )
-STORAGE_TYPES_REPORTABLE = (ST_FILE, ST_LVM_PV, ST_LVM_VG)
 #: Kind of the storage units for mirrored disks, for allocators; on the node they are volume groups.
 UNIT_DRBD = "drbd8"
 
@@ -102,7 +101,6 @@ LDS_OKAY = 1
 LDS_SYNC = 2
 LDS_UNKNOWN = 3
 LDS_FAULTY = 4
-LDS_NAMES = {LDS_OKAY: "ok", LDS_SYNC: "syncing", LDS_UNKNOWN: "unknown", LDS_FAULTY: "faulty"}
 
 DRBD_META_SIZE_MIB = 128
 DRBD_SECRET_LENGTH = 20

@@ -53,7 +53,6 @@ COMPRESS_NONE = "none"
 COMPRESS_GZIP = "gzip"
 COMPRESS_GZIP_FAST = "gzip-fast"
 COMPRESS_GZIP_SLOW = "gzip-slow"
-COMPRESS_LZOP = "lzop"
 COMPRESS_DEFAULT_TOOLS = (COMPRESS_GZIP, COMPRESS_GZIP_FAST, COMPRESS_GZIP_SLOW)
 
 # Seconds which a guest gets to shut down before it is stopped.
