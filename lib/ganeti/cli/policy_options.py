@@ -10,7 +10,6 @@ from ganeti import errors
 from ganeti.cli import value_types
 from ganeti.cli.command import Values
 from ganeti.cli.options import Option
-from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -114,6 +113,7 @@ def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] |
     :raises TypeEnforcementError: unknown parameter, or wrong type of a value.
     """
     from ganeti.constants import disk
+    from ganeti.objects import disk_templates
 
     found: dict[str, dict[str, Any]] = {}
     for template, params in given:

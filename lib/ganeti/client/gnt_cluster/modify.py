@@ -6,7 +6,6 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, terminal, value_types
 from ganeti.cli.command import Command, Values
 from ganeti.client.gnt_cluster import options
-from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ def modify_params(values: Values) -> dict[str, Any]:
     """
     from ganeti.cli import node_params
     from ganeti.client.gnt_cluster import parameters
+    from ganeti.objects import disk_templates
 
     if values.defaults:
         from ganeti.client.gnt_cluster import defaults_option

@@ -13,7 +13,6 @@ from ganeti.cli.policy_options import SPEC_TYPES
 from ganeti.cli.policy_options import bounds as typed_bounds
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
-from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def init_params(values: Values, cluster_name: str) -> InitParams:
     from ganeti.bootstrap import InitParams
     from ganeti.cli import node_params
     from ganeti.constants import disk
-    from ganeti.objects import hvparams
+    from ganeti.objects import disk_templates, hvparams
 
     if values.defaults:
         from ganeti.client.gnt_cluster import defaults_option

@@ -8,7 +8,6 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
 from ganeti.constants import disk as disk_const
-from ganeti.objects import disk_templates
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ _LATER = ("be/", "disk", "hv/", "nic")
 
 def modify(values: Values, arguments: list[str]) -> int:
     """Change an instance (``modify``)."""
+    from ganeti.objects import disk_templates
     from ganeti.opcodes.instance import OpInstanceSetParams
 
     if values.offline_inst and values.online_inst:
