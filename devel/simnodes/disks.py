@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from devel.simnodes import state
@@ -151,6 +151,37 @@ def _status(node: SimNode, disk: Disk) -> BlockDevStatus:
 def find(node: SimNode, disk: Disk) -> BlockDevStatus | None:
     """Return the state of a disk; None when it is not there."""
     return _status(node, disk) if _exists(node, disk) else None
+
+
+def _each(step: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Return the answer of a call for several disks: what ``step`` returns or raises for each."""
+
+    def answer(node: SimNode, disks: Sequence[Disk], **args: Any) -> list[Any]:
+        found: list[Any] = []
+        for index, disk in enumerate(disks):
+            try:
+                found.append(step(node, disk, index, **args))
+            except errors.GenericError as err:
+                found.append(err)
+        return found
+
+    return answer
+
+
+answers(calls.BLOCKDEV_CREATE_MULTI)(
+    _each(lambda node, disk, _index, **args: create(node, disk, disk.size, **args))
+)
+answers(calls.BLOCKDEV_REMOVE_MULTI)(_each(lambda node, disk, _index: remove(node, disk)))
+answers(calls.BLOCKDEV_SHUTDOWN_MULTI)(_each(lambda node, disk, _index: shutdown(node, disk)))
+answers(calls.BLOCKDEV_FIND_MULTI)(_each(lambda node, disk, _index: find(node, disk)))
+answers(calls.BLOCKDEV_SETINFO_MULTI)(_each(lambda _node, _disk, _index, **_args: None))
+answers(calls.BLOCKDEV_ASSEMBLE_MULTI)(
+    _each(
+        lambda node, disk, index, indexes, **args: assemble(
+            node, disk, index=indexes[index], **args
+        )
+    )
+)
 
 
 @answers(calls.BLOCKDEV_GETMIRRORSTATUS)

@@ -24,7 +24,7 @@ from ganeti.objects import codec
 from ganeti.platform import machine
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json, neighbour
-from ganeti.wire.calls.base import Call
+from ganeti.wire.calls.base import Call, Failed
 
 # The error page of another HTTP server must not fill the log of a job.
 _SHOWN_CHARS = 500
@@ -126,6 +126,29 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
         node_name,
         failure=errors.NodeCallFailed(node_name, call.name, message, _cause(outcome.error)),
     )
+
+
+def each(call: Call, result: Result, count: int) -> list[Result]:
+    """Return a result for each of the things which a call was about.
+
+    When the call failed as a whole, it failed for each of them.
+
+    :param call: its answer is an :class:`ganeti.wire.calls.base.EachResult`.
+    :param count: number of things.
+    """
+    node, failure = result.node_name, result.failure
+    if failure is None and len(result.data) != count:
+        failure = errors.NodeCallFailed(
+            node, call.name, f"the node answered for {len(result.data)} of {count} things"
+        )
+    if failure is not None:
+        return [Result(node, failure=failure) for _ in range(count)]
+    return [
+        Result(node, failure=errors.NodeCallFailed(node, call.name, *one))
+        if isinstance(one, Failed)
+        else Result(node, one)
+        for one in result.data
+    ]
 
 
 def _decoded(call: Call, payload: Any, release: str) -> Any:

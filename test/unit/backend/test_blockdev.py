@@ -192,3 +192,45 @@ def test_links_of_other_instances_stay(root: Path) -> None:
     assert set(links(root)) == {"web1.example:0", "web:0"}
     with pytest.raises(errors.BlockDeviceError, match="is not the name of an instance"):
         blockdev.make_link("../x", 0, "/dev/null")
+
+
+def test_life_of_several(root: Path) -> None:
+    both = [disk(0), disk(1)]
+    paths_of = [f"{root}{DIRECTORY}/disk{index}" for index in (0, 1)]
+    assert blockdev.create_multi(both, "web1", True, "info", False) == paths_of
+    found = blockdev.assemble_multi(both, guest(*both), True, [0, 3])
+    assert [one[0] for one in found if isinstance(one, list)] == paths_of
+    assert links(root) == {"web1:0": paths_of[0], "web1:3": paths_of[1]}
+    assert blockdev.assemble_multi(both, guest(*both), False, [0, 3]) == [[True, True, None]] * 2
+    states = blockdev.find_multi([*both, disk(2)])
+    assert [getattr(one, "dev_path", one) for one in states] == [*paths_of, None]
+    assert blockdev.set_info_multi(both, "text") == [None, None]
+    assert blockdev.shutdown_multi(both) == [None, None]
+    assert links(root) == {}
+    assert blockdev.remove_multi([*both, disk(2)]) == [None] * 3
+    assert blockdev.find_multi(both) == [None, None]
+
+
+def test_one_of_several_which_fails_does_not_keep_the_others(root: Path) -> None:
+    three = [disk(index) for index in range(3)]
+    blockdev.create(three[1], 4, "web1", True, "info", False)
+    first, second, third = blockdev.create_multi(three, "web1", True, "info", False)
+    assert first and third and isinstance(second, errors.DeviceCreationError)
+    assert second.created_devices == []
+    blockdev.remove(three[1])
+    first, second, third = blockdev.assemble_multi(three, guest(*three), True, [0, 1, 2])
+    assert isinstance(second, errors.BlockDeviceError)
+    assert set(links(root)) == {"web1:0", "web1:2"}
+
+
+def test_all_are_assembled_before_the_first_is_opened(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mirrored disks connect to their peers at the same time."""
+    both = [disk(0), disk(1)]
+    blockdev.create_multi(both, "web1", True, "info", False)
+    done: list[str] = []
+    monkeypatch.setattr(FileDevice, "assemble", lambda self: done.append("assemble"))
+    monkeypatch.setattr(FileDevice, "open", lambda self, **_: done.append("open"))
+    blockdev.assemble_multi(both, guest(*both), True, [0, 1])
+    assert done == ["assemble", "assemble", "open", "open"]

@@ -174,7 +174,8 @@ def test_a_master_which_is_replaced_meanwhile_begins_nothing(here, monkeypatch):
 
 #: Calls about instances and disks which change neither.
 ONLY_ASKS = {
-    "all_instances_info", "bdev_sizes", "blockdev_find", "blockdev_getdimensions",
+    "all_instances_info", "bdev_sizes", "blockdev_find", "blockdev_find_multi",
+    "blockdev_getdimensions",
     "blockdev_getmirrorstatus", "blockdev_getmirrorstatus_multi", "blockdev_snapshot_list",
     "console_log_read", "drbd_helper", "drbd_needs_activation", "drbd_wait_sync",
     "drbd_waiting", "export_info",

@@ -109,3 +109,32 @@ def test_unknown_fields_of_a_node_of_another_release():
 def test_an_answer_which_cannot_be_decoded_names_both_releases():
     failure = sort(client.Reply(200, b'[true, "x"]', "", release="9.9.0")).failure
     assert f"the node has release 9.9.0, the caller {RELEASE}" in str(failure)
+
+
+def several(body, count=3, failure=None):
+    call = calls.BLOCKDEV_REMOVE_MULTI
+    result = sort(failure or client.Reply(200, body, ""), call)
+    return results.each(call, result, count)
+
+
+def test_one_of_several_which_failed_does_not_hide_the_others():
+    first, second, third = several(
+        b'[true, [[true, null], [false, "busy", ["DeviceCreationError", ["busy", ["lv"]]]],'
+        b' [false, "odd", ["NoSuchClass", []]]]]'
+    )
+    assert first.failure is None and first.data is None
+    assert isinstance(second.failure, errors.NodeCallFailed)
+    assert second.failure.message == "busy"
+    assert isinstance(second.failure.cause, errors.DeviceCreationError)
+    assert second.failure.cause.created_devices == ["lv"]
+    assert isinstance(third.failure, errors.NodeCallFailed) and third.failure.cause is None
+
+
+def test_a_call_which_failed_has_failed_for_each():
+    found = several(b"", failure=client.Failure(client.UNREACHABLE, "gone"))
+    assert [type(one.failure) for one in found] == [errors.NodeUnreachable] * 3
+
+
+@pytest.mark.parametrize("body", [b"[true, []]", b"[true, [[true, null]]]", b"[true, [[1, 2]]]"])
+def test_a_node_which_does_not_answer_for_each_has_failed(body):
+    assert [type(one.failure) for one in several(body)] == [errors.NodeCallFailed] * 3

@@ -161,3 +161,23 @@ def test_time_limits():
     assert calls.VERSION.time_limit_s({}) == 60
     assert calls.TEST_DELAY.time_limit_s({"duration_s": 10}) == 15
     assert calls.INSTANCE_SHUTDOWN.time_limit_s({"timeout_s": 120}) > 120
+
+
+def test_results_for_each_of_several():
+    codec = calls.BLOCKDEV_FIND_MULTI.result
+    status = BlockDevStatus(dev_path="/dev/x", is_degraded=False)
+    wire = json.loads(json.dumps(codec.encode([status, None, errors.BlockDeviceError("broken")])))
+    first, second, third = codec.decode(wire)
+    assert (first, second, third.text) == (status, None, "broken")
+    assert isinstance(third.cause, errors.BlockDeviceError)
+    with pytest.raises(errors.ResultValidationError):
+        codec.encode([{}])
+    for bad in ({}, [1], [[True]], [[False, "x"]], [[False, 1, None]]):
+        with pytest.raises(errors.ParseError):
+            codec.decode(bad)
+
+
+def test_the_time_limit_of_a_call_for_several_disks_grows_with_them():
+    limit = calls.BLOCKDEV_REMOVE_MULTI.time_limit_s
+    one = calls.BLOCKDEV_REMOVE.time_limit_s({})
+    assert [limit({"disks": [None] * count}) for count in (1, 8)] == [one, 8 * one]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from ganeti import errors, storage
 from ganeti.backend.registry import serves
@@ -25,6 +25,11 @@ from ganeti.storage import file as file_storage
 from ganeti.storage.drbd import leftover
 from ganeti.utils import fs
 from ganeti.wire import calls
+
+_log = logging.getLogger(__name__)
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _SEPARATOR = ":"
 
@@ -96,7 +101,7 @@ def _note_owner(device_path: str, owner: str, on_primary: bool, iv_name: str) ->
         )
     except OSError as err:
         # Information for the administrator only.
-        logging.warning("cannot note the owner of %s: %s", device_path, err)
+        _log.warning("cannot note the owner of %s: %s", device_path, err)
 
 
 def _forget_owner(device_path: str) -> None:
@@ -105,23 +110,46 @@ def _forget_owner(device_path: str) -> None:
     try:
         fs.remove_file(_cache_file(device_path))
     except OSError as err:
-        logging.warning("cannot remove the note about %s: %s", device_path, err)
+        _log.warning("cannot remove the note about %s: %s", device_path, err)
 
 
 # Trees of devices
 
 
-def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDevice:
-    # The devices below a mirrored disk, as far as they exist.
+def _attach(disk: Disk, on_primary: bool) -> storage.base.BlockDevice:
+    """Assemble a device, which nobody can use yet, with those below it, as far as they exist."""
     device = storage.device(disk)
     if on_primary or device.ASSEMBLED_ON_SECONDARY:
         device.assemble()
-        if on_primary:
-            device.open(exclusive=True)
-        else:
-            device.close()
-        _note_owner(device.path, owner, on_primary, disk.iv_name)
     return device
+
+
+def _activate(
+    device: storage.base.BlockDevice, instance: FilledInstance, on_primary: bool, index: int
+) -> list[Any]:
+    """Make an assembled device writable on the primary node, and read-only on others.
+
+    :returns: the answer of ``blockdev_assemble``.
+    """
+    if not on_primary:
+        if device.ASSEMBLED_ON_SECONDARY:
+            device.close()
+            _note_owner(device.path, instance.name, on_primary, device.disk.iv_name)
+        return [True, True, None]
+    device.open(exclusive=True)
+    _note_owner(device.path, instance.name, on_primary, device.disk.iv_name)
+    uri = device.uri(instance.hypervisor)
+    link = make_link(instance.name, index, device.path) if device.path else uri
+    return [device.path or uri, link, uri]
+
+
+def _attempt(step: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | Exception:
+    """Return the result of a step for one of several disks, or its failure."""
+    try:
+        return step(*args, **kwargs)
+    except (errors.GenericError, OSError) as err:
+        _log.error("%s", err)
+        return err
 
 
 def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
@@ -177,6 +205,20 @@ def create(
     return device.unique_id
 
 
+@serves(calls.BLOCKDEV_CREATE_MULTI)
+def create_multi(
+    disks: Sequence[Disk], owner: str, on_primary: bool, info: str, exclusive_storage: bool
+) -> list[str | None | Exception]:
+    """Create devices, whose lower devices exist already; return the name of each, or its failure.
+
+    The failure of a device is that of ``blockdev_create``.
+    """
+    return [
+        _attempt(create, disk, disk.size, owner, on_primary, info, exclusive_storage)
+        for disk in disks
+    ]
+
+
 @serves(calls.BLOCKDEV_REMOVE)
 def remove(disk: Disk) -> None:
     """Remove a device and the devices below it.
@@ -199,15 +241,34 @@ def remove(disk: Disk) -> None:
         remove(child)
 
 
+@serves(calls.BLOCKDEV_REMOVE_MULTI)
+def remove_multi(disks: Sequence[Disk]) -> list[None | Exception]:
+    """Remove devices and the devices below them; return None for each, or its failure."""
+    return [_attempt(remove, disk) for disk in disks]
+
+
 @serves(calls.BLOCKDEV_ASSEMBLE)
 def assemble(disk: Disk, instance: FilledInstance, on_primary: bool, index: int) -> list[Any]:
     """Assemble a disk, on the primary node with its link; return [device, link, uri]."""
-    device = _assemble(disk, instance.name, on_primary)
-    if not on_primary:
-        return [True, True, None]
-    uri = device.uri(instance.hypervisor)
-    link = make_link(instance.name, index, device.path) if device.path else uri
-    return [device.path or uri, link, uri]
+    return _activate(_attach(disk, on_primary), instance, on_primary, index)
+
+
+@serves(calls.BLOCKDEV_ASSEMBLE_MULTI)
+def assemble_multi(
+    disks: Sequence[Disk], instance: FilledInstance, on_primary: bool, indexes: Sequence[int]
+) -> list[list[Any] | Exception]:
+    """Assemble disks; return the answer of ``blockdev_assemble`` for each, or its failure.
+
+    All devices are assembled before the first one is opened, so that mirrored disks connect to
+    their peers at the same time.
+    """
+    attached = [_attempt(_attach, disk, on_primary) for disk in disks]
+    return [
+        device
+        if isinstance(device, Exception)
+        else _attempt(_activate, device, instance, on_primary, index)
+        for device, index in zip(attached, indexes, strict=True)
+    ]
 
 
 @serves(calls.BLOCKDEV_SHUTDOWN)
@@ -223,6 +284,12 @@ def shutdown(disk: Disk) -> None:
     _remove_links_to(path)
     for child in disk.children:
         shutdown(child)
+
+
+@serves(calls.BLOCKDEV_SHUTDOWN_MULTI)
+def shutdown_multi(disks: Sequence[Disk]) -> list[None | Exception]:
+    """Shut disks down; return None for each, or its failure."""
+    return [_attempt(shutdown, disk) for disk in disks]
 
 
 def _known_path(device: storage.base.BlockDevice) -> str:
@@ -258,6 +325,12 @@ def find(disk: Disk) -> BlockDevStatus | None:
     """
     device = storage.device(disk)
     return device.sync_status() if device.exists() else None
+
+
+@serves(calls.BLOCKDEV_FIND_MULTI)
+def find_multi(disks: Sequence[Disk]) -> list[BlockDevStatus | None | Exception]:
+    """Return the state of each disk, None when it is surely absent, or why that is not known."""
+    return [_attempt(find, disk) for disk in disks]
 
 
 @serves(calls.BLOCKDEV_OPEN)
@@ -324,9 +397,7 @@ def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
             there, worst = below.exists(), disk_constants.LDS_FAULTY
         except errors.BlockDeviceError as err:
             # What the device above knows of itself and of its peer must not be hidden.
-            logging.warning(
-                "the state of a device below %s is not known: %s", device.unique_id, err
-            )
+            _log.warning("the state of a device below %s is not known: %s", device.unique_id, err)
             there, worst = False, disk_constants.LDS_UNKNOWN
         if not there:
             worst = max(status.ldisk_status or 0, worst)
@@ -374,6 +445,12 @@ def set_info(disk: Disk, info: str) -> None:
     """Attach a text to a disk, where its storage supports that."""
     for device in _devices([disk]):
         device.set_info(info)
+
+
+@serves(calls.BLOCKDEV_SETINFO_MULTI)
+def set_info_multi(disks: Sequence[Disk], info: str) -> list[None | Exception]:
+    """Attach a text to disks; return None for each, or its failure."""
+    return [_attempt(set_info, disk, info) for disk in disks]
 
 
 @serves(calls.FILE_STORAGE_DIR_CREATE)

@@ -23,7 +23,7 @@ import base64
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ganeti import errors, ht
 from ganeti.objects import codec
@@ -31,6 +31,7 @@ from ganeti.objects.codec import decoder, encoder, from_dict, to_dict
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic, Instance
 from ganeti.objects.transfer import BlockDevStatus
+from ganeti.wire import errors as wire_errors
 from ganeti.wire import neighbour
 
 #: Texts of this many bytes and more are compressed on the wire.
@@ -455,6 +456,51 @@ class StatusListResult(ResultCodec):
                 )
             )
         return found
+
+
+class Failed(NamedTuple):
+    """The failure of one of several things, as the caller gets it.
+
+    :ivar text: what went wrong, for people.
+    :ivar cause: the error of the node; None when its class is not known here.
+    """
+
+    text: str
+    cause: Exception | None
+
+
+class EachResult(ResultCodec):
+    """An answer for each of several things: one which fails does not hide the others.
+
+    A handler returns a list of values and exceptions, and the caller gets a list of values and
+    :class:`Failed`. On the wire these are ``[True, value]`` and ``[False, text, error]``, with the
+    error in the form of :mod:`ganeti.wire.errors`.
+
+    :param item: form of a value.
+    """
+
+    def __init__(self, item: ResultCodec) -> None:
+        super().__init__()
+        self._item = item
+
+    def encode(self, value: Any) -> Any:
+        return [
+            [False, str(one) or type(one).__name__, wire_errors.encode(one)]
+            if isinstance(one, Exception)
+            else [True, self._item.encode(one)]
+            for one in value
+        ]
+
+    def decode(self, wire: Any) -> Any:
+        return [self._decoded(one) for one in _expect_list(wire, "a list of answers")]
+
+    def _decoded(self, wire: Any) -> Any:
+        match wire:
+            case [True, value]:
+                return self._item.decode(value)
+            case [False, str(text), error]:
+                return Failed(text, wire_errors.decode(error))
+        raise errors.ParseError("expected [true, value] or [false, text, error]")
 
 
 #: The answer of a call that returns nothing.

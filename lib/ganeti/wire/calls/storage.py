@@ -1,9 +1,15 @@
 """Node calls about storage: disks, DRBD, snapshots, LVM, storage units, external storage.
 
 A disk travels with its parameters filled in; callers pass ``(disk, instance)``.
+
+The calls ``*_multi`` of this project do for several disks what the published call without that
+ending does for one; their answer has a value or an error for each disk. The master makes these.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from ganeti import ht
 from ganeti.constants.rpc import TIMEOUT_NORMAL_S, TIMEOUT_SLOW_S, TIMEOUT_URGENT_S
@@ -15,9 +21,11 @@ from ganeti.wire.calls.base import (
     FACTS,
     INSTANCE,
     MULTI_DISKS,
+    NOTHING,
     PLAIN,
     Arg,
     Call,
+    EachResult,
     ObjectListResult,
     ObjectResult,
     ResultCodec,
@@ -25,6 +33,14 @@ from ganeti.wire.calls.base import (
 )
 
 _ROWS = ResultCodec(ht.ListOf(ht.List))
+
+_DISK_S = 900.0
+
+
+def _for_each_disk(args: Mapping[str, Any]) -> float:
+    """Return a time limit in which a node can do the work for one disk after the other."""
+    return _DISK_S * max(1, len(args["disks"]))
+
 
 # -- disks -----------------------------------------------------------------------------------------
 #: Make a disk. ``owner``: name of the instance; ``info``: text to store with a logical volume.
@@ -77,6 +93,75 @@ BLOCKDEV_FIND = Call(
     ObjectResult(BlockDevStatus, maybe=True),
     timeout_s=900,
     keep=True,
+)
+#: Make disks, or devices of which mirrored disks are made. Their sizes are those of the objects.
+#: -> per disk its unique id as text, or None
+BLOCKDEV_CREATE_MULTI = Call(
+    "blockdev_create_multi",
+    (
+        Arg("disks", MULTI_DISKS),
+        Arg("owner", PLAIN, ht.NonEmptyString),
+        Arg("on_primary", PLAIN, ht.Bool),
+        Arg("info", PLAIN, ht.Str),
+        Arg("exclusive_storage", PLAIN, ht.Bool),
+    ),
+    EachResult(ResultCodec(ht.Any)),
+    timeout_s=_for_each_disk,
+    many=True,
+    work="creation of disks",
+)
+#: Remove disks.
+BLOCKDEV_REMOVE_MULTI = Call(
+    "blockdev_remove_multi",
+    (Arg("disks", MULTI_DISKS),),
+    EachResult(NOTHING),
+    timeout_s=_for_each_disk,
+    many=True,
+    work="removal of disks",
+)
+#: Activate disks of an instance. ``indexes``: the numbers of the disks. -> per disk what
+#: ``blockdev_assemble`` returns
+BLOCKDEV_ASSEMBLE_MULTI = Call(
+    "blockdev_assemble_multi",
+    (
+        Arg("disks", MULTI_DISKS),
+        Arg("instance", INSTANCE),
+        Arg("on_primary", PLAIN, ht.Bool),
+        Arg("indexes", PLAIN, ht.ListOf(ht.NonNegInt)),
+    ),
+    EachResult(ResultCodec(ht.ListOf(ht.Any))),
+    timeout_s=_for_each_disk,
+    many=True,
+    keep=True,
+    work="activation of disks",
+)
+#: Deactivate disks.
+BLOCKDEV_SHUTDOWN_MULTI = Call(
+    "blockdev_shutdown_multi",
+    (Arg("disks", MULTI_DISKS),),
+    EachResult(NOTHING),
+    timeout_s=_for_each_disk,
+    many=True,
+    keep=True,
+    work="deactivation of disks",
+)
+#: Ask for the states of disks. -> per disk BlockDevStatus, or None when the device is not active
+BLOCKDEV_FIND_MULTI = Call(
+    "blockdev_find_multi",
+    (Arg("disks", MULTI_DISKS),),
+    EachResult(ObjectResult(BlockDevStatus, maybe=True)),
+    timeout_s=_for_each_disk,
+    many=True,
+    keep=True,
+)
+#: Replace the texts which are stored with logical volumes.
+BLOCKDEV_SETINFO_MULTI = Call(
+    "blockdev_setinfo_multi",
+    (Arg("disks", MULTI_DISKS), Arg("info", PLAIN, ht.Str)),
+    EachResult(NOTHING),
+    timeout_s=_for_each_disk,
+    many=True,
+    work="change of the texts of volumes",
 )
 #: Make disks writable.
 BLOCKDEV_OPEN = Call(

@@ -28,12 +28,15 @@ DANGEROUS = {
     "ACCEPT_INSTANCE",
     "BLOCKDEV_ADDCHILDREN",
     "BLOCKDEV_ASSEMBLE",
+    "BLOCKDEV_ASSEMBLE_MULTI",
     "BLOCKDEV_CONVERT",
     "BLOCKDEV_CREATE",
+    "BLOCKDEV_CREATE_MULTI",
     "BLOCKDEV_GROW",
     "BLOCKDEV_IMAGE",
     "BLOCKDEV_OPEN",
     "BLOCKDEV_REMOVE",
+    "BLOCKDEV_REMOVE_MULTI",
     "BLOCKDEV_REMOVECHILDREN",
     "BLOCKDEV_RENAME",
     "BLOCKDEV_SNAPSHOT",
@@ -62,6 +65,7 @@ HARMLESS = {
     "ALL_INSTANCES_INFO",
     "BDEV_SIZES",
     "BLOCKDEV_FIND",
+    "BLOCKDEV_FIND_MULTI",
     "BLOCKDEV_GETDIMENSIONS",
     "BLOCKDEV_GETMIRRORSTATUS",
     "CONSOLE_LOG_READ",
@@ -102,6 +106,7 @@ HARMLESS = {
     # They end the use of a disk, or stop a guest.
     "BLOCKDEV_CLOSE",
     "BLOCKDEV_SHUTDOWN",
+    "BLOCKDEV_SHUTDOWN_MULTI",
     "DRBD_DISCONNECT_NET",
     "HELPER_STOP",
     "INSTANCE_FINALIZE_MIGRATION_SRC",
@@ -119,6 +124,7 @@ HARMLESS = {
     # They have to do with disks or guests, but not with their content.
     "BLOCKDEV_PAUSE_RESUME_SYNC",
     "BLOCKDEV_SETINFO",
+    "BLOCKDEV_SETINFO_MULTI",
     "FILE_STORAGE_DIR_CREATE",
     "INSTANCE_BALLOON_MEMORY",
     "INSTANCE_LIMIT_PROCESSORS",
@@ -328,8 +334,8 @@ def test_each_opcode_which_destroys_or_promotes_is_tried() -> None:
 def test_the_calls_are_found_through_the_code() -> None:
     """The way is long: from the unit through the failover to the start of a guest."""
     found = dangerous()
-    assert {"BLOCKDEV_ASSEMBLE", "INSTANCE_START"} <= set(found["OP_INSTANCE_FAILOVER"])
-    assert "BLOCKDEV_REMOVE" in found["OP_INSTANCE_REPLACE_DISKS"]
+    assert {"BLOCKDEV_ASSEMBLE_MULTI", "INSTANCE_START"} <= set(found["OP_INSTANCE_FAILOVER"])
+    assert "BLOCKDEV_REMOVE_MULTI" in found["OP_INSTANCE_REPLACE_DISKS"]
     assert "BLOCKDEV_REMOVE" in found["OP_BACKUP_EXPORT"]
     assert "OP_CLUSTER_CONFIG_QUERY" not in found
 
