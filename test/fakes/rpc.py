@@ -6,7 +6,8 @@ with wrong arguments fails here as it would there.
 ``errors["instance_start"] = NodeUnreachable(...)`` makes a call fail on all nodes,
 ``errors["instance_start", "node2.example.com"]`` on one. A text becomes a ``NodeCallFailed``.
 ``answers`` gives other answers than the built-in ones: a value or a function of (node name,
-arguments).
+arguments). For a call which is about several disks it is the answer for each of them, which gets
+``disk`` as a further argument; an exception is the failure of that disk.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ganeti.objects import BlockDevStatus, ConfigData, Disk, MigrationStatus
 from ganeti.rpc import Result
 from ganeti.wire import calls
 from ganeti.wire.calls import Call
+from ganeti.wire.calls.base import EachResult
 
 FREE_MIB = 4096
 
@@ -156,17 +158,23 @@ class FakeRpc:
             failure = errors.NodeCallFailed(node_name, call.name, failure)
         if failure is not None:
             return Result(node_name, failure=failure)
+        if isinstance(call.result, EachResult):
+            value = [
+                self._value(call, node_name, {**decoded, "disk": disk}) for disk in decoded["disks"]
+            ]
+        else:
+            value = self._value(call, node_name, decoded)
+        if isinstance(value, errors.RpcError):
+            return Result(node_name, failure=value)
+        return Result(node_name, call.result.decode(call.result.encode(value)))
+
+    def _value(self, call: Call, node_name: str, args: dict[str, Any]) -> Any:
+        """What a node answers; to a call for several disks, about ``args["disk"]``."""
         if call.name in self.answers:
             answer = self.answers[call.name]
-            value = answer(node_name, decoded) if callable(answer) else answer
-            if isinstance(value, errors.RpcError):
-                return Result(node_name, failure=value)
-        else:
-            handler: Callable[[str, dict[str, Any]], Any] | None = getattr(
-                self, f"_{call.name}", None
-            )
-            value = None if handler is None else handler(node_name, decoded)
-        return Result(node_name, call.result.decode(call.result.encode(value)))
+            return answer(node_name, args) if callable(answer) else answer
+        handler: Callable[[str, dict[str, Any]], Any] | None = getattr(self, f"_{call.name}", None)
+        return None if handler is None else handler(node_name, args)
 
     def _jobqueue_inventory(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -238,17 +246,19 @@ class FakeRpc:
         else:
             self.running.pop((args["instance"].name, node), None)
 
-    def _blockdev_create(self, node: str, args: dict[str, Any]) -> None:
+    def _blockdev_create_multi(self, node: str, args: dict[str, Any]) -> None:
         self.files.add(args["disk"].logical_id[1])
 
-    def _blockdev_remove(self, node: str, args: dict[str, Any]) -> None:
+    def _blockdev_remove_multi(self, node: str, args: dict[str, Any]) -> None:
         self.files.discard(args["disk"].logical_id[1])
 
-    def _blockdev_assemble(self, node: str, args: dict[str, Any]) -> list[Any]:
+    def _blockdev_assemble_multi(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [args["disk"].logical_id[1], "/run/link", None]
 
     def _blockdev_find(self, node: str, args: dict[str, Any]) -> BlockDevStatus:
         return BlockDevStatus(dev_path=args["disk"].logical_id[1])
+
+    _blockdev_find_multi = _blockdev_find
 
     def _blockdev_getmirrorstatus_multi(self, node: str, args: dict[str, Any]) -> list[Any]:
         state = BlockDevStatus(dev_path="/dev/0", is_degraded=False, ldisk_status=1)
@@ -340,6 +350,7 @@ ASKING = frozenset(
     for call in (
         calls.ALL_INSTANCES_INFO,
         calls.BLOCKDEV_FIND,
+        calls.BLOCKDEV_FIND_MULTI,
         calls.BLOCKDEV_GETDIMENSIONS,
         calls.BLOCKDEV_GETMIRRORSTATUS_MULTI,
         calls.BLOCKDEV_SNAPSHOT_LIST,

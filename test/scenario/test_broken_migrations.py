@@ -49,14 +49,14 @@ NODES = ("node1.example.com", "node2.example.com")
 UUID, DISK_UUID = "5d0f8a9e-0000-4000-8000-000000000001", "5d0f8a9e-0000-4000-8000-000000000002"
 #: The calls of a migration at which it is broken, and how many of that name come before.
 POINTS = (
-    ("blockdev_assemble", 0),
+    ("blockdev_assemble_multi", 0),
     ("accept_instance", 0),
     ("instance_migrate", 0),
     ("instance_get_migration_status", 0),
     ("instance_get_migration_status", 3),
     ("instance_finalize_migration_src", 0),
     ("instance_finalize_migration_dst", 0),
-    ("blockdev_shutdown", 0),
+    ("blockdev_shutdown_multi", 0),
 )
 #: Those of :mod:`fakes.node_side`.
 CALL_WAYS = ("kill", "lost", "fail", "cut")

@@ -36,7 +36,7 @@ from ganeti.opcodes.tags import OpTagsSet
 from ganeti.wire import calls
 
 TABLE = Path(__file__).parents[1] / "data" / "counts.json"
-NAME = "counted.example.com"
+NAME, NAME_OF_EIGHT = "counted.example.com", "eight.example.com"
 PRIMARY, SECONDARY = node_name(5), node_name(6)
 CANDIDATES = 2
 # What follows an operation later, in messages whose number depends on the moment: copies of the job
@@ -151,14 +151,14 @@ def job(op: OpCode) -> Callable[[luxi.Client], None]:
     return lambda client: queue.wait(client, client.submit_job([op]))
 
 
-#: In this order: each begins with what the one before has left.
-OPERATIONS: dict[str, Callable[[luxi.Client], object]] = {
-    "create": job(
+def creation(name: str, disks: int) -> Callable[[luxi.Client], None]:
+    """Create a running instance with mirrored disks."""
+    return job(
         OpInstanceCreate(
-            instance_name=NAME,
+            instance_name=name,
             mode="create",
             disk_template="drbd",
-            disks=[{"size": 64}],
+            disks=[{"size": 64}] * disks,
             nics=[],
             os_type="debian+default",
             pnode=PRIMARY,
@@ -169,7 +169,12 @@ OPERATIONS: dict[str, Callable[[luxi.Client], object]] = {
             name_check=False,
             ip_check=False,
         )
-    ),
+    )
+
+
+#: In this order: each begins with what the one before has left.
+OPERATIONS: dict[str, Callable[[luxi.Client], object]] = {
+    "create": creation(NAME, 1),
     "shutdown": job(OpInstanceShutdown(instance_name=NAME)),
     "startup": job(OpInstanceStartup(instance_name=NAME)),
     "migrate": job(OpInstanceMigrate(instance_name=NAME)),
@@ -178,6 +183,11 @@ OPERATIONS: dict[str, Callable[[luxi.Client], object]] = {
     "list-one": lambda client: client.query("instance", ["name", "status"], ["=", "name", NAME]),
     "list-nodes": lambda client: client.query("node", ["name", "mfree"]),
     "remove": job(OpInstanceRemove(instance_name=NAME)),
+    # A node is called once for all disks of an instance.
+    "create-8-disks": creation(NAME_OF_EIGHT, 8),
+    "shutdown-8-disks": job(OpInstanceShutdown(instance_name=NAME_OF_EIGHT)),
+    "startup-8-disks": job(OpInstanceStartup(instance_name=NAME_OF_EIGHT)),
+    "remove-8-disks": job(OpInstanceRemove(instance_name=NAME_OF_EIGHT)),
 }
 
 

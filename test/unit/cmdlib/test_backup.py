@@ -116,8 +116,7 @@ def test_export():
         "export_start",
         *["x509_cert_remove"] * 2,
         "finalize_export",
-        "blockdev_assemble",
-        "blockdev_assemble",
+        "blockdev_assemble_multi",
         "instance_start",
     ]
     ((to, first), _) = master.rpc.of("import_start")
@@ -184,8 +183,8 @@ def test_a_stopped_instance_gets_its_disks_for_the_export_only():
     commit(master.config).mark_instance(uuid_of("web"), "down")
     commit(master.config).set_disks_active(uuid_of("web"), False)
     master.run(export(long_sleep=False))
-    assert acting(master)[0] == "blockdev_assemble"
-    assert acting(master)[-1] == "blockdev_shutdown"
+    assert acting(master)[0] == "blockdev_assemble_multi"
+    assert acting(master)[-1] == "blockdev_shutdown_multi"
     assert "instance_start" not in acting(master)
 
 
@@ -248,7 +247,7 @@ def test_removing_it_afterwards():
     assert "instance_start" not in acting(master)
     assert acting(master)[-3:] == [
         "instance_shutdown",
-        "blockdev_remove",
+        "blockdev_remove_multi",
         "file_storage_dir_remove",
     ]
 
@@ -276,7 +275,7 @@ def test_nothing_is_removed_before_the_target_has_everything(found, fragment, ig
     problem = master.failed(export(remove_instance=True, ignore_remove_failures=ignore))
     assert fragment in problem and "were not removed" in problem
     assert len(master.config.instances()) == 1
-    assert "blockdev_remove" not in acting(master)
+    assert "blockdev_remove_multi" not in acting(master)
     assert {args["export"] for _node, args in master.rpc.of("export_remove")} == {
         "web.example.com~new"
     }
@@ -288,7 +287,7 @@ def test_an_instance_of_which_a_disk_did_not_arrive_is_never_removed(mode):
     nodes.outcome[mode] = "no space"
     master.failed(export(remove_instance=True, ignore_remove_failures=True))
     assert len(master.config.instances()) == 1
-    assert "blockdev_remove" not in acting(master)
+    assert "blockdev_remove_multi" not in acting(master)
 
 
 def test_ends_which_counted_differently():
@@ -313,7 +312,7 @@ def test_a_guest_is_not_stopped_for_a_replica_without_all_data(ldisk):
     master = Master(cluster_of(2, (web,), (disk,), enabled_disk_templates=("drbd",)))
     master.rpc.run("web", "node1")
     status = BlockDevStatus(dev_path="/dev/drbd0", ldisk_status=ldisk)
-    master.rpc.answers["blockdev_find"] = None if ldisk is None else status
+    master.rpc.answers["blockdev_find_multi"] = None if ldisk is None else status
     assert "no complete replica" in master.refused(export(), errors.ECODE_STATE)
     assert master.rpc.where("web") == ["node1"]
     assert acting(master) == []
@@ -537,8 +536,11 @@ def test_an_import_that_fails_leaves_nothing():
     nodes.outcome["import"] = "no space"
     assert "did not arrive" in master.failed(anew())
     assert master.config.instances() == ()
-    assert acting(master).count("blockdev_remove") == 2
-    assert acting(master).index("blockdev_shutdown") < acting(master).index("blockdev_remove")
+    ((_node, args),) = master.rpc.of("blockdev_remove_multi")
+    assert len(args["disks"]) == 2
+    assert acting(master).index("blockdev_shutdown_multi") < acting(master).index(
+        "blockdev_remove_multi"
+    )
 
 
 def test_values_nobody_knows_any_more():
@@ -679,7 +681,7 @@ def test_a_remote_export_that_fails_removes_nothing(secret, certificate):
     )
     assert "disk/0, disk/1 did not arrive" in master.failed(op)
     assert len(master.config.instances()) == 1
-    assert "blockdev_remove" not in acting(master)
+    assert "blockdev_remove_multi" not in acting(master)
 
 
 def test_remote_import(secret, certificate):
@@ -760,15 +762,15 @@ def test_the_end_of_a_remote_import_is_not_known(secret, certificate, monkeypatc
     assert "it is not known whether disk/0" in problem
     (instance,) = master.config.instances()
     assert instance.admin_state == "down"
-    assert "blockdev_remove" not in acting(master)
+    assert "blockdev_remove_multi" not in acting(master)
 
 
 def test_a_complete_import_stays_when_its_disks_stay_active():
     master, _nodes = importing()
-    master.rpc.errors["blockdev_shutdown"] = "in use"
+    master.rpc.errors["blockdev_shutdown_multi"] = "in use"
     assert "is complete, but has active disks" in master.failed(anew())
     assert len(master.config.instances()) == 1
-    assert "blockdev_remove" not in acting(master)
+    assert "blockdev_remove_multi" not in acting(master)
 
 
 def test_who_does_not_know_the_secret_is_refused(secret, certificate):

@@ -289,7 +289,7 @@ def test_a_commit_that_fails_leaves_a_reservation(master):
 def test_a_commit_that_fails_and_leaves_disks_says_so(master):
     master.run(reserve())
     master.rpc.errors["instance_os_add"] = "mkfs: no space"
-    master.rpc.errors["blockdev_remove"] = "busy"
+    master.rpc.errors["blockdev_remove_multi"] = "busy"
     assert "gnt-instance remove --ignore-failures" in master.failed(commit())
     assert web(master).forthcoming is None
 

@@ -128,11 +128,11 @@ def test_an_untrusted_os_is_installed_in_a_helper_guest():
     assert master.run(create()) == ["node2.example.com"]
     assert names(master) == [
         "file_storage_dir_create",
-        "blockdev_create",
-        "blockdev_assemble",
+        "blockdev_create_multi",
+        "blockdev_assemble_multi",
         "helper_start",
         "helper_stop",
-        "blockdev_assemble",
+        "blockdev_assemble_multi",
         "instance_start",
     ]
     ((node, args),) = master.rpc.of("helper_start")
@@ -173,10 +173,10 @@ def test_reinstallation():
     master = master_of(stopped())
     master.run(reinstall(osparams_secret={"password": "hush"}))
     assert names(master) == [
-        "blockdev_assemble",
+        "blockdev_assemble_multi",
         "helper_start",
         "helper_stop",
-        "blockdev_shutdown",
+        "blockdev_shutdown_multi",
     ]
     ((_node, args),) = master.rpc.of("helper_start")
     assert args["reinstall"] and args["parameters"]["password"] == ["hush", "secret"]

@@ -51,10 +51,8 @@ def test_creation_writes_first_then_makes_then_installs_then_starts(master):
     ]
     assert master.rpc.acting() == [
         "file_storage_dir_create",
-        "blockdev_create",
-        "blockdev_create",
-        "blockdev_assemble",
-        "blockdev_assemble",
+        "blockdev_create_multi",
+        "blockdev_assemble_multi",
         "instance_os_add",
         "instance_start",
     ]
@@ -332,7 +330,13 @@ def test_user_networking_exists_in_virtual_clusters_only(master, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "call", ["file_storage_dir_create", "blockdev_create", "blockdev_assemble", "instance_os_add"]
+    "call",
+    [
+        "file_storage_dir_create",
+        "blockdev_create_multi",
+        "blockdev_assemble_multi",
+        "instance_os_add",
+    ],
 )
 def test_a_failure_takes_everything_back(master, call):
     master.rpc.errors[call] = "no space left on device"
@@ -356,7 +360,7 @@ def test_a_failing_os_script_shows_its_output(master):
 def test_disks_which_cannot_be_removed_keep_the_instance(master):
     """Else nobody could remove them any more."""
     master.rpc.errors["instance_os_add"] = "script failed"
-    master.rpc.errors["blockdev_remove"] = "device is busy"
+    master.rpc.errors["blockdev_remove_multi"] = "device is busy"
     text = master.failed(create())
     assert "script failed" in text
     assert "device is busy" in text
@@ -368,7 +372,7 @@ def test_disks_which_cannot_be_removed_keep_the_instance(master):
 
 def test_the_cause_is_not_hidden_by_what_follows(master):
     master.rpc.errors["instance_os_add"] = "script failed"
-    master.rpc.errors["blockdev_shutdown"] = "device is busy"
+    master.rpc.errors["blockdev_shutdown_multi"] = "device is busy"
     text = master.failed(create())
     assert text.startswith("could not install OS noop")
     assert "script failed" in text

@@ -94,12 +94,12 @@ def master_with(*disks, **changes):
     master.rpc.answers["blockdev_getmirrorstatus"] = lambda node, args: [
         BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False) for _ in args["disks"]
     ]
-    master.rpc.answers["blockdev_find"] = BlockDevStatus(
+    master.rpc.answers["blockdev_find_multi"] = BlockDevStatus(
         dev_path="/dev/drbd0", is_degraded=False, ldisk_status=1
     )
     for call in ("drbd_wait_sync",):
         master.rpc.answers[call] = [True, 100.0]
-    master.rpc.answers["blockdev_assemble"] = lambda node, args: ["/dev/x", "/run/link", None]
+    master.rpc.answers["blockdev_assemble_multi"] = lambda node, args: ["/dev/x", "/run/link", None]
     return master
 
 
@@ -144,16 +144,14 @@ def test_a_mirrored_disk_is_made_on_both_nodes_children_first():
     master = master_with()
     assert master.run(create()) == ["node1.example.com", "node2.example.com"]
     made = [
-        (node.split(".")[0], args["disk"].dev_type, args["on_primary"])
-        for node, args in master.rpc.of("blockdev_create")
+        (node.split(".")[0], [disk.dev_type for disk in args["disks"]], args["on_primary"])
+        for node, args in master.rpc.of("blockdev_create_multi")
     ]
     assert made == [
-        ("node1", "plain", True),
-        ("node2", "plain", False),
-        ("node1", "plain", True),
-        ("node2", "plain", False),
-        ("node1", "drbd", True),
-        ("node2", "drbd", False),
+        ("node1", ["plain", "plain"], True),
+        ("node2", ["plain", "plain"], False),
+        ("node1", ["drbd"], True),
+        ("node2", ["drbd"], False),
     ]
     _instance, (disk,) = new(master)
     assert disk.nodes == (NODE1, NODE2)
@@ -161,14 +159,14 @@ def test_a_mirrored_disk_is_made_on_both_nodes_children_first():
     assert disk.logical_id[:2] == (NODE1, NODE2)
     assert len(disk.logical_id[5]) == 40
     # The mirror is told before the writer.
-    assert nodes_of(master, "blockdev_assemble")[:2] == ["node2", "node1"]
+    assert nodes_of(master, "blockdev_assemble_multi")[:2] == ["node2", "node1"]
 
 
 def test_what_was_made_of_a_mirrored_disk_goes_when_the_second_node_fails():
     master = master_with()
-    master.rpc.errors["blockdev_create", "node2.example.com"] = "no space"
+    master.rpc.errors["blockdev_create_multi", "node2.example.com"] = "no space"
     assert "no space" in master.failed(create())
-    assert set(nodes_of(master, "blockdev_remove")) == {"node1", "node2"}
+    assert set(nodes_of(master, "blockdev_remove_multi")) == {"node1", "node2"}
     assert [one.name for one in master.config.instances()] == ["web.example.com"]
 
 
@@ -224,7 +222,7 @@ def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
     master.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None]]
     master.run(op)
     _instance, (disk,) = new(master)
-    assert "blockdev_create" not in master.rpc.names()
+    assert "blockdev_create_multi" not in master.rpc.names()
     (pair,) = master.rpc.of("blockdev_rename")[0][1]["renames"]
     assert pair[0].logical_id == ("xenvg", "theirs")
     assert pair[1] == disk.logical_id
@@ -232,7 +230,7 @@ def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
     failing.rpc.answers["blockdev_getdimensions"] = [[1 << 30, None]]
     failing.rpc.errors["instance_os_add"] = "script failed"
     failing.failed(create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}]))
-    assert "blockdev_remove" not in failing.rpc.names()
+    assert "blockdev_remove_multi" not in failing.rpc.names()
     (back,) = failing.rpc.of("blockdev_rename")[-1][1]["renames"]
     assert back[1] == ("xenvg", "theirs")
     gone = master_with()
@@ -292,7 +290,7 @@ def test_disks_are_switched_by_hand():
     assert rows == [["node1.example.com", "disk/0", "/dev/x"]]
     assert web(master).disks_active
     master.run(OpInstanceDeactivateDisks(instance_name="web"))
-    assert nodes_of(master, "blockdev_shutdown") == ["node1", "node2"]
+    assert nodes_of(master, "blockdev_shutdown_multi") == ["node1", "node2"]
     assert not web(master).disks_active
     up = master_with(plain(), admin_state="up")
     assert "'up'" in up.refused(OpInstanceDeactivateDisks(instance_name="web"), errors.ECODE_STATE)
@@ -314,7 +312,7 @@ def test_lost_disks_are_made_on_other_nodes():
     assert disk.nodes == (NODE2, NODE3)
     assert disk.children[0].logical_id != mirrored().children[0].logical_id
     assert web(master).primary_node == NODE2
-    assert set(nodes_of(master, "blockdev_create")) == {"node2", "node3"}
+    assert set(nodes_of(master, "blockdev_create_multi")) == {"node2", "node3"}
 
 
 def test_disks_that_are_not_lost_are_not_left_behind():
@@ -381,19 +379,20 @@ def test_new_storage_on_the_secondary_takes_the_old_names():
     master = master_with(mirrored(), admin_state="up", disks_active=True)
     master.run(replace(mode="replace_on_secondary"))
     assert [name for name in master.rpc.acting() if name != "blockdev_getmirrorstatus"] == [
-        "blockdev_assemble",
-        "blockdev_create",
-        "blockdev_create",
+        "blockdev_assemble_multi",
+        "blockdev_create_multi",
         "blockdev_removechildren",
         "blockdev_rename",
         "blockdev_addchildren",
         "drbd_attach_net",
         "drbd_attach_net",
-        *["blockdev_remove"] * 4,
+        "blockdev_remove_multi",
     ]
+    ((_node, args),) = master.rpc.of("blockdev_remove_multi")
+    assert len(args["disks"]) == 4
     assert {
         node
-        for call in ("blockdev_create", "blockdev_rename", "blockdev_remove")
+        for call in ("blockdev_create_multi", "blockdev_rename", "blockdev_remove_multi")
         for node in nodes_of(master, call)
     } == {"node2"}
     names = [
@@ -418,7 +417,8 @@ def test_a_replacement_that_broke_off_is_begun_anew():
     del master.rpc.errors["blockdev_addchildren"]
     master.rpc.calls.clear()
     master.run(replace(mode="replace_on_primary"))
-    assert master.rpc.acting()[:4] == ["blockdev_remove"] * 4
+    assert master.rpc.acting()[:2] == ["blockdev_remove_multi", "blockdev_create_multi"]
+    assert len(master.rpc.of("blockdev_remove_multi")[0][1]["disks"]) == 4
     assert len(master.config.snapshot().disks) == 1
 
 
@@ -431,7 +431,7 @@ def test_another_secondary_node():
     assert disk.logical_id[2] == mirrored().logical_id[2]
     assert nodes_of(master, "drbd_disconnect_net") == ["node1"]
     assert nodes_of(master, "drbd_attach_net") == ["node1", "node3"]
-    assert set(nodes_of(master, "blockdev_remove")) == {"node2"}
+    assert set(nodes_of(master, "blockdev_remove_multi")) == {"node2"}
     assert len(master.config.snapshot().disks) == 1
 
 
@@ -439,16 +439,14 @@ def test_what_is_broken_is_replaced_and_nothing_else():
     master = master_with(mirrored(0), mirrored(1), admin_state="up", disks_active=True)
     master.run(replace(mode="replace_auto"))
     assert master.job.said("no disk is broken")
-    master.rpc.answers["blockdev_find"] = lambda node, args: BlockDevStatus(
+    master.rpc.answers["blockdev_find_multi"] = lambda node, args: BlockDevStatus(
         dev_path="/dev/drbd0",
         is_degraded=True,
         ldisk_status=4 if (node, args["disk"].iv_name) == ("node2.example.com", "disk/1") else 1,
     )
     master.run(replace(mode="replace_auto"))
-    assert {args["disk"].logical_id[1] for _n, args in master.rpc.of("blockdev_create")} == {
-        "w1_data_new",
-        "w1_meta_new",
-    }
+    ((_node, args),) = master.rpc.of("blockdev_create_multi")
+    assert [disk.logical_id[1] for disk in args["disks"]] == ["w1_data_new", "w1_meta_new"]
 
 
 @pytest.mark.parametrize(
@@ -476,7 +474,7 @@ def test_replacing_is_refused(changes, ecode, fragment):
 
 def test_nothing_is_replaced_while_the_other_half_is_bad():
     master = master_with(mirrored(), admin_state="up", disks_active=True)
-    master.rpc.answers["blockdev_find"] = BlockDevStatus(
+    master.rpc.answers["blockdev_find_multi"] = BlockDevStatus(
         dev_path="/dev/drbd0", is_degraded=True, ldisk_status=4
     )
     assert "no complete copy" in master.failed(replace(mode="replace_on_secondary"))
@@ -493,13 +491,17 @@ def test_volumes_become_mirrored_and_back_under_their_names():
     assert disk.dev_type == "drbd"
     assert disk.children[0].logical_id == plain().logical_id
     assert "blockdev_convert" not in master.rpc.names()
-    assert nodes_of(master, "blockdev_create") == ["node1", "node2", "node2", "node1", "node2"]
+    assert nodes_of(master, "blockdev_create_multi") == ["node1", "node2"] * 2
     assert len(master.config.snapshot().disks) == 1
     master.rpc.calls.clear()
     master.run(OpInstanceSetParams(instance_name="web", disk_template="plain"))
     (disk,) = disks_of(master)
     assert (disk.dev_type, disk.logical_id, disk.nodes) == ("plain", ("xenvg", "w0"), (NODE1,))
-    assert sorted(nodes_of(master, "blockdev_remove")) == ["node1", "node2", "node2"]
+    removed = [
+        (node, [disk.logical_id[1] for disk in args["disks"]])
+        for node, args in master.rpc.of("blockdev_remove_multi")
+    ]
+    assert sorted(len(names) for _node, names in removed) == [1, 2]
     assert len(master.config.snapshot().disks) == 1
 
 

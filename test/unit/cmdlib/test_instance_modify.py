@@ -269,7 +269,7 @@ def test_a_detached_disk_stays_and_can_be_attached_to_another_instance():
     master = master_with()
     disk = disks_of(master)[1]
     master.run(modify(disks=[["detach", 1, {}]]))
-    assert "blockdev_remove" not in master.rpc.names()
+    assert "blockdev_remove_multi" not in master.rpc.names()
     loose = master.config.disk(disk.uuid)
     assert loose.iv_name == ""
     master.run(
@@ -282,7 +282,7 @@ def test_a_detached_disk_stays_and_can_be_attached_to_another_instance():
 
 def test_a_failing_disk_leaves_nothing():
     master = master_with()
-    master.rpc.errors["blockdev_create"] = "disk full"
+    master.rpc.errors["blockdev_create_multi"] = "disk full"
     assert "disk full" in master.failed(modify(disks=[["add", -1, {"size": 8}]]))
     assert len(disks_of(master)) == 2
     assert len(master.config.snapshot().disks) == 2
@@ -350,8 +350,8 @@ def test_conversion_copies_exchanges_and_destroys_in_this_order():
     master = master_with()
     master.run(modify(disk_template="file"))
     acting = master.rpc.acting()
-    assert acting.index("blockdev_create") < acting.index("blockdev_convert")
-    assert acting.index("blockdev_convert") < acting.index("blockdev_remove")
+    assert acting.index("blockdev_create_multi") < acting.index("blockdev_convert")
+    assert acting.index("blockdev_convert") < acting.index("blockdev_remove_multi")
     assert {disk.dev_type for disk in disks_of(master)} == {"file"}
     assert len(master.config.snapshot().disks) == 2
     assert not any("conversion" in (disk.name or "") for disk in disks_of(master))

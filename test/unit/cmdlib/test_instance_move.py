@@ -57,12 +57,12 @@ def test_a_live_migration():
     assert master.run(migrate()) is None
     steps = [(name, node) for name, node, _args in master.rpc.calls if name in master.rpc.acting()]
     assert steps == [
-        ("blockdev_assemble", NODE2),
+        ("blockdev_assemble_multi", NODE2),
         ("accept_instance", NODE2),
         ("instance_migrate", NODE1),
         ("instance_finalize_migration_src", NODE1),
         ("instance_finalize_migration_dst", NODE2),
-        ("blockdev_shutdown", NODE1),
+        ("blockdev_shutdown_multi", NODE1),
     ]
     assert master.config.writes == ["set_instance_primary"]
     assert primary(master) == NODE2
@@ -205,7 +205,7 @@ def test_what_the_hypervisor_refuses():
 # -- migration that fails --------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", ["blockdev_assemble", "accept_instance", "instance_migrate"])
+@pytest.mark.parametrize("call", ["blockdev_assemble_multi", "accept_instance", "instance_migrate"])
 def test_before_the_transfer_everything_goes_back(call):
     master = master_with()
     master.rpc.errors[call] = "it does not work"
@@ -213,7 +213,7 @@ def test_before_the_transfer_everything_goes_back(call):
     assert primary(master) == NODE1
     assert master.rpc.where("web") == ["node1"]
     assert master.config.writes == []
-    assert ("blockdev_shutdown", NODE2) in [(n, node) for n, node, _ in master.rpc.calls]
+    assert ("blockdev_shutdown_multi", NODE2) in [(n, node) for n, node, _ in master.rpc.calls]
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
@@ -267,7 +267,7 @@ def test_a_transfer_that_cannot_be_followed_is_left_alone(problem):
     text = master.failed(migrate())
     assert problem in text and NODE1 in text and NODE2 in text and "--cleanup" in text
     assert acts(master) == [("accept_instance", "node2", None), ("migrate", "node1", None)]
-    assert ("blockdev_shutdown", NODE2) not in [(n, node) for n, node, _ in master.rpc.calls]
+    assert ("blockdev_shutdown_multi", NODE2) not in [(n, node) for n, node, _ in master.rpc.calls]
     assert primary(master) == NODE1
 
 
@@ -384,7 +384,7 @@ def test_cleanup_of_a_complete_transfer_which_nobody_wrote_down():
     master.run(cleanup())
     assert primary(master) == NODE2
     assert master.rpc.where("web") == ["node2"]
-    closed = {node for node, _args in master.rpc.of("blockdev_shutdown")}
+    closed = {node for node, _args in master.rpc.of("blockdev_shutdown_multi")}
     assert closed == {NODE1, NODE3}
 
 
@@ -783,7 +783,7 @@ def test_a_failover_refuses_when_the_source_cannot_be_stopped():
 
 def test_a_failover_may_be_forced_when_the_source_is_dead():
     master = master_with()
-    for call in ("instance_shutdown", "instance_info", "blockdev_shutdown"):
+    for call in ("instance_shutdown", "instance_info", "blockdev_shutdown_multi"):
         master.rpc.errors[call, NODE1] = unreachable(call, NODE1)
     master.run(failover(ignore_consistency=True))
     assert primary(master) == NODE2

@@ -59,7 +59,7 @@ def master_with(node_changes=None, running="node1", **changes):
         )
     )
     answers = master.rpc.answers
-    answers["blockdev_find"] = GOOD
+    answers["blockdev_find_multi"] = GOOD
     answers["drbd_wait_sync"] = [True, 100.0]
     answers["blockdev_getmirrorstatus"] = [GOOD]
     answers["node_info"] = lambda _node, args: [
@@ -89,7 +89,7 @@ def names_of(master, nodes):
 
 def steps(master):
     asking = (
-        "blockdev_find",
+        "blockdev_find_multi",
         "blockdev_getdimensions",
         "blockdev_getmirrorstatus_multi",
         "blockdev_snapshot_list",
@@ -178,11 +178,11 @@ def test_a_migration_waits_until_all_is_in_step():
 @pytest.mark.parametrize("op", [migrate, failover])
 def test_a_half_which_is_not_good_is_not_used(op, status, text):
     master = master_with()
-    master.rpc.answers["blockdev_find"] = status
+    master.rpc.answers["blockdev_find_multi"] = status
     with pytest.raises(errors.OpExecError, match=f"disk/0 .*node2.*{text}.*Nothing was changed"):
         master.run(op())
     # It may only need to be active again, so that is tried.
-    assert {step[0] for step in steps(master)} <= {"blockdev_assemble", "drbd_wait_sync"}
+    assert {step[0] for step in steps(master)} <= {"blockdev_assemble_multi", "drbd_wait_sync"}
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
 
 
@@ -194,15 +194,17 @@ def test_a_half_that_was_left_alone_meets_the_other_first():
         active.append(True)
         return ["/dev/drbd0", "/run/link", None]
 
-    master.rpc.answers["blockdev_assemble"] = assemble
-    master.rpc.answers["blockdev_find"] = lambda _node, _args: GOOD if active else None
+    master.rpc.answers["blockdev_assemble_multi"] = assemble
+    master.rpc.answers["blockdev_find_multi"] = lambda _node, _args: GOOD if active else None
     master.run(failover())
     assert primary(master) == NODE2 and master.rpc.where("web") == ["node2"]
 
 
 def test_a_source_without_storage_is_left_by_failover_only():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = lambda node, _args: GOOD if node == NODE2 else BROKEN
+    master.rpc.answers["blockdev_find_multi"] = lambda node, _args: (
+        GOOD if node == NODE2 else BROKEN
+    )
     with pytest.raises(errors.OpExecError, match="lost its storage on node node1.*Fail it over"):
         master.run(migrate())
     assert steps(master) == []
@@ -236,7 +238,7 @@ def test_cleanup_leaves_one_writer():
 
 def test_info_about_both_halves_without_the_secret():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = lambda node, _args: replace(
+    master.rpc.answers["blockdev_find_multi"] = lambda node, _args: replace(
         GOOD, minor=0 if node == NODE1 else 3
     )
     found = master.run(OpInstanceQueryData(instances=["web"], use_locking=True, static=False))
@@ -263,9 +265,9 @@ def test_failover():
     master.run(failover())
     assert steps(master) == [
         ("instance_shutdown", "node1", None),
-        ("blockdev_shutdown", "node1", None),
-        ("blockdev_assemble", "node1", None),
-        ("blockdev_assemble", "node2", None),
+        ("blockdev_shutdown_multi", "node1", None),
+        ("blockdev_assemble_multi", "node1", None),
+        ("blockdev_assemble_multi", "node2", None),
         ("instance_start", "node2", None),
     ]
     assert primary(master) == NODE2
@@ -278,12 +280,12 @@ def test_failover_while_the_primary_is_marked_offline():
     commit(master.config).update_node(replace(node2, offline=True))
     master.rpc.calls.clear()
     master.rpc.running.clear()
-    master.rpc.answers["blockdev_find"] = ALONE
+    master.rpc.answers["blockdev_find_multi"] = ALONE
     # It is not known whether both replicas were connected until the end.
     with pytest.raises(errors.OpExecError, match="cannot be compared.*--ignore-consistency"):
         master.run(failover())
     assert primary(master) == NODE2
-    assert steps(master)[-1][0] == "blockdev_assemble"
+    assert steps(master)[-1][0] == "blockdev_assemble_multi"
     assert disk(master).outdated_node is None
     master.rpc.calls.clear()
     master.run(failover(ignore_consistency=True))
@@ -298,7 +300,7 @@ def test_a_broken_half_is_not_used_though_the_other_node_is_offline():
     master.run(failover())
     node2 = master.config.node(uuid_of("node2"))
     commit(master.config).update_node(replace(node2, offline=True))
-    master.rpc.answers["blockdev_find"] = BROKEN
+    master.rpc.answers["blockdev_find_multi"] = BROKEN
     with pytest.raises(errors.OpExecError, match="no complete copy"):
         master.run(failover())
     assert primary(master) == NODE2
@@ -306,7 +308,7 @@ def test_a_broken_half_is_not_used_though_the_other_node_is_offline():
 
 def test_the_user_may_insist():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = ALONE
+    master.rpc.answers["blockdev_find_multi"] = ALONE
     master.run(failover(ignore_consistency=True))
     assert primary(master) == NODE2
     assert any("cannot be compared" in line for line in master.job.log)
@@ -336,20 +338,18 @@ def test_to_a_node_which_has_nothing_yet():
     assert now.logical_id[5] != "secret"
     assert now.children[0].logical_id == ("xenvg", "web.disk0_data")
     assert steps(master) == [
-        ("blockdev_create", "node3", None),
-        ("blockdev_create", "node3", None),
-        ("blockdev_create", "node3", None),
+        ("blockdev_create_multi", "node3", None),
+        ("blockdev_create_multi", "node3", None),
         ("instance_shutdown", "node1", None),
-        ("blockdev_shutdown", "node1", None),
+        ("blockdev_shutdown_multi", "node1", None),
         ("blockdev_close", "node2", None),
         ("drbd_disconnect_net", "node2", None),
         ("drbd_attach_net", "node3", False),
         ("drbd_attach_net", "node2", False),
-        ("blockdev_assemble", "node2", None),
-        ("blockdev_assemble", "node3", None),
+        ("blockdev_assemble_multi", "node2", None),
+        ("blockdev_assemble_multi", "node3", None),
         ("instance_start", "node3", None),
-        ("blockdev_remove", "node1", None),
-        ("blockdev_remove", "node1", None),
+        ("blockdev_remove_multi", "node1", None),
     ]
     assert set(master.config.snapshot().disks) == {now.uuid}
 
@@ -361,26 +361,24 @@ def test_it_starts_before_all_is_copied():
     master.run(failover(target_node="node3"))
     names = [name for name, _node, _args in master.rpc.calls]
     assert names.index("instance_start") < names.index("blockdev_getmirrorstatus")
-    assert names.index("blockdev_getmirrorstatus") < names.index("blockdev_remove")
+    assert names.index("blockdev_getmirrorstatus") < names.index("blockdev_remove_multi")
 
 
 def test_the_primary_stays_when_the_secondary_is_broken():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = lambda node, _args: (
+    master.rpc.answers["blockdev_find_multi"] = lambda node, _args: (
         BROKEN if node == NODE2 else replace(GOOD)
     )
     master.run(failover(target_node="node3"))
     # The replica which stays keeps its place.
     assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
-    assert [node for name, node, _two in steps(master) if name == "blockdev_remove"] == [
-        "node2",
-        "node2",
-    ]
+    ((node, args),) = master.rpc.of("blockdev_remove_multi")
+    assert node == NODE2 and len(args["disks"]) == 2
 
 
 def test_the_primary_stays_when_the_secondary_is_offline():
     master = master_with({2: {"offline": True}})
-    master.rpc.answers["blockdev_find"] = ALONE
+    master.rpc.answers["blockdev_find_multi"] = ALONE
     master.run(failover(target_node="node3"))
     # The replica which stays keeps its place.
     assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
@@ -393,10 +391,10 @@ def test_the_primary_stays_when_the_secondary_is_offline():
 
 def test_nobody_has_good_data():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = BROKEN
+    master.rpc.answers["blockdev_find_multi"] = BROKEN
     with pytest.raises(errors.OpExecError, match="no complete copy"):
         master.run(failover(target_node="node3"))
-    assert {step[0] for step in steps(master)} == {"blockdev_assemble"}
+    assert {step[0] for step in steps(master)} == {"blockdev_assemble_multi"}
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
 
 
@@ -406,24 +404,17 @@ def test_a_half_that_cannot_be_made(failing):
     made = []
 
     def create(node, args):
-        if len(made) == failing:
-            raise AssertionError
         made.append(args["disk"].dev_type)
+        return errors.BlockDeviceError("disk full") if len(made) == failing + 1 else None
 
-    master.rpc.answers["blockdev_create"] = create
-    original = master.rpc._answer
-
-    def answer(call, node, args):
-        if call.name == "blockdev_create" and len(made) == failing:
-            master.rpc.errors["blockdev_create"] = "disk full"
-        return original(call, node, args)
-
-    master.rpc._answer = answer
+    master.rpc.answers["blockdev_create_multi"] = create
     with pytest.raises(errors.OpExecError, match="node3.*disk full; nothing was changed"):
         master.run(failover(target_node="node3"))
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
     assert list(master.config.snapshot().disks.values()) == [disk(master)]
-    assert {node for name, node, _two in steps(master) if name == "blockdev_remove"} == {"node3"}
+    assert {node for name, node, _two in steps(master) if name == "blockdev_remove_multi"} == {
+        "node3"
+    }
 
 
 def test_halves_that_do_not_meet():
@@ -442,8 +433,8 @@ def test_a_stopped_instance():
     assert primary(master) == NODE3
     assert "instance_start" not in master.rpc.names()
     assert [step[:2] for step in steps(master)[-2:]] == [
-        ("blockdev_shutdown", "node3"),
-        ("blockdev_shutdown", "node2"),
+        ("blockdev_shutdown_multi", "node3"),
+        ("blockdev_shutdown_multi", "node2"),
     ]
 
 
@@ -473,9 +464,11 @@ def test_the_user_chooses_that_the_primary_stays():
     # The replica which stays keeps its place.
     assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE3)
     done = [step[:2] for step in steps(master)]
-    assert done.index(("instance_shutdown", "node1")) < done.index(("blockdev_shutdown", "node2"))
+    assert done.index(("instance_shutdown", "node1")) < done.index(
+        ("blockdev_shutdown_multi", "node2")
+    )
     assert ("blockdev_close", "node1") in done
-    assert [node for name, node in done if name == "blockdev_remove"] == ["node2", "node2"]
+    assert [node for name, node in done if name == "blockdev_remove_multi"] == ["node2"]
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert (env["GANETI_OLD_SECONDARY"], env["GANETI_NEW_SECONDARY"]) == (NODE2, NODE1)
 
@@ -483,23 +476,27 @@ def test_the_user_chooses_that_the_primary_stays():
 def test_the_user_chooses_that_the_secondary_stays():
     """No other node takes its place when it is broken."""
     master = master_with()
-    master.rpc.answers["blockdev_find"] = lambda node, _args: BROKEN if node == NODE2 else GOOD
+    master.rpc.answers["blockdev_find_multi"] = lambda node, _args: (
+        BROKEN if node == NODE2 else GOOD
+    )
     with pytest.raises(errors.OpExecError, match="node2.*no complete copy"):
         master.run(failover(target_node="node3", new_secondary="node2"))
     assert primary(master) == NODE1
     assert names_of(master, disk(master).logical_id[:2]) == (NODE1, NODE2)
-    master.rpc.answers["blockdev_find"] = GOOD
+    master.rpc.answers["blockdev_find_multi"] = GOOD
     master.run(failover(target_node="node3", new_secondary="node2"))
     assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE2)
 
 
 def test_the_chosen_primary_is_broken():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = lambda node, _args: BROKEN if node == NODE1 else GOOD
+    master.rpc.answers["blockdev_find_multi"] = lambda node, _args: (
+        BROKEN if node == NODE1 else GOOD
+    )
     with pytest.raises(errors.OpExecError, match="node1.*no complete copy"):
         master.run(failover(target_node="node3", new_secondary="node1"))
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
-    assert not [step for step in steps(master) if step[0] == "blockdev_create"]
+    assert not [step for step in steps(master) if step[0] == "blockdev_create_multi"]
 
 
 @pytest.mark.parametrize(
@@ -528,7 +525,7 @@ def test_the_restart_waits_until_all_is_copied():
     names = [name for name, _node, _args in master.rpc.calls]
     assert names.count("blockdev_getmirrorstatus") == 2
     last = len(names) - 1 - names[::-1].index("blockdev_getmirrorstatus")
-    assert last < names.index("instance_start") < names.index("blockdev_remove")
+    assert last < names.index("instance_start") < names.index("blockdev_remove_multi")
     assert master.rpc.where("web") == ["node3"]
 
 
@@ -538,7 +535,7 @@ def test_the_network_breaks_before_the_restart():
     with pytest.raises(errors.OpExecError, match="degraded.*belongs to node node3.*on node node2"):
         master.run(failover(target_node="node3", wait_for_sync=True))
     assert "instance_start" not in master.rpc.names()
-    assert "blockdev_remove" not in master.rpc.names()
+    assert "blockdev_remove_multi" not in master.rpc.names()
 
 
 # -- migration to any node -------------------------------------------------------
@@ -554,8 +551,8 @@ def test_a_migration_to_a_node_which_has_nothing_yet():
     assert set(master.config.snapshot().disks) == {now.uuid}
     done = [step[:2] for step in steps(master)]
     # The old replica is destroyed when the new one is in sync, and before the guest is sent.
-    assert done.index(("blockdev_create", "node3")) < done.index(("drbd_attach_net", "node3"))
-    removed = done.index(("blockdev_remove", "node2"))
+    assert done.index(("blockdev_create_multi", "node3")) < done.index(("drbd_attach_net", "node3"))
+    removed = done.index(("blockdev_remove_multi", "node2"))
     assert done.index(("drbd_attach_net", "node3")) < removed
     assert removed < done.index(("accept_instance", "node3"))
     assert ("instance_shutdown", "node1") not in done

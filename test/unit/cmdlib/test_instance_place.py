@@ -219,7 +219,7 @@ def test_locks_of_other_nodes_are_given_back_at_once(master, opportunistic):
     def make(node, args):
         held.update({level: owned(master, master.job, level) for level in Level})
 
-    master.rpc.answers["blockdev_create"] = make
+    master.rpc.answers["blockdev_create_multi"] = make
     master.run(create(opportunistic_locking=opportunistic))
     assert held[Level.NODE] == {"uuid-node2": SHARED}
     assert held[Level.NODE_RES] == {"uuid-node2": EXCLUSIVE}
@@ -353,7 +353,7 @@ class Pause:
 def test_two_creations_on_free_nodes_do_not_wait_for_each_other(master):
     """The first is in the middle of its disks when the second comes, and ends."""
     master.rpc.answers["iallocator_runner"] = first_allowed
-    pause = master.rpc.answers["blockdev_create"] = Pause()
+    pause = master.rpc.answers["blockdev_create_multi"] = Pause()
     first = Creation(master, create(instance_name="a", opportunistic_locking=True))
     assert pause.reached.wait(PATIENCE_S)
     second = Creation(master, create(instance_name="b", opportunistic_locking=True))

@@ -41,7 +41,7 @@ def unreachable(call, node="node1.example.com"):
 def test_start_marks_up_first_then_disks_then_guest():
     master = master_with()
     assert master.run(OpInstanceStartup(instance_name="web")) is None
-    assert master.rpc.acting() == ["blockdev_assemble", "blockdev_assemble", "instance_start"]
+    assert master.rpc.acting() == ["blockdev_assemble_multi", "instance_start"]
     assert master.config.writes == ["mark_instance up", "set_disks_active"]
     assert web(master).admin_state == "up"
     assert web(master).disks_active
@@ -149,23 +149,23 @@ def test_a_failing_start_deactivates_the_disks_and_shows_the_cause():
     text = master.failed(OpInstanceStartup(instance_name="web"))
     assert "QEMU said: no such kernel" in text
     assert "gnt-instance shutdown web.example.com" in text
-    assert master.rpc.acting()[-2:] == ["blockdev_shutdown", "blockdev_shutdown"]
+    assert master.rpc.acting()[-1:] == ["blockdev_shutdown_multi"]
     assert web(master).admin_state == "up"
     assert not web(master).disks_active
 
 
 def test_half_an_assembly_is_undone():
     master = master_with()
-    master.rpc.errors["blockdev_assemble"] = "no such file"
+    master.rpc.errors["blockdev_assemble_multi"] = "no such file"
     text = master.failed(OpInstanceStartup(instance_name="web"))
     assert "disk 0 of instance web.example.com cannot be activated" in text
-    assert master.rpc.acting() == ["blockdev_assemble", "blockdev_shutdown", "blockdev_shutdown"]
+    assert master.rpc.acting() == ["blockdev_assemble_multi", "blockdev_shutdown_multi"]
 
 
 def test_what_cannot_be_undone_is_named():
     master = master_with()
     master.rpc.errors["instance_start"] = "broken"
-    master.rpc.errors["blockdev_shutdown"] = "device is busy"
+    master.rpc.errors["blockdev_shutdown_multi"] = "device is busy"
     text = master.failed(OpInstanceStartup(instance_name="web"))
     assert "broken" in text
     assert "left behind: active disks of web.example.com on node node1.example.com" in text
@@ -193,7 +193,7 @@ def test_stop_marks_down_first():
     master.rpc.run("web", "node1")
     master.run(OpInstanceShutdown(instance_name="web", timeout=7))
     assert master.config.writes == ["mark_instance down", "set_disks_active"]
-    assert master.rpc.acting() == ["instance_shutdown", "blockdev_shutdown", "blockdev_shutdown"]
+    assert master.rpc.acting() == ["instance_shutdown", "blockdev_shutdown_multi"]
     assert master.rpc.of("instance_shutdown")[0][1]["timeout_s"] == 7
     assert master.rpc.where("web") == []
     assert master.rpc.of("hooks_runner")[0][1]["env"]["GANETI_TIMEOUT"] == "7"
@@ -238,10 +238,8 @@ def test_a_full_reboot_is_stop_and_start():
     master.run(OpInstanceReboot(instance_name="web", reboot_type="full"))
     assert master.rpc.acting() == [
         "instance_shutdown",
-        "blockdev_shutdown",
-        "blockdev_shutdown",
-        "blockdev_assemble",
-        "blockdev_assemble",
+        "blockdev_shutdown_multi",
+        "blockdev_assemble_multi",
         "instance_start",
     ]
 
@@ -271,8 +269,7 @@ def test_remove_stops_removes_and_forgets():
     master.run(OpInstanceRemove(instance_name="web"))
     assert master.rpc.acting() == [
         "instance_shutdown",
-        "blockdev_remove",
-        "blockdev_remove",
+        "blockdev_remove_multi",
         "file_storage_dir_remove",
     ]
     assert master.config.writes == ["mark_instance down", "remove_instance"]
@@ -286,7 +283,7 @@ def test_remove_stops_removes_and_forgets():
 
 
 @pytest.mark.parametrize(
-    "call", ["instance_shutdown", "blockdev_remove", "file_storage_dir_remove"]
+    "call", ["instance_shutdown", "blockdev_remove_multi", "file_storage_dir_remove"]
 )
 def test_a_failed_removal_keeps_the_instance_for_another_try(call):
     master = master_with(admin_state="up")
@@ -302,7 +299,7 @@ def test_a_failed_removal_keeps_the_instance_for_another_try(call):
 
 def test_removal_may_ignore_failures():
     master = master_with()
-    master.rpc.errors["blockdev_remove"] = "device is busy"
+    master.rpc.errors["blockdev_remove_multi"] = "device is busy"
     master.run(OpInstanceRemove(instance_name="web", ignore_failures=True))
     assert master.job.said("device is busy")
     assert not master.config.snapshot().instances
@@ -417,7 +414,7 @@ def test_static_query_data_asks_no_node():
 def test_query_data_survives_a_dead_node():
     master = master_with(admin_state="up")
     master.rpc.errors["instance_info"] = unreachable("instance_info")
-    master.rpc.errors["blockdev_find"] = unreachable("blockdev_find")
+    master.rpc.errors["blockdev_find_multi"] = unreachable("blockdev_find_multi")
     (facts,) = master.run(OpInstanceQueryData(instances=["web"])).values()
     assert facts["run_state"] is None
     assert master.job.said("did not report instance web.example.com")

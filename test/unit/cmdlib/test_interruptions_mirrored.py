@@ -432,7 +432,7 @@ def test_an_incomplete_disk_is_not_used(tmp_path: Path) -> None:
     """What recreate-disks has begun is on record, until it is complete."""
     whole = fresh(tmp_path / "whole", before=lost("node1", "node2"))
     whole.run(ops.OpInstanceRecreateDisks(instance_name=WEB))
-    at = [name for name, _node in whole.rpc.calls].index("blockdev_create")
+    at = [name for name, _node in whole.rpc.calls].index("blockdev_create_multi")
     cluster = fresh(tmp_path / "cluster", before=lost("node1", "node2"))
     cluster.broken(ops.OpInstanceRecreateDisks(instance_name=WEB), at, "kill")
     with pytest.raises(errors.OpPrereqError, match="disk 0 .*not created completely. Repeat"):

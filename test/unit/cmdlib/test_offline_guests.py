@@ -101,7 +101,7 @@ def test_they_are_stopped_before_it_is_online() -> None:
     assert not master.config.node(uuid_of("node2")).offline
     (shutdown,) = master.rpc.of("instance_shutdown")
     assert shutdown[1]["timeout_s"] == 0, "what it would still write is lost anyway"
-    assert [node for node, _args in master.rpc.of("blockdev_shutdown")] == [NODE2]
+    assert [node for node, _args in master.rpc.of("blockdev_shutdown_multi")] == [NODE2]
 
 
 def test_what_cannot_be_stopped_keeps_the_node_offline() -> None:

@@ -7,6 +7,7 @@ the node refuses that, and the device survives the operation, its undo, and all 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 from ganeti.platform import paths
 from ganeti.rpc import Result
-from ganeti.wire.calls import BLOCKDEV_CREATE, Call
+from ganeti.wire.calls import BLOCKDEV_CREATE_MULTI, Call
 
 THEIRS = b"data of somebody else"
 
@@ -43,10 +44,13 @@ class Before:
         one = cluster.rpc._one
 
         def call(call: Call, uuid: str, args: dict[str, Any]) -> Result:
-            if call is BLOCKDEV_CREATE and args["disk"][0].dev_type != "drbd":
-                if self.count == at:
-                    act(cluster.config.node(uuid).name, args["disk"][0])
-                self.count += 1
+            if call is BLOCKDEV_CREATE_MULTI:
+                for disk, _instance in args["disks"]:
+                    if disk.dev_type == "drbd":
+                        continue
+                    if self.count == at:
+                        act(cluster.config.node(uuid).name, disk)
+                    self.count += 1
             return one(call, uuid, args)
 
         cluster.rpc._one = call  # type: ignore[method-assign]
@@ -191,7 +195,7 @@ def test_a_device_whose_answer_was_lost_is_removed(tmp_path: Path, name: str) ->
     whole.rpc.restart()
     whole.run(op())
     creations = [
-        at for at, (call, _node) in enumerate(whole.rpc.calls) if call == "blockdev_create"
+        at for at, (call, _node) in enumerate(whole.rpc.calls) if call == "blockdev_create_multi"
     ]
     for at in creations:
         cluster = cluster_for(tmp_path / str(at), template)
@@ -213,7 +217,8 @@ def test_no_operation_passes_the_rule_by() -> None:
         str(path.relative_to(top)): path.read_text(encoding="utf-8") for path in top.rglob("*.py")
     }
     assert {name for name, text in texts.items() if "BLOCKDEV_CREATE" in text} == CREATE
-    assert {name for name, text in texts.items() if "BLOCKDEV_REMOVE," in text} == {
+    removes = re.compile(r"\bBLOCKDEV_REMOVE(_MULTI)?\b")
+    assert {name for name, text in texts.items() if removes.search(text)} == {
         *REMOVE,
         *SNAPSHOTS,
     }

@@ -66,7 +66,11 @@ def synchronising(master: Master, *states: BlockDevStatus, look: Callable[[], An
 
 
 def destroyed(master: Master) -> list[str]:
-    return [args["disk"].logical_id[1] for _node, args in master.rpc.of("blockdev_remove")]
+    return [
+        disk.logical_id[1]
+        for _node, args in master.rpc.of("blockdev_remove_multi")
+        for disk in args["disks"]
+    ]
 
 
 DONE = state(None, degraded=False)
@@ -79,7 +83,9 @@ def test_old_volumes_live_until_the_new_replica_is_in_sync(master: Master, mode:
     assert found == [[], [], []]
     removed = {"w0_data", "w0_meta"} if "new" in mode else {"w0_data_old", "w0_meta_old"}
     assert removed <= set(destroyed(master))
-    assert {node.split(".")[0] for node, _ in master.rpc.of("blockdev_remove")} == {MODES[mode]}
+    assert {node.split(".")[0] for node, _ in master.rpc.of("blockdev_remove_multi")} == {
+        MODES[mode]
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -125,7 +131,7 @@ def test_nothing_begins_before_the_other_replica_is_known_to_be_good(
     del master.rpc.errors["blockdev_addchildren"]
     before = len(master.config.snapshot().disks)
     other = "node2" if mode == "replace_on_primary" else "node1"
-    master.rpc.answers["blockdev_find"] = lambda node, _args: BlockDevStatus(
+    master.rpc.answers["blockdev_find_multi"] = lambda node, _args: BlockDevStatus(
         dev_path="/dev/drbd0",
         is_degraded=node.startswith(other),
         ldisk_status=4 if node.startswith(other) else 1,
@@ -133,7 +139,7 @@ def test_nothing_begins_before_the_other_replica_is_known_to_be_good(
     master.rpc.calls.clear()
     assert "no complete copy" in master.failed(replace(mode))
     assert destroyed(master) == []
-    assert not {"blockdev_create", "blockdev_removechildren", "drbd_disconnect_net"} & set(
+    assert not {"blockdev_create_multi", "blockdev_removechildren", "drbd_disconnect_net"} & set(
         master.rpc.names()
     )
     assert len(master.config.snapshot().disks) == before
@@ -141,7 +147,7 @@ def test_nothing_begins_before_the_other_replica_is_known_to_be_good(
 
 def test_every_volume_is_recorded_before_it_exists(master: Master) -> None:
     """After an interruption the next operation knows what to destroy."""
-    master.rpc.errors["blockdev_create"] = "no space"
+    master.rpc.errors["blockdev_create_multi"] = "no space"
     assert "the disk was not changed" in master.failed(replace("replace_on_secondary"))
     marked = [disk for disk in master.config.snapshot().disks.values() if disk.name]
     assert {disk.logical_id[1] for disk in marked} == {
@@ -179,7 +185,7 @@ def test_a_failed_step_ends_the_replacement(master: Master, call: str) -> None:
 def test_the_primary_is_disconnected_when_the_new_replica_exists(master: Master) -> None:
     master.run(replace("replace_new_secondary"))
     names = master.rpc.acting()
-    last_create = max(place for place, name in enumerate(names) if name == "blockdev_create")
+    last_create = max(place for place, name in enumerate(names) if name == "blockdev_create_multi")
     assert last_create < names.index("drbd_disconnect_net") < names.index("drbd_attach_net")
     (disk,) = disks_of(master)
     # The new secret shuts the former secondary out.
@@ -225,7 +231,7 @@ def test_the_disks_of_a_stopped_instance_are_inactive_again() -> None:
     master = master_with(mirrored())
     master.run(replace("replace_on_secondary"))
     assert not master.config.instance(disks_of_owner(master)).disks_active
-    assert {node.split(".")[0] for node, _ in master.rpc.of("blockdev_shutdown")} == {
+    assert {node.split(".")[0] for node, _ in master.rpc.of("blockdev_shutdown_multi")} == {
         "node1",
         "node2",
     }

@@ -46,10 +46,10 @@ def shown(
             dataclasses.replace(master.config.node(uuid_of(offline)), offline=True)
         )
     by_node = dict(zip((NODE1, NODE2), reports, strict=False))
-    master.rpc.answers["blockdev_find"] = lambda node, args: by_node.get(node, GOOD)
+    master.rpc.answers["blockdev_find_multi"] = lambda node, args: by_node.get(node, GOOD)
     for node, report in by_node.items():
         if isinstance(report, str):
-            master.rpc.errors["blockdev_find", node] = report
+            master.rpc.errors["blockdev_find_multi", node] = report
     (facts,) = master.run(OpInstanceQueryData(instances=["web"], static=static)).values()
     (disk,) = facts["disks"]
     assert all("replicas" not in child for child in disk["children"])

@@ -77,7 +77,7 @@ class Nodes:
                 "blockdev_snapshot_list": lambda node, args: [
                     self.kept.get((node, str(disk.logical_id[1])), []) for disk in args["disks"]
                 ],
-                "blockdev_find": OKAY,
+                "blockdev_find_multi": OKAY,
                 "node_info": lambda node, args: [
                     "boot",
                     [
@@ -165,11 +165,11 @@ def test_mirrors_must_have_all_data():
     nodes.run(take())
     # Only active halves know whether they are complete.
     assert nodes.acted() == [
-        ("blockdev_assemble", "node2"),
-        ("blockdev_assemble", "node1"),
+        ("blockdev_assemble_multi", "node2"),
+        ("blockdev_assemble_multi", "node1"),
         ("blockdev_snapshot_keep", "node1"),
-        ("blockdev_shutdown", "node1"),
-        ("blockdev_shutdown", "node2"),
+        ("blockdev_shutdown_multi", "node1"),
+        ("blockdev_shutdown_multi", "node2"),
     ]
     ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
     # The mirrored disk, whose device decides, and not its data volume.
@@ -178,7 +178,7 @@ def test_mirrors_must_have_all_data():
     nodes.rpc.errors["blockdev_snapshot_keep"] = "has no complete replica"
     with pytest.raises(errors.OpExecError, match="disk 0 .*has no complete replica"):
         nodes.run(take())
-    assert nodes.acted()[-1] == ("blockdev_shutdown", "node2")
+    assert nodes.acted()[-1] == ("blockdev_shutdown_multi", "node2")
 
 
 def running(*disks, **changes):
@@ -269,7 +269,10 @@ def test_kinds_without(template, why):
 def test_external_storage_makes_them_and_no_more():
     nodes = Nodes(of_kind("ext"))
     nodes.run(take())
-    assert nodes.acted() == [("blockdev_snapshot_keep", "node1"), ("blockdev_shutdown", "node1")]
+    assert nodes.acted() == [
+        ("blockdev_snapshot_keep", "node1"),
+        ("blockdev_shutdown", "node1"),
+    ]
     assert nodes.master.job.said("vol.snap.a of disk 0 belongs to its storage provider")
     for op in (remove, restore):
         with pytest.raises(errors.OpPrereqError, match="only the storage provider knows"):
@@ -350,8 +353,9 @@ def test_removal_is_everywhere():
     )
     nodes.run(remove())
     assert [
-        (node, args["disk"].dev_type, args["disk"].logical_id[1])
-        for node, args in nodes.rpc.of("blockdev_remove")
+        (node, disk.dev_type, disk.logical_id[1])
+        for node, args in nodes.rpc.of("blockdev_remove_multi")
+        for disk in args["disks"]
     ] == [(N1, "plain", "web-data.snap.a"), (N2, "plain", "web-data.snap.a")]
 
 
@@ -365,10 +369,10 @@ def test_removal_of_a_name_that_is_not_there():
 
 def test_a_removal_that_fails_goes_on_and_says_what_is_left():
     nodes = Nodes(drbd_of("web"), kept=[(N1, "web-data", "a"), (N2, "web-data", "a")])
-    nodes.rpc.errors["blockdev_remove", N1] = "in use"
+    nodes.rpc.errors["blockdev_remove_multi", N1] = "in use"
     with pytest.raises(errors.OpExecError, match="disk 0 on node node1.*: in use. Repeat"):
         nodes.run(remove())
-    assert len(nodes.rpc.of("blockdev_remove")) == 2
+    assert len(nodes.rpc.of("blockdev_remove_multi")) == 2
 
 
 # -- restoring ---------------------------------------------------------------------------------
@@ -385,11 +389,10 @@ def test_a_restore_activates_copies_and_deactivates():
     )
     nodes.run(restore())
     assert [name for name, _node in nodes.acted()] == [
-        "blockdev_assemble",
-        "blockdev_assemble",
+        "blockdev_assemble_multi",
         "blockdev_snapshot_restore",
         "blockdev_snapshot_restore",
-        *["blockdev_shutdown"] * 3,
+        "blockdev_shutdown_multi",
     ]
     first, third = (f"snapshot-restore:a:{file_disk(index).uuid}" for index in (0, 2))
     assert seen == [(first, third), (third,)]
@@ -409,7 +412,7 @@ def test_a_restore_that_fails_says_which_disk_is_half_written():
         ),
     ):
         nodes.run(restore())
-    assert nodes.acted()[-1] == ("blockdev_shutdown", "node1")
+    assert nodes.acted()[-1] == ("blockdev_shutdown_multi", "node1")
     start = ops.OpInstanceStartup(instance_name="web")
     with pytest.raises(
         errors.OpPrereqError,

@@ -26,7 +26,7 @@ def volume(name: str, size: int) -> Disk:
 
 def unit_of(**cluster: Any) -> tuple[Master, LogicalUnit]:
     master = Master(cluster_of(2, **{"prealloc_wipe_disks": True, **cluster}))
-    master.rpc.answers["blockdev_create"] = None
+    master.rpc.answers["blockdev_create_multi"] = None
     job = master.new_job()
     return master, LogicalUnit(OpClusterQuery(), LuContext(master.context, job))
 
@@ -40,7 +40,7 @@ def wiped(master: Master) -> list[tuple[str, str, int, int]]:
 
 def test_a_volume_is_wiped_in_pieces() -> None:
     master, unit = unit_of()
-    disk_work.create_disk(unit, instance_of("web"), volume("lv", 25))
+    disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
     pieces = wiped(master)
     assert [piece[2] for piece in pieces] == list(range(0, 25, 2))
     assert pieces[-1] == (NODE1, "lv", 24, 1)
@@ -63,7 +63,7 @@ def test_both_halves_of_a_mirror_are_wiped_below_it() -> None:
         logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "s"),
         children=(volume("data", 10), volume("meta", 128)),
     )
-    disk_work.create_disk(unit, instance_of("web"), disk)
+    disk_work.create_disks(unit, instance_of("web"), [disk])
     assert {piece[:2] for piece in wiped(master)} == {
         (NODE1, "data"),
         (NODE1, "meta"),
@@ -75,10 +75,10 @@ def test_both_halves_of_a_mirror_are_wiped_below_it() -> None:
 
 def test_only_where_it_is_wanted_and_needed() -> None:
     master, unit = unit_of(prealloc_wipe_disks=False)
-    disk_work.create_disk(unit, instance_of("web"), volume("lv", 25))
+    disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
     assert wiped(master) == []
     master, unit = unit_of()
-    disk_work.create_disk(unit, instance_of("web"), disk_of("web"))
+    disk_work.create_disks(unit, instance_of("web"), [disk_of("web")])
     assert wiped(master) == []
 
 
@@ -93,7 +93,7 @@ def test_a_volume_is_wiped_up_to_the_end_of_its_last_extent() -> None:
     master, unit = unit_of()
     # 25 MiB, and extents of 6.5 MiB.
     master.rpc.answers["blockdev_getdimensions"] = [[26 * MIB, None]]
-    disk_work.create_disk(unit, instance_of("web"), volume("lv", 25))
+    disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])
     assert sum(piece[3] for piece in wiped(master)) == 26
     master.rpc.answers["blockdev_getdimensions"] = [[27 * MIB + 512, None]]
     wipe.wipe(unit, instance_of("web"), volume("lv", 25), uuid_of("node1"), offset_mib=26)
@@ -103,5 +103,5 @@ def test_a_volume_is_wiped_up_to_the_end_of_its_last_extent() -> None:
 def test_a_failure_is_one_of_the_creation() -> None:
     master, unit = unit_of()
     master.rpc.errors["blockdev_wipe"] = "disk is broken"
-    with pytest.raises(errors.NodeCallFailed, match="disk is broken"):
-        disk_work.create_disk(unit, instance_of("web"), volume("lv", 25))
+    with pytest.raises(errors.OpExecError, match="could not create .*disk is broken"):
+        disk_work.create_disks(unit, instance_of("web"), [volume("lv", 25)])

@@ -26,6 +26,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import sizes, snapshots
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import helper, power
 from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.cmdlib.ops.liveness import location
@@ -39,7 +40,7 @@ from ganeti.objects import Disk, Instance, Node, disk_templates
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
 from ganeti.platform import paths
-from ganeti.wire.calls import BLOCKDEV_FIND, BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
+from ganeti.wire.calls import BLOCKDEV_FIND_MULTI, BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 
 #: Disk templates with snapshots: of the disk, or of its data volume.
@@ -179,15 +180,17 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
         :raises errors.OpPrereqError: the replica on the primary node has not all data.
         """
-        for index, disk in enumerate(disks):
-            if disk.dev_type not in disk_templates.INT_MIRRORED or not instance.disks_active:
-                continue
-            status = self.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance)).payload()
+        if not instance.disks_active:
+            return
+        mirrored = [disk for disk in disks if disk.dev_type in disk_templates.INT_MIRRORED]
+        answers = call_for_disks(self.rpc, BLOCKDEV_FIND_MULTI, {source.uuid: mirrored}, instance)
+        for disk, answer in zip(mirrored, answers[source.uuid], strict=True):
+            status = answer.payload()
             if status is None or status.ldisk_status != disk_c.LDS_OKAY:
                 raise errors.OpPrereqError(
-                    f"disk {index} of instance {instance.name} has no complete replica on node"
-                    f" {source.name}, which would be exported. Wait until it is in sync, or replace"
-                    f" its storage with 'gnt-instance replace-disks -p {instance.name}'.",
+                    f"disk {disks.index(disk)} of instance {instance.name} has no complete replica"
+                    f" on node {source.name}, which would be exported. Wait until it is in sync, or"
+                    f" replace its storage with 'gnt-instance replace-disks -p {instance.name}'.",
                     errors.ECODE_STATE,
                 )
 

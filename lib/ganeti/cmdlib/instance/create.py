@@ -178,7 +178,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         adopt.require_storage(
             self, self.template, [node.uuid for node in nodes], disk_specs, reserved=self.reserved
         )
-        disk_work.require_spindles_allowed(self, [one.uuid for one in nodes], op.disks)
+        disk_work.require_spindles_allowed(self.config, [one.uuid for one in nodes], op.disks)
         facts = planning.check_policy(self, nodes, parameters, disk_specs, len(planned_nics))
         params.require_firmware_disks(
             self.hypervisor, parameters.hvparams_filled, [spec["name"] for spec in disk_specs]

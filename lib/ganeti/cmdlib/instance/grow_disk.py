@@ -219,7 +219,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             amount_mib=amount_mib,
             dry_run=dry_run,
             backing_store=backing_store,
-            exclusive_storage=disk_work.exclusive_storage(self, node_uuid),
+            exclusive_storage=disk_work.exclusive_storage(self.config, node_uuid),
         )
         if answer.failure is not None:
             again = " Repeat the command when the cause is gone." if backing_store else ""

@@ -19,6 +19,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, convert, ownership, sizes, snapshots, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.guest import power
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.policy import ratios
@@ -28,7 +29,7 @@ from ganeti.objects import Disk, Instance, Node
 from ganeti.objects.disk_templates import COPYABLE
 from ganeti.opcodes.instance import OpInstanceMove
 from ganeti.utils.undo import UndoStack
-from ganeti.wire.calls import BLOCKDEV_ASSEMBLE, BLOCKDEV_SHUTDOWN, INSTANCE_SHUTDOWN
+from ganeti.wire.calls import BLOCKDEV_ASSEMBLE_MULTI, BLOCKDEV_SHUTDOWN_MULTI, INSTANCE_SHUTDOWN
 from ganeti.wire.calls.backup import RAW
 
 
@@ -196,26 +197,21 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         with self.config.transaction() as change:
             for disk in disks:
                 change.add_detached_disk(convert.detached_part(self, instance, disk, target.uuid))
-        for index, disk in enumerate(disks):
+        for index in range(len(disks)):
             self.feedback(f"* making disk {index} on node {target.name}")
-            try:
-                disk_work.create_device(self, instance, disk, target.uuid, on_primary=True)
-            except errors.RpcError as err:
-                raise errors.OpExecError(
-                    f"could not create disk {index} of instance {instance.name} on node"
-                    f" {target.name}: {why(err)}"
-                ) from err
+        disk_work.create_devices(self, instance, {target.uuid: disks}, writable_on=target.uuid)
         disk_work.assemble_disks(self, instance)
+        answers = call_for_disks(
+            self.rpc,
+            BLOCKDEV_ASSEMBLE_MULTI,
+            {target.uuid: disks},
+            instance,
+            instance=instance,
+            on_primary=True,
+            indexes=list(range(len(disks))),
+        )
         pairs = []
-        for index, disk in enumerate(disks):
-            answer = self.rpc.call(
-                BLOCKDEV_ASSEMBLE,
-                target.uuid,
-                disk=(disk, instance),
-                instance=instance,
-                on_primary=True,
-                index=index,
-            )
+        for index, (disk, answer) in enumerate(zip(disks, answers[target.uuid], strict=True)):
             if answer.failure is not None:
                 raise errors.OpExecError(
                     f"disk {index} cannot be activated on node {target.name}: {why(answer.failure)}"
@@ -242,10 +238,12 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
     def _destroy_source(self, plan: MovePlan, disks: Sequence[Disk]) -> None:
         self.feedback(f"* removing the disks on the source node {plan.source.name}")
         try:
-            for disk in disks:
-                self.rpc.call(
-                    BLOCKDEV_SHUTDOWN, plan.source.uuid, disk=(disk, plan.instance)
-                ).payload()
+            source = plan.source.uuid
+            answers = call_for_disks(
+                self.rpc, BLOCKDEV_SHUTDOWN_MULTI, {source: disks}, plan.instance
+            )
+            for answer in answers[source]:
+                answer.payload()
             convert.clear(self, self.config.instance(plan.instance.uuid))
         except errors.GenericError as err:
             self.warn(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.base import DeviceKey, LogicalUnit, executes, why
+from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.disks import replica_report
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
 from ganeti.objects import BlockDevStatus, Disk, Instance, codec
 from ganeti.opcodes.instance import OpInstanceQueryData
-from ganeti.wire.calls import BLOCKDEV_FIND
+from ganeti.wire.calls import BLOCKDEV_FIND_MULTI
 
 if TYPE_CHECKING:
     from ganeti.objects import FilledNic
@@ -96,6 +99,9 @@ class InstanceDetails(TypedDict):
     kept_volumes: NotRequired[list[replica_report.KeptVolume]]
 
 
+_Reports: TypeAlias = dict[DeviceKey, replica_report.NodeReport]
+
+
 @executes(OpInstanceQueryData)
 class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
     """Return for each instance its details; the keys are published."""
@@ -168,7 +174,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "os": instance.os,
             "nics": [self._nic(nic) for nic in filled.nics],
             "disk_template": filled.disk_template,
-            "disks": [self._disk(instance, disk) for disk in filled.disks_info],
+            "disks": self._disks(instance, filled.disks_info),
             "hypervisor": instance.hypervisor,
             "network_port": instance.network_port,
             "hv_instance": dict(instance.hvparams),
@@ -205,23 +211,66 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             None if network is None else codec.to_dict(network),
         ]
 
-    def _disk(self, instance: Instance, disk: Disk, secondary: str | None = None) -> DiskDetails:
+    def _disks(self, instance: Instance, disks: Sequence[Disk]) -> list[DiskDetails]:
+        """Describe the disks of an instance."""
+        parts: dict[str, list[Disk]] = {}
+        for disk in disks:
+            for uuid in disk_work.disk_nodes(disk, instance.primary_node):
+                if uuid:
+                    parts.setdefault(uuid, []).extend(disk.walk())
+        asked = not (self.op.static or instance.forthcoming)
+        online = {
+            uuid: devices
+            for uuid, devices in parts.items()
+            if asked and not self.config.node(uuid).offline
+        }
+        reports: _Reports = {}
+        for uuid, answers in call_for_disks(
+            self.rpc, BLOCKDEV_FIND_MULTI, online, instance
+        ).items():
+            for device, answer in zip(parts[uuid], answers, strict=True):
+                if answer.failure is not None:
+                    self.warn(
+                        f"node {answer.node_name} did not report {device.iv_name} of instance"
+                        f" {instance.name}"
+                    )
+                reports[uuid, device.dev_type, device.logical_id] = (
+                    answer.data if answer.failure is None else why(answer.failure)
+                )
+        unasked = "it is offline" if asked else "it was not asked"
+        return [self._disk(instance, disk, reports, unasked) for disk in disks]
+
+    def _disk(
+        self,
+        instance: Instance,
+        disk: Disk,
+        reports: _Reports,
+        unasked: str,
+        secondary: str | None = None,
+    ) -> DiskDetails:
         """Describe a device and its children.
 
+        :param reports: what the nodes reported.
+        :param unasked: why there is no report of a node.
         :param secondary: UUID of the node with the other replica; set here for a mirrored disk.
         """
         for uuid in disk.secondary_nodes(instance.primary_node):
             secondary = uuid
-        nodes = [uuid for uuid in (instance.primary_node, secondary) if uuid]
-        reports = {uuid: self._node_report(instance, disk, uuid) for uuid in nodes}
+        own = {
+            uuid: reports.get((uuid, disk.dev_type, disk.logical_id), unasked)
+            for uuid in (instance.primary_node, secondary)
+            if uuid
+        }
         details: DiskDetails = {
             "iv_name": disk.iv_name,
             "dev_type": disk.dev_type,
             "logical_id": _without_secret(disk),
             "drbd_info": self._mirror(disk),
-            "pstatus": _status(reports.get(instance.primary_node)),
-            "sstatus": _status(reports.get(secondary)) if secondary else None,
-            "children": [self._disk(instance, child, secondary) for child in disk.children],
+            "pstatus": _status(own.get(instance.primary_node)),
+            "sstatus": _status(own.get(secondary)) if secondary else None,
+            "children": [
+                self._disk(instance, child, reports, unasked, secondary) for child in disk.children
+            ],
             "mode": disk.mode,
             "size": disk.size,
             "spindles": disk.spindles,
@@ -229,7 +278,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "uuid": disk.uuid,
         }
         if disk.dev_type == DRBD8 and not instance.forthcoming:
-            asked = {} if self.op.static else reports
+            asked = {} if self.op.static else own
             known = replica_report.judge(disk, instance, self.config.snapshot().nodes, asked)
             details["replicas"] = known._asdict()
         return details
@@ -248,22 +297,6 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
             "secondary_minor": second_minor,
             "port": port,
         }
-
-    def _node_report(
-        self, instance: Instance, disk: Disk, node_uuid: str
-    ) -> replica_report.NodeReport:
-        """Ask a node for the state of a device; a text says why it is not known."""
-        if self.op.static or instance.forthcoming:
-            return "it was not asked"
-        node = self.config.node(node_uuid)
-        if node.offline:
-            return "it is offline"
-        answer = self.rpc.call(BLOCKDEV_FIND, node.uuid, disk=(disk, instance))
-        if answer.failure is not None:
-            self.warn(f"node {node.name} did not report {disk.iv_name} of instance {instance.name}")
-            return why(answer.failure)
-        status: BlockDevStatus | None = answer.data
-        return status
 
 
 def _status(report: replica_report.NodeReport) -> DiskStatus | None:

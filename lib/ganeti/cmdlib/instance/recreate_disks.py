@@ -158,7 +158,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             reason="the snapshots, perhaps the only data which are left, would belong to no disk",
         )
         disk_work.require_spindles_allowed(
-            self,
+            self.config,
             [node.uuid for node in nodes] or self.config.instance_nodes(instance),
             self.changes.values(),
         )
@@ -247,16 +247,11 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             if plan.nodes:
                 undo.add("the disk directory", disk_work.remove_storage_dir, self, instance, disks)
             disk_work.create_storage_dir(self, instance, disks)
-            for index, _disk in plan.disks:
-                disk = disks[index]
+            for index, disk in plan.disks:
                 self.feedback(f"* making disk {index}, size {disk.size} MiB")
-                undo.add(f"disk {index}", disk_work.remove_disk, self, instance, disk)
-                try:
-                    disk_work.create_disk(self, instance, disk)
-                except errors.RpcError as err:
-                    raise errors.OpExecError(
-                        f"could not create disk {index} of instance {instance.name}: {why(err)}"
-                    ) from err
+            new = [disks[index] for index, _disk in plan.disks]
+            undo.add("new disks", disk_work.remove_disks, self, instance, new)
+            disk_work.create_disks(self, instance, new)
             undo.commit()
         with self.config.transaction() as change:
             for index, _disk in plan.disks:
@@ -354,7 +349,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
                 if not self.config.node(uuid).offline
             ]
             if disk.forthcoming and nodes:
-                disk_work.remove_disk(self, instance, disk, nodes)
+                disk_work.remove_disks(self, instance, [disk], nodes)
 
     def _record(self, plan: RecreatePlan) -> None:
         """Write the disks under their new names, and their nodes, into the configuration."""

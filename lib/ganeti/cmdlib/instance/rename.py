@@ -17,13 +17,14 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.creation import names
 from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
 from ganeti.objects.disk_templates import INSTANCE_DEPENDENT_PATH
 from ganeti.opcodes.instance import OpInstanceRename
 from ganeti.utils.undo import UndoStack
-from ganeti.wire.calls import BLOCKDEV_SETINFO, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
+from ganeti.wire.calls import BLOCKDEV_SETINFO_MULTI, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +155,21 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
 
     def _update_storage_info(self, instance: Instance) -> None:
         """Write the new name into the tags of the volumes, for the administrator only."""
-        for index, disk in enumerate(self.config.instance_disks(instance)):
-            for uuid in disk_work.disk_nodes(disk, instance.primary_node):
-                answer = self.rpc.call(
-                    BLOCKDEV_SETINFO,
-                    uuid,
-                    disk=(disk, instance),
-                    info=disk_work.info_text(instance),
-                )
+        disks = self.config.instance_disks(instance)
+        parts = disk_work.by_node(disks, instance.primary_node)
+        answers = call_for_disks(
+            self.rpc,
+            BLOCKDEV_SETINFO_MULTI,
+            parts,
+            instance,
+            info=disk_work.info_text(instance),
+        )
+        for uuid, some in parts.items():
+            for disk, answer in zip(some, answers[uuid], strict=True):
                 if answer.failure is not None:
                     self.warn(
-                        f"the new name was not written into the tags of disk {index} on node"
-                        f" {answer.node_name}: {why(answer.failure)}"
+                        f"the new name was not written into the tags of disk {disks.index(disk)}"
+                        f" on node {answer.node_name}: {why(answer.failure)}"
                     )
 
     def _run_rename_script(self, instance: Instance, old_name: str) -> None:

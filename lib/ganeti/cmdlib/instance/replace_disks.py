@@ -10,6 +10,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import capacity, replace, snapshots
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.disks.replace import ReplacePlan
 from ganeti.cmdlib.ops.liveness import location
 from ganeti.cmdlib.ops.placement import allocator as placement
@@ -24,9 +25,7 @@ from ganeti.constants.disk import (
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.opcodes.instance import OpInstanceReplaceDisks
-from ganeti.wire.calls import (
-    BLOCKDEV_FIND,
-)
+from ganeti.wire.calls import BLOCKDEV_FIND_MULTI
 
 
 @executes(OpInstanceReplaceDisks)
@@ -173,14 +172,13 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
         :raises errors.OpPrereqError: a disk is not active, or disks are broken on both nodes.
         """
         online = [node.uuid for node in (primary, secondary) if not node.offline]
-        answers = self.rpc.call_together(
-            (BLOCKDEV_FIND, online, {"disk": (disk, instance)}) for _index, disk in chosen
-        )
+        asked = dict.fromkeys(online, [disk for _index, disk in chosen])
+        answers = call_for_disks(self.rpc, BLOCKDEV_FIND_MULTI, asked, instance)
         broken: dict[str, list[tuple[int, Disk]]] = {}
         for mode, node in ((REPLACE_ON_PRIMARY, primary), (REPLACE_ON_SECONDARY, secondary)):
             prereq.require_online(node)
-            for (index, disk), by_node in zip(chosen, answers, strict=True):
-                status = by_node[node.uuid].payload()
+            for (index, disk), answer in zip(chosen, answers[node.uuid], strict=True):
+                status = answer.payload()
                 if status is None:
                     raise errors.OpPrereqError(
                         f"disk {index} of instance {instance.name} is not active on node"

@@ -135,7 +135,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
                 f"{what}, of which no snapshots can be made: {snapshots.REFUSED[disk.dev_type]}",
                 errors.ECODE_STATE,
             )
-        if disk.dev_type in LVM_BASED and disk_work.exclusive_storage(self, node.uuid):
+        if disk.dev_type in LVM_BASED and disk_work.exclusive_storage(self.config, node.uuid):
             raise errors.OpPrereqError(
                 f"{what}, and node {node.name} has exclusive storage: a snapshot would share"
                 " physical volumes with other disks",

@@ -8,13 +8,14 @@ from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.disks.snapshots import named
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.objects import snapshots as naming
 from ganeti.objects.disk_templates import LVM_BASED
 from ganeti.opcodes.instance import OpInstanceSnapshotRemove
-from ganeti.wire.calls import BLOCKDEV_REMOVE
+from ganeti.wire.calls import BLOCKDEV_REMOVE_MULTI
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,24 @@ class LUInstanceSnapshotRemove(LogicalUnit[OpInstanceSnapshotRemove, RemovalPlan
         ]
 
     def exec(self, plan: RemovalPlan) -> None:
-        left = []
+        parts: dict[str, list[snapshots.DiskSnapshot]] = {}
         for one in plan.kept:
-            answer = self.rpc.call(
-                BLOCKDEV_REMOVE,
-                one.node_uuid,
-                disk=(naming.as_disk(one.disk, one.found.name), plan.instance),
-            )
-            if answer.failure is not None:
-                left.append(f"disk {one.index} on node {answer.node_name}: {why(answer.failure)}")
+            parts.setdefault(one.node_uuid, []).append(one)
+        answers = call_for_disks(
+            self.rpc,
+            BLOCKDEV_REMOVE_MULTI,
+            {
+                uuid: [naming.as_disk(one.disk, one.found.name) for one in some]
+                for uuid, some in parts.items()
+            },
+            plan.instance,
+        )
+        left = [
+            f"disk {one.index} on node {answer.node_name}: {why(answer.failure)}"
+            for uuid, some in parts.items()
+            for one, answer in zip(some, answers[uuid], strict=True)
+            if answer.failure is not None
+        ]
         if left:
             raise errors.OpExecError(
                 f"snapshot {self.op.snapshot_name} of instance {plan.instance.name} was not"

@@ -15,7 +15,6 @@ from typing import ParamSpec
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.creation.objects import instance_and_disks
 from ganeti.cmdlib.ops.creation.plan import CreatePlan
 from ganeti.cmdlib.ops.disks import adopt, sync
@@ -157,17 +156,8 @@ class Creation:
             # Files which stay there are not of this instance, so it need not stay for them.
             undo.add("the disk directory", disk_work.remove_storage_dir, unit, instance, disks)
             disk_work.create_storage_dir(unit, instance, disks)
-        for index, disk in enumerate(to_make):
-            undo.add(
-                "", self._attempt, f"disk {index}", disk_work.remove_disk, unit, instance, disk
-            )
-            try:
-                disk_work.create_disk(unit, instance, disk)
-            except errors.RpcError as err:
-                raise errors.OpExecError(
-                    f"could not create disk {index} of instance {instance.name} on node"
-                    f" {err.node}: {why(err)}"
-                ) from err
+        undo.add("", self._attempt, "disks", disk_work.remove_disks, unit, instance, to_make)
+        disk_work.create_disks(unit, instance, to_make)
 
     def _synchronise(self, undo: UndoStack, instance: Instance) -> None:
         """Activate mirrored disks so that their replicas connect; wait for sync if wanted."""

@@ -73,7 +73,7 @@ def require_free_space(
         per_node={
             uuid: {
                 "storage_units": [
-                    [ST_LVM_VG, group, [exclusive_storage(unit, uuid)]] for group in groups
+                    [ST_LVM_VG, group, [exclusive_storage(unit.config, uuid)]] for group in groups
                 ]
             }
             for uuid in node_uuids

@@ -93,13 +93,17 @@ def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
     :param last: the instance is being removed, together with its own disks.
     :raises errors.OpExecError: a disk of the instance does not exist, so a detached one may have
         the last copy of the data.
-    :raises errors.RpcError: a disk could not be destroyed; it keeps its mark.
+    :raises errors.OpExecError: a disk could not be destroyed; all keep their marks.
+    :raises errors.RpcError: a directory could not be removed; likewise.
     """
     disks = marked(unit, instance)
     if disks and not last:
         _require_present(unit, instance)
+    by_nodes: dict[tuple[str, ...], list[Disk]] = {}
     for disk in disks:
-        disk_work.remove_disk(unit, instance, disk, _nodes_of(disk, instance))
+        by_nodes.setdefault(tuple(_nodes_of(disk, instance)), []).append(disk)
+    for nodes, some in by_nodes.items():
+        disk_work.remove_disks(unit, instance, some, nodes)
     used = disk_work.storage_dir(unit.config.instance_disks(instance))
     for disk in disks:
         # Files of one disk template are in one directory, which is removed with the last of them.
@@ -335,10 +339,10 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
         undo.add(f"disks of template {conversion.template}", clear, unit, instance)
         try:
             disk_work.create_storage_dir(unit, instance, made)
-            for index, disk in enumerate(made):
+            for index in range(len(made)):
                 unit.feedback(f"* creating disk {index} with template {conversion.template}")
-                disk_work.create_disk(unit, instance, unit.config.disk(disk.uuid))
-        except errors.RpcError as err:
+            disk_work.create_disks(unit, instance, [unit.config.disk(disk.uuid) for disk in made])
+        except (errors.OpExecError, errors.RpcError) as err:
             raise errors.OpExecError(
                 f"could not create disks of template {conversion.template} for instance"
                 f" {instance.name}: {why(err)}"
@@ -432,16 +436,18 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
             change.add_detached_disk(part)
     with UndoStack(unit.warn) as undo:
         undo.add("volumes of the DRBD disks", clear, unit, instance)
-        for index, node, part in parts:
+        for index, node, _part in parts:
             unit.feedback(f"* creating a volume of disk {index} on {unit.config.node(node).name}")
-            disk_work.create_device(unit, instance, part, node, on_primary=node == primary)
+        volumes = {
+            node: [part for _index, where, part in parts if where == node]
+            for node in (primary, secondary)
+        }
+        disk_work.create_devices(unit, instance, volumes, writable_on=primary)
         undo.add("DRBD devices", _shut_down_mirrors, unit, instance, made)
-        for disk in made:
-            for node in (primary, secondary):
-                # The volumes below exist already, with their content.
-                disk_work.create_device(
-                    unit, instance, disk, node, on_primary=node == primary, children=False
-                )
+        # The volumes below exist already, with their content.
+        disk_work.create_devices(
+            unit, instance, {primary: made, secondary: made}, writable_on=primary, children=False
+        )
         with unit.config.transaction() as change:
             for _index, _node, part in parts:
                 change.remove_detached_disk(part.uuid)

@@ -18,21 +18,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import ownership, replicas, together, wipe
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.constants.disk import FILE, LDS_OKAY, LDS_UNKNOWN, SHARED_FILE
 from ganeti.objects import fill
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
-    BLOCKDEV_ASSEMBLE,
-    BLOCKDEV_CREATE,
-    BLOCKDEV_FIND,
-    BLOCKDEV_REMOVE,
-    BLOCKDEV_SHUTDOWN,
+    BLOCKDEV_ASSEMBLE_MULTI,
+    BLOCKDEV_CREATE_MULTI,
+    BLOCKDEV_FIND_MULTI,
+    BLOCKDEV_REMOVE_MULTI,
+    BLOCKDEV_SHUTDOWN_MULTI,
     FILE_STORAGE_DIR_CREATE,
     FILE_STORAGE_DIR_REMOVE,
 )
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
+    from ganeti.rpc import Result, RpcRunner
 
 
 class ActiveDisk(NamedTuple):
@@ -62,16 +65,16 @@ def disk_nodes(disk: Disk, primary_node: str) -> tuple[str, ...]:
     return (primary_node, *disk.secondary_nodes(primary_node))
 
 
-def exclusive_storage(unit: AnyUnit, node_uuid: str) -> bool:
+def exclusive_storage(config: Config, node_uuid: str) -> bool:
     """Tell whether logical volumes of this node must not share a physical volume."""
-    data = unit.config.snapshot()
+    data = config.snapshot()
     node = data.nodes[node_uuid]
     filled = fill.fill_nd(data.cluster, data.nodegroups.get(node.group), node)
     return bool(filled.get("exclusive_storage"))
 
 
 def require_spindles_allowed(
-    unit: AnyUnit, node_uuids: Iterable[str], given: Iterable[Mapping[str, Any]]
+    config: Config, node_uuids: Iterable[str], given: Iterable[Mapping[str, Any]]
 ) -> None:
     """Refuse numbers of spindles for nodes which do not use exclusive storage.
 
@@ -80,7 +83,7 @@ def require_spindles_allowed(
     """
     if not any(params.get("spindles") is not None for params in given):
         return
-    if not any(exclusive_storage(unit, uuid) for uuid in node_uuids):
+    if not any(exclusive_storage(config, uuid) for uuid in node_uuids):
         raise errors.OpPrereqError(
             "a number of spindles is possible only with exclusive storage, which no node of the"
             " instance uses (node parameter exclusive_storage)",
@@ -133,110 +136,194 @@ def remove_storage_dir(
 # -- creating and removing -------------------------------------------------------
 
 
-def create_disk(
-    unit: AnyUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
-) -> None:
-    """Create a disk on all its nodes at the same time, on each the children before the device.
+def create_disks(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+    """Create disks on all their nodes at the same time, on each the children before the devices.
 
-    :param node_uuids: create the disk on these of its nodes only.
-    :raises errors.RpcError: a node call failed; parts of the disk may be made on the other nodes.
+    :raises errors.OpExecError: a disk could not be created; parts of it and the other disks may be
+        made.
     """
     primary = instance.primary_node
-    nodes = node_uuids or disk_nodes(disk, primary)
-    _create_tree(unit, instance, disk, {uuid: uuid == primary for uuid in nodes})
+    create_devices(unit, instance, by_node(disks, primary), writable_on=primary)
 
 
-def create_device(
+def create_devices(
     unit: AnyUnit,
     instance: Instance,
-    device: Disk,
-    node_uuid: str,
+    devices: Mapping[str, Sequence[Disk]],
     *,
-    on_primary: bool,
+    writable_on: str | None = None,
     children: bool = True,
 ) -> None:
-    """Create a device and its children on one node.
+    """Create devices and their children on nodes.
 
-    What the node refuses to create is not of this operation, and is never removed by it.
+    What a node refuses to create is not of this operation, and is never removed by it.
 
+    :param devices: UUID of a node -> devices to create there.
+    :param writable_on: UUID of the node on which the devices become writable.
     :param children: False when the children exist already.
-    :raises errors.RpcError: a node call failed.
+    :raises errors.OpExecError: a device could not be created; others may be made.
     """
-    _create_tree(unit, instance, device, {node_uuid: on_primary}, children=children)
+    parts = {uuid: [(device, device) for device in devices[uuid]] for uuid in devices}
+    _create(unit, instance, parts, writable_on, children=children)
 
 
-def _create_tree(
+def _create(
     unit: AnyUnit,
     instance: Instance,
-    device: Disk,
-    nodes: Mapping[str, bool],
+    parts: Mapping[str, Sequence[tuple[Disk, Disk]]],
+    writable_on: str | None,
     *,
     children: bool = True,
 ) -> None:
-    """Create a device and its children on nodes.
-
-    :param nodes: UUID of a node -> whether it is the primary node of the device.
-    """
-    for child in device.children if children else ():
-        _create_tree(unit, instance, child, nodes)
-    answers = unit.rpc.call_many(
-        BLOCKDEV_CREATE,
-        nodes,
+    """Create devices, each with the disk to which it belongs, after their children."""
+    if children:
+        below = {
+            uuid: [(disk, child) for disk, device in parts[uuid] for child in device.children]
+            for uuid in parts
+        }
+        if any(below.values()):
+            _create(unit, instance, below, writable_on)
+    answers = call_for_disks(
+        unit.rpc,
+        BLOCKDEV_CREATE_MULTI,
+        {uuid: [device for _disk, device in parts[uuid]] for uuid in parts},
+        instance,
         per_node={
-            uuid: {"on_primary": primary, "exclusive_storage": exclusive_storage(unit, uuid)}
-            for uuid, primary in nodes.items()
+            uuid: {
+                "on_primary": uuid == writable_on,
+                "exclusive_storage": exclusive_storage(unit.config, uuid),
+            }
+            for uuid in parts
         },
-        disk=(device, instance),
-        size_mib=device.size,
         owner=instance.name,
         info=info_text(instance),
     )
-    for uuid, answer in answers.items():
-        if answer.failure is not None and not ownership.may_be_made(answer.failure):
-            ownership.disown(unit, device, uuid)
-    for answer in answers.values():
-        answer.payload()
-    for uuid in nodes:
-        wipe.wipe(unit, instance, device, uuid)
+    failures = []
+    for uuid, made in parts.items():
+        for (disk, device), answer in zip(made, answers[uuid], strict=True):
+            if answer.failure is None:
+                continue
+            if not ownership.may_be_made(answer.failure):
+                ownership.disown(unit, device, uuid)
+            failures.append(_not_created(unit.config, instance, disk, uuid, answer.failure))
+    if failures:
+        raise errors.OpExecError("; ".join(dict.fromkeys(failures)))
+    for uuid, made in parts.items():
+        for disk, device in made:
+            try:
+                wipe.wipe(unit, instance, device, uuid)
+            except errors.RpcError as err:
+                raise errors.OpExecError(
+                    _not_created(unit.config, instance, disk, uuid, err)
+                ) from err
 
 
-def remove_disk(
-    unit: AnyUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
+def _not_created(
+    config: Config, instance: Instance, disk: Disk, node_uuid: str, failure: Exception
+) -> str:
+    return (
+        f"could not create {_name(config, instance, disk)} of instance {instance.name} on node"
+        f" {config.node(node_uuid).name}: {why(failure)}"
+    )
+
+
+def _name(config: Config, instance: Instance, disk: Disk) -> str:
+    """Name a disk of an instance, or a device of an operation, for messages."""
+    present = config.snapshot().instances.get(instance.uuid)
+    if present is None or disk.uuid not in present.disks:
+        return ownership.shown(disk)
+    return f"disk {present.disks.index(disk.uuid)}"
+
+
+def by_node(disks: Iterable[Disk], primary_node: str) -> dict[str, list[Disk]]:
+    """Return the disks of which each node has a part, the primary node first."""
+    found: dict[str, list[Disk]] = {}
+    for disk in disks:
+        for uuid in disk_nodes(disk, primary_node):
+            found.setdefault(uuid, []).append(disk)
+    return found
+
+
+def remove_disks(
+    unit: AnyUnit,
+    instance: Instance,
+    disks: Sequence[Disk],
+    node_uuids: Sequence[str] | None = None,
 ) -> None:
-    """Remove a disk from all its nodes; a disk which does not exist is no error.
+    """Remove disks from all their nodes; a disk which does not exist is no error.
 
     Devices which this operation was refused to create stay. The replica on the primary node is
     removed last, and only when the others are removed: it is the one which has all data. What a
-    secondary node which is marked offline has of the disk stays there, with a warning.
+    secondary node which is marked offline has of the disks stays there, with a warning.
 
-    :param node_uuids: remove the disk from these of its nodes only; all of them are called, even
+    :param node_uuids: remove the disks from these of their nodes only; all of them are called, even
         after a failure.
-    :raises errors.RpcError: the first failure.
+    :raises errors.OpExecError: a disk was not removed; the others are.
     """
     if node_uuids is None:
-        primary, *others = disk_nodes(disk, instance.primary_node)
-        if others:
-            # While the primary uses the replica of its peer, DRBD does not let that one go. What
-            # keeps the disk active there keeps it from being removed, too.
-            unit.rpc.call(BLOCKDEV_SHUTDOWN, primary, disk=(disk, instance))
-        for uuid in others:
-            node = unit.config.node(uuid)
-            if node.offline:
-                unit.warn(
-                    f"node {node.name} is marked offline and keeps its part of {disk.iv_name} of"
-                    f" instance {instance.name}",
-                    hint="Remove the volumes there by hand when the node comes back.",
-                )
-            else:
-                remove_disk(unit, instance, disk, [uuid])
-        node_uuids = [primary]
-    failure: Exception | None = None
-    for node_uuid in node_uuids:
-        for part in ownership.to_remove(unit, disk, node_uuid):
-            answer = unit.rpc.call(BLOCKDEV_REMOVE, node_uuid, disk=(part, instance))
-            failure = failure or answer.failure
-    if failure is not None:
-        raise failure
+        failures = _remove_everywhere(unit, instance, disks)
+    else:
+        failures = [
+            failure
+            for uuid in node_uuids
+            for failure in _remove_from(unit, instance, {uuid: disks})
+        ]
+    if failures:
+        # One failure of each disk is sufficient.
+        by_disk = {disk.uuid: (disk, failure) for disk, failure in reversed(failures)}
+        raise errors.OpExecError(
+            "; ".join(
+                f"{_name(unit.config, instance, disk)} of instance {instance.name} was not removed:"
+                f" {failure}"
+                for disk, failure in reversed(by_disk.values())
+            )
+        )
+
+
+def _remove_everywhere(
+    unit: AnyUnit, instance: Instance, disks: Sequence[Disk]
+) -> list[tuple[Disk, Exception]]:
+    parts = by_node(disks, instance.primary_node)
+    parts.pop(instance.primary_node, None)
+    # While the primary uses the replica of its peer, DRBD does not let that one go. What keeps the
+    # disk active there keeps it from being removed, too.
+    mirrored = [disk for disk in disks if disk.secondary_nodes(instance.primary_node)]
+    call_for_disks(unit.rpc, BLOCKDEV_SHUTDOWN_MULTI, {instance.primary_node: mirrored}, instance)
+    for uuid in list(parts):
+        node = unit.config.node(uuid)
+        if node.offline:
+            names = ", ".join(disk.iv_name for disk in parts.pop(uuid))
+            unit.warn(
+                f"node {node.name} is marked offline and keeps its part of {names} of instance"
+                f" {instance.name}",
+                hint="Remove the volumes there by hand when the node comes back.",
+            )
+    failures = _remove_from(unit, instance, parts)
+    kept = {disk.uuid for disk, _failure in failures}
+    rest = [disk for disk in disks if disk.uuid not in kept]
+    return failures + _remove_from(unit, instance, {instance.primary_node: rest})
+
+
+def _remove_from(
+    unit: AnyUnit, instance: Instance, disks: Mapping[str, Sequence[Disk]]
+) -> list[tuple[Disk, Exception]]:
+    """Remove disks from nodes; return those which were not removed, with the failures."""
+    parts = {
+        uuid: [(disk, part) for disk in some for part in ownership.to_remove(unit, disk, uuid)]
+        for uuid, some in disks.items()
+    }
+    answers = call_for_disks(
+        unit.rpc,
+        BLOCKDEV_REMOVE_MULTI,
+        {uuid: [part for _disk, part in pairs] for uuid, pairs in parts.items()},
+        instance,
+    )
+    return [
+        (disk, answer.failure)
+        for uuid, pairs in parts.items()
+        for (disk, _part), answer in zip(pairs, answers[uuid], strict=True)
+        if answer.failure is not None
+    ]
 
 
 # -- activating and deactivating -------------------------------------------------
@@ -263,14 +350,18 @@ def assemble_disks(
     :param accept_loss: use a replica on the primary node which is known to have missed writes, or
         does not connect to its peer.
     :returns: for each disk the name of the node, ``disk/N`` and the path of the device.
-    :raises errors.OpExecError: a disk could not be activated; those before it stay active.
+    :raises errors.OpExecError: a disk could not be activated; the others may be active.
     """
     node = unit.config.node(node_uuid or instance.primary_node)
     chosen = unit.config.instance_disks(instance) if disks is None else disks
-    active = _assemble_all(unit, instance, node, chosen, ignore_secondaries, accept_loss)
+    active = _activate_everywhere(unit, instance, node, chosen, ignore_secondaries, accept_loss)
     if node.uuid == instance.primary_node:
         together.protect(unit, instance, chosen)
-    return [(node.name, f"disk/{index}", one.device) for index, one in active]
+    indexes = _indexes(unit.config, instance)
+    return [
+        (node.name, f"disk/{indexes[disk.uuid]}", one.device)
+        for disk, one in zip(chosen, active, strict=True)
+    ]
 
 
 def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
@@ -279,61 +370,45 @@ def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
     :raises errors.OpExecError: the disk could not be activated.
     """
     node = unit.config.node(instance.primary_node)
-    ((_index, active),) = _assemble_all(unit, instance, node, [disk], False, False)
+    (active,) = _activate_everywhere(unit, instance, node, [disk], False, False)
     together.protect(unit, instance, [disk])
     return active
 
 
-def _assemble_all(
+def _activate_everywhere(
     unit: AnyUnit,
     instance: Instance,
     node: Node,
     chosen: Sequence[Disk],
     ignore_secondaries: bool,
     accept_loss: bool,
-) -> list[tuple[int, ActiveDisk]]:
-    indexes = _indexes(unit, instance)
+) -> list[ActiveDisk]:
+    """Activate disks on their secondary nodes, then on the node which may write."""
     for disk in chosen:
         if disk.forthcoming:
             raise errors.OpExecError(
-                f"disk {indexes[disk.uuid]} of instance {instance.name} was not created completely."
-                f" Repeat 'gnt-instance recreate-disks {instance.name}'."
+                f"{_name(unit.config, instance, disk)} of instance {instance.name} was not created"
+                f" completely. Repeat 'gnt-instance recreate-disks {instance.name}'."
             )
-    alone = [
-        disk
-        for disk in chosen
-        if not _activate_mirrors(
-            unit, instance, disk, indexes[disk.uuid], node.uuid, ignore_secondaries
-        )
-    ]
+    alone = _activate_mirrors(unit, instance, chosen, node.uuid, ignore_secondaries)
     for disk in alone:
         _require_usable_alone(unit, instance, disk, node, accept_loss=accept_loss)
+    mirrored = replicas.mirrored(chosen)
     # Disks which were in sync when they were deactivated are equal on both nodes until now.
-    latest = {
-        disk.uuid
-        for disk in replicas.mirrored(chosen)
-        if replicas.is_latest(replicas.with_record(unit, disk), node.uuid)
-    }
-    replicas.record_use(
-        unit,
-        replicas.mirrored(chosen),
-        [(disk, replicas.other_node(disk, node.uuid)) for disk in alone],
-    )
-    return [
-        (
-            indexes[disk.uuid],
-            _activate(
-                unit,
-                instance,
-                disk,
-                indexes[disk.uuid],
-                node.uuid,
-                alone=accept_loss or disk.uuid in latest,
-                latest=disk.uuid in latest,
-            ),
-        )
-        for disk in chosen
+    latest = [
+        disk for disk in mirrored if replicas.is_latest(replicas.with_record(unit, disk), node.uuid)
     ]
+    replicas.record_use(
+        unit, mirrored, [(disk, replicas.other_node(disk, node.uuid)) for disk in alone]
+    )
+    return _activate(
+        unit,
+        instance,
+        chosen,
+        node.uuid,
+        alone=mirrored if accept_loss else latest,
+        latest=latest,
+    )
 
 
 def open_primary(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
@@ -341,9 +416,7 @@ def open_primary(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> No
 
     :raises errors.OpExecError: a disk is not active there, and its replica may have missed writes.
     """
-    indexes = _indexes(unit, instance)
-    for disk in disks:
-        _activate(unit, instance, disk, indexes[disk.uuid], instance.primary_node)
+    _activate(unit, instance, disks, instance.primary_node)
 
 
 def connect_replicas(
@@ -361,52 +434,61 @@ def connect_replicas(
     :param ignore_failures: a failure is only a warning.
     :raises errors.OpExecError: a disk could not be activated.
     """
-    for index, disk in enumerate(unit.config.instance_disks(instance)):
-        if disk.dev_type not in INT_MIRRORED:
-            continue
-        for uuid in [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node):
-            failure = _assemble(unit, instance, disk, uuid, index, False).failure
-            if failure is None:
-                continue
-            text = (
-                f"disk {index} of instance {instance.name} cannot be activated on node"
-                f" {unit.config.node(uuid).name}: {why(failure)}"
-            )
-            if not ignore_failures:
-                raise errors.OpExecError(text) from failure
-            unit.warn(text)
+    disks = replicas.mirrored(unit.config.instance_disks(instance))
+    parts = {node_uuid: disks} if node_uuid else by_node(disks, instance.primary_node)
+    for _disk, text, failure in _failures_to_assemble(unit, instance, parts, "node"):
+        if not ignore_failures:
+            raise errors.OpExecError(text) from failure
+        unit.warn(text)
 
 
-def _indexes(unit: AnyUnit, instance: Instance) -> dict[str, int]:
-    return {uuid: index for index, uuid in enumerate(unit.config.instance(instance.uuid).disks)}
+def _indexes(config: Config, instance: Instance) -> dict[str, int]:
+    return {uuid: index for index, uuid in enumerate(config.instance(instance.uuid).disks)}
 
 
 def _activate_mirrors(
     unit: AnyUnit,
     instance: Instance,
-    disk: Disk,
-    index: int,
+    disks: Sequence[Disk],
     primary_node: str,
     ignore_failures: bool,
-) -> bool:
-    """Activate a disk on its secondary nodes.
+) -> list[Disk]:
+    """Activate disks on their secondary nodes.
 
-    :returns: whether that worked; otherwise the disk may be used without them.
-    :raises errors.OpExecError: it did not work, and the disk may not be used.
+    :returns: the disks for which that did not work; they may be used without their peers.
+    :raises errors.OpExecError: it did not work for a disk which may not be used then.
     """
-    complete = True
-    for uuid in disk_nodes(disk, primary_node)[1:]:
-        failure = _assemble(unit, instance, disk, uuid, index, False).failure
-        if failure is not None:
-            text = (
-                f"disk {index} of instance {instance.name} cannot be activated on secondary node"
-                f" {unit.config.node(uuid).name}: {why(failure)}"
-            )
-            if not (ignore_failures or isinstance(failure, errors.NodeOffline)):
-                raise errors.OpExecError(text) from failure
-            unit.warn(text)
-            complete = False
-    return complete
+    parts = by_node(disks, primary_node)
+    parts.pop(primary_node, None)
+    alone = []
+    for disk, text, failure in _failures_to_assemble(unit, instance, parts, "secondary node"):
+        if not (ignore_failures or isinstance(failure, errors.NodeOffline)):
+            raise errors.OpExecError(text) from failure
+        unit.warn(text)
+        alone.append(disk)
+    return alone
+
+
+def _failures_to_assemble(
+    unit: AnyUnit, instance: Instance, parts: Mapping[str, Sequence[Disk]], role: str
+) -> list[tuple[Disk, str, Exception]]:
+    """Activate disks on nodes on which they do not become writable.
+
+    :param parts: UUID of a node -> disks.
+    :param role: of the nodes, for messages.
+    :returns: the disks which could not be activated, each with a message and the failure.
+    """
+    return [
+        (
+            disk,
+            f"{_name(unit.config, instance, disk)} of instance {instance.name} cannot be activated"
+            f" on {role} {answer.node_name}: {why(answer.failure)}",
+            answer.failure,
+        )
+        for uuid, answers in _assemble(unit, instance, parts, on_primary=False).items()
+        for disk, answer in zip(parts[uuid], answers, strict=True)
+        if answer.failure is not None
+    ]
 
 
 def _require_usable_alone(
@@ -436,65 +518,106 @@ def _require_usable_alone(
 def _activate(
     unit: AnyUnit,
     instance: Instance,
-    disk: Disk,
-    index: int,
+    disks: Sequence[Disk],
     node_uuid: str,
     *,
-    alone: bool = False,
-    latest: bool = False,
-) -> ActiveDisk:
-    """Activate a disk on its primary node.
+    alone: Sequence[Disk] = (),
+    latest: Sequence[Disk] = (),
+) -> list[ActiveDisk]:
+    """Activate disks on the node which may write.
 
-    :param alone: use the replica there, even if it does not connect to its peer.
-    :param latest: that replica is known to have all confirmed writes.
+    :param alone: use the replicas of these disks there, even if they do not connect to their peers.
+    :param latest: these replicas are known to have all confirmed writes.
+    :returns: how each disk is used.
+    :raises errors.OpExecError: a disk could not be activated; the others may be active.
     """
-    answer = _assemble(unit, instance, disk, node_uuid, index, True)
-    if (
-        answer.failure is not None
-        and alone
-        and _lacks_only_its_peer(unit, instance, disk, node_uuid)
-    ):
+    answers = dict(
+        zip(
+            [disk.uuid for disk in disks],
+            _assemble(unit, instance, {node_uuid: disks}, on_primary=True)[node_uuid],
+            strict=True,
+        )
+    )
+    failed = [disk for disk in alone if answers[disk.uuid].failure is not None]
+    lonely = _lacking_only_their_peers(unit.rpc, instance, failed, node_uuid)
+    for disk in lonely:
+        answer = answers[disk.uuid]
         # Recorded first, as always when only one of the replicas is written to.
         reason = "it was in sync when it was deactivated"
-        if not latest:
+        if disk not in latest:
             reason = replicas.possible_loss(unit, disk, unit.config.node(node_uuid))
         unit.warn(
-            f"disk {index} of instance {instance.name}: {why(answer.failure)}. Its replica on node"
-            f" {answer.node_name} is used nevertheless: {reason}"
+            f"{_name(unit.config, instance, disk)} of instance {instance.name}:"
+            f" {why(answer.failure)}. Its replica on node {answer.node_name} is used"
+            f" nevertheless: {reason}"
         )
-        replicas.record_use(unit, [disk], [(disk, replicas.other_node(disk, node_uuid))])
-        answer = _assemble(unit, instance, disk, node_uuid, index, True)
-    if answer.failure is not None:
-        raise errors.OpExecError(
-            f"disk {index} of instance {instance.name} cannot be activated on node"
-            f" {answer.node_name}: {why(answer.failure)}"
-        ) from answer.failure
-    # Nobody can have started a guest between the activation and this.
-    wipe.finish(unit, instance, disk)
-    return ActiveDisk(*[*(answer.data or ()), None, None, None][:3])
+    if lonely:
+        replicas.record_use(
+            unit, lonely, [(disk, replicas.other_node(disk, node_uuid)) for disk in lonely]
+        )
+        again = _assemble(unit, instance, {node_uuid: lonely}, on_primary=True)[node_uuid]
+        answers.update(zip([disk.uuid for disk in lonely], again, strict=True))
+    problems = [
+        f"{_name(unit.config, instance, disk)} of instance {instance.name} cannot be activated on"
+        f" node {answers[disk.uuid].node_name}: {why(failure)}"
+        for disk in disks
+        if (failure := answers[disk.uuid].failure) is not None
+    ]
+    if problems:
+        raise errors.OpExecError("; ".join(problems))
+    for disk in disks:
+        # Nobody can have started a guest between the activation and this.
+        wipe.finish(unit, instance, disk)
+    return [ActiveDisk(*[*(one.data or ()), None, None, None][:3]) for one in answers.values()]
 
 
-def _lacks_only_its_peer(unit: AnyUnit, instance: Instance, disk: Disk, node_uuid: str) -> bool:
-    """Tell whether a node has a complete replica of a disk, which is not connected to its peer."""
-    if disk.dev_type not in INT_MIRRORED:
-        return False
-    status = unit.rpc.call(BLOCKDEV_FIND, node_uuid, disk=(disk, instance)).data
-    whole = (LDS_OKAY, LDS_UNKNOWN)
-    return status is not None and status.ldisk_status in whole and bool(status.is_degraded)
+def _lacking_only_their_peers(
+    rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node_uuid: str
+) -> list[Disk]:
+    """Return the disks of which a node has a complete replica that is not connected to its peer."""
+    answers = call_for_disks(rpc, BLOCKDEV_FIND_MULTI, {node_uuid: disks}, instance)[node_uuid]
+    return [
+        disk
+        for disk, answer in zip(disks, answers, strict=True)
+        if answer.data is not None
+        and answer.data.ldisk_status in (LDS_OKAY, LDS_UNKNOWN)
+        and answer.data.is_degraded
+    ]
 
 
 def _assemble(
-    unit: AnyUnit, instance: Instance, disk: Disk, node_uuid: str, index: int, on_primary: bool
-) -> Any:
-    together.forget(unit, [disk])
-    return unit.rpc.call(
-        BLOCKDEV_ASSEMBLE,
-        node_uuid,
-        disk=(replicas.with_record(unit, disk), instance),
+    unit: AnyUnit, instance: Instance, parts: Mapping[str, Sequence[Disk]], *, on_primary: bool
+) -> dict[str, list[Result]]:
+    """Activate disks on nodes, which are all called at the same time.
+
+    :param parts: UUID of a node -> disks.
+    :returns: UUID of a node -> the results, in the order of its disks.
+    """
+    indexes = _indexes(unit.config, instance)
+    together.forget(unit, {disk.uuid: disk for some in parts.values() for disk in some}.values())
+    return call_for_disks(
+        unit.rpc,
+        BLOCKDEV_ASSEMBLE_MULTI,
+        {uuid: [replicas.with_record(unit, disk) for disk in some] for uuid, some in parts.items()},
+        instance,
+        per_node={
+            uuid: {"indexes": [indexes[disk.uuid] for disk in some]} for uuid, some in parts.items()
+        },
         instance=instance,
         on_primary=on_primary,
-        index=index,
     )
+
+
+def try_to_shut_down(unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
+    """Deactivate disks on a node which is left for good; a disk which stays active is a warning."""
+    answers = call_for_disks(unit.rpc, BLOCKDEV_SHUTDOWN_MULTI, {node.uuid: disks}, instance)
+    for disk, answer in zip(disks, answers[node.uuid], strict=True):
+        if answer.failure is not None:
+            unit.warn(
+                f"{_name(unit.config, instance, disk)} of instance {instance.name} stays active on"
+                f" node {node.name}: {why(answer.failure)}",
+                hint="Deactivate it on that node by hand when the operation is over.",
+            )
 
 
 def shutdown_disks(
@@ -518,28 +641,37 @@ def shutdown_disks(
     """
     all_disks = unit.config.instance_disks(instance)
     indexes = {disk.uuid: index for index, disk in enumerate(all_disks)}
-    failures: dict[str, list[str]] = {}
     chosen = all_disks if disks is None else disks
+    primary = instance.primary_node
     seen = [] if node_uuid else replicas.observe(unit, [(disk, instance) for disk in chosen])
     replicas.record_active(unit, seen)
-    for disk in chosen:
-        nodes = [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node)
-        in_use = False
-        for uuid in nodes:
-            node = unit.config.node(uuid)
-            if node.offline and uuid != instance.primary_node:
-                continue
-            if in_use:
-                # Its replica may be the only complete one which the primary node can reach.
-                continue
-            answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, uuid, disk=(disk, instance))
-            if answer.failure is not None:
-                in_use = uuid == instance.primary_node and not isinstance(
-                    answer.failure, errors.NodeOffline
-                )
-                label = indexes.get(disk.uuid, disk.iv_name)
-                failures.setdefault(node.name, []).append(f"disk {label}: {why(answer.failure)}")
-    failed_on_primary = unit.config.node(instance.primary_node).name in failures
+    parts = {node_uuid: list(chosen)} if node_uuid else by_node(chosen, primary)
+    failures: dict[str, list[str]] = {}
+
+    def shut_down(which: Mapping[str, Sequence[Disk]]) -> set[str]:
+        """Deactivate disks on nodes; return the UUIDs of those which a node still uses."""
+        in_use = set()
+        answers = call_for_disks(unit.rpc, BLOCKDEV_SHUTDOWN_MULTI, which, instance)
+        for uuid, some in which.items():
+            for disk, answer in zip(some, answers[uuid], strict=True):
+                if answer.failure is not None:
+                    label = indexes.get(disk.uuid, disk.iv_name)
+                    name = unit.config.node(uuid).name
+                    failures.setdefault(name, []).append(f"disk {label}: {why(answer.failure)}")
+                    if not isinstance(answer.failure, errors.NodeOffline):
+                        in_use.add(disk.uuid)
+        return in_use
+
+    # A replica elsewhere may be the only complete one which the primary node can reach.
+    in_use = shut_down({primary: parts.pop(primary)}) if primary in parts else set()
+    failed_on_primary = bool(failures)
+    shut_down(
+        {
+            uuid: [disk for disk in some if disk.uuid not in in_use]
+            for uuid, some in parts.items()
+            if not unit.config.node(uuid).offline
+        }
+    )
     if seen and not failed_on_primary:
         replicas.record_equal(unit, instance, seen)
     if failures:

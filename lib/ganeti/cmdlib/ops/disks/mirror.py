@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import replicas, together
+from ganeti.cmdlib.ops.disks.calls import call_for_disks
 from ganeti.cmdlib.ops.disks.devices import (
     assemble_disks,
     connect_replicas,
@@ -32,7 +33,7 @@ from ganeti.constants.disk import LDS_OKAY, LDS_UNKNOWN
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
-    BLOCKDEV_FIND,
+    BLOCKDEV_FIND_MULTI,
     BLOCKDEV_OPEN,
     DRBD_ATTACH_NET,
     DRBD_DISCONNECT_NET,
@@ -51,6 +52,13 @@ def mirrored_disks(unit: AnyUnit, instance: Instance) -> tuple[Disk, ...]:
     return tuple(
         disk for disk in unit.config.instance_disks(instance) if disk.dev_type in INT_MIRRORED
     )
+
+
+def _states(unit: AnyUnit, instance: Instance, node: Node) -> list[tuple[Disk, Result]]:
+    """Ask a node for the states of its replicas of the mirrored disks of an instance."""
+    disks = mirrored_disks(unit, instance)
+    answers = call_for_disks(unit.rpc, BLOCKDEV_FIND_MULTI, {node.uuid: disks}, instance)
+    return list(zip(disks, answers[node.uuid], strict=True))
 
 
 def require_good_replica(
@@ -75,8 +83,7 @@ def require_good_replica(
     :raises errors.OpExecError: a replica is bad, or the target did not report its state.
     """
     all_good = True
-    for disk in mirrored_disks(unit, instance):
-        answer = unit.rpc.call(BLOCKDEV_FIND, target.uuid, disk=(disk, instance))
+    for disk, answer in _states(unit, instance, target):
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"node {target.name} did not report the state of {disk.iv_name} of instance"
@@ -137,11 +144,10 @@ def require_good_primary(unit: AnyUnit, instance: Instance) -> None:
 
     :raises errors.OpExecError: a replica lost its storage, or may have missed writes.
     """
-    disks = mirrored_disks(unit, instance)
-    open_primary(unit, instance, disks)
+    open_primary(unit, instance, mirrored_disks(unit, instance))
     primary = unit.config.node(instance.primary_node)
-    for disk in disks:
-        status = unit.rpc.call(BLOCKDEV_FIND, primary.uuid, disk=(disk, instance)).payload()
+    for disk, answer in _states(unit, instance, primary):
+        status = answer.payload()
         if status is None or status.ldisk_status != LDS_OKAY:
             raise errors.OpExecError(
                 f"{disk.iv_name} of instance {instance.name} on its primary node {primary.name} has"
@@ -205,8 +211,7 @@ def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None
 
     :raises errors.OpExecError: a replica has lost its storage, or the source did not report it.
     """
-    for disk in mirrored_disks(unit, instance):
-        answer = unit.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance))
+    for disk, answer in _states(unit, instance, source):
         status = answer.payload()
         if status is not None and status.ldisk_status == LDS_OKAY:
             continue

@@ -126,7 +126,7 @@ def plan(
                 current[index] = step.disk
         steps.append(step)
     disk_work.require_spindles_allowed(
-        unit,
+        unit.config,
         unit.config.instance_nodes(instance),
         [change.params for change in changes if change.action == MOD_ADD],
     )
@@ -373,14 +373,14 @@ def _make(
         undo.add(f"disk {step.index} in the configuration", _forget, unit, instance, disk)
         with unit.config.transaction() as change:
             change.add_disk(instance.uuid, disk, step.index)
-        undo.add(f"disk {step.index}", disk_work.remove_disk, unit, instance, disk)
+        undo.add(f"disk {step.index}", disk_work.remove_disks, unit, instance, [disk])
         try:
             disk_work.create_storage_dir(unit, instance, [disk])
-            disk_work.create_disk(unit, instance, disk)
         except errors.RpcError as err:
             raise errors.OpExecError(
                 f"could not create disk {step.index} of instance {instance.name}: {why(err)}"
             ) from err
+        disk_work.create_disks(unit, instance, [disk])
         undo.commit()
     disk = unit.config.disk(disk.uuid)
     instance = unit.config.instance(instance.uuid)
@@ -428,16 +428,12 @@ def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | No
                 f"disk {step.index} was not removed, because the running instance"
                 f" {instance.name} uses it. Stop the instance first."
             )
-    try:
-        disk_work.shutdown_disks(unit, instance, disks=[disk])
-        if step.action == MOD_REMOVE:
-            disk_work.remove_disk(unit, instance, disk)
-    except errors.RpcError as err:
-        raise errors.OpExecError(
-            f"disk {step.index} of instance {instance.name} was not removed: {why(err)}. Repair"
-            " the cause and repeat the command."
-        ) from err
+    disk_work.shutdown_disks(unit, instance, disks=[disk])
     if step.action == MOD_REMOVE:
+        try:
+            disk_work.remove_disks(unit, instance, [disk])
+        except errors.OpExecError as err:
+            raise errors.OpExecError(f"{err}. Repair the cause and repeat the command.") from err
         with unit.config.transaction() as change:
             change.remove_disk(instance.uuid, disk.uuid)
     else:

@@ -42,7 +42,6 @@ from ganeti.wire.calls import (
     BLOCKDEV_GETDIMENSIONS,
     BLOCKDEV_REMOVECHILDREN,
     BLOCKDEV_RENAME,
-    BLOCKDEV_SHUTDOWN,
     DRBD_ATTACH_NET,
     DRBD_DISCONNECT_NET,
 )
@@ -208,8 +207,7 @@ class Replacement:
         new = [_renamed(child, _NEW) for child in disk.children]
         old = [_renamed(child, _OLD) for child in disk.children]
         self._mark(node, [*new, *old])
-        for device in new:
-            self._create_volume(index, device, node)
+        self._create_volumes(new, node)
         self._change_disk(
             BLOCKDEV_REMOVECHILDREN,
             index,
@@ -260,15 +258,12 @@ class Replacement:
                     convert.detached_part(unit, self._plan.instance, device, node.uuid)
                 )
 
-    def _create_volume(self, index: int, device: Disk, node: Node) -> None:
+    def _create_volumes(self, devices: list[Disk], node: Node) -> None:
         instance = self._plan.instance
         try:
-            disk_work.create_device(self._unit, instance, device, node.uuid, on_primary=False)
-        except errors.RpcError as err:
-            raise errors.OpExecError(
-                f"could not make a volume for disk {index} of instance {instance.name} on node"
-                f" {node.name}: {why(err)}; the disk was not changed"
-            ) from err
+            disk_work.create_devices(self._unit, instance, {node.uuid: devices})
+        except errors.OpExecError as err:
+            raise errors.OpExecError(f"{err}; the disk was not changed") from err
 
     def _change_disk(self, call: Call, index: int, what: str, **args: Any) -> None:
         """Call the node with the new storage.
@@ -298,30 +293,16 @@ class Replacement:
             for disk, minor in zip(old, minors, strict=True)
         ]
         self._mark(node, [child for disk in new for child in disk.children])
-        for index, disk in enumerate(new):
+        for index in range(len(new)):
             unit.feedback(f"* making the replica of disk {index} on node {node.name}")
-            for child in disk.children:
-                self._create_volume(index, child, node)
-            try:
-                disk_work.create_device(
-                    unit, instance, disk, node.uuid, on_primary=False, children=False
-                )
-            except errors.RpcError as err:
-                raise errors.OpExecError(
-                    f"could not make the replica of disk {index} of instance {instance.name} on"
-                    f" node {node.name}: {why(err)}; its disks were not changed"
-                ) from err
+        try:
+            disk_work.create_devices(unit, instance, {node.uuid: new})
+        except errors.OpExecError as err:
+            raise errors.OpExecError(f"{err}; its disks were not changed") from err
         old_secondary = unit.config.node(old_secondary_uuid)
         if not old_secondary.offline:
             unit.feedback(f"* deactivating disks on the old secondary node {old_secondary.name}")
-            for index, disk in enumerate(old):
-                answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, old_secondary.uuid, disk=(disk, instance))
-                if answer.failure is not None:
-                    unit.warn(
-                        f"disk {index} of instance {instance.name} stays active on node"
-                        f" {old_secondary.name}: {why(answer.failure)}",
-                        hint="Deactivate it on that node by hand when the operation is over.",
-                    )
+            disk_work.try_to_shut_down(unit, instance, old, old_secondary)
         self._change_peer(old, new, old_secondary)
         self._finish(
             unit.config.instance(instance.uuid), [unit.config.disk(disk.uuid) for disk in new]

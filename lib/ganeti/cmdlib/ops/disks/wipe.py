@@ -26,6 +26,7 @@ from ganeti.wire.calls import BLOCKDEV_WIPE
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance
 
 KINDS = disk_templates.WIPED
@@ -35,9 +36,9 @@ MAX_CHUNK_MIB = 1024
 _SHARE = 10
 
 
-def is_wanted(unit: AnyUnit, device: Disk) -> bool:
+def is_wanted(config: Config, device: Disk) -> bool:
     """Whether a new device has to be overwritten."""
-    return unit.config.cluster().prealloc_wipe_disks and device.dev_type in KINDS
+    return config.cluster().prealloc_wipe_disks and device.dev_type in KINDS
 
 
 def wipe(
@@ -55,7 +56,7 @@ def wipe(
     :param offset_mib: where to begin.
     :raises errors.RpcError: the node call failed.
     """
-    if not is_wanted(unit, device):
+    if not is_wanted(unit.config, device):
         return
     present = sizes.present_bytes(unit, instance, device, node_uuid)
     end_mib = device.size if present is None else sizes.rounded_up_mib(present)
@@ -92,7 +93,7 @@ def begin_growth(unit: AnyUnit, disk: Disk, reached: int) -> None:
 
     :param reached: size (MiB) behind which no guest can read now.
     """
-    if is_wanted(unit, stored(disk)):
+    if is_wanted(unit.config, stored(disk)):
         with unit.config.transaction() as change:
             change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=reached))
 

@@ -60,19 +60,13 @@ def _remove_console_log(unit: AnyUnit, instance: Instance) -> None:
 
 def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
     disks = unit.config.instance_disks(instance)
-    for index, disk in enumerate(disks):
-        try:
-            disk_work.remove_disk(unit, instance, disk)
-        except errors.RpcError as err:
-            _tolerate(
-                unit,
-                f"disk {index} of instance {instance.name} was not removed: {err}",
-                instance,
-                ignore=ignore,
-            )
+    try:
+        disk_work.remove_disks(unit, instance, disks)
+    except errors.OpExecError as err:
+        _tolerate(unit, str(err), instance, ignore=ignore)
     try:
         convert.clear(unit, instance, last=True)
-    except errors.RpcError as err:
+    except errors.GenericError as err:
         _tolerate(
             unit,
             f"detached volumes of instance {instance.name} were not removed: {err}",

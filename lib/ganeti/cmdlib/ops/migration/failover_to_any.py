@@ -46,7 +46,6 @@ from ganeti.cmdlib.ops.policy.ratios import require_policy
 from ganeti.objects.disk_templates import INT_MIRRORED
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
-    BLOCKDEV_SHUTDOWN,
     DRBD_ATTACH_NET,
     DRBD_DISCONNECT_NET,
     DRBD_WAIT_SYNC,
@@ -377,14 +376,11 @@ def _make_replicas(
             change.add_detached_disk(convert.detached_part(unit, instance, child, target.uuid))
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
-        try:
-            disk_work.create_device(unit, instance, disk, target.uuid, on_primary=False)
-        except errors.RpcError as err:
-            convert.clear(unit, instance)
-            raise errors.OpExecError(
-                f"could not make {disk.iv_name} of instance {instance.name} on node"
-                f" {target.name}: {why(err)}; nothing was changed"
-            ) from err
+    try:
+        disk_work.create_devices(unit, instance, {target.uuid: new})
+    except errors.OpExecError as err:
+        convert.clear(unit, instance)
+        raise errors.OpExecError(f"{err}; nothing was changed") from err
     return new
 
 
@@ -404,13 +400,7 @@ def _deactivate_old_disks(unit: AnyUnit, chosen: FailoverToAnyPlan, old: tuple[D
     and not connected."""
     instance, partner, left = chosen.instance, chosen.partner, chosen.left
     if not left.offline:
-        for disk in old:
-            answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, left.uuid, disk=(disk, instance))
-            if answer.failure is not None:
-                unit.warn(
-                    f"{disk.iv_name} stays active on node {left.name}: {why(answer.failure)}",
-                    hint="Deactivate it on that node by hand when the operation is over.",
-                )
+        disk_work.try_to_shut_down(unit, instance, old, left)
     for call, args in (
         (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
         (DRBD_DISCONNECT_NET, {}),
