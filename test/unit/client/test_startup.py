@@ -101,3 +101,29 @@ def test_a_node_which_is_not_the_master_loads_no_master_daemon() -> None:
     loaded = set(done.stdout.split())
     assert "ganeti.server.masterd" in loaded
     assert not loaded & {f"ganeti.{name}" for name in ("cmdlib", "jqueue", "locking", "rpc")}
+
+
+@pytest.mark.programs
+def test_an_allocator_loads_nothing_heavy() -> None:
+    """It may be started for every instance; ``dataclasses`` alone would take 40 ms."""
+    top = Path(__file__).parents[3]
+    request = top / "test" / "data" / "htools" / "hail-alloc-drbd.json"
+    script = (
+        "import os, sys\n"
+        "os._exit = lambda code: None\n"  # the program ends with it
+        "from ganeti.client.htools import hail\n"
+        f"sys.argv = ['hail', {str(request)!r}]\n"
+        "hail.run()\n"
+        "print(*sys.modules)\n"
+    )
+    site = Path(simplejson.__file__).parents[1]
+    done = process.run(
+        [sys.executable, "-S", "-c", script],
+        timeout_s=120,
+        env={"PYTHONPATH": f"{top / 'lib'}:{site}"},
+    )
+    answer, modules = done.stdout.splitlines()
+    assert '"success":true' in answer
+    loaded = set(modules.split())
+    assert "ganeti.objects.disk_templates.drbd" in loaded
+    assert not loaded & {"dataclasses", "inspect", "typing", "ganeti.objects.instance"}

@@ -10,21 +10,23 @@ class in :mod:`ganeti.storage`.
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
 
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from ganeti.objects.cluster import Cluster
     from ganeti.objects.disk_templates.descriptor import DiskTemplateDescriptor
 
 
 @functools.cache
 def _read(name: str) -> DiskTemplateDescriptor:
-    module = importlib.import_module(f"ganeti.objects.disk_templates.{name}")
+    # The module importlib would load others; an allocator may start for each instance.
+    module = __import__(f"ganeti.objects.disk_templates.{name}", fromlist=("DESCRIPTOR",))
     descriptor: DiskTemplateDescriptor = module.DESCRIPTOR
     return descriptor
 

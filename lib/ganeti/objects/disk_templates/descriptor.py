@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from ganeti import errors
+from ganeti.utils.records import NamedTuple, record
+
+TYPE_CHECKING = False  # the name type checkers look for; an allocator may start for each instance
+if TYPE_CHECKING:
+    from typing import Any
 
 # Who keeps the copies of a disk on other nodes.
 NOT_MIRRORED = "none"
@@ -58,7 +61,7 @@ def file_id(request: IdRequest) -> tuple[str, str]:
     return (request.driver, posixpath.join(request.directory or "", request.name()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True)
 class DiskTemplateDescriptor:
     """One disk template, as the master side, the commands and the shared packages see it.
 
