@@ -92,31 +92,50 @@ def _file_of(module: str, known: Mapping[str, Source]) -> str:
 
 def circles(graph: Graph) -> list[list[str]]:
     """Groups of nodes which reach each other (strongly connected components), the largest first."""
-    numbers: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        numbers[node] = lowest[node] = len(numbers)
-        stack.append(node)
-        for target in graph[node]:
-            if target not in numbers:
-                visit(target)
-                lowest[node] = min(lowest[node], lowest[target])
-            elif target in stack:
-                lowest[node] = min(lowest[node], numbers[target])
-        if lowest[node] == numbers[node]:
-            group = [stack.pop()]
-            while group[-1] != node:
-                group.append(stack.pop())
-            if len(group) > 1:
-                found.append(sorted(group))
-
-    for node in sorted(graph):
-        if node not in numbers:
-            visit(node)
+    back: dict[str, list[str]] = {node: [] for node in graph}
+    for node, targets in graph.items():
+        for target in targets:
+            back[target].append(node)
+    left = set(graph)
+    found = []
+    # The node whose search ended last reaches others first (Kosaraju's method).
+    for node in reversed(_ended(graph)):
+        group = _reached(back, node, left)
+        left -= group
+        if len(group) > 1:
+            found.append(sorted(group))
     return sorted(found, key=lambda group: (-len(group), group))
+
+
+def _ended(graph: Graph) -> list[str]:
+    """Nodes in the order in which a search from all of them, depth first, ends at each."""
+    ended: list[str] = []
+    seen: set[str] = set()
+    for start in sorted(graph):
+        stack = [] if start in seen else [(start, iter(sorted(graph[start])))]
+        seen.add(start)
+        while stack:
+            node, targets = stack[-1]
+            following = next((target for target in targets if target not in seen), None)
+            if following is None:
+                ended.append(node)
+                stack.pop()
+            else:
+                seen.add(following)
+                stack.append((following, iter(sorted(graph[following]))))
+    return ended
+
+
+def _reached(graph: Graph, start: str, among: Collection[str]) -> set[str]:
+    """Nodes which can be reached from one of them through others; empty if it is not among them."""
+    found: set[str] = set()
+    pending = [start]
+    while pending:
+        node = pending.pop()
+        if node in among and node not in found:
+            found.add(node)
+            pending.extend(graph[node])
+    return found
 
 
 def folder_graphs(graph: Graph) -> dict[str, dict[str, set[str]]]:

@@ -31,7 +31,12 @@ def _arrows_back(sources: Sources) -> list[str]:
 def _unused(sources: Sources) -> list[str]:
     found = unused.unused(source.read(), source.programs())
     files = {one.name for one in sources}
-    return [str(one) for one in found if one.file in files and not unused.is_allowed(one)]
+    patterns = unused.allowed()
+    return [
+        str(one)
+        for one in found
+        if one.file in files and not any(unused.matches(one, pattern) for pattern in patterns)
+    ]
 
 
 #: Each figure: what it counts, and the function which lists what is counted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -31,20 +31,22 @@ class Source:
         return self.name.split("/")[0].removesuffix(".py")
 
 
-def read(root: Path = LIB, package: str = "") -> list[Source]:
-    """Read all Python files below a directory, sorted by name.
+@cache
+def read(root: Path = LIB, package: str = "") -> tuple[Source, ...]:
+    """Read all Python files below a directory once, sorted by name.
 
     :param package: read only this folder, such as ``jqueue`` or ``cmdlib/ops``; names stay relative
         to ``root``.
     """
-    return [
+    return tuple(
         Source(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
         for path in sorted((root / package).rglob("*.py"))
-    ]
+    )
 
 
-def programs(top: Path = TOP) -> list[Source]:
-    """Read the programs in Python outside of ``lib``: starters, and the programs of developers."""
+@cache
+def programs(top: Path = TOP) -> tuple[Source, ...]:
+    """Read the programs in Python outside of ``lib`` once: starters, and those of developers."""
     found = []
     for folder in ("daemons", "scripts", "tools", "devel", "doc/examples"):
         for path in sorted((top / folder).rglob("*")):
@@ -57,7 +59,7 @@ def programs(top: Path = TOP) -> list[Source]:
             first = source.text.split("\n", 1)[0]
             if path.suffix == ".py" or ("python" in first and _parses(source)):
                 found.append(source)
-    return found
+    return tuple(found)
 
 
 def _parses(source: Source) -> bool:

@@ -51,11 +51,6 @@ def allowed(text: str | None = None) -> dict[str, str]:
     return {parts[0]: parts[1].strip() for parts in lines if len(parts) == 2}
 
 
-def is_allowed(found: Unused) -> bool:
-    """Return True if the definition is an exception."""
-    return any(matches(found, pattern) for pattern in allowed())
-
-
 def matches(found: Unused, pattern: str) -> bool:
     """Return True if a pattern of ``unused-names`` means this definition."""
     return fnmatchcase(f"{found.file}:{found.name}", pattern)
