@@ -47,7 +47,15 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         disk = replace(disk_of("web"), size=1)
         rules = ipolicy.defaults()
         rules["minmax"][0]["min"]["disk-size"] = 1
-        instance = instance_of("web", hypervisor="xen-pvm", disks=(disk.uuid,))
+        # The kernel must be there before a guest is stopped for a restart.
+        kernel = tmp_path / "vmlinuz"
+        kernel.touch()
+        instance = instance_of(
+            "web",
+            hypervisor="xen-pvm",
+            hvparams={"kernel_path": str(kernel)},
+            disks=(disk.uuid,),
+        )
         cluster = XenCluster(directory, (instance,), (disk,), ipolicy=rules)
         made.append(cluster)
         path = Path(str(cluster.rpc.root("node1.example.com")) + disk.logical_id[1])
