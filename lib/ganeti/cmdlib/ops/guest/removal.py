@@ -66,7 +66,7 @@ def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
         _tolerate(unit, str(err), instance, ignore=ignore)
     try:
         convert.clear(unit, instance, last=True)
-    except errors.GenericError as err:
+    except (errors.OpExecError, errors.RpcError) as err:
         _tolerate(
             unit,
             f"detached volumes of instance {instance.name} were not removed: {err}",
