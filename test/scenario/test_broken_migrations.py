@@ -64,7 +64,11 @@ CALL_WAYS = ("kill", "lost", "fail", "cut")
 AWAY_WAYS = ("source-away", "target-away")
 #: QEMU is killed, or does not answer.
 QEMU_WAYS = ("source-dies", "target-dies", "source-hangs", "target-hangs")
+#: Seconds which a QEMU that works has for an answer: it may be late on a loaded machine.
+TIMEOUT_S = 4 * qmp.TIMEOUT_S
 HANGS_CALLS = 30
+#: Seconds after which a QEMU which hangs is given up.
+HANGS_TIMEOUT_S = 3.0
 QUICK = (
     ("lost", "instance_migrate", 0),
     ("fail", "instance_get_migration_status", 3),
@@ -189,6 +193,7 @@ class RealSide(NodeSide):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.stopped.clear()
+        qmp.TIMEOUT_S = TIMEOUT_S
 
     def pid(self, node: str) -> int | None:
         with paths.override(paths.Paths(str(self.root(node)))):
@@ -229,6 +234,7 @@ class RealSide(NodeSide):
         if self.way.endswith("hangs"):
             os.kill(pid, signal.SIGSTOP)
             self.stopped.append(pid)
+            qmp.TIMEOUT_S = HANGS_TIMEOUT_S
         else:
             os.kill(pid, signal.SIGKILL)
 
@@ -311,12 +317,15 @@ class Lab:
         self.side.restart()
         return ended
 
-    def recover(self) -> None:
-        """As an administrator does: the clean-up, and a new start if that says that it is lost."""
+    def recover(self) -> errors.GenericError | None:
+        """As an administrator does: the clean-up, and a new start if that says that it is lost.
+
+        :returns: why the clean-up failed.
+        """
         self.side.repair()
         try:
             self.cluster.run(ops.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-        except errors.GenericError:
+        except errors.GenericError as err:
             self.observer.check()
             for node in NODES:
                 # What does not answer any more is ended by hand.
@@ -326,6 +335,8 @@ class Lab:
                     wait_until(lambda at=node: self.side.pid(at) is None, "QEMU has ended")
             self.cluster.run(ops.OpInstanceShutdown(instance_name=WEB, timeout=0))
             self.cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+            return err
+        return None
 
     def check(self) -> None:
         """No two guests ran, and no second of a boot passed twice."""
@@ -346,7 +357,7 @@ def lab(image: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
     """Makes a cluster whose guest runs; parameters of the hypervisor."""
     monkeypatch.setenv(paths.ENV_VCLUSTER, str(TOP / "build"))
     monkeypatch.setattr(migration, "_STATUS_PAUSE_S", 0.05)
-    monkeypatch.setattr(qmp, "TIMEOUT_S", 3.0)
+    monkeypatch.setattr(qmp, "TIMEOUT_S", TIMEOUT_S)
     # On one machine QEMU locks the disk, so that a second guest does not run. Between two machines
     # nothing does that.
     options = devices.file_options
@@ -383,13 +394,13 @@ def broken(lab: Lab, way: str, point: tuple[str, int], *, sound: bool = True) ->
     ended = lab.migrate()
     assert lab.side.broke or ended is None, f"{point} was not reached: {ended}"
     lab.check()
-    lab.recover()
+    failure = lab.recover()
     lab.check()
     if sound:
         now = lab.lives()
         if way in CALL_WAYS:
             # No QEMU was lost, so the guest was not, either.
-            assert now[0] == boot, f"{boot} was lost"
+            assert now[0] == boot, f"{boot} was lost: {ended}; {failure}"
     else:
         lab.run_anew()
     lab.check()
