@@ -99,7 +99,9 @@ class GenericError(Exception):
     """Base class of the exceptions; ``args`` are the arguments which cross a socket."""
 
     def wire_args(self) -> list[object]:
-        """The arguments from which another program makes this error again, in published order."""
+        """Return the arguments from which another program makes this error again, in published
+        order.
+        """
         return list(self.args)
 
 
@@ -332,7 +334,7 @@ class QueryFilterParseError(ParseError):
         self.column = column
 
     def details(self) -> list[str]:
-        """Lines for a terminal: the filter, a mark below the error, and the message."""
+        """Return the lines for a terminal: the filter, a mark below the error, and the message."""
         if not self.column:
             return [str(self)]
         return [self.text, " " * (self.column - 1) + "^", str(self)]
@@ -466,7 +468,7 @@ class QuitGanetiException(Exception):
     """The daemon ends after it has sent this answer: ``(success, result)``."""
 
     def wire_args(self) -> list[object]:
-        """The arguments which cross a socket."""
+        """Return the arguments which cross a socket."""
         return list(self.args)
 
 

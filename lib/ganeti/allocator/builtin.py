@@ -27,7 +27,7 @@ _RESTRICT = "restrict-allocation-to"
 
 
 def is_builtin(name: str) -> bool:
-    """Whether an allocator of this name is answered by the master daemon itself."""
+    """Return True if an allocator of this name is answered by the master daemon itself."""
     return name == IALLOC_HAIL
 
 

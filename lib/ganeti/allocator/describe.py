@@ -150,7 +150,7 @@ def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
 
 
 def node_uuids(config: ConfigData, instance: Instance) -> list[str]:
-    """UUIDs of the nodes of an instance, the primary node first."""
+    """Return the UUIDs of the nodes of an instance, the primary node first."""
     disks = fill.instance_disks(config, instance)
     return [instance.primary_node, *fill.secondary_nodes(instance, disks)]
 

@@ -29,7 +29,7 @@ _MOVES = ("OP_INSTANCE_FAILOVER", "OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DI
 
 
 def required_nodes(disk_template: str) -> int:
-    """Number of nodes which an instance with this disk template needs."""
+    """Return the number of nodes which an instance with this disk template needs."""
     return 2 if disk_template in disk_templates.INT_MIRRORED else 1
 
 
@@ -72,15 +72,18 @@ class AllocationRequest(ABC, Generic[T]):
         """
 
     def hypervisor_of(self, config: ConfigData) -> str | None:
-        """The hypervisor whose memory and processors count; None for the cluster's default."""
+        """Return the hypervisor whose memory and processors count.
+
+        The result is None for the cluster's default.
+        """
         return None
 
     def disk_template_of(self, config: ConfigData) -> str | None:
-        """The disk template which the request is about; None without one."""
+        """Return the disk template which the request is about; None without one."""
         return None
 
     def parameters(self) -> dict[str, Any]:
-        """Options of the allocator, in addition to those of the cluster."""
+        """Return the options of the allocator, in addition to those of the cluster."""
         return {}
 
 

@@ -112,18 +112,18 @@ class Survey(NamedTuple):
 
     @property
     def can_move(self) -> bool:
-        """Whether the role can be moved to this node, after it has fetched newer data."""
+        """True if the role can be moved to this node, after it has fetched newer data."""
         if self.me not in self.votes.answers:
             return False
         return judge(self.voting.ballot, with_newest(self.me, self.votes.answers)).won
 
     @property
     def lacks_data(self) -> bool:
-        """Whether other nodes have newer data, which this node can fetch."""
+        """True if other nodes have newer data, which this node can fetch."""
         return self.verdict.outcome is Outcome.STALE and self.can_move
 
     def refuse(self) -> errors.OpPrereqError:
-        """The error which says why the role cannot be moved to this node."""
+        """Return the error which says why the role cannot be moved to this node."""
         return _refusal(RoleNotWonError(self.verdict, self.votes.failures, self.votes.broken))
 
 
@@ -200,7 +200,7 @@ def _no_candidate(problem: str, here: paths.Paths) -> errors.OpPrereqError:
 
 
 def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
-    """The master which most nodes name; without answers, the one that this node knows."""
+    """Return the master which most nodes name; without answers, the one that this node knows."""
     named = Counter(one.master for one in votes.answers.values())
     names = [name for name, _ in named.most_common()]
     names.append(fs.read_file(here.ssconf_file(ssconf_const.MASTER_NODE)).strip().lower())
@@ -394,7 +394,7 @@ def _fetch_and_claim(found: Survey, say: Say) -> tuple[Survey, Won]:
 
 
 def _known(votes: Votes, members: Members) -> dict[str, Standing]:
-    """The answers of the nodes which are in the configuration that was fetched, too."""
+    """Return the answers of the nodes which are in the configuration that was fetched, too."""
     return {name: one for name, one in votes.answers.items() if name in {*members.nodes, WITNESS}}
 
 

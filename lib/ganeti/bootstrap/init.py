@@ -189,7 +189,7 @@ def _guests_as_root(cluster: Cluster) -> list[str]:
 
 
 def _shown_key(me: hosts.Hostname) -> tuple[str, ...] | None:
-    """The key which the node daemon of this machine shows; None when it does not answer.
+    """Return the key which the node daemon of this machine shows; None when it does not answer.
 
     The master daemon learns it later, then.
     """
@@ -365,18 +365,24 @@ def _build_cluster(
 
 
 def _either(given: T | None, usual: T) -> T:
-    """The given value, or the usual one."""
+    """Return the given value, or the usual one."""
     return usual if given is None else given
 
 
 def _directory(given: str | None, template: str, templates: Sequence[str], usual: str) -> str:
-    """A directory of file storage; empty if none is given and its template is not enabled."""
+    """Return a directory of file storage.
+
+    The result is empty if none is given and its template is not enabled.
+    """
     directory = usual if given is None and template in templates else given or ""
     return cluster_rules.storage_dir(directory, template)
 
 
 def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:
-    """The complete parameters of all hypervisors; those of enabled hypervisors are checked."""
+    """Return the complete parameters of all hypervisors.
+
+    Those of enabled hypervisors are checked.
+    """
     for name in params.hvparams:
         if name not in hv.ALL:
             raise _wrong(f"there is no hypervisor '{name}'")
@@ -418,7 +424,10 @@ def _ipolicy(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
 
 
 def _host_key() -> str:
-    """The public SSH host key of this machine, which nodes compare; empty in a virtual cluster."""
+    """Return the public SSH host key of this machine, which nodes compare.
+
+    The result is empty in a virtual cluster.
+    """
     if not machine.current().has_ssh:
         return ""
     try:
@@ -430,7 +439,7 @@ def _host_key() -> str:
 
 
 def _default_iallocator(wanted: str | None) -> str:
-    """The default allocator of the cluster.
+    """Return the default allocator of the cluster.
 
     :param wanted: the given one, or the empty string for none; None for ``hail``, which every
         master daemon has inside.

@@ -261,7 +261,7 @@ class JoinOffer:
 
 
 def master_address() -> str:
-    """The primary address of this master, which the other nodes use.
+    """Return the primary address of this master, which the other nodes use.
 
     :raises JoinError: this machine is not the master.
     """

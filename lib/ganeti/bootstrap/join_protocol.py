@@ -75,7 +75,7 @@ class Token(NamedTuple):
         return f"<join token for {self.node_name}>"
 
     def encode(self) -> str:
-        """The token as one word, which can be copied."""
+        """Return the token as one word, which can be copied."""
         head = _HEAD.pack(self.expires, self.port, self.certificate, self.secret)
         body = head + f"{self.address} {self.node_name}".encode()
         check = hashlib.sha256(body).digest()[:_CHECK_BYTES]
@@ -120,14 +120,14 @@ class Session(NamedTuple):
     nonces: tuple[str, str]
 
     def proof(self, who: str) -> str:
-        """The proof that an end of this connection knows the secret.
+        """Return the proof that an end of this connection knows the secret.
 
         :param who: the end which sends the proof, :data:`MASTER` or :data:`MACHINE`.
         """
         return self._derived("proof", who).hex()
 
     def key(self, who: str) -> bytes:
-        """The key which authenticates the messages that an end sends after the proofs.
+        """Return the key which authenticates the messages that an end sends after the proofs.
 
         :param who: the end which sends the messages, :data:`MASTER` or :data:`MACHINE`.
         """
@@ -249,7 +249,7 @@ class _Numbered:
         self._number = 0
 
     def mac(self, line: bytes) -> bytes:
-        """The HMAC of the next message, in hexadecimal digits."""
+        """Return the HMAC of the next message, in hexadecimal digits."""
         self._number += 1
         numbered = b"%d " % self._number + line
         return hmac.new(self._key, numbered, hashlib.sha256).hexdigest().encode("ascii")

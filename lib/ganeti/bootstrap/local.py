@@ -62,7 +62,7 @@ def read_credentials(here: paths.Paths) -> Credentials:
 
 
 def credential_files(here: paths.Paths) -> list[str]:
-    """The paths of the files with secrets."""
+    """Return the paths of the files with secrets."""
     return [
         here.noded_cert_file,
         here.noded_client_cert_file,
@@ -116,7 +116,9 @@ def make_queue(here: paths.Paths) -> None:
 
 
 def renewal_traces(here: paths.Paths) -> bool:
-    """Whether a node still trusts an old certificate of the cluster in addition to the new one."""
+    """Return True if a node still trusts an old certificate of the cluster in addition to the new
+    one.
+    """
     return os.path.exists(here.server_ca_file)
 
 
@@ -134,7 +136,7 @@ def make_file_directory(facts: Mapping[str, str], here: paths.Paths) -> None:
 
 
 def cluster_traces(here: paths.Paths) -> list[str]:
-    """The present files which show that a machine belongs to a cluster, at least partly."""
+    """Return the present files which show that a machine belongs to a cluster, at least partly."""
     wanted = [here.cluster_conf_file, here.ssconf_file(ssconf.MASTER_NODE), *credential_files(here)]
     return [path for path in wanted if os.path.exists(path)]
 
@@ -200,5 +202,5 @@ def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None)
 
 
 def running_daemon(here: paths.Paths, name: str) -> int | None:
-    """The process number of a daemon of a node, or None if it does not run."""
+    """Return the process number of a daemon of a node, or None if it does not run."""
     return daemonize.read_pid(here.pid_file(name))

@@ -78,7 +78,7 @@ def scan_host_keys(name: str, address: str, port: int) -> list[ssh.HostKey]:
 
 
 def accepted_keys(host: hosts.Hostname, access: SshAccess, here: paths.Paths) -> list[ssh.HostKey]:
-    """The host keys of a machine, if the cluster knows them or the user confirms them.
+    """Return the host keys of a machine, if the cluster knows them or the user confirms them.
 
     New keys are added to the known hosts of the cluster.
 
@@ -122,7 +122,7 @@ def accepted_keys(host: hosts.Hostname, access: SshAccess, here: paths.Paths) ->
 
 
 def credentials_message(host: hosts.Hostname, here: paths.Paths) -> str:
-    """The input of the program on the machine, as JSON; it contains secrets."""
+    """Return the input of the program on the machine, as JSON; it contains secrets."""
     shared = local.read_credentials(here)
     facts = local.read_ssconf(here)
     return json.dumps(
@@ -207,7 +207,7 @@ def printed_certificate(output: str) -> str | None:
 
 
 def default_port(name: str) -> int:
-    """The port of a node's SSH server, as the cluster knows it; else the usual one."""
+    """Return the port of a node's SSH server, as the cluster knows it; else the usual one."""
     path = paths.current().ssconf_file(ssconf_const.SSH_PORTS)
     if os.path.exists(path):
         for line in fs.read_file(path).splitlines():

@@ -25,12 +25,12 @@ _NAMES = (SERVER, RAPI, CONFD_KEY, DOMAIN_SECRET, SPICE, SPICE_CA)
 
 
 def new_secret() -> str:
-    """A new random secret, as the content of its file."""
+    """Return a new random secret, as the content of its file."""
     return secrets.token_hex(32) + "\n"
 
 
 def new_spice() -> dict[str, str]:
-    """A new certificate for SPICE, and the certificate of its authority.
+    """Return a new certificate for SPICE, and the certificate of its authority.
 
     :returns: attribute of Paths -> content of the file.
     """
@@ -87,7 +87,7 @@ def _path(name: str, here: paths.Paths) -> str:
 
 
 def describe(names: Iterable[str]) -> str:
-    """The base names of files, for messages.
+    """Return the base names of files, for messages.
 
     :param names: attributes of Paths.
     """
@@ -95,7 +95,7 @@ def describe(names: Iterable[str]) -> str:
 
 
 def pending(here: paths.Paths) -> list[str]:
-    """The base names of the files of a renewal which is not complete."""
+    """Return the base names of the files of a renewal which is not complete."""
     return [
         os.path.basename(_path(name, here)) for name in _NAMES if os.path.exists(_path(name, here))
     ]

@@ -261,7 +261,7 @@ def _report_start(err: errors.GenericError) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line, for the tests of the manual page."""
+    """Return the parser of the command line, for the tests of the manual page."""
     return options.parser(steps.NAMES)
 
 

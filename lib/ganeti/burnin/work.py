@@ -56,7 +56,7 @@ class Run:
 
     @property
     def has_allocator(self) -> bool:
-        """Whether an allocator can choose nodes."""
+        """True if an allocator can choose nodes."""
         return bool(self.options.iallocator or self.cluster.get("default_iallocator"))
 
     def instances(self) -> list[Instance]:

@@ -66,7 +66,7 @@ class Argument:
         self.choices = tuple(choices)
 
     def usage(self) -> str:
-        """The arguments as the usage line shows them: ``<node>``, ``[<node>...]``."""
+        """Return the arguments as the usage line shows them: ``<node>``, ``[<node>...]``."""
         word = f"<{_KIND_NAMES.get(self.kind, self.kind)}>"
         if self.maximum is None:
             return f"{word}..." if self.minimum else f"[{word}...]"

@@ -31,7 +31,7 @@ class Copy(NamedTuple):
     names: Sequence[str]
 
     def state(self, image: Image, entry_sum: str) -> str:
-        """Whether the node has this image: ``ok``, ``missing`` or ``damaged``.
+        """Return True if the node has this image: ``ok``, ``missing`` or ``damaged``.
 
         :param entry_sum: the SHA-256 of the entry on the master.
         """
@@ -42,7 +42,7 @@ class Copy(NamedTuple):
 
 
 def entry_sums(top: str, images: Mapping[str, Image]) -> dict[str, str]:
-    """The SHA-256 of the entries on this node, by the name of the image.
+    """Return the SHA-256 of the entries on this node, by the name of the image.
 
     :raises OSError: an entry cannot be read.
     """

@@ -84,7 +84,7 @@ class Option:
 
     @property
     def takes_value(self) -> bool:
-        """Whether the option has a value."""
+        """True if the option has a value."""
         return self.kind is not None
 
     @property
@@ -98,7 +98,7 @@ class Option:
         return next((name for name in self.names if not name.startswith("--")), None)
 
     def usage(self) -> str:
-        """The option as the help shows it: ``-o FIELDS, --output=FIELDS``."""
+        """Return the option as the help shows it: ``-o FIELDS, --output=FIELDS``."""
         if not self.takes_value:
             return ", ".join(self.names)
         word = self.metavar or (

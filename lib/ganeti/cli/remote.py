@@ -52,7 +52,7 @@ class RemoteNode:
 
     @property
     def here(self) -> bool:
-        """Whether this process runs on the node."""
+        """True if this process runs on the node."""
         return self.name == machine.current().hostname()
 
     def run(self, command: str, keep_fds: Sequence[int] = ()) -> process.Completed:

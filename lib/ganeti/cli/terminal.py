@@ -75,14 +75,14 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether colours may be written to this stream."""
+    """Return True if colours may be written to this stream."""
     if environ.get("NO_COLOR") or environ.get("TERM", "dumb") == "dumb":
         return False
     return is_terminal(stream)
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether this stream is a terminal."""
+    """Return True if this stream is a terminal."""
     try:
         return stream.isatty()
     except ValueError:  # closed
@@ -103,7 +103,7 @@ def paint(text: str, colour: str) -> str:
 
 
 def can_ask() -> bool:
-    """Whether there is a controlling terminal for questions."""
+    """Return True if there is a controlling terminal for questions."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

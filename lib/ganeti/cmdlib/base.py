@@ -250,7 +250,7 @@ class MasterContext(JobContext):
 
 
 def why(failure: Exception | None) -> str:
-    """The reason of a failed node call, for a message which already names the node."""
+    """Return the reason of a failed node call, for a message which already names the node."""
     return failure.message if isinstance(failure, errors.NodeCallFailed) else str(failure)
 
 
@@ -377,17 +377,17 @@ class LogicalUnit(Generic[OpT, PlanT]):
         return {}
 
     def hook_instance(self, plan: PlanT) -> Instance | None:
-        """The instance of the hook variables, as it is now, or was before its removal."""
+        """Return the instance of the hook variables, as it is now, or was before its removal."""
         if self.instance is None:
             return None
         return self.config.snapshot().instances.get(self.instance.uuid, self.instance)
 
     def hook_env_of_node(self, plan: PlanT, node_uuid: str) -> Mapping[str, object]:
-        """Variables which have other values on this node than in :meth:`hook_env`."""
+        """Return the variables which have other values on this node than in :meth:`hook_env`."""
         return {}
 
     def hook_nodes(self, plan: PlanT) -> tuple[Sequence[str], Sequence[str]]:
-        """UUIDs of the nodes on which the hooks of the pre and of the post phase run."""
+        """Return the UUIDs of the nodes on which the hooks of the pre and of the post phase run."""
         return ((), ())
 
     def post_hooks_done(self, results: HookResults, result: Any) -> object:
@@ -399,7 +399,7 @@ class LogicalUnit(Generic[OpT, PlanT]):
         return None
 
     def steps(self, plan: PlanT) -> Sequence[str] | None:
-        """The steps of ``exec``, in order, for the output of a dry run.
+        """Return the steps of ``exec``, in order, for the output of a dry run.
 
         Each is a phrase like "start instance web1 on node2": lower case, names for objects, nothing
         secret. This method must not ask nodes or change anything. None (the default) lets

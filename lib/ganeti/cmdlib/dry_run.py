@@ -69,7 +69,7 @@ def _shortened(words: Sequence[str]) -> list[str]:
 
 
 def _asked(op: OpCode) -> list[str]:
-    """Parameters which differ from their defaults, without secrets."""
+    """Return the parameters which differ from their defaults, without secrets."""
     lines = []
     for name, value in op.to_dict(redact=True).items():
         declared = op.PARAMS.get(name)
@@ -104,7 +104,7 @@ def _locks(unit: AnyUnit, config: ConfigData) -> list[str]:
 
 
 def _node_names(unit: AnyUnit, config: ConfigData) -> list[str]:
-    """Names of the nodes whose locks the operation asked for."""
+    """Return the names of the nodes whose locks the operation asked for."""
     uuids: set[str] = set()
     for level in _NODE_LEVELS:
         if level in unit.needed_locks:
@@ -144,7 +144,7 @@ def _default_steps(unit: AnyUnit, plan: object) -> list[str]:
 
 
 def _jobs(plan: object) -> list[list[OpCode]]:
-    """The jobs of a plan which consists of jobs to submit; else an empty list."""
+    """Return the jobs of a plan which consists of jobs to submit; else an empty list."""
     if not isinstance(plan, list) or not plan:
         return []
     if all(isinstance(op, OpCode) for op in plan):
@@ -158,7 +158,7 @@ def _jobs(plan: object) -> list[list[OpCode]]:
 
 
 def _values(plan: object, config: ConfigData) -> list[str]:
-    """The plan's values which can be shown, a line each."""
+    """Return the plan's values which can be shown, a line each."""
     if _jobs(plan):
         return []
     if isinstance(plan, Cluster):
@@ -210,7 +210,7 @@ def _value(value: object, config: ConfigData) -> str | None:
 
 
 def _are_pairs(value: object) -> TypeGuard[list[tuple[str, object]]]:
-    """Whether a value is a list of names with values, as logical units report changes."""
+    """Return True if a value is a list of names with values, as logical units report changes."""
     return (
         isinstance(value, list)
         and bool(value)

@@ -80,11 +80,11 @@ class Hooks:
         self.object_type = object_type
 
     def environment(self, unit: AnyUnit, plan: object) -> dict[str, object]:
-        """All variables of the operation, without prefix."""
+        """Return all variables of the operation, without prefix."""
         return unit.hook_env(plan)
 
     def nodes(self, unit: AnyUnit, plan: object) -> tuple[Sequence[str], Sequence[str]]:
-        """UUIDs of the nodes of the pre and of the post phase."""
+        """Return the UUIDs of the nodes of the pre and of the post phase."""
         return unit.hook_nodes(plan)
 
 
@@ -138,7 +138,7 @@ class InstanceHooks(Hooks):
 def nic_env(
     config: Config, index: int, nic: Nic, nicparams: Mapping[str, Any]
 ) -> dict[str, object]:
-    """Variables of one NIC."""
+    """Return the variables of one NIC."""
     prefix = f"INSTANCE_NIC{index}_"
     mode, link = nicparams.get("mode", ""), nicparams.get("link", "")
     env: dict[str, object] = {
@@ -170,7 +170,10 @@ def nic_env(
 
 
 def disk_env(index: int, disk: Disk) -> dict[str, object]:
-    """Variables of one disk; those of its template only when it already has an identity."""
+    """Return the variables of one disk.
+
+    It has those of its template only when it already has an identity.
+    """
     prefix = f"INSTANCE_DISK{index}_"
     env: dict[str, object] = {
         prefix + "UUID": disk.uuid or "",
@@ -201,7 +204,7 @@ def disk_env(index: int, disk: Disk) -> dict[str, object]:
 
 
 def filled_instance_env(config: Config, instance: FilledInstance) -> dict[str, object]:
-    """The common variables of an instance, from its filled form."""
+    """Return the common variables of an instance, from its filled form."""
     nodes = config.snapshot().nodes
     return instance_env(
         config,
@@ -236,7 +239,7 @@ def instance_env(
     nics: Sequence[tuple[Nic, Mapping[str, Any]]],
     disks: Sequence[Disk],
 ) -> dict[str, object]:
-    """The common variables of an instance, which may not exist yet."""
+    """Return the common variables of an instance, which may not exist yet."""
     env: dict[str, object] = {
         "OP_TARGET": name,
         "INSTANCE_NAME": name,
@@ -462,5 +465,5 @@ class HookRunner:
         return answers
 
     def _is_idle(self, uuid: str, directory: str, phase: str) -> bool:
-        """Whether a node has answered a short time ago that it has no such scripts."""
+        """Return True if a node has answered a short time ago that it has no such scripts."""
         return self._idle_until.get((uuid, directory, phase), 0.0) > time.monotonic()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def instances_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
-    """UUIDs of the instances with their primary node in a group, as configured now."""
+    """Return the UUIDs of the instances with their primary node in a group, as configured now."""
     data = unit.config.snapshot()
     # An instance whose node does not exist is in no group; verification reports that.
     nodes = {node.uuid for node in data.nodes.values() if node.group == group_uuid}
@@ -30,7 +30,7 @@ def instances_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
 
 
 def nodes_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
-    """UUIDs of the nodes of a group, as configured now."""
+    """Return the UUIDs of the nodes of a group, as configured now."""
     return frozenset(n.uuid for n in unit.config.snapshot().nodes.values() if n.group == group_uuid)
 
 
@@ -46,7 +46,7 @@ def require_still_same(held: Collection[str], now: Collection[str], what: str) -
 
 
 def lock_label(config: ConfigData, name: str) -> str:
-    """A lock's name for users: ``node/node1.example.com`` for ``node/<uuid>``.
+    """Return a lock's name for users: ``node/node1.example.com`` for ``node/<uuid>``.
 
     The lock of an object which does not exist any more keeps the UUID.
     """

@@ -231,7 +231,7 @@ def without_forthcoming(unit: AnyUnit, instances: Iterable[Instance], where: str
 
 
 def is_running(info: Mapping[str, Any]) -> bool:
-    """Whether a guest runs, by the facts of its hypervisor.
+    """Return True if a guest runs, by the facts of its hypervisor.
 
     The guest of an incoming migration does not run.
     """
@@ -349,7 +349,7 @@ def require_allowed_os(unit: AnyUnit, name: str) -> None:
 
 
 def os_checks(hypervisor: str | None) -> list[str]:
-    """The checks which a node makes with an OS definition, for ``os_validate``."""
+    """Return the checks which a node makes with an OS definition, for ``os_validate``."""
     return ["parameters", *([f"hypervisor:{hypervisor}"] if hypervisor else [])]
 
 

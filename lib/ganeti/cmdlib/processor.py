@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
-    """The author of changes of the configuration while this opcode runs, for its history."""
+    """Return the author of changes of the configuration while this opcode runs, for its history."""
     trail = op.reason or []
     # The reason which the user gave, and the program which submitted the opcode.
     given = next((text for source, text, _ in trail if source == job_const.REASON_USER), "")
@@ -133,7 +133,7 @@ class Processor:
             ) from err
 
     def _exists(self, level: Level, key: str) -> bool:
-        """Whether the object exists to which a lock belongs."""
+        """Return True if the object exists to which a lock belongs."""
         data = self._context.config.snapshot()
         if level is Level.INSTANCE:
             return key in data.instances

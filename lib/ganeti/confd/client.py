@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the question was answered; else ``answer`` is the error's number or text."""
+        """True if the question was answered; else ``answer`` is the error's number or text."""
         return self.status == const.STATUS_OK
 
 
@@ -100,7 +100,7 @@ class Conversation:
 
     @property
     def complete(self) -> bool:
-        """Whether all daemons have answered."""
+        """True if all daemons have answered."""
         return not self._open
 
 

@@ -91,7 +91,10 @@ def unpack(keys: list[bytes], datagram: bytes) -> Signed:
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether UTF-8 can express a text; JSON can escape half of a surrogate pair, UTF-8 cannot."""
+    """Return True if UTF-8 can express a text.
+
+    JSON can escape half of a surrogate pair, UTF-8 cannot.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

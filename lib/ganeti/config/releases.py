@@ -32,7 +32,7 @@ class Facts(NamedTuple):
 
 
 def own_facts() -> Facts:
-    """What this release can read."""
+    """Return what this release can read."""
     return Facts(
         RELEASE,
         const.CONFIG_VERSION,
@@ -42,7 +42,9 @@ def own_facts() -> Facts:
 
 
 def facts_text(facts: Facts) -> str:
-    """The text which ``cfgupgrade --facts`` prints: a JSON object with the names of ``Facts``."""
+    """Return the text which ``cfgupgrade --facts`` prints: a JSON object with the names of
+    ``Facts``.
+    """
     return json.dumps_pretty(facts._asdict())
 
 

@@ -97,7 +97,7 @@ class State(NamedTuple):
 
     @property
     def in_use(self) -> bool:
-        """Whether the journal has a change which the file lacks."""
+        """True if the journal has a change which the file lacks."""
         return self.read > self.skipped
 
 

@@ -64,7 +64,7 @@ class Image(NamedTuple):
 
 
 def directory() -> str:
-    """The directory of the catalogue on this node."""
+    """Return the directory of the catalogue on this node."""
     return paths.current().images_dir
 
 
@@ -207,12 +207,12 @@ def sweep(top: str) -> list[str]:
 
 
 def is_part(name: str) -> bool:
-    """Whether a file of the directory is an unfinished one."""
+    """Return True if a file of the directory is an unfinished one."""
     return name.startswith(PART_PREFIX) and name.endswith(PART_SUFFIX)
 
 
 def surplus(names: list[str], images: Mapping[str, Image]) -> list[str]:
-    """Those files of a node's directory which belong to a catalogue, but not to this one."""
+    """Return those files of a node's directory which belong to a catalogue, but not to this one."""
     wanted = {name for image in images.values() for name in (image.data_file, image.entry_file)}
     return [
         name

@@ -120,7 +120,7 @@ def parse_export(text: str) -> Machine:
 
 
 def _section(parser: configparser.ConfigParser, name: str) -> dict[str, object]:
-    """A section whose keys become names of XML elements."""
+    """Return a section whose keys become names of XML elements."""
     found = dict(parser[name]) if parser.has_section(name) else {}
     for key in found:
         if not _KEY.fullmatch(key):

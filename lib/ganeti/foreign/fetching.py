@@ -156,7 +156,7 @@ def _part(top: str) -> str:
 
 
 def _shown(source: str) -> str:
-    """The source without the password which an address may have."""
+    """Return the source without the password which an address may have."""
     if "://" not in source:
         return source
     parts = urllib.parse.urlsplit(source)
@@ -286,7 +286,7 @@ def parse_checksums(text: str) -> dict[str, str]:
 
 
 def _listed(source: str, checksum_file: str, text: bytes) -> str:
-    """The checksum of a source in a file of checksums.
+    """Return the checksum of a source in a file of checksums.
 
     :raises OpPrereqError: the file does not name it.
     """

@@ -40,12 +40,12 @@ class ImageInfo(NamedTuple):
 
 
 def info_argv(path: str, format_: str) -> list[str]:
-    """The command which describes an image. The format is detected when it is empty."""
+    """Return the command which describes an image. The format is detected when it is empty."""
     return [QEMU_IMG, "info", "--output=json", *(["-f", format_] if format_ else []), path]
 
 
 def convert_argv(source: str, source_format: str, target: str, target_format: str) -> list[str]:
-    """The command which writes an image in another format."""
+    """Return the command which writes an image in another format."""
     extra = ["-o", "subformat=streamOptimized"] if target_format == "vmdk" else []
     return [
         QEMU_IMG, "convert", "-f", source_format, "-O", target_format, *extra, source, target,
@@ -80,7 +80,7 @@ def parse_info(text: str) -> ImageInfo:
 
 
 def _reason(err: errors.CommandError) -> str:
-    """Why qemu-img failed."""
+    """Return why qemu-img failed."""
     if shutil.which(QEMU_IMG) is None:
         return "qemu-img is missing on this node; Debian has it in the package qemu-utils"
     return str(err)

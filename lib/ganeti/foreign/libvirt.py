@@ -69,7 +69,7 @@ def _text(element: ElementTree.Element, path: str) -> str:
 
 
 def _disks(devices: ElementTree.Element, notes: list[str]) -> tuple[list[Disk], list[str]]:
-    """The disks, and the bus of each of them."""
+    """Return the disks, and the bus of each of them."""
     found, buses = [], []
     for disk in devices.findall("disk"):
         target = disk.find("target")
@@ -95,7 +95,7 @@ def _disks(devices: ElementTree.Element, notes: list[str]) -> tuple[list[Disk], 
 
 
 def _nics(devices: ElementTree.Element, notes: list[str]) -> tuple[list[Nic], list[str]]:
-    """The interfaces, and the model of each of them."""
+    """Return the interfaces, and the model of each of them."""
     found, models = [], []
     for number, interface in enumerate(devices.findall("interface")):
         mac, source = interface.find("mac"), interface.find("source")

@@ -83,7 +83,7 @@ class Machine:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of an instance."""
+    """Return True if a text can be the name of an instance."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -139,5 +139,5 @@ def read_xml(text: str) -> ElementTree.Element:
 
 
 def local(tag: object) -> str:
-    """Name of an element or attribute without its namespace; empty for a comment."""
+    """Return the name of an element or attribute without its namespace; empty for a comment."""
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""

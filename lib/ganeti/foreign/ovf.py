@@ -146,7 +146,7 @@ def _processors(hardware: Sequence[Mapping[str, str]]) -> int:
 def _disks(
     root: ElementTree.Element, hardware: Sequence[Mapping[str, str]], notes: list[str]
 ) -> list[Disk]:
-    """The disks of the hardware, each of them once."""
+    """Return the disks of the hardware, each of them once."""
     files = {_attribute(one, "id"): one for one in _all(root, "File")}
     known: dict[str, Disk] = {}
     for disk in _all(root, "Disk"):

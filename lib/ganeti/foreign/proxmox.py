@@ -82,7 +82,7 @@ def parse_proxmox(text: str) -> Machine:
 
 
 def _values(text: str) -> dict[str, str]:
-    """The values of the machine as it is now, without those of its snapshots."""
+    """Return the values of the machine as it is now, without those of its snapshots."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()

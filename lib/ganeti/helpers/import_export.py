@@ -227,7 +227,10 @@ class _UnauthenticatedPeers:
         threading.Thread(target=self._authenticate, args=(peer,), daemon=True).start()
 
     def authenticated(self) -> TlsPipe | None:
-        """The connection to the other end, or None so far; closes those which took too long."""
+        """Return the connection to the other end, or None so far.
+
+        It closes those which took too long.
+        """
         while self._waiting and self._waiting[0].deadline <= time.monotonic():
             self._close_oldest()
         with contextlib.suppress(queue.Empty):

@@ -231,7 +231,7 @@ def send_live(peer: Peer, domain: int, config: str, progress: Progress) -> None:
 
 
 def _large_pipe() -> tuple[int, int]:
-    """A pipe which holds much, so that both sides work at the same time."""
+    """Return a pipe which holds much, so that both sides work at the same time."""
     read_end, write_end = os.pipe()
     with contextlib.suppress(OSError):
         fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _CHUNK)
@@ -427,7 +427,7 @@ def _reason(err: BaseException) -> str:
 
 
 def _explained(err: BaseException, name: str) -> str:
-    """The reason, with what ``xl`` has printed."""
+    """Return the reason, with what ``xl`` has printed."""
     try:
         with open(transfer.log_file(name), encoding="utf-8", errors="replace") as stream:
             said = host.last_lines(stream.read()[-4096:])

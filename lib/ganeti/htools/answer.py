@@ -31,7 +31,7 @@ class Answer:
     cluster: Cluster
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as the program prints it."""
+        """Return the answer as the program prints it."""
         return {"success": self.success, "info": self.info, "result": self.result}
 
 
@@ -202,7 +202,7 @@ def _moves(solution: evacuate.Solution) -> Answer:
 
 
 def opcodes(move: Move, name: str, cluster: Cluster) -> list[dict[str, Any]]:
-    """The opcodes of a move, in their published form."""
+    """Return the opcodes of a move, in their published form."""
     target = None if move.target == NO_NODE else cluster.nodes[move.target].name
     over: dict[str, Any] = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": name}
     if move.kind == Kind.FAILOVER_TO_ANY:

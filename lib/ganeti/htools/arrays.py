@@ -55,7 +55,7 @@ _ROLES: dict[Kind, dict[str, str]] = {
 
 
 def usable(nodes: Sequence[Node]) -> bool:
-    """Whether the estimates know everything that counts in a cluster."""
+    """Return True if the estimates know everything that counts in a cluster."""
     return not any(
         node.exclusive_storage or (not node.offline and not (node.total_memory and node.total_cpus))
         for node in nodes
@@ -153,7 +153,7 @@ class Estimates:
     def _unit_deviation(
         self, instances: Sequence[Instance], roles: dict[str, str], facts: _Facts
     ) -> Array:
-        """The component for free disk space where storage units are known."""
+        """Return the component for free disk space where storage units are known."""
         units = self._units or {}
         result: Array = 0.0
         for wanted, (shares, inverse, there) in units.items():
@@ -171,7 +171,7 @@ class Estimates:
         roles: dict[str, str],
         facts: _Facts,
     ) -> Array:
-        """The deviation of values over the counted nodes after moves."""
+        """Return the deviation of values over the counted nodes after moves."""
         count = int(counted.sum())
         shift = values[counted].mean() if count else 0.0
         centered = np.where(counted, values - shift, 0.0)
@@ -362,7 +362,7 @@ def _deviation(total: Array, squares: Array, count: int) -> Array:
 
 
 def _taken(instance: Instance, wanted: tuple[str, str]) -> float:
-    """What the disks of an instance take of a storage unit."""
+    """Return what the disks of an instance take of a storage unit."""
     if instance.forthcoming or not instance.takes_units:
         return 0.0
     return float(sum(disk.size for disk in instance.disks if wanted in sharing(disk.unit)))
@@ -394,7 +394,7 @@ def _sign(changes: str, what: str, unit: int = 1) -> int:
 
 
 def _net(changes: str, amounts: dict[str, Array | None]) -> Array | None:
-    """What a node gets from a move, in units of the instances; None for nothing."""
+    """Return what a node gets from a move, in units of the instances; None for nothing."""
     net: Array | None = None
     for what in "ps":
         amount = amounts[what]
@@ -450,7 +450,7 @@ class _Locations:
                 result[row] += weight * self._pairs(one.exclusion_tags, p)[first]
 
     def _lacking(self, instance: Instance) -> Array:
-        """How many of the desired locations of an instance each node lacks."""
+        """Return how many of the desired locations of an instance each node lacks."""
         desired = instance.desired_locations
         if not desired:
             return np.zeros(len(self._online))
@@ -459,7 +459,8 @@ class _Locations:
         return found
 
     def _pairs(self, tags: tuple[str, ...], primary: int) -> Array:
-        """How many more pairs of tags occur again when a node gets an instance of another one.
+        """Return how many more pairs of tags occur again when a node gets an instance of another
+        one.
 
         :param tags: exclusion tags of the instance.
         """
@@ -512,7 +513,7 @@ class _Facts:
 def ordered(
     estimates: Sequence[tuple[Sequence[Instance], Kind, Array]], limit: float
 ) -> list[tuple[float, Instance, Move]]:
-    """The moves whose estimate is at most a limit, the lowest estimate first."""
+    """Return the moves whose estimate is at most a limit, the lowest estimate first."""
     found: list[tuple[float, Instance, Move]] = []
     for instances, kind, values in estimates:
         for row, column in zip(*np.nonzero(values <= limit), strict=True):
@@ -523,7 +524,10 @@ def ordered(
 
 
 def smallest(estimates: Sequence[tuple[Sequence[Instance], Kind, Array]], count: int) -> float:
-    """The estimate at a position in the order of all estimates; infinite when there are fewer."""
+    """Return the estimate at a position in the order of all estimates.
+
+    It is infinite when there are fewer.
+    """
     parts = [values.ravel() for _, _, values in estimates if values.size]
     if not parts:
         return float("inf")

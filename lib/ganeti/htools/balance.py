@@ -104,7 +104,7 @@ def run(
 def candidates(
     instance: Instance, nodes: Sequence[Node], targets: Sequence[int], options: Options
 ) -> Iterator[Move]:
-    """The moves of an instance which a search tries, legal or not, in their order."""
+    """Yield the moves of an instance which a search tries, legal or not, in their order."""
     if instance.mirrored and instance.secondary != NO_NODE:
         primary, secondary = instance.primary, instance.secondary
         use_secondary = options.instance_moves and not nodes[secondary].offline
@@ -132,7 +132,7 @@ def candidates(
 
 
 def movable(state: State, options: Options) -> list[Instance]:
-    """The instances which a search may move."""
+    """Return the instances which a search may move."""
     return [
         one
         for one in state.instances
@@ -249,7 +249,7 @@ _FIRST_TRIED = 64
 
 
 def import_arrays() -> ModuleType | None:
-    """The module for searches on arrays; None when numpy is not installed."""
+    """Return the module for searches on arrays; None when numpy is not installed."""
     try:
         from ganeti.htools import arrays
     except ImportError:
@@ -317,7 +317,7 @@ class Values:
             self._unit_deviation = self._deviation_of_units()
 
     def row(self, node: Node) -> list[float]:
-        """The values of a node in all components, and the free share of each storage unit.
+        """Return the values of a node in all components, and the free share of each storage unit.
 
         Those that do not count for the node are zero.
         """
@@ -418,7 +418,7 @@ class Values:
         return count - len(distinct)
 
     def columns(self) -> list[Column]:
-        """What counts for each value of a row."""
+        """Return what counts for each value of a row."""
         everyone = list(range(len(self._nodes)))
         found = [
             Column(one.weight, one.kind, self._online if one.kind == "deviation" else everyone)
@@ -452,7 +452,7 @@ class Values:
         changed: Sequence[Node],
         rows: Sequence[list[float]],
     ) -> float:
-        """The score after an allocation on online nodes.
+        """Return the score after an allocation on online nodes.
 
         :param sums: see :meth:`allocation_sums`.
         """

@@ -60,34 +60,34 @@ class Cluster:
         )
 
     def names(self) -> list[str]:
-        """The names of all nodes and instances."""
+        """Return the names of all nodes and instances."""
         return [node.name for node in self.nodes] + [one.name for one in self.instances]
 
     def nodes_of(self, group: int) -> list[Node]:
-        """The nodes of a group."""
+        """Return the nodes of a group."""
         return [node for node in self.nodes if node.group == group]
 
     def find_node(self, name: str) -> Node | None:
-        """The node with a name, which may be shortened by the common suffix."""
+        """Return the node with a name, which may be shortened by the common suffix."""
         return next((one for one in self.nodes if name in (one.name, one.alias)), None)
 
     def find_instance(self, name: str) -> Instance | None:
-        """The instance with a name, which may be shortened by the common suffix."""
+        """Return the instance with a name, which may be shortened by the common suffix."""
         return next((one for one in self.instances if name in (one.name, one.alias)), None)
 
     def find_group(self, name: str) -> Group | None:
-        """The group with a name or UUID."""
+        """Return the group with a name or UUID."""
         return next((one for one in self.groups if name in (one.name, one.uuid)), None)
 
     def only(self, group: int) -> Cluster:
-        """The part of the cluster in one group, with numbers of its own.
+        """Return the part of the cluster in one group, with numbers of its own.
 
         Instances with a node in another group are left out.
         """
         return self.part([node for node in self.nodes if node.group == group])
 
     def part(self, chosen: Sequence[Node]) -> Cluster:
-        """The part of the cluster on some nodes, with numbers of its own.
+        """Return the part of the cluster on some nodes, with numbers of its own.
 
         Instances with another node are left out.
         """
@@ -132,7 +132,7 @@ class Options:
 
 
 def one_group(cluster: Cluster, name: str) -> Cluster:
-    """The part of a cluster in one node group, which has the policy of the group.
+    """Return the part of a cluster in one node group, which has the policy of the group.
 
     :param name: name or UUID of the group.
     :raises ParseError: there is no such group.
@@ -301,7 +301,7 @@ def _set_aliases(cluster: Cluster) -> None:
 
 
 def common_suffix(names: Sequence[str]) -> str:
-    """The longest domain which all names share, with its first dot; empty for none."""
+    """Return the longest domain which all names share, with its first dot; empty for none."""
     if not names:
         return ""
     domains = [name.split(".")[1:] for name in names]

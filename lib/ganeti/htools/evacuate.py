@@ -250,7 +250,7 @@ def groups(
 def _best_group(
     cluster: Cluster, instance: Instance, possible: Sequence[Group], options: place.Options
 ) -> Group:
-    """The group where the instance would be best, if it were new."""
+    """Return the group where the instance would be best, if it were new."""
     if not possible:
         raise CannotMoveError("no groups for evacuation")
     required = 2 if instance.mirrored else 1

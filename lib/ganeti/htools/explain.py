@@ -75,7 +75,7 @@ class Explanation:
     nodes: tuple[Row, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The explanation as programs get it."""
+        """Return the explanation as programs get it."""
         return {**asdict(self), "nodes": [asdict(row) for row in self.nodes]}
 
 
@@ -127,7 +127,7 @@ def explain_all(request: Request, options: Options) -> list[dict[str, Any]]:
 
 
 def _closed(group: Group, instance: Instance, allowed: Sequence[int] | None) -> str:
-    """Why no node of a group is looked at; empty for no reason."""
+    """Return why no node of a group is looked at; empty for no reason."""
     if allowed is not None:
         if group.index not in allowed:
             return f"group {group.name} is not the one of the request"
@@ -190,7 +190,7 @@ def _row(
 
 
 def _failure(node: Node, group: Group, instance: Instance, own: Sequence[Attempt]) -> str:
-    """Why an instance cannot have a node as primary node."""
+    """Return why an instance cannot have a node as primary node."""
     if node.policy is not None:
         fail = violates(instance, node.policy, exclusive=node.exclusive_storage)
         if fail is not None:

@@ -79,7 +79,7 @@ def figures(cluster: Cluster) -> Figures:
 
 
 def shares(found: Figures) -> dict[str, float]:
-    """The used shares of memory, disk space, virtual CPUs and spindles, by their keys."""
+    """Return the used shares of memory, disk space, virtual CPUs and spindles, by their keys."""
     return {
         "MEM_EFF": divide(found.instance_memory, found.total_memory),
         "DSK_EFF": divide(found.instance_disk, found.total_disk),

@@ -38,7 +38,7 @@ def fixed(value: float, digits: int) -> str:
 
 
 def _decimal(value: float) -> tuple[str, int, int]:
-    """The shortest decimal form of a number: its sign, its digits, and the power of ten."""
+    """Return the shortest decimal form of a number: its sign, its digits, and the power of ten."""
     text = repr(float(value))
     mantissa, _, power = text.lstrip("-").partition("e")
     whole, _, fraction = mantissa.partition(".")

@@ -46,7 +46,7 @@ NOBODY = -2
 
 
 def memory_to_keep(instances: Iterable[tuple[K, int]]) -> dict[K, int]:
-    """The memory which a node keeps free for the loss of each other node.
+    """Return the memory which a node keeps free for the loss of each other node.
 
     :param instances: for each secondary instance of the node its primary node, and MiB of memory.
     :returns: primary node -> MiB of memory.
@@ -234,17 +234,17 @@ class Instance:
 
     @property
     def running(self) -> bool:
-        """Whether the guest runs, so that moving it is a migration."""
+        """True if the guest runs, so that moving it is a migration."""
         return self.status in (RUNNING, "ERROR_up")
 
     @property
     def starts_anywhere(self) -> bool:
-        """Whether every node of its group can start it without copying disks."""
+        """True if every node of its group can start it without copying disks."""
         return self.shared_storage or self.template == disk_c.DISKLESS
 
     @property
     def takes_units(self) -> bool:
-        """Whether its disks take space of storage units when it comes to a node."""
+        """True if its disks take space of storage units when it comes to a node."""
         return self.template in disk_templates.IN_UNITS and (
             self.template not in disk_templates.EXT_MIRRORED or self.index == -1
         )

@@ -8,7 +8,10 @@ from ganeti.htools.policy import Policy, Range
 
 
 def violates(instance: Instance, policy: Policy, *, exclusive: bool) -> Fail | None:
-    """Why the size of an instance is not in any range of a policy; None when it is in one."""
+    """Return why the size of an instance is not in any range of a policy.
+
+    The result is None when it is in one.
+    """
     if instance.template not in policy.templates:
         return Fail.DISK
     found: Fail | None = None

@@ -108,7 +108,7 @@ class Margins:
 
     @staticmethod
     def _is_refuge(node: Node, loss: _Loss, others: Sequence[Instance], more: int = 0) -> bool:
-        """Whether a node can take all of some instances of a lost one, besides the mirrored.
+        """Return True if a node can take all of some instances of a lost one, besides the mirrored.
 
         :param more: MiB of memory which come to it in addition.
         """
@@ -144,7 +144,7 @@ class Margins:
         return True
 
     def holds(self, new: Instance, first: Node, second: Node | None = None) -> bool:
-        """Whether the cluster survives the loss of any node after an instance was placed.
+        """Return True if the cluster survives the loss of any node after an instance was placed.
 
         :param new: the instance on its nodes, with the number -1.
         :param first: its primary node, with the instance; ``second`` likewise its secondary node.
@@ -181,7 +181,7 @@ class Margins:
         first: Node,
         second: Node | None,
     ) -> bool:
-        """Whether the instances of one lost node find a place, with the changed nodes."""
+        """Return True if the instances of one lost node find a place, with the changed nodes."""
         group = loss.node.group
         changed = {first.index: first}
         if second is not None:
@@ -221,14 +221,16 @@ class Margins:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether the sums do not say if a node with a new instance keeps what it had."""
+    """Return True if the sums do not say if a node with a new instance keeps what it had."""
     if node.exclusive_storage:
         return True
     return node.storage is not None and any(one.free < 0 for one in node.storage.values())
 
 
 def _keeps(node: Node, instance: Instance) -> bool:
-    """Whether a node has the disks of a mirrored instance within its limits, so that they stay."""
+    """Return True if a node has the disks of a mirrored instance within its limits, so that they
+    stay.
+    """
     if node.storage is not None:
         if not all(
             disk.unit in node.storage and node.storage[disk.unit].free >= 0

@@ -45,7 +45,7 @@ class Done(NamedTuple):
 
 
 def short_form(move: Move, nodes: Sequence[Node]) -> str:
-    """The published short form: ``r:node3 f``."""
+    """Return the published short form: ``r:node3 f``."""
     target = "" if move.target == NO_NODE else nodes[move.target].alias
     return {
         Kind.FAILOVER: "f",
@@ -58,7 +58,7 @@ def short_form(move: Move, nodes: Sequence[Node]) -> str:
 
 
 def destination(move: Move, primary: int, secondary: int) -> tuple[int, int]:
-    """The primary and secondary node after a move."""
+    """Return the primary and secondary node after a move."""
     target = move.target
     return {
         Kind.FAILOVER: (secondary, primary),
@@ -167,7 +167,7 @@ def _failover_to_any(
 
 
 def commands(move: Move, instance: Instance, nodes: Sequence[Node]) -> list[str]:
-    """The ``gnt-instance`` commands of a move, without the name of the program."""
+    """Return the ``gnt-instance`` commands of a move, without the name of the program."""
     name = instance.alias
     over = f"migrate -f {name}" if instance.running else f"failover -f {name}"
     replace = (

@@ -303,7 +303,7 @@ class Node:
             self.location_score += sign * instance.location_score
 
     def pairs(self, instance: Instance) -> list[tuple[str, str]]:
-        """The pairs of its location tags and the exclusion tags of an instance."""
+        """Return the pairs of its location tags and the exclusion tags of an instance."""
         return [
             (location, tag)
             for location in sorted(self.location_tags)
@@ -546,7 +546,7 @@ class Node:
                 setattr(self, name, (number, *indices[1:]))
 
     def rejects_migration_from(self, source: Node) -> bool:
-        """Whether its tags forbid migrations from another node."""
+        """Return True if its tags forbid migrations from another node."""
         return not source.migration_tags <= self.accepted_tags
 
 

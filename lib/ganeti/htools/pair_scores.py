@@ -46,13 +46,13 @@ class _Track:
         self.squares = math.fsum((value - self.shift) ** 2 for value in values)
 
     def change(self, before: float, after: float) -> tuple[float, float]:
-        """What a changed value adds to the sums."""
+        """Return what a changed value adds to the sums."""
         before -= self.shift
         after -= self.shift
         return after - before, after * after - before * before
 
     def deviation(self, total: float, squares: float) -> float:
-        """The weighted deviation after a change of the sums."""
+        """Return the weighted deviation after a change of the sums."""
         mean = (self.total + total) / self.count
         variance = (self.squares + squares) / self.count - mean * mean
         # Rounding may make it negative; a node without memory makes it not a number.
@@ -236,7 +236,7 @@ class Scores:
 
 
 def usable(nodes: Sequence[Node]) -> bool:
-    """Whether the estimates know everything that counts in a cluster."""
+    """Return True if the estimates know everything that counts in a cluster."""
     return not any(node.location_tags for node in nodes)
 
 

@@ -61,7 +61,7 @@ class Result:
     failures: list[Fail] = field(default_factory=list)
 
     def failure_counts(self) -> dict[Fail, int]:
-        """How often each reason occurred."""
+        """Return how often each reason occurred."""
         counts: dict[Fail, int] = {}
         for fail in self.failures:
             counts[fail] = counts.get(fail, 0) + 1
@@ -84,7 +84,7 @@ class Attempt(NamedTuple):
 
 
 def is_dedicated(nodes: Iterable[Node]) -> bool:
-    """Whether all nodes have exclusive storage, so that instances share no disks."""
+    """Return True if all nodes have exclusive storage, so that instances share no disks."""
     return all(node.exclusive_storage for node in nodes)
 
 
@@ -103,7 +103,7 @@ def _fits(node: Node, limits: Range) -> int:
 
 
 def lost_allocations(before: Sequence[Node], after: Sequence[Node]) -> tuple[int, ...]:
-    """How many instances of each smallest size fit no more; the largest size comes first."""
+    """Return how many instances of each smallest size fit no more; the largest size comes first."""
     ranges = before[0].policy.ranges if before[0].policy else ()
     ordered = sorted(ranges, key=lambda one: one.smallest.disk_size, reverse=True)
     return tuple(
@@ -178,7 +178,7 @@ class Places:
         return self._find_by_estimate(result, instance, required)
 
     def _seconds(self, first: int) -> list[int]:
-        """The possible secondary nodes beside a primary node."""
+        """Return the possible secondary nodes beside a primary node."""
         group = self._cluster.nodes[first].group
         return [node.index for node in self._allowed if node.index != first and node.group == group]
 
@@ -462,7 +462,7 @@ def describe(group: Group, result: Result, nodes: Sequence[Node]) -> str:
 
 
 def summary(result: Result, nodes: Sequence[Node]) -> str:
-    """What came out, as users get it."""
+    """Return what came out, as users get it."""
     counts = result.failure_counts()
     reasons = ", ".join(f"{fail.value}: {counts[fail]}" for fail in Fail if fail in counts)
     if result.best is None:
@@ -482,5 +482,5 @@ def show_value(value: float | tuple[tuple[int, ...], int]) -> str:
 
 
 def preference(group: Group) -> int:
-    """The rank of the allocation policy of a group; lower is better."""
+    """Return the rank of the allocation policy of a group; lower is better."""
     return _PREFERENCE[group.alloc_policy]

@@ -43,12 +43,12 @@ class Policy:
 
 
 def most_vcpus(ratio: float, processors: float) -> int:
-    """The virtual CPUs which ``vcpu-ratio`` permits on a node, its own included."""
+    """Return the virtual CPUs which ``vcpu-ratio`` permits on a node, its own included."""
     return math.floor(ratio * processors)
 
 
 def most_spindles(ratio: float, spindles: int) -> float:
-    """The use of spindles which ``spindle-ratio`` permits on a node."""
+    """Return the use of spindles which ``spindle-ratio`` permits on a node."""
     return ratio * spindles
 
 

@@ -52,7 +52,7 @@ class Step:
 
 
 def graph(cluster: Cluster, chosen: Iterable[Node], *, offline: bool) -> Graph:
-    """Which of the chosen nodes may not be rebooted together.
+    """Return which of the chosen nodes may not be rebooted together.
 
     :returns: for each node its neighbours, once for each instance which they share; a node is its
         own neighbour when others keep replicas of its instances.

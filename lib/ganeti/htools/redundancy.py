@@ -18,7 +18,7 @@ from ganeti.htools.space import Space, Wanted
 
 
 def can_be_emptied(nodes: Sequence[Node], instances: Sequence[Instance], lost: Node) -> bool:
-    """Whether all primary instances of a node can run elsewhere."""
+    """Return True if all primary instances of a node can run elsewhere."""
     if not lost.primaries:
         return True
     left = list(nodes)
@@ -88,7 +88,7 @@ def is_redundant(
     *,
     online_only: bool = False,
 ) -> bool:
-    """Whether every node can be emptied.
+    """Return True if every node can be emptied.
 
     :param groups: look at these groups only; None for all.
     :param online_only: leave out nodes which are offline already.
@@ -117,11 +117,11 @@ class Checker:
         self._known: dict[int, tuple[tuple[int, ...], _Facts]] = {}
 
     def check(self, nodes: Sequence[Node], instances: Sequence[Instance]) -> bool:
-        """Whether every node can be emptied."""
+        """Return True if every node can be emptied."""
         return all(self._can_be_emptied(nodes, instances, node) for node in self._looked_at(nodes))
 
     def lost(self, nodes: Sequence[Node], instances: Sequence[Instance]) -> list[Node]:
-        """The nodes which cannot be emptied."""
+        """Return the nodes which cannot be emptied."""
         return [
             node
             for node in self._looked_at(nodes)
@@ -139,7 +139,9 @@ class Checker:
     def check_more(
         self, nodes: Sequence[Node], instances: Sequence[Instance], changed: Iterable[int]
     ) -> bool:
-        """Whether every node can be emptied, when it could be before some nodes got an instance."""
+        """Return True if every node can be emptied, when it could be before some nodes got an
+        instance.
+        """
         touched = set(changed)
         groups = {nodes[index].group for index in touched}
         for node in self._looked_at(nodes):
@@ -187,7 +189,7 @@ class Checker:
         lost: Node,
         only: Collection[int] | None = None,
     ) -> bool | None:
-        """The answer from sums; None when only moving the instances one by one tells.
+        """Return the answer from sums; None when only moving the instances one by one tells.
 
         :param only: the secondary nodes to look at; None for all.
         """
@@ -259,12 +261,14 @@ class _Facts:
 
 
 def _is_simple(node: Node) -> bool:
-    """Whether only memory and disk space limit what comes to a node."""
+    """Return True if only memory and disk space limit what comes to a node."""
     return not (node.exclusive_storage or node.migration_tags)
 
 
 def _keeps(node: Node, wanted: Iterable[Wanted | None]) -> bool:
-    """Whether the disks of mirrored instances which a node has already stay within its limits."""
+    """Return True if the disks of mirrored instances which a node has already stay within its
+    limits.
+    """
     storage = node.storage
     if storage is None:
         return min(node.free_disk, node.free_disk_forth) > 0
@@ -272,7 +276,10 @@ def _keeps(node: Node, wanted: Iterable[Wanted | None]) -> bool:
 
 
 def _fit_anywhere(needed: Sequence[int], free: Sequence[int]) -> bool | None:
-    """Whether instances fit some nodes, whichever is chosen for each of them; None for maybe."""
+    """Return True if instances fit some nodes, whichever is chosen for each of them.
+
+    The result is None for maybe.
+    """
     total, largest = sum(needed), max(needed)
     if total and total >= sum(one for one in free if one > 0):
         return False
@@ -284,7 +291,7 @@ def _fit_anywhere(needed: Sequence[int], free: Sequence[int]) -> bool | None:
 def _fit_in_order(
     again: Sequence[Instance], targets: Sequence[Node], memory_left: Sequence[int]
 ) -> bool:
-    """Whether each instance fits the first node which still has enough for it."""
+    """Return True if each instance fits the first node which still has enough for it."""
     memory, spaces = (
         list(memory_left),
         [Space(min(node.free_disk, node.free_disk_forth), node.storage) for node in targets],

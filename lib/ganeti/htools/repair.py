@@ -88,7 +88,7 @@ class Record:
         return PREFIX + ":".join([*parts, "+".join(str(job) for job in self.jobs)])
 
     def ended(self, result: str, now: int) -> Record:
-        """The record of the result of this repair."""
+        """Return the record of the result of this repair."""
         return replace(self, result=result, time=now, text=None)
 
 
@@ -128,7 +128,7 @@ class Permission:
     suspended_until: float | None = None
 
     def allows(self, wanted: str) -> bool:
-        """Whether a type of repair is allowed now."""
+        """Return True if a type of repair is allowed now."""
         return self.type is not None and TYPES.index(wanted) <= TYPES.index(self.type)
 
 
@@ -153,7 +153,7 @@ def history(tags: Iterable[str]) -> History:
 
 
 def permission(levels: Iterable[Sequence[str]], now: float) -> Permission:
-    """What tags allow for an instance.
+    """Return what tags allow for an instance.
 
     :param levels: tags of the instance, of its group, and of the cluster: the nearest object with a
         tag about repairs decides. On one object a suspension counts most, then the type which
@@ -181,7 +181,7 @@ def _suspended_until(text: str) -> float | None:
 
 
 def needed(instance: Instance, nodes: Sequence[Node]) -> str | None:
-    """The type of repair which an instance needs because nodes are offline; None for none.
+    """Return the type of repair which an instance needs because nodes are offline; None for none.
 
     Only mirrored disks and disks on local volumes are repaired.
     """

@@ -54,7 +54,7 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def node_values(node: Node) -> list[float]:
-    """The values of a node in all components, in their order.
+    """Return the values of a node in all components, in their order.
 
     Components over online nodes are zero for an offline node, and the other way round.
     """
@@ -108,7 +108,7 @@ FREE_DISK = 1
 if sys.version_info < (3, 12):
 
     def plain_sum(values: Iterable[float]) -> float:
-        """The sum of some numbers, added one after the other."""
+        """Return the sum of some numbers, added one after the other."""
         return sum(values, 0.0)
 
 else:
@@ -117,12 +117,12 @@ else:
     import operator
 
     def plain_sum(values: Iterable[float]) -> float:
-        """The sum of some numbers, added one after the other."""
+        """Return the sum of some numbers, added one after the other."""
         return functools.reduce(operator.add, values, 0.0)
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The population standard deviation."""
+    """Return the population standard deviation."""
     count = len(values)
     if not count:
         return 0.0
@@ -132,17 +132,17 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def unit_share(unit: StorageUnit) -> float:
-    """The free share of a storage unit."""
+    """Return the free share of a storage unit."""
     return unit.free / unit.total if unit.total else 1.0
 
 
 def wanted_units(nodes: Iterable[Node]) -> list[tuple[str, str]]:
-    """The desired storage units which some of these nodes have."""
+    """Return the desired storage units which some of these nodes have."""
     return list(dict.fromkeys(wanted for node in nodes for wanted in node.storage or ()))
 
 
 def unit_deviation(nodes: Iterable[Node]) -> float:
-    """The mean over all desired storage units of the deviation of their free shares.
+    """Return the mean over all desired storage units of the deviation of their free shares.
 
     Nodes without a desired storage unit do not count for it. Source: *HTools support for multiple
     storage units per node*, section *Balancing*.
@@ -157,7 +157,7 @@ def unit_deviation(nodes: Iterable[Node]) -> float:
 
 
 def has_units(nodes: Iterable[Node]) -> bool:
-    """Whether storage units are known of all these nodes."""
+    """Return True if storage units are known of all these nodes."""
     found = False
     for node in nodes:
         if node.storage is None:
@@ -167,7 +167,7 @@ def has_units(nodes: Iterable[Node]) -> bool:
 
 
 def details(nodes: Sequence[Node]) -> list[float]:
-    """The values of all components, without their weights, in their order."""
+    """Return the values of all components, without their weights, in their order."""
     online = [node for node in nodes if not node.offline]
     offline = [node for node in nodes if node.offline]
     if not online:
@@ -191,7 +191,7 @@ def details(nodes: Sequence[Node]) -> list[float]:
 
 
 def total(values: Sequence[float]) -> float:
-    """The score from the values of the components."""
+    """Return the score from the values of the components."""
     result = 0.0
     for component, value in zip(COMPONENTS, values, strict=True):
         result += component.weight * value
@@ -199,12 +199,14 @@ def total(values: Sequence[float]) -> float:
 
 
 def score(nodes: Sequence[Node]) -> float:
-    """The score of a cluster."""
+    """Return the score of a cluster."""
     return total(details(nodes))
 
 
 def optimal_offset(nodes: Sequence[Node]) -> float:
-    """How far the score must stay above zero, because memory is reserved for the loss of a node."""
+    """Return how far the score must stay above zero, because memory is reserved for the loss of a
+    node.
+    """
     if len(nodes) <= 1:
         return 0.0
     peers = float(sum(sum(node.peers.values()) for node in nodes))

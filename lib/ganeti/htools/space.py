@@ -34,7 +34,7 @@ class StorageUnit:
 
 
 def sharing(wanted: Wanted | None) -> tuple[Wanted, ...]:
-    """The units whose free space a disk takes: all of its volume group, or its own."""
+    """Return the units whose free space a disk takes: all of its volume group, or its own."""
     if wanted is None:
         return ()
     kind, key = wanted
@@ -50,7 +50,7 @@ def _needed(instance: Instance) -> dict[Wanted | None, int]:
 
 
 def units_fit(storage: Mapping[Wanted, StorageUnit], instance: Instance) -> bool:
-    """Whether every disk of an instance fits its storage unit, one after the other."""
+    """Return True if every disk of an instance fits its storage unit, one after the other."""
     if not instance.takes_units:
         return True
     for wanted, size in _needed(instance).items():
@@ -63,7 +63,7 @@ def units_fit(storage: Mapping[Wanted, StorageUnit], instance: Instance) -> bool
 def units_after(
     storage: dict[Wanted, StorageUnit], instance: Instance, sign: int
 ) -> dict[Wanted, StorageUnit]:
-    """The units of a node after an instance came to it.
+    """Return the units of a node after an instance came to it.
 
     :param sign: 1; or -1 when the instance leaves the node.
     """

@@ -38,7 +38,7 @@ class Plan:
 
 
 def may_go(cluster: Cluster) -> list[Node]:
-    """The nodes which may be switched off, those with most primary instances first."""
+    """Return the nodes which may be switched off, those with most primary instances first."""
     found = [
         node
         for node in cluster.nodes
@@ -51,7 +51,7 @@ def may_go(cluster: Cluster) -> list[Node]:
 
 
 def on_standby(cluster: Cluster) -> list[Node]:
-    """The nodes which may be switched on."""
+    """Return the nodes which may be switched on."""
     return [
         node
         for node in cluster.nodes
@@ -99,7 +99,9 @@ def _switched(cluster: Cluster, chosen: Iterable[Node], *, offline: bool) -> Clu
 
 
 def _served(cluster: Cluster, factor: float) -> tuple[bool, Cluster, list[Step]]:
-    """Whether balancing leaves every online node with capacity for a larger standard instance."""
+    """Return True if balancing leaves every online node with capacity for a larger standard
+    instance.
+    """
     state = balance.start(cluster)
     steps = list(balance.run(state, balance.Options(min_gain=0.0)))
     after = cluster.copy()
@@ -110,7 +112,7 @@ def _served(cluster: Cluster, factor: float) -> tuple[bool, Cluster, list[Step]]
 
 
 def _have_capacity(cluster: Cluster, factor: float) -> bool:
-    """Whether every online node can take an instance of so many times the standard size."""
+    """Return True if every online node can take an instance of so many times the standard size."""
     standard = cluster.policy.standard
     more = Instance(
         "new",

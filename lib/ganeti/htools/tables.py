@@ -82,7 +82,10 @@ DEFAULT_FIELDS = (
 
 
 def wanted_fields(text: str | None) -> list[str]:
-    """The columns of a list such as ``name,pcnt``; a leading ``+`` adds to the usual ones."""
+    """Return the columns of a list such as ``name,pcnt``.
+
+    A leading ``+`` adds to the usual ones.
+    """
     if not text:
         return list(DEFAULT_FIELDS)
     if text.startswith("+"):
@@ -91,7 +94,7 @@ def wanted_fields(text: str | None) -> list[str]:
 
 
 def nodes(listed: Sequence[Node], wanted: Sequence[str]) -> str:
-    """The table of nodes; every line begins with a space."""
+    """Return the table of nodes; every line begins with a space."""
     fields = [FIELDS.get(name, UNKNOWN) for name in wanted]
     rows = [[field.header for field in fields]]
     for node in listed:
@@ -106,7 +109,7 @@ _INSTANCE_HEADERS = (
 
 
 def instances(listed: Sequence[Instance], cluster_nodes: Sequence[Node]) -> str:
-    """The table of instances; every line begins with a space."""
+    """Return the table of instances; every line begins with a space."""
     rows = [list(_INSTANCE_HEADERS)]
     for one in listed:
         second = "" if one.secondary == NO_NODE else cluster_nodes[one.secondary].name
@@ -128,7 +131,7 @@ def instances(listed: Sequence[Instance], cluster_nodes: Sequence[Node]) -> str:
 
 
 def components(values: Sequence[float]) -> str:
-    """The table of the components of the score; only its header for no values."""
+    """Return the table of the components of the score; only its header for no values."""
     rows = [["Field", "Value", "Weight"]]
     for component, value in zip(score.COMPONENTS, values, strict=False):
         rows.append([component.name, fixed(value, 8), f"x{component.weight:.2f}"])

@@ -24,18 +24,20 @@ STANDBY_AUTO = "htools:standby:auto"
 
 
 def values(prefix: str, tags: Iterable[str]) -> list[str]:
-    """What follows a prefix, in the tags which have it."""
+    """Return what follows a prefix, in the tags which have it."""
     return [tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)]
 
 
 def matching(names: Iterable[str], tags: Iterable[str]) -> list[str]:
-    """The tags which begin with one of the names and a colon."""
+    """Return the tags which begin with one of the names and a colon."""
     starts = tuple(f"{name}:" for name in names)
     return [tag for tag in tags if tag.startswith(starts)] if starts else []
 
 
 def accepted_migrations(cluster_tags: Iterable[str], own: frozenset[str]) -> frozenset[str]:
-    """The migration tags a node accepts: its own, and those from which the cluster allows it."""
+    """Return the migration tags a node accepts: its own, and those from which the cluster allows
+    it.
+    """
     accepted = set(own)
     for rule in values(ALLOW_MIGRATION, cluster_tags):
         source, separator, target = rule.partition("::")
@@ -71,7 +73,9 @@ def apply_to_instances(
 
 
 def location_score(instance: Instance, primary: Node, secondary: Node | None) -> int:
-    """How many location tags its nodes share, plus the desired ones its primary node lacks."""
+    """Return how many location tags its nodes share, plus the desired ones its primary node
+    lacks.
+    """
     desired = instance.desired_locations
     score = len(desired - primary.location_tags) if desired else 0
     if secondary is not None and primary.location_tags:
@@ -80,5 +84,5 @@ def location_score(instance: Instance, primary: Node, secondary: Node | None) ->
 
 
 def secondary_of(instance: Instance, nodes: Sequence[Node]) -> Node | None:
-    """The secondary node of an instance, if it has one."""
+    """Return the secondary node of an instance, if it has one."""
     return None if instance.secondary == NO_NODE else nodes[instance.secondary]

@@ -99,7 +99,7 @@ def serialize(storage: Mapping[Wanted, StorageUnit]) -> str:
 
 
 def desired(template: str, key: str | None, known: Iterable[Wanted]) -> Wanted | None:
-    """The desired storage unit of a disk.
+    """Return the desired storage unit of a disk.
 
     :param key: volume group or directory, when it is given.
     :param known: storage units of nodes which the disk may be on, the preferred one first.

@@ -53,7 +53,7 @@ class Change:
     without_place: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The change as JSON has it."""
+        """Return the change as JSON has it."""
         return {
             "change": self.text,
             "moved": list(self.moved),
@@ -377,7 +377,7 @@ KINDS = tuple(_KINDS)
 
 
 def summary(cluster: Cluster) -> dict[str, int | float]:
-    """What an administrator wants to compare before and after a change.
+    """Return what an administrator wants to compare before and after a change.
 
     Memory and disk space are in MiB. ``more_instances`` is how many instances of the standard size
     still fit, at most 100, with the first disk template of the policy.

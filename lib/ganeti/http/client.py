@@ -310,7 +310,7 @@ class _Transfer:
         return Failure(UNREACHABLE, text, self._machine_is_on(), sent=self._maybe_sent)
 
     def _machine_is_on(self) -> bool:
-        """Whether the system of the peer accepted or refused this connection."""
+        """Return True if the system of the peer accepted or refused this connection."""
         # CONNECT_TIME is 0 in libcurl 7.88 while there is no TLS.
         return bool(
             self.handle.getinfo(pycurl.NUM_CONNECTS) > 0

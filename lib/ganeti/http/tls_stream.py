@@ -181,7 +181,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     @property
     def reading(self) -> bool:
-        """Whether bytes go to the inner protocol."""
+        """True if bytes go to the inner protocol."""
         return not self._paused and not self.closing
 
     def close(self) -> None:

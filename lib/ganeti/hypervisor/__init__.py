@@ -38,12 +38,12 @@ _DRIVERS = {
 
 
 def known() -> tuple[str, ...]:
-    """Names of the hypervisors which have a driver."""
+    """Return the names of the hypervisors which have a driver."""
     return tuple(_DRIVERS)
 
 
 def of(name: str) -> Hypervisor:
-    """The driver of a hypervisor.
+    """Return the driver of a hypervisor.
 
     :raises HypervisorError: there is no hypervisor of this name, or it has no driver.
     """

@@ -42,7 +42,7 @@ class InstanceInfo:
     time_s: float  # processor time which it has used
 
     def to_wire(self) -> dict[str, Any]:
-        """The published form in answers to node calls."""
+        """Return the published form in answers to node calls."""
         return {
             "memory": self.memory_mib,
             "vcpus": self.vcpus,
@@ -131,14 +131,14 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def list_instances(self) -> list[str]:
-        """Names of the guests running on this node, sorted."""
+        """Return the names of the guests running on this node, sorted."""
 
     @abstractmethod
     def instance_info(self, instance_name: str) -> InstanceInfo | None:
-        """Facts of a guest, or None when it does not run here."""
+        """Return the facts of a guest, or None when it does not run here."""
 
     def all_info(self) -> list[InstanceInfo]:
-        """Facts of every guest running here."""
+        """Return the facts of every guest running here."""
         found = (self.instance_info(name) for name in self.list_instances())
         # A guest may end after it was listed.
         return [info for info in found if info is not None]
@@ -152,7 +152,7 @@ class Hypervisor(ABC):
         }
 
     def is_running(self, instance_name: str) -> bool:
-        """Whether the guest runs on this node."""
+        """Return True if the guest runs on this node."""
         return instance_name in self.list_instances()
 
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
@@ -172,7 +172,9 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this node: the published keys of the call ``node_info``, sizes in MiB."""
+        """Return the capacity of this node: the published keys of the call ``node_info``, sizes in
+        MiB.
+        """
 
     def validate_parameters(self, hvparams: Mapping[str, Any]) -> None:
         """Check that this node can use filled parameters: files exist, programs run.
@@ -189,7 +191,9 @@ class Hypervisor(ABC):
         """
 
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
-        """Which program this machine lacks, and how to get it, or None; nothing is run or written.
+        """Return which program this machine lacks, and how to get it, or None.
+
+        Nothing is run or written.
 
         :param hvparams: the filled parameters of the cluster.
         """
@@ -197,7 +201,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Whether the hypervisor works on this node: None, or what is wrong."""
+        """Return what is wrong with the hypervisor on this node; None if it works."""
 
     def balloon_memory(self, instance: FilledInstance, memory_mib: int) -> None:
         """Change the memory of a running guest.
@@ -280,7 +284,10 @@ class Hypervisor(ABC):
         self.hotplug_supported(instance)
 
     def plugged_disks(self, instance_name: str) -> Sequence[Disk] | None:
-        """The disks of a running guest, in order; None if the hypervisor does not know them."""
+        """Return the disks of a running guest, in order.
+
+        The result is None if the hypervisor does not know them.
+        """
         return None
 
     # Migration. On the source: migration_info, migrate, migration_status,
@@ -294,7 +301,7 @@ class Hypervisor(ABC):
         raise self._no_migration(instance.name)
 
     def migration_info(self, instance: FilledInstance) -> Any:
-        """The data from which the target prepares the incoming migration; JSON values."""
+        """Return the data from which the target prepares the incoming migration; JSON values."""
         raise self._no_migration(instance.name)
 
     def accept_instance(
@@ -319,8 +326,10 @@ class Hypervisor(ABC):
         raise self._no_migration(instance.name)
 
     def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """The progress of the last migration from this node, or to it; only the sender reports how
-        much memory there is. Its ``status`` is "none" when there was no migration.
+        """Return the progress of the last migration from this node, or to it.
+
+        Only the sender reports how much memory there is. Its ``status`` is "none" when there was
+        no migration.
 
         :raises HypervisorError: it is not known; it may have ended well.
         """
@@ -385,7 +394,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def linux_node_info(meminfo: str, processors: int, numa_nodes: int, sockets: int) -> dict[str, Any]:
-    """Capacity of a node whose guests are processes of its own kernel.
+    """Return the capacity of a node whose guests are processes of its own kernel.
 
     :param meminfo: content of /proc/meminfo.
     :returns: the published keys of the call ``node_info``; memory in MiB.

@@ -55,7 +55,7 @@ def _directory() -> str:
 
 
 def path_of(uuid: str) -> str:
-    """The log of an instance on this node.
+    """Return the log of an instance on this node.
 
     :raises HypervisorError: the text cannot be the name of a file.
     """
@@ -103,13 +103,13 @@ def remove(name: str, uuid: str) -> None:
 
 
 def link_directories() -> tuple[str, ...]:
-    """The directories which hold the links with the names of instances."""
+    """Return the directories which hold the links with the names of instances."""
     here = paths.current()
     return here.log_kvm_dir, here.log_lxc_dir
 
 
 def link_in(directory: str, name: str) -> str:
-    """The link with the name of an instance."""
+    """Return the link with the name of an instance."""
     return f"{directory}/{name}{_LINK_SUFFIX}"
 
 
@@ -121,7 +121,7 @@ def _links_of(name: str) -> list[str]:
 
 
 def _logs() -> Iterator[str]:
-    """Paths of all logs of this node, without the older parts."""
+    """Yield the paths of all logs of this node, without the older parts."""
     directory = _directory()
     with contextlib.suppress(OSError):
         for name in os.listdir(directory):
@@ -137,7 +137,7 @@ def _overgrown() -> Iterator[str]:
 
 
 def is_overgrown() -> bool:
-    """Whether a log of this node is larger than :data:`MAX_BYTES`."""
+    """Return True if a log of this node is larger than :data:`MAX_BYTES`."""
     return any(True for _ in _overgrown())
 
 
@@ -242,7 +242,7 @@ def _no_follow(path: str, flags: int) -> int:
 
 
 def _rotation(path: str) -> str:
-    """Which older part there is; it changes when the log is emptied."""
+    """Return which older part there is; it changes when the log is emptied."""
     try:
         found = os.stat(f"{path}{_OLDER}", follow_symlinks=False)
     except FileNotFoundError:
@@ -258,7 +258,7 @@ def _parsed(position: str) -> tuple[str, int]:
 
 
 def _older(path: str, start: int) -> tuple[bytes, bool]:
-    """The older part from a position on, and whether it does not reach back to there."""
+    """Return the older part from a position on, and whether it does not reach back to there."""
     try:
         with open(f"{path}{_OLDER}", "rb", opener=_no_follow) as stream:
             size = os.fstat(stream.fileno()).st_size

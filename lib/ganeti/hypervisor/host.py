@@ -24,7 +24,7 @@ def cpu_time_s(pid: int) -> float:
 
 
 def resident_mib(pid: int) -> int | None:
-    """Memory of this node which a process uses, in MiB; None when it has ended."""
+    """Return the memory of this node which a process uses, in MiB; None when it has ended."""
     try:
         pages = int(fs.read_bytes(f"/proc/{pid}/statm").split()[1])
     except (OSError, ValueError, IndexError):
@@ -33,7 +33,7 @@ def resident_mib(pid: int) -> int | None:
 
 
 def transferred_bytes(pid: int) -> tuple[int | None, int | None]:
-    """What a process has read from and written to the storage of this node, in bytes.
+    """Return what a process has read from and written to the storage of this node, in bytes.
 
     :returns: None for both when the kernel does not tell.
 
@@ -65,7 +65,7 @@ def wait_gone(pid: int, timeout_s: float) -> bool:
 
 
 def is_block_device(path: str) -> bool:
-    """Whether the link of a disk leads to a block device.
+    """Return True if the link of a disk leads to a block device.
 
     :raises HypervisorError: it leads to nothing that exists.
     """
@@ -76,7 +76,7 @@ def is_block_device(path: str) -> bool:
 
 
 def direct_works(path: str) -> bool:
-    """Whether the file system of a file supports direct access (``O_DIRECT``)."""
+    """Return True if the file system of a file supports direct access (``O_DIRECT``)."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
     except OSError:
@@ -85,7 +85,7 @@ def direct_works(path: str) -> bool:
 
 
 def interface_address(name: str, version: int) -> str:
-    """An address of a network interface of this node.
+    """Return an address of a network interface of this node.
 
     :param version: 4 or 6, or 0 for either, IPv4 first.
     :raises HypervisorError: there is no such interface, or it has no such address.
@@ -110,7 +110,7 @@ def interface_address(name: str, version: int) -> str:
 
 
 def read_log(path: str) -> str:
-    """The text of a log; empty when it cannot be read."""
+    """Return the text of a log; empty when it cannot be read."""
     try:
         return fs.read_file(path)
     except OSError:
@@ -118,7 +118,7 @@ def read_log(path: str) -> str:
 
 
 def last_lines(text: str) -> str:
-    """The last five lines of a program's output, in one line."""
+    """Return the last five lines of a program's output, in one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_ERROR_LINES:])
 

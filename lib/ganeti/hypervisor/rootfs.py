@@ -42,7 +42,7 @@ class Partition(NamedTuple):
 
 
 def only_disk(instance_name: str, disks: Sequence[AttachedDisk]) -> AttachedDisk:
-    """The disk with the root file system, which is the only one of an instance.
+    """Return the disk with the root file system, which is the only one of an instance.
 
     :raises HypervisorError: there are more or none, or it has no device on this node.
     """
@@ -69,7 +69,7 @@ def require_devices(instance_name: str, disks: Sequence[AttachedDisk]) -> None:
 
 
 def mount_argv(path: str, target: str) -> list[str]:
-    """The command which mounts the root file system.
+    """Return the command which mounts the root file system.
 
     :param path: of the disk.
     :param target: the directory on which it is to be mounted.
@@ -130,7 +130,7 @@ def _first_partition(path: str) -> Partition:
 
 
 def is_in_use(path: str) -> bool:
-    """Whether the kernel still has the disk mounted, or in a loop device."""
+    """Return True if the kernel still has the disk mounted, or in a loop device."""
     try:
         mode = os.stat(path).st_mode
     except OSError:

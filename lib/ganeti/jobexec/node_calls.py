@@ -35,7 +35,9 @@ class Trust:
         self._seen = look()
 
     def changed(self) -> bool:
-        """Whether the files were replaced since the last question, or since the beginning."""
+        """Return True if the files were replaced since the last question, or since the
+        beginning.
+        """
         before, self._seen = self._seen, self._look()
         return self._seen != before
 

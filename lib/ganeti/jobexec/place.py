@@ -153,12 +153,12 @@ class JobPlace:
 
     @property
     def dead(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         return self._dead
 
     @property
     def is_ending(self) -> bool:
-        """Whether the process has no job any more."""
+        """True if the process has no job any more."""
         return self._ending
 
     # -- for the worker -----------------------------------------------------------------------

@@ -44,7 +44,7 @@ class QueueCopy:
 
     @property
     def removed(self) -> bool:
-        """Whether another process emptied the directory: further content of this copy is lost."""
+        """True if another process emptied the directory: further content of this copy is lost."""
         return self._store.removed
 
     def write(self, files: Mapping[str, str]) -> None:

@@ -78,7 +78,7 @@ class JournalWriter:
 
     @property
     def removed(self) -> bool:
-        """Whether the journal in use was removed from the directory by another process."""
+        """True if the journal in use was removed from the directory by another process."""
         fd = self._fd
         if fd is not None:
             # Another thread may just have closed it, for a new one.
@@ -214,7 +214,7 @@ class _Record(NamedTuple):
 
 
 def has_journals(directory: str) -> bool:
-    """Whether a process writes this queue now, or has left work for the next one."""
+    """Return True if a process writes this queue now, or has left work for the next one."""
     try:
         return any(map(_JOURNAL_FILE.match, os.listdir(directory)))
     except (FileNotFoundError, NotADirectoryError):

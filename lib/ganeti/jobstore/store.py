@@ -277,7 +277,7 @@ class QueueStore:
         return int(text)
 
     def drained(self) -> bool:
-        """Whether the queue is marked to take no new jobs."""
+        """Return True if the queue is marked to take no new jobs."""
         return os.path.exists(self._path(DRAIN))
 
     def _read(self, name: str) -> str | None:
@@ -420,18 +420,18 @@ class QueueStore:
 
     @property
     def journal_used(self) -> bool:
-        """Whether a checkpoint would have something to do."""
+        """True if a checkpoint would have something to do."""
         with self._lock:
             return bool(self._touched)
 
     @property
     def removed(self) -> bool:
-        """Whether another process removed the journal in use, and so the queue with it."""
+        """True if another process removed the journal in use, and so the queue with it."""
         return self._journal.removed
 
     @property
     def has_old_journals(self) -> bool:
-        """Whether journals wait for a checkpoint besides the one in use."""
+        """True if journals wait for a checkpoint besides the one in use."""
         with self._lock:
             return len(self._touched) > 1
 

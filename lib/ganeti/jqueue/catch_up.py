@@ -71,7 +71,7 @@ class LocalQueue:
         self._latest: tuple[float, Inventory] | None = None
 
     def drained(self) -> bool:
-        """Whether the queue is marked to take no new jobs."""
+        """Return True if the queue is marked to take no new jobs."""
         return self._store.drained()
 
     def inventory(self, since: float) -> Inventory:

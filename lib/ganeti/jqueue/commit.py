@@ -111,7 +111,7 @@ class Batch:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """True if there is nothing to write."""
         return not self.changed and not self.archive and self.serial is None
 
     def when_durable(self, done: Done) -> None:
@@ -292,7 +292,9 @@ class Committer:
         return self._open
 
     def start_waits(self) -> bool:
-        """Whether an opcode waits for the candidates, and not only for the disk, to begin."""
+        """Return True if an opcode waits for the candidates, and not only for the disk, to
+        begin.
+        """
         return self._majority()
 
     def add_new(self, new: Sequence[jobs.QueuedJob], serial: int) -> Batch:

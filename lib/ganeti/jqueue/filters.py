@@ -221,7 +221,7 @@ class FilterGate:
         )
 
     def has_free_place(self, verdict: FilterVerdict) -> bool:
-        """Whether one more job may be at work under all limits of a verdict."""
+        """Return True if one more job may be at work under all limits of a verdict."""
         return self._full(verdict) is None
 
     def enter(self, job_id: int, verdict: FilterVerdict) -> None:

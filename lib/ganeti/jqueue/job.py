@@ -254,17 +254,17 @@ class QueuedJob:
 
     @property
     def finalized(self) -> bool:
-        """Whether the job has ended; perhaps that is not committed yet."""
+        """True if the job has ended; perhaps that is not committed yet."""
         return self.status in FINALIZED
 
     @property
     def at_rest(self) -> bool:
-        """Whether clients see the present state, so that it is on disk, too."""
+        """True if clients see the present state, so that it is on disk, too."""
         return self.state is self.published and all(op.state is op.published for op in self.ops)
 
     @property
     def taken_up(self) -> bool:
-        """Whether a worker has begun with the job at some time."""
+        """True if a worker has begun with the job at some time."""
         return any(op.state.status != QUEUED for op in self.ops)
 
     @property

@@ -404,7 +404,7 @@ class _Peer:
 
     @property
     def idle(self) -> bool:
-        """Whether the candidate has everything."""
+        """True if the candidate has everything."""
         return not (
             self._busy
             or self._unknown_since is not None

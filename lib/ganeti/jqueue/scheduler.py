@@ -148,7 +148,7 @@ class Scheduler:
             self.schedule(self._table.jobs[job_id])
 
     def _dependencies_allow(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
-        """Whether the dependencies of an opcode are satisfied.
+        """Return True if the dependencies of an opcode are satisfied.
 
         Ends the job when they can never be. Needs the lock.
         """
@@ -327,7 +327,7 @@ class Scheduler:
         return op
 
     def _gets_process(self) -> bool:
-        """Whether a job which starts now gets a process."""
+        """Return True if a job which starts now gets a process."""
         return self._places is not None and self._places.in_use()
 
     def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, place: Place) -> bool:

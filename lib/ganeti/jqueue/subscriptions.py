@@ -39,7 +39,7 @@ class _Pace:
         self.at, self.left = now, float(BURST)
 
     def is_rested(self, now: float) -> bool:
-        """Whether the job may have a whole burst again."""
+        """Return True if the job may have a whole burst again."""
         return self.left + (now - self.at) * RATE >= BURST
 
     def take(self, now: float) -> float:
@@ -129,7 +129,7 @@ class Subscriptions:
         return len(self._by_job)
 
     def __contains__(self, job_id: int) -> bool:
-        """Whether a job has a subscription."""
+        """Return True if a job has a subscription."""
         return job_id in self._by_job
 
     def add(self, subscription: Subscription) -> None:
@@ -150,7 +150,10 @@ class Subscriptions:
         return True
 
     def must_wait(self, subscription: Subscription, job: jobs.QueuedJob) -> bool:
-        """Whether a change which a new subscription finds is too early; it is brought later."""
+        """Return True if a change which a new subscription finds is too early.
+
+        It is brought later.
+        """
         if subscription.prev_info is None or job.published_status in jobs.FINALIZED or job.archived:
             return False
         return self._is_too_early(job.id)

@@ -55,7 +55,7 @@ class JobTable:
         self.serial += const.JOB_ID_GAP
 
     def had(self, job_id: int) -> bool:
-        """Whether a job of this id was here at some time."""
+        """Return True if a job of this id was here at some time."""
         first, last = self.skipped
         return job_id <= self.serial and not first <= job_id <= last
 

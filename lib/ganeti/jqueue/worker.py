@@ -73,7 +73,7 @@ class WorkerPool:
             self._changed.notify_all()
 
     def in_line(self, job_id: int) -> bool:
-        """Whether the job waits for a worker."""
+        """Return True if the job waits for a worker."""
         with self._changed:
             return job_id in self._queued
 

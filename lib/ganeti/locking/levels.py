@@ -64,7 +64,7 @@ class LockId(NamedTuple):
 
 
 def lock_name(level: Level, key: str | None) -> str:
-    """The published name: ``cluster/BGL``, ``node/<uuid>``, ``node/[lockset]``."""
+    """Return the published name: ``cluster/BGL``, ``node/<uuid>``, ``node/[lockset]``."""
     return f"{_LABELS[level]}/{_WHOLE if key is None else key}"
 
 

@@ -44,7 +44,7 @@ class LockSet(Generic[TicketT]):
         return key in self._members
 
     def __iter__(self) -> Iterator[SharedLock[TicketT]]:
-        """The members, in no particular order."""
+        """Return the members, in no particular order."""
         return iter(self._members.values())
 
     def keys(self) -> frozenset[str]:

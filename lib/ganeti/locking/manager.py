@@ -62,7 +62,7 @@ _LOOK_S: Final = 5.0
 
 
 def _level_of(request: LockRequest) -> str:
-    """The name of the level of a request's locks; a request has one level."""
+    """Return the name of the level of a request's locks; a request has one level."""
     return next((lock.level.label for lock in request.gains), "")
 
 
@@ -523,7 +523,7 @@ class LockManager:
         *,
         shared: bool | None = None,
     ) -> bool:
-        """Whether the owner holds a member, or with no key the whole level.
+        """Return True if the owner holds a member, or with no key the whole level.
 
         :param shared: True: at least shared; False: exclusively; None: in any mode.
         """

@@ -121,7 +121,7 @@ class Holding:
         return LockId(level, max(self.members) if self.members else ALL)
 
     def empty(self) -> bool:
-        """Whether the owner holds nothing at this level."""
+        """Return True if the owner holds nothing at this level."""
         return self.whole is None and not self.members
 
 

@@ -68,7 +68,7 @@ _PUBLIC = (SHARED, EXCLUSIVE, SHARED, EXCLUSIVE, EXCLUSIVE)
 
 
 def excludes(one: Mode, other: Mode) -> bool:
-    """Whether two owners cannot hold these modes of a lock at the same time."""
+    """Return True if two owners cannot hold these modes of a lock at the same time."""
     return other in _EXCLUDES[one]
 
 
@@ -128,7 +128,7 @@ class SharedLock(Generic[TicketT]):
 
     @property
     def idle(self) -> bool:
-        """Whether the lock has neither holders nor waiters."""
+        """True if the lock has neither holders nor waiters."""
         return not self.holders and not self.queue
 
     def mode_of(self, owner: Owner) -> Mode | None:
@@ -261,7 +261,7 @@ class SharedLock(Generic[TicketT]):
         return holders, before
 
     def _grantable(self, mode: Mode) -> bool:
-        """Whether an owner without this lock may get the mode, if the queue is ignored."""
+        """Return True if an owner without this lock may get the mode, if the queue is ignored."""
         counts = self._counts
         for other in _EXCLUDES[mode]:
             if counts[other]:

@@ -105,7 +105,7 @@ class Splitter:
 
     @property
     def partial(self) -> bool:
-        """Whether part of a message has arrived."""
+        """True if part of a message has arrived."""
         return self._size > 0
 
     @property

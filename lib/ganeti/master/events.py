@@ -176,7 +176,7 @@ class EventLog:
 
     @property
     def listened(self) -> bool:
-        """Whether a client has asked for events in the last minutes."""
+        """True if a client has asked for events in the last minutes."""
         return time.monotonic() - self._asked_at < _LISTENING_S
 
     def after(self, place: tuple[str, int] | None) -> EventsAnswer:

@@ -176,7 +176,7 @@ class LuxiRequest:
 
     @property
     def answered(self) -> bool:
-        """Whether an answer was given."""
+        """True if an answer was given."""
         return self._answered
 
     def time_out(self) -> None:
@@ -256,7 +256,7 @@ class _Connection:
 
     @property
     def idle(self) -> bool:
-        """Whether no request is under way."""
+        """True if no request is under way."""
         return not (self.inbox or self.slots or self.outbox)
 
     @property
@@ -266,7 +266,7 @@ class _Connection:
 
     @property
     def stuck(self) -> bool:
-        """Whether the client must send the rest of a message, or take an answer."""
+        """True if the client must send the rest of a message, or take an answer."""
         return bool(self.outbox) or (self.splitter.partial and not self.inbox)
 
 

@@ -208,7 +208,7 @@ class NodeWatch:
         return [uuid for uuid, answer in answers.items() if not is_gone(answer.failure)]
 
     def _at_work(self) -> Collection[str]:
-        """Nodes for which a job is at work; the others are forgotten."""
+        """Return the nodes for which a job is at work; the others are forgotten."""
         self._jobs = {
             uuid: job_id for uuid, job_id in self._jobs.items() if self._queue.is_unfinished(job_id)
         }

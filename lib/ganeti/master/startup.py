@@ -142,7 +142,7 @@ def expect_lagging(config: Config, won: Won) -> None:
 
 
 def lock_keys(data: ConfigData) -> dict[Level, list[str]]:
-    """The locks which exist for the objects of a configuration: level -> UUIDs."""
+    """Return the locks which exist for the objects of a configuration: level -> UUIDs."""
     return {
         Level.INSTANCE: list(data.instances),
         Level.NODEGROUP: list(data.nodegroups),

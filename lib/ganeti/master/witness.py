@@ -123,7 +123,10 @@ class MasterWitness:
                 self._witness = found
 
     def _agree_soon(self, data: ConfigData) -> bool:
-        """Whether all candidates have everything; the job which asks is just on its way to them."""
+        """Return True if all candidates have everything.
+
+        The job which asks is just on its way to them.
+        """
         for _ in range(_ATTEMPTS):
             if self._all_agree(data):
                 return True
@@ -193,7 +196,9 @@ class MasterWitness:
         return ""
 
     def _all_agree(self, data: ConfigData) -> bool:
-        """Whether all candidates obey this master now and have its configuration and jobs."""
+        """Return True if all candidates obey this master now and have its configuration and
+        jobs.
+        """
         lagging = self._config.lagging()
         others = [uuid for uuid in online_candidates(data) if uuid != data.cluster.master_node]
         if any(uuid in lagging for uuid in others):

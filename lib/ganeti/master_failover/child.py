@@ -51,7 +51,7 @@ class Child:
         self._text = b""
 
     def fileno(self) -> int:
-        """The pipe; it is readable when the child has ended."""
+        """Return the pipe; it is readable when the child has ended."""
         return self._pipe
 
     def result(self) -> TaskResult | None:

@@ -175,7 +175,7 @@ def run_on(
 
 
 def _login(node: remote.RemoteNode) -> list[str]:
-    """The command with which an administrator tries the login."""
+    """Return the command with which an administrator tries the login."""
     port = [] if node.port == ssh.PORT else [f"-p{node.port}"]
     return ["ssh", *port, f"root@{node.name}", "true"]
 

@@ -456,12 +456,12 @@ class Merge:
 
 
 def _count(things: Sized, noun: str) -> str:
-    """A number with its noun: ``1 node``, ``2 nodes``."""
+    """Return a number with its noun: ``1 node``, ``2 nodes``."""
     return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _reached(data: ConfigData) -> tuple[dict[str, str], dict[str, int]]:
-    """The primary IP address of each node, and the TCP port of its SSH server."""
+    """Return the primary IP address of each node, and the TCP port of its SSH server."""
     nodes = data.nodes.values()
     return (
         {node.name: node.primary_ip for node in nodes},
@@ -474,7 +474,7 @@ def _online(data: ConfigData) -> list[Node]:
 
 
 def _needs_no_voting(merged: ConfigData, other: ConfigData) -> bool:
-    """Whether the nodes of this cluster alone are no majority of all nodes.
+    """Return True if the nodes of this cluster alone are no majority of all nodes.
 
     The nodes of the other cluster do not answer before they are added again.
     """

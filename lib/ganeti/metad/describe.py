@@ -19,7 +19,7 @@ _NIC_FACTS = ("mac", "ip", "name", "uuid", "network")
 
 
 def talks(instance: Instance) -> bool:
-    """Whether an instance has a communication interface to its node."""
+    """Return True if an instance has a communication interface to its node."""
     return any((nic.name or "").startswith(const.NIC_PREFIX) for nic in instance.nics)
 
 

@@ -40,7 +40,7 @@ class ConfdQuestions:
         }
 
     def instances(self) -> Sequence[Mapping[str, Any]]:
-        """The instances whose primary node is this one; empty when no daemon answers."""
+        """Return the instances whose primary node is this one; empty when no daemon answers."""
         answer = self._ask(confd.REQ_NODE_INSTANCES, self._node)
         if not isinstance(answer, list) or not answer or not isinstance(answer[0], list):
             return []

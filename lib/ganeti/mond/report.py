@@ -42,7 +42,7 @@ class Questions(Protocol):
         """Minor -> name of its instance."""
 
     def instances(self) -> Sequence[Mapping[str, Any]]:
-        """The instances whose primary node is this one, as configuration objects."""
+        """Return the instances whose primary node is this one, as configuration objects."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def build(collector: Collector, data: Any) -> dict[str, Any]:
 
 
 def is_counter(word: str) -> bool:
-    """Whether a word is a counter of the kernel: ASCII digits, at most 64 bits."""
+    """Return True if a word is a counter of the kernel: ASCII digits, at most 64 bits."""
     return word.isdecimal() and word.isascii() and len(word) <= _COUNTER_DIGITS
 
 

@@ -72,7 +72,8 @@ def check_parameter_syntax(hypervisor: str, params: Mapping[str, Any]) -> None:
 
 
 def firmware_disks(hypervisor: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """The disks which the firmware of a guest with these (filled) parameters needs for itself.
+    """Return the disks which the firmware of a guest with these (filled) parameters needs for
+    itself.
 
     :returns: name of the disk -> the parameter and value which need it, for messages.
     :raises errors.HypervisorError: there is no such hypervisor.
@@ -81,7 +82,7 @@ def firmware_disks(hypervisor: str, params: Mapping[str, Any]) -> dict[str, str]
 
 
 def lacks_firmware_disk(name: str, parameter: str) -> str:
-    """The message when an instance lacks one of :func:`firmware_disks`.
+    """Return the message when an instance lacks one of :func:`firmware_disks`.
 
     :param name: of the disk.
     :param parameter: the parameter and value which need it.
@@ -93,7 +94,7 @@ def lacks_firmware_disk(name: str, parameter: str) -> str:
 
 
 def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The paths which a node must find: ``(parameter, path, FILE or DIRECTORY)`` of each.
+    """Yield the paths which a node must find: ``(parameter, path, FILE or DIRECTORY)`` of each.
 
     :raises errors.HypervisorError: there is no such hypervisor.
     """

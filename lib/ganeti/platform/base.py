@@ -54,7 +54,7 @@ class Machine(ABC):
 
     @property
     def runs_monitoring(self) -> bool:
-        """Whether the monitoring daemon runs on this machine."""
+        """True if the monitoring daemon runs on this machine."""
         return True
 
     def __init__(self, here: paths.Paths, name: str = "") -> None:
@@ -64,12 +64,12 @@ class Machine(ABC):
     @property
     @abstractmethod
     def runs_systemd(self) -> bool:
-        """Whether systemd has booted this machine, and this process may start units."""
+        """True if systemd has booted this machine, and this process may start units."""
 
     # -- names and addresses ---------------------------------------------------------------------
 
     def hostname(self) -> str:
-        """The full name of this node, in lower case."""
+        """Return the full name of this node, in lower case."""
         return self._name or hosts.system_name()
 
     def lookup(self, name: str) -> hosts.Hostname:
@@ -82,11 +82,11 @@ class Machine(ABC):
         return self._cluster_host(name) or hosts.system_lookup(name)
 
     def _cluster_host(self, name: str) -> hosts.Hostname | None:
-        """A host that the cluster itself knows, without the system's resolver."""
+        """Return a host that the cluster itself knows, without the system's resolver."""
         return None
 
     def resolve(self, name: str) -> str:
-        """The address of a host name; an address stays as it is.
+        """Return the address of a host name; an address stays as it is.
 
         :raises ResolverError: the name is not known.
         """
@@ -94,40 +94,47 @@ class Machine(ABC):
 
     @abstractmethod
     def owns_address(self, ip: str) -> bool:
-        """Whether an address belongs to this node."""
+        """Return True if an address belongs to this node."""
 
     @abstractmethod
     def is_loopback_only(self, ip: str) -> bool:
-        """Whether an address cannot be that of a node, because no other node reaches it."""
+        """Return True if an address cannot be that of a node, because no other node reaches it."""
 
     @abstractmethod
     def answers(self, ip: str, port: int, timeout_s: float) -> bool:
-        """Whether some machine uses an address already: it answers on a port within the time."""
+        """Return True if some machine uses an address already: it answers on a port within the
+        time.
+        """
 
     @abstractmethod
     def default_bind_address(self) -> str:
-        """The address which a daemon serves, if it has no option that says so.
+        """Return the address which a daemon serves, if it has no option that says so.
 
         :raises ConfigurationError: the name of the node does not resolve.
         """
 
     @abstractmethod
     def outgoing_address(self) -> str | None:
-        """The address from which this node must connect to others; None: the system chooses.
+        """Return the address from which this node must connect to others; None: the system chooses.
 
         :raises ResolverError: the name of the node does not resolve.
         """
 
     @abstractmethod
     def service_port(self, name: str, default: int, protocol: str = "tcp") -> int:
-        """The port of a service; ``/etc/services`` of a real machine may change the default."""
+        """Return the port of a service.
+
+        ``/etc/services`` of a real machine may change the default.
+        """
 
     def noded_port(self) -> int:
-        """The TCP port of the node daemon."""
+        """Return the TCP port of the node daemon."""
         return self.service_port("ganeti-noded", hosts.NODED_PORT)
 
     def cut_addresses(self) -> Collection[str]:
-        """Addresses which this node must not connect to, to simulate a broken network."""
+        """Return the addresses which this node must not connect to, to simulate a broken
+        network.
+        """
         return frozenset()
 
     # -- users and files -------------------------------------------------------------------------
@@ -135,7 +142,7 @@ class Machine(ABC):
     @property
     @abstractmethod
     def may_change_owners(self) -> bool:
-        """Whether this process can give files to other users."""
+        """True if this process can give files to other users."""
 
     @abstractmethod
     def trusted_owner(self) -> tuple[int, int]:
@@ -143,24 +150,24 @@ class Machine(ABC):
 
     @abstractmethod
     def own_file(self, path: str) -> str:
-        """Where a file of this node is that a user has named with an absolute path.
+        """Return where a file of this node is that a user has named with an absolute path.
 
         :raises OpPrereqError: there is no such file among those of the node.
         """
 
     @abstractmethod
     def shared_cache_dir(self) -> str:
-        """A directory for facts about the hardware and programs which this node can use."""
+        """Return a directory for facts about the hardware and programs which this node can use."""
 
     # -- other nodes -----------------------------------------------------------------------------
 
     @abstractmethod
     def paths_of_node(self, name: str) -> paths.Paths:
-        """The paths of any node of the cluster, as its own processes see them."""
+        """Return the paths of any node of the cluster, as its own processes see them."""
 
     @abstractmethod
     def neighbour_dir(self, name: str) -> str | None:
-        """The root directory of another node which is on the same computer as this one.
+        """Return the root directory of another node which is on the same computer as this one.
 
         :returns: None when each node is a machine of its own. It is not checked that the directory
             exists.
@@ -178,9 +185,11 @@ class Machine(ABC):
     # -- guests and daemons ----------------------------------------------------------------------
 
     def nic_modes(self) -> tuple[str, ...]:
-        """The modes which NICs of instances may have, sorted."""
+        """Return the modes which NICs of instances may have, sorted."""
         return tuple(mode for mode in net_c.NIC_MODES if mode != net_c.NIC_IP_POOL)
 
     @abstractmethod
     def start_command(self, daemon: str) -> str:
-        """The command with which an administrator starts a daemon, such as ``ganeti-masterd``."""
+        """Return the command with which an administrator starts a daemon, such as
+        ``ganeti-masterd``.
+        """

@@ -49,7 +49,10 @@ def parse_hosts(text: str) -> dict[str, Hostname]:
 
 
 def system_name() -> str:
-    """The name of this computer, completed to a full one when the resolver can; lower case."""
+    """Return the name of this computer, completed to a full one when the resolver can.
+
+    The name is in lower case.
+    """
     name = socket.gethostname()
     return (name if "." in name else socket.getfqdn(name)).lower()
 

@@ -25,7 +25,7 @@ _overrides: list[Machine] = []
 
 
 def current() -> Machine:
-    """The machine that this program runs on.
+    """Return the machine that this program runs on.
 
     :raises ConfigurationError: ``GANETI_ROOTDIR`` or ``GANETI_VCLUSTER`` is not an absolute path.
     """

@@ -223,29 +223,29 @@ class Paths:
         return [f"{self.root}{base}/iallocators" for base in _LIB_DIRS[1:3]]
 
     def ssconf_file(self, key: str) -> str:
-        """The file of one simple configuration value, such as ``master_node``."""
+        """Return the file of one simple configuration value, such as ``master_node``."""
         return f"{self.data_dir}/ssconf_{key}"
 
     def instance_disk_link(self, instance_name: str, index: int) -> str:
-        """The link to the device of a disk, which the hypervisor opens."""
+        """Return the link to the device of a disk, which the hypervisor opens."""
         return f"{self.instance_disks_dir}/{instance_name}:{index}"
 
     def pid_file(self, daemon: str) -> str:
-        """The pid file of a daemon.
+        """Return the pid file of a daemon.
 
         :param daemon: the name of its program, such as ``ganeti-noded``.
         """
         return f"{self.run_dir}/{daemon}.pid"
 
     def log_file(self, daemon: str) -> str:
-        """The log file of a program.
+        """Return the log file of a program.
 
         The daemons have published names of log files; other programs log under their own name.
         """
         return f"{self.log_dir}/{_LOG_BASE.get(daemon, daemon)}.log"
 
     def watcher_state_file(self, group_uuid: str) -> str:
-        """The state which the watcher keeps about one node group."""
+        """Return the state which the watcher keeps about one node group."""
         return f"{self.data_dir}/watcher.{group_uuid}.data"
 
     @property
@@ -254,15 +254,15 @@ class Paths:
         return f"{self.data_dir}/watcher.balance.data"
 
     def watcher_status_file(self, group_uuid: str) -> str:
-        """The states of the instances of one node group when the watcher last ran."""
+        """Return the states of the instances of one node group when the watcher last ran."""
         return f"{self.data_dir}/watcher.{group_uuid}.instance-status"
 
     def watcher_group_lock_file(self, group_uuid: str) -> str:
-        """The lock of the watcher of one node group."""
+        """Return the lock of the watcher of one node group."""
         return f"{self.lock_dir}/ganeti-watcher-{group_uuid}.lock"
 
     def to_local(self, virtual_path: str) -> str:
-        """The path on this node for a path of the configuration.
+        """Return the path on this node for a path of the configuration.
 
         A path below the root stays as it is, so a second conversion changes nothing.
 
@@ -275,14 +275,20 @@ class Paths:
         return self.root + virtual_path
 
     def to_virtual(self, local_path: str) -> str:
-        """The path in the configuration for a path on this node; inverts :meth:`to_local`."""
+        """Return the path in the configuration for a path on this node.
+
+        It inverts :meth:`to_local`.
+        """
         if self.root and is_below(self.root, local_path):
             return local_path[len(self.root) :] or "/"
         return local_path
 
 
 def is_below(directory: str, path: str) -> bool:
-    """Whether a path is the directory or inside of it, by its name; links are not followed."""
+    """Return True if a path is the directory or inside of it, by its name.
+
+    Links are not followed.
+    """
     top = os.path.normpath(directory).rstrip("/")
     normal = os.path.normpath(path)
     return normal == top or normal.startswith(f"{top}/")
@@ -293,7 +299,7 @@ _overrides: list[Paths] = []
 
 
 def current() -> Paths:
-    """The paths of this node; ``GANETI_ROOTDIR`` chooses them.
+    """Return the paths of this node; ``GANETI_ROOTDIR`` chooses them.
 
     :raises ConfigurationError: ``GANETI_ROOTDIR`` is not an absolute path.
     """
@@ -318,18 +324,21 @@ def override(other: Paths) -> Iterator[Paths]:
 
 
 def package_dir() -> str:
-    """The directory of the package ``ganeti`` which this program has imported."""
+    """Return the directory of the package ``ganeti`` which this program has imported."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def project_dir() -> str | None:
-    """The top of the checkout which holds this package; None when the package is installed."""
+    """Return the top of the checkout which holds this package.
+
+    The result is None when the package is installed.
+    """
     top = os.path.dirname(os.path.dirname(package_dir()))
     return top if os.path.exists(f"{top}/daemons/daemon-util") else None
 
 
 def daemon_util() -> str:
-    """The path of the program that starts and stops the daemons of this node.
+    """Return the path of the program that starts and stops the daemons of this node.
 
     In a checkout ``daemons/daemon-util``, installed the one of this program's own version:
     ``PREFIX/lib/ganeti/VERSION/daemon-util`` (:mod:`ganeti.platform.versions`).
@@ -346,7 +355,7 @@ def _version_dir() -> str:
 
 
 def daemon_dir() -> str:
-    """The directory with the programs of the daemons: ``daemons`` or that of the version."""
+    """Return the directory with the programs of the daemons: ``daemons`` or that of the version."""
     top = project_dir()
     if top is not None:
         return f"{top}/daemons"
@@ -354,7 +363,7 @@ def daemon_dir() -> str:
 
 
 def administrator_tool(name: str) -> str:
-    """The path of a program of the administrator.
+    """Return the path of a program of the administrator.
 
     In a checkout ``tools/NAME``, installed ``PREFIX/lib/ganeti/NAME``, which leads to the version
     in use on each node.
@@ -366,7 +375,7 @@ def administrator_tool(name: str) -> str:
 
 
 def guest_program(name: str) -> str:
-    """The path of a program which guests or their hypervisors start, on every node.
+    """Return the path of a program which guests or their hypervisors start, on every node.
 
     In a checkout ``tools/NAME``, installed ``PREFIX/lib/ganeti/tools/NAME``.
     """
@@ -374,5 +383,8 @@ def guest_program(name: str) -> str:
 
 
 def node_daemon_setup() -> str:
-    """The path of the program that makes a machine a node; it is the same on every machine."""
+    """Return the path of the program that makes a machine a node.
+
+    It is the same on every machine.
+    """
     return administrator_tool("node-daemon-setup")

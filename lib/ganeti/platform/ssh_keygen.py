@@ -17,12 +17,14 @@ _KEYGEN_S = 300.0
 
 
 def keygen_argv(path: str, kind: str, bits: int, comment: str) -> list[str]:
-    """The command that makes a pair of keys without a passphrase: ``path`` and ``path.pub``."""
+    """Return the command that makes a pair of keys without a passphrase: ``path`` and
+    ``path.pub``.
+    """
     return ["ssh-keygen", "-q", "-t", kind, "-b", str(bits), "-N", "", "-C", comment, "-f", path]
 
 
 def public_argv(path: str) -> list[str]:
-    """The command that prints the public key which belongs to a private key."""
+    """Return the command that prints the public key which belongs to a private key."""
     return ["ssh-keygen", "-y", "-P", "", "-f", path]
 
 
@@ -48,7 +50,7 @@ def make_key(path: str, kind: str, bits: int, comment: str) -> str:
 
 
 def public_key(path: str, comment: str) -> str:
-    """The public key which belongs to a private key, as a line without its end.
+    """Return the public key which belongs to a private key, as a line without its end.
 
     It is derived from the private key, because the file beside it may be older.
 

@@ -31,7 +31,7 @@ _END = "# -- Ganeti: end --"
 
 
 def key_bits(kind: str, bits: int | None) -> int:
-    """The length of a key in bits; the usual one of its kind when none is given.
+    """Return the length of a key in bits; the usual one of its kind when none is given.
 
     :raises ParameterError: there is no such kind, or it does not have keys of that length.
     """
@@ -109,14 +109,14 @@ def forget(here: paths.Paths) -> None:
 
 
 def block(content: str) -> list[str]:
-    """The lines of the cluster in the text of ``authorized_keys``."""
+    """Return the lines of the cluster in the text of ``authorized_keys``."""
     _, begin, rest = content.partition(f"{_BEGIN}\n")
     inside, end, _ = rest.partition(f"{_END}\n")
     return inside.splitlines() if begin and end else []
 
 
 def outside_block(content: str) -> list[str]:
-    """The lines with keys in the text of ``authorized_keys`` which are not the cluster's."""
+    """Return the lines with keys in the text of ``authorized_keys`` which are not the cluster's."""
     return [
         line
         for line in replace_block(content, []).splitlines()
@@ -125,7 +125,7 @@ def outside_block(content: str) -> list[str]:
 
 
 def public_keys_text(keys: Mapping[str, Sequence[str]]) -> str:
-    """The text of the file with the public keys of all nodes: on each line a UUID and a key.
+    """Return the text of the file with the public keys of all nodes: on each line a UUID and a key.
 
     :param keys: UUID of a node -> lines with its keys.
     """
@@ -143,7 +143,8 @@ def parse_public_keys(content: str) -> dict[str, list[str]]:
 
 
 def known_hosts_text(cluster_name: str, hosts: Collection[tuple[str, int, Sequence[str]]]) -> str:
-    """The text of a file of known hosts: each node with its name and the name of the cluster.
+    """Return the text of a file of known hosts: each node with its name and the name of the
+    cluster.
 
     :param hosts: name, port and public keys of each node.
     """

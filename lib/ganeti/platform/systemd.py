@@ -40,7 +40,7 @@ _GONE_S = 5.0
 
 
 def unit_file(unit: str) -> str | None:
-    """The file of a unit; None if there is no such unit, or the administrator has masked it.
+    """Return the file of a unit; None if there is no such unit, or the administrator has masked it.
 
     :param unit: such as ``ganeti-noded.service``.
     """
@@ -52,12 +52,12 @@ def unit_file(unit: str) -> str | None:
 
 
 def is_masked(unit: str) -> bool:
-    """Whether the administrator forbids a unit to be started (``systemctl mask``)."""
+    """Return True if the administrator forbids a unit to be started (``systemctl mask``)."""
     return any(_is_null(f"{directory}/{unit}") for directory in UNIT_DIRS[:2])
 
 
 def starts_with_machine(unit: str) -> bool:
-    """Whether the administrator has enabled a unit (``systemctl enable``)."""
+    """Return True if the administrator has enabled a unit (``systemctl enable``)."""
     return any(
         os.path.lexists(f"{UNIT_DIRS[0]}/{name}/{unit}")
         for name in (os.listdir(UNIT_DIRS[0]) if os.path.isdir(UNIT_DIRS[0]) else ())
@@ -70,7 +70,8 @@ def _is_null(path: str) -> bool:
 
 
 def scope_name(kind: str, name: str) -> str:
-    """The name of the scope of one process, such as ``ganeti-instance-web1.example.com.scope``.
+    """Return the name of the scope of one process, such as
+    ``ganeti-instance-web1.example.com.scope``.
 
     :param kind: what the process is: ``instance``, or ``tpm``.
     :param name: name of the instance.
@@ -84,7 +85,7 @@ def scope_name(kind: str, name: str) -> str:
 
 
 def in_scope(kind: str, name: str, argv: Sequence[str], *, delegate: bool = False) -> list[str]:
-    """The command line which starts a process of a guest in a scope of its own.
+    """Return the command line which starts a process of a guest in a scope of its own.
 
     Without systemd it is the command line itself. The scope ends with its last process. An earlier
     one of the same name which has just ended is awaited; if a process in it goes on, the new scope
@@ -131,7 +132,7 @@ def in_group_of_scope(kind: str, name: str, argv: Sequence[str]) -> tuple[list[s
 
 
 def scope_argv(program: str, scope: str, description: str) -> list[str]:
-    """The words before a command line which is to run in a new scope.
+    """Return the words before a command line which is to run in a new scope.
 
     At the shutdown of the machine systemd ends guests before network and remote file systems.
     """

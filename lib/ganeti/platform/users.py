@@ -49,12 +49,12 @@ class Users(NamedTuple):
     daemons_group: str
 
     def group(self, role: str) -> str:
-        """The group of a role, or :data:`DAEMONS`."""
+        """Return the group of a role, or :data:`DAEMONS`."""
         return self.daemons_group if role == DAEMONS else self.roles[role].group
 
     @property
     def separated(self) -> bool:
-        """Whether at least one daemon does not run as root."""
+        """True if at least one daemon does not run as root."""
         return self.daemons_group != _ROOT or any(
             account != Account(_ROOT, _ROOT) for account in self.roles.values()
         )
@@ -159,7 +159,7 @@ def require_accounts(settings: Users) -> None:
 
 
 def ids(user: str, group: str) -> tuple[int, int]:
-    """The numbers of a user and a group, for :func:`os.chown`.
+    """Return the numbers of a user and a group, for :func:`os.chown`.
 
     :returns: -1 and -1 when this process cannot give files to other users.
     :raises ConfigurationError: the user or the group does not exist.
@@ -175,7 +175,7 @@ def ids(user: str, group: str) -> tuple[int, int]:
 
 
 def group_id(group: str) -> int:
-    """The number of a group that is to have access to files, for :func:`os.chown`.
+    """Return the number of a group that is to have access to files, for :func:`os.chown`.
 
     :returns: -1 for the group root, and in a virtual cluster.
     :raises ConfigurationError: the group does not exist.
@@ -212,7 +212,7 @@ def free_user_ids(count: int) -> tuple[int, int]:
 
 
 def kept_group(path: str) -> int:
-    """The group which a file keeps when it is replaced, for :func:`os.chown`.
+    """Return the group which a file keeps when it is replaced, for :func:`os.chown`.
 
     :returns: -1 when there is no file, or this process cannot give files to its group.
     """
@@ -225,7 +225,7 @@ def kept_group(path: str) -> int:
 
 
 def owner_inside(directory: str) -> tuple[int, int]:
-    """The owner and group which a new file in a directory gets, for :func:`os.chown`.
+    """Return the owner and group which a new file in a directory gets, for :func:`os.chown`.
 
     They are those of the directory. A process without root gives the file the group of the
     directory only, if the process is in it; -1 leaves owner or group unchanged.
@@ -240,7 +240,9 @@ def owner_inside(directory: str) -> tuple[int, int]:
 
 
 def same_owner(path: str) -> tuple[int, int]:
-    """The owner and group of a file, to give another file to the same user; for :func:`os.chown`.
+    """Return the owner and group of a file, to give another file to the same user.
+
+    The result is for :func:`os.chown`.
 
     :returns: -1 and -1 without root.
     :raises OSError: there is no such file.

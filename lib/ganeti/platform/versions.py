@@ -44,7 +44,7 @@ class Version(NamedTuple):
     directory: str
 
     def program(self, name: str) -> str:
-        """The path of one of its programs, such as ``daemon-util``.
+        """Return the path of one of its programs, such as ``daemon-util``.
 
         :raises ConfigurationError: it does not have this program.
         """
@@ -76,7 +76,7 @@ OWN = series_of(RELEASE)
 
 
 def _own_directory() -> str | None:
-    """The directory of the version whose program this is; None in a checkout."""
+    """Return the directory of the version whose program this is; None in a checkout."""
     if paths.project_dir() is not None:
         return None
     return os.path.dirname(os.path.dirname(paths.package_dir()))

@@ -38,7 +38,7 @@ class VirtualNode(base.Machine):
 
     @property
     def runs_monitoring(self) -> bool:
-        """Whether the virtual cluster was created with monitoring."""
+        """True if the virtual cluster was created with monitoring."""
         return self.cluster_dir is not None and os.path.exists(
             f"{self.cluster_dir}/{paths.VIRTUAL_MONITORING}"
         )
@@ -86,7 +86,7 @@ class VirtualNode(base.Machine):
         return default
 
     def cut_addresses(self) -> frozenset[str]:
-        """The addresses of nodes which share a line with this node in ``<cluster>/cut``.
+        """Return the addresses of nodes which share a line with this node in ``<cluster>/cut``.
 
         A line of this file has the names of two nodes which do not reach each other; with ``>``
         between them, only requests of the first to the second do not arrive.

@@ -37,7 +37,7 @@ class Demand:
         self._chosen = False
 
     def __bool__(self) -> bool:
-        """Whether a request needs a password now."""
+        """Return True if a request needs a password now."""
         if not self._always and (self._looked is None or self._clock() - self._looked > LOOK_S):
             self._looked = self._clock()
             self._look()

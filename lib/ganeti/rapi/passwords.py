@@ -44,7 +44,7 @@ class Password(NamedTuple):
 
     @property
     def slow(self) -> bool:
-        """Whether a check takes so long that it needs a thread."""
+        """True if a check takes so long that it needs a thread."""
         return self.form == "scrypt"
 
 

@@ -103,11 +103,11 @@ class Signals:
         self._notifier.status(text)
 
     def fileno(self) -> int:
-        """The file descriptor; it is readable when a signal has arrived."""
+        """Return the file descriptor; it is readable when a signal has arrived."""
         return self._receive
 
     def take(self) -> list[signal.Signals]:
-        """The signals since the last call, oldest first; never waits.
+        """Return the signals since the last call, oldest first; never waits.
 
         The log files are opened again if SIGHUP is among them. An alarm is not returned: a sign of
         life is sent for it.

@@ -193,7 +193,7 @@ def at_rest(parent: int) -> None:
 
 
 def after_signals(taken: list[signal.Signals]) -> server.Wakeup:
-    """What the parent does after these signals: end, renew its waiting children, or nothing.
+    """Return what the parent does after these signals: end, renew its waiting children, or nothing.
 
     :param taken: signals of :meth:`daemon.Signals.take`; empty after an alarm.
     """

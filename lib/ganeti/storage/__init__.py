@@ -33,7 +33,7 @@ CLASSES = {
 
 
 def of(disk: Disk) -> type[BlockDevice]:
-    """The class for a disk.
+    """Return the class for a disk.
 
     :raises BlockDeviceError: this version does not support disks of this type.
     """
@@ -48,7 +48,7 @@ def of(disk: Disk) -> type[BlockDevice]:
 
 
 def device(disk: Disk) -> BlockDevice:
-    """The block device of a disk, which need not exist.
+    """Return the block device of a disk, which need not exist.
 
     :raises BlockDeviceError: its type is not supported, or its id has the wrong form.
     """

@@ -85,7 +85,7 @@ class BlockDevice(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the device is present (True) or surely absent (False).
+        """Return True if the device is present, False if it is surely absent.
 
         :raises BlockDeviceError: it is not known at the moment, so that it must not be taken for
             lost; says why.
@@ -170,7 +170,7 @@ class BlockDevice(ABC):
         self.snapshot(snapshots.volume_name(str(self.disk.logical_id[1]), name), size_mib)
 
     def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
-        """The kept snapshots of the device, sorted by name; also if the device is lost."""
+        """Return the kept snapshots of the device, sorted by name; also if the device is lost."""
         return []
 
     def sync_status(self) -> BlockDevStatus:
@@ -180,7 +180,10 @@ class BlockDevice(ABC):
         )
 
     def uri(self, hypervisor: str) -> str | None:
-        """The URI by which a hypervisor opens the disk itself; None for a device of this node."""
+        """Return the URI by which a hypervisor opens the disk itself.
+
+        The result is None for a device of this node.
+        """
         return None
 
     def clean_up(self, what: str, is_there: Callable[[], bool]) -> NoReturn:

@@ -56,7 +56,7 @@ class ManualDevice(BlockDevice):
         """Do nothing: the device belongs to the administrator."""
 
     def exists(self) -> bool:
-        """Whether there is such a block device; never False.
+        """Return True if there is such a block device; never False.
 
         A node which does not see a device at the moment cannot tell whether the storage still has
         it: only the administrator, to whom the device belongs, knows that.
@@ -95,7 +95,7 @@ class ManualDevice(BlockDevice):
         raise self.fail(f"disks of type '{disk_constants.BLOCK}' cannot be renamed")
 
     def size_bytes(self) -> int:
-        """Size of the device in bytes."""
+        """Return the size of the device in bytes."""
         try:
             with open(self._path, "rb") as stream:
                 return stream.seek(0, os.SEEK_END)

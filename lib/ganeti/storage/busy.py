@@ -176,7 +176,7 @@ def _refusal(path: str, device: Disk) -> errors.BlockDeviceError:
 
 
 def _note(path: str) -> tuple[str, str, str]:
-    """What the holder of a lock wrote: its process number, the time, and what it does."""
+    """Return what the holder of a lock wrote: its process number, the time, and what it does."""
     try:
         pid, since, doing = fs.read_file(path).strip().split(" ", 2)
         return pid, clock.format_time(float(since)), doing

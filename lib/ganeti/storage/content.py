@@ -99,7 +99,10 @@ def _reads_as(descriptor: int, block: bytes, offset: int) -> bool:
 
 
 def _data_from(descriptor: int, offset: int, size: int) -> int:
-    """The offset at which the next data of a file begin; ``size`` when only a hole follows."""
+    """Return the offset at which the next data of a file begin.
+
+    It is ``size`` when only a hole follows.
+    """
     try:
         return min(os.lseek(descriptor, offset, os.SEEK_DATA), size)
     except OSError as err:

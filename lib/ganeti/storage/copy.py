@@ -74,7 +74,7 @@ def fetch_argv(target: str, max_bytes: int) -> list[str]:
 
 
 def fetch_input(address: str) -> str:
-    """The standard input for :func:`fetch_argv`.
+    """Return the standard input for :func:`fetch_argv`.
 
     A URL may contain a password, and other users can see command lines.
     """
@@ -83,5 +83,5 @@ def fetch_input(address: str) -> str:
 
 
 def shown_address(address: str) -> str:
-    """A URL for messages: without user, password and query, which may be secret."""
+    """Return a URL for messages: without user, password and query, which may be secret."""
     return re.sub(r"(?<=://)[^/?#]*@|[?#].*", "", address)

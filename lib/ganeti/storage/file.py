@@ -57,7 +57,7 @@ def parse_storage_paths(text: str) -> list[str]:
 
 
 def wrong_storage_dir(path: str) -> str | None:
-    """The reason why a (virtual) directory can never hold disks, or None."""
+    """Return the reason why a (virtual) directory can never hold disks, or None."""
     # normpath keeps two slashes at the beginning, which mean the same as one.
     if (
         not os.path.isabs(path)
@@ -157,7 +157,7 @@ def rename_dir(old_virtual: str, new_virtual: str) -> None:
 
 
 def space(virtual_path: str) -> dict[str, int]:
-    """Size and free space of the file system under a storage directory, in MiB.
+    """Return the size and free space of the file system under a storage directory, in MiB.
 
     :returns: ``{"storage_size": ..., "storage_free": ...}``.
     :raises FileStoragePathError: the directory does not exist.
@@ -256,7 +256,7 @@ class FileDevice(BlockDevice):
             raise self.fail("cannot remove the file", err) from err
 
     def _snapshot_files(self) -> Iterator[str]:
-        """Paths of its snapshots, with the incomplete ones."""
+        """Yield the paths of its snapshots, with the incomplete ones."""
         directory, name = os.path.split(self._path)
         try:
             names = os.listdir(directory) if self.HAS_SNAPSHOTS else []
@@ -268,7 +268,7 @@ class FileDevice(BlockDevice):
                 yield f"{directory}/{found}"
 
     def exists(self) -> bool:
-        """Whether the file exists; absent is only a file whose directory exists.
+        """Return True if the file exists; absent is only a file whose directory exists.
 
         :raises BlockDeviceError: the directory is missing, as it is while its file system is not
             mounted; the path is no regular file; or it cannot be examined.
@@ -389,7 +389,9 @@ class FileDevice(BlockDevice):
             os.close(reading)
 
     def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
-        """The files which are snapshots of this one, with their length and time of last change."""
+        """Return the files which are snapshots of this one, with their length and time of last
+        change.
+        """
         found: dict[str, snapshots.SnapshotInfo] = {}
         for path in sorted(self._snapshot_files(), reverse=True):
             try:

@@ -45,7 +45,7 @@ def mount_argv(address: str, port: int, volume: str, mount_point: str) -> list[s
 
 
 def uri(address: str, port: int, volume: str, path: str) -> str:
-    """The URI by which QEMU opens a file on a volume."""
+    """Return the URI by which QEMU opens a file on a volume."""
     host = f"[{address}]" if ":" in address else address
     return f"gluster://{host}:{port}/{volume}/{path}"
 
@@ -66,7 +66,7 @@ class Volume:
         self.mount_point = f"{base}/{self.address}:{port}.{volume}"
 
     def mounted(self) -> bool:
-        """Whether the volume is mounted."""
+        """Return True if the volume is mounted."""
         return os.path.ismount(self.mount_point)
 
     def mount(self) -> None:
@@ -162,7 +162,7 @@ class GlusterDevice(BlockDevice):
         self._file().remove()
 
     def exists(self) -> bool:
-        """Whether the file exists on the mounted volume.
+        """Return True if the file exists on the mounted volume.
 
         :raises BlockDeviceError: the volume cannot be mounted, or the file cannot be examined.
         """
@@ -202,7 +202,7 @@ class GlusterDevice(BlockDevice):
         return self._file().sync_status()
 
     def uri(self, hypervisor: str) -> str | None:
-        """The URI by which the hypervisor opens the disk itself; None for a file in a mount.
+        """Return the URI by which the hypervisor opens the disk itself; None for a file in a mount.
 
         :raises BlockDeviceError: the hypervisor cannot do that.
         """
@@ -215,7 +215,7 @@ class GlusterDevice(BlockDevice):
 
 
 def _base_dir() -> str:
-    """The local path of the cluster's directory for Gluster volumes.
+    """Return the local path of the cluster's directory for Gluster volumes.
 
     :raises BlockDeviceError: there is none, or it cannot be read.
     """

@@ -29,7 +29,7 @@ _HEAD_BYTES = max(offset + len(mark) for _name, offset, mark in _MARKS)
 
 
 def recognised(head: bytes) -> str | None:
-    """The format of an image; None for a raw image.
+    """Return the format of an image; None for a raw image.
 
     :param head: the first bytes of the image.
     """
@@ -40,7 +40,7 @@ def recognised(head: bytes) -> str | None:
 
 
 def not_raw(path: str, shown: str = "") -> str | None:
-    """What is wrong with a file which should be a raw image; None when it is one.
+    """Return what is wrong with a file which should be a raw image; None when it is one.
 
     :param shown: how to call it, instead of the path.
     :raises OSError: the file cannot be read.

@@ -33,7 +33,7 @@ _NAME = re.compile(r"^[A-Za-z0-9_.][A-Za-z0-9_.+-]*$")
 
 
 def image_argv(verb: Sequence[str], pool: str, name: str, user: str) -> list[str]:
-    """A command for one image.
+    """Return a command for one image.
 
     :param verb: ``map``, ``rm`` or the like.
     """
@@ -133,7 +133,7 @@ def _only(devices: list[str], name: str) -> str | None:
 
 
 def uri(pool: str, name: str, user: str) -> str:
-    """The URI by which QEMU opens an image."""
+    """Return the URI by which QEMU opens an image."""
     return f"rbd:{pool}/{name}{f':id={user}' if user else ''}"
 
 
@@ -197,7 +197,7 @@ class RbdDevice(BlockDevice):
             self._run(image_argv(["rm"], self._pool, self.name, self._user), "cannot be removed")
 
     def exists(self) -> bool:
-        """Whether the image exists or is mapped; absent is only what Ceph does not list.
+        """Return True if the image exists or is mapped; absent is only what Ceph does not list.
 
         :raises BlockDeviceError: Ceph cannot be asked, has no such pool, or lists an image which
             cannot be opened.
@@ -258,7 +258,7 @@ class RbdDevice(BlockDevice):
         return (disk_constants.RBD, f"{self.name}@{name}")
 
     def size_bytes(self) -> int:
-        """Size of the image in bytes."""
+        """Return the size of the image in bytes."""
         info = self._info()
         if info is None:
             raise self.fail("does not exist")
@@ -277,7 +277,9 @@ class RbdDevice(BlockDevice):
         )
 
     def uri(self, hypervisor: str) -> str | None:
-        """The URI by which the hypervisor opens the disk itself; None for a device of the kernel.
+        """Return the URI by which the hypervisor opens the disk itself.
+
+        The result is None for a device of the kernel.
 
         :raises BlockDeviceError: the hypervisor cannot do that.
         """
@@ -303,7 +305,10 @@ class RbdDevice(BlockDevice):
             raise self.fail(f"cannot find out whether it is mapped: {err}") from err
 
     def _info(self) -> dict[str, Any] | None:
-        """Facts about the image; None when the program reports that something does not exist."""
+        """Return the facts about the image.
+
+        The result is None when the program reports that something does not exist.
+        """
         done = self._run(info_argv(self._pool, self.name, self._user), "", check=False)
         if done.failed:
             if done.exit_code == _ABSENT:

@@ -41,7 +41,7 @@ VolumeRow = dict[str, str | int]
 
 
 def list_argv(storage_type: str, name: str | None) -> list[str]:
-    """The command which lists LVM units.
+    """Return the command which lists LVM units.
 
     :param name: of one unit; None for all.
     :raises StorageError: the type is not one of LVM.
@@ -97,7 +97,7 @@ def parse_units(storage_type: str, text: str) -> list[StorageUnit]:
 
 
 def volumes_argv() -> list[str]:
-    """The command which lists logical volumes with their physical volumes."""
+    """Return the command which lists logical volumes with their physical volumes."""
     return [
         "lvs",
         "--noheadings",
@@ -129,17 +129,17 @@ def parse_volumes(text: str) -> list[VolumeRow]:
 
 
 def allocatable_argv(name: str, allowed: bool) -> list[str]:
-    """The command which opens or closes a physical volume for new volumes."""
+    """Return the command which opens or closes a physical volume for new volumes."""
     return ["pvchange", "--allocatable", "y" if allowed else "n", name]
 
 
 def repair_argv(name: str, *, force: bool) -> list[str]:
-    """The command which removes missing devices from a volume group."""
+    """Return the command which removes missing devices from a volume group."""
     return ["vgreduce", "--removemissing", *(["--force"] if force else []), name]
 
 
 def check_argv(name: str) -> list[str]:
-    """The command whose output warns while a volume group lacks devices."""
+    """Return the command whose output warns while a volume group lacks devices."""
     return ["vgs", "--noheadings", "--nosuffix", name]
 
 
@@ -205,7 +205,7 @@ def _directory(path: str) -> StorageUnit:
 
 
 def _used_mib(virtual_path: str) -> int:
-    """The disk space of the files below a directory in MiB."""
+    """Return the disk space of the files below a directory in MiB."""
     blocks = 0
     for where, _, names in os.walk(paths.current().to_local(virtual_path)):
         for name in names:

@@ -95,7 +95,7 @@ class Takeover:
             raise errors.ConfigurationError("a node cannot be left out and included")
 
     def active(self) -> list[Member]:
-        """The nodes which are neither offline nor left out, and those which are included."""
+        """Return the nodes which are neither offline nor left out, and those which are included."""
         return [
             node
             for node in self.members
@@ -195,7 +195,7 @@ class Takeover:
         return found, known
 
     def _dependencies(self) -> list[list[str]]:
-        """The dependencies of our package, as its file or the source of apt says; else none.
+        """Return the dependencies of our package, as its file or the source of apt says; else none.
 
         :raises ConfigurationError: the file is another package, or none.
         """
@@ -312,7 +312,7 @@ class Takeover:
         return self._execute(state, names, taken_over.number)
 
     def _may_go_back(self, taken_over: State) -> bool:
-        """Whether nothing stands in the way back; otherwise it is printed."""
+        """Return True if nothing stands in the way back; otherwise it is printed."""
         if taken_over.config_version not in findings.WAYS_BACK:
             terminal.err(
                 f"{PROGRAM}: a configuration cannot be converted back to version"
@@ -330,7 +330,10 @@ class Takeover:
         return not found
 
     def _in_the_way(self, taken_over: State) -> list[tuple[str, str]]:
-        """What stands in the way back: text, and what to do; the nodes are asked for snapshots."""
+        """Return what stands in the way back: text, and what to do.
+
+        The nodes are asked for snapshots.
+        """
         config = upgrade.upgrade(self.raw)
         users = _text(self.here.rapi_users_file)
         argv = facts.probe_argv(features.questions(config))
@@ -416,7 +419,7 @@ def _require_same_master(state: State, master: str) -> None:
 
 
 def _way_back(taken_over: State, master: str, number: int) -> State:
-    """The record of a new way back from a takeover, also from one which is not complete."""
+    """Return the record of a new way back from a takeover, also from one which is not complete."""
     state = State(
         number=number,
         direction=BACK,
@@ -458,7 +461,7 @@ def _kvm_path(config: dict[str, Any]) -> str:
 
 
 def _kept_definitions() -> set[str]:
-    """The names of the OS definitions which no package of ours has, on this node."""
+    """Return the names of the OS definitions which no package of ours has, on this node."""
     return {os.path.basename(path) for place in _OS_PLACES for path in glob.glob(f"{place}/*")}
 
 
@@ -498,7 +501,9 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def status_data(state: State) -> dict[str, Any]:
-    """What ``status`` prints for programs: the direction, and for each step whether it is done."""
+    """Return what ``status`` prints for programs: the direction, and for each step whether it is
+    done.
+    """
     found = []
     for step in steps.PLANS[state.direction]:
         chosen = {steps.CLUSTER: [], steps.MASTER: [state.master]}.get(step.place, [*state.nodes])

@@ -105,12 +105,12 @@ class Facts(NamedTuple):
 
 
 def is_original(package: str) -> bool:
-    """Whether a package is one of the original Ganeti; its documentation counts, too."""
+    """Return True if a package is one of the original Ganeti; its documentation counts, too."""
     return _ORIGINAL.fullmatch(package) is not None
 
 
 def questions(wanted: Sequence[str], *, kvm: str | None, xen: bool) -> dict[str, Any]:
-    """The questions for the probe.
+    """Return the questions for the probe.
 
     :param wanted: names of packages.
     :param kvm: path of QEMU; None if the cluster does not use KVM.
@@ -140,7 +140,7 @@ def questions(wanted: Sequence[str], *, kvm: str | None, xen: bool) -> dict[str,
 
 
 def probe_argv(asked: dict[str, Any]) -> list[str]:
-    """The command line which answers the questions on a node."""
+    """Return the command line which answers the questions on a node."""
     source = fs.read_file(os.path.realpath(probe.__file__))
     return ["python3", "-c", source, json.dumps(asked)]
 

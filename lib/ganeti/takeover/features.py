@@ -139,7 +139,7 @@ _FILES = (disk_const.FILE, disk_const.SHARED_FILE)
 
 
 def _places(config: dict[str, Any]) -> dict[tuple[str, str], str]:
-    """Where the content of disks is: kind and place -> name of the instance.
+    """Return where the content of disks is: kind and place -> name of the instance.
 
     The kind is that of the disk, with one word for files; the place is a path, or ``group/volume``.
     """
@@ -163,7 +163,7 @@ def _places(config: dict[str, Any]) -> dict[tuple[str, str], str]:
 
 
 def questions(config: dict[str, Any]) -> dict[str, Any]:
-    """The questions for the probe about snapshots of disks.
+    """Return the questions for the probe about snapshots of disks.
 
     :param config: of our version.
     """

@@ -223,7 +223,7 @@ def left_out_findings(nodes: Sequence[Member]) -> Iterator[Finding]:
 
 
 def unreachable(node: str, reason: str) -> Finding:
-    """The finding about a node which the probe did not reach."""
+    """Return the finding about a node which the probe did not reach."""
     return Finding(
         REFUSAL, "unreachable", node, f"cannot be reached over SSH as root: {reason}",
         "Mend that, mark the node offline, or use --leave-out.",

@@ -98,7 +98,7 @@ class Node:
         return f"{self._root}{facts.STATE_DIR}/{direction}-{number}"
 
     def _wanted(self, package: str, original: dict[str, str], direction: str) -> list[str]:
-        """What apt shall install: a file, or packages in certain versions."""
+        """Return what apt shall install: a file, or packages in certain versions."""
         if direction == RUN:
             return [package or facts.PACKAGE]
         kept = {
@@ -204,7 +204,7 @@ class Node:
         return {}
 
     def _domains(self) -> dict[str, str]:
-        """The guests of Xen on this node: name -> UUID of the domain.
+        """Return the guests of Xen on this node: name -> UUID of the domain.
 
         :raises CommandError: Xen does not answer.
         :raises OpExecError: Xen does not answer as expected.

@@ -87,7 +87,7 @@ def keep_program() -> None:
 
 
 def runs_from_copy() -> bool:
-    """Whether this process runs from the lasting copy of the program."""
+    """Return True if this process runs from the lasting copy of the program."""
     return os.path.dirname(paths.package_dir()) == PROGRAM_DIR
 
 

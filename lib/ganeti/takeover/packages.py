@@ -49,7 +49,7 @@ class Packages:
 
     @property
     def has_systemd(self) -> bool:
-        """Whether systemd has booted the machine."""
+        """True if systemd has booted the machine."""
         return os.path.isdir(f"{self._root}/run/systemd/system")
 
     def _apt(self, *words: str, cwd: str | None = None) -> str:

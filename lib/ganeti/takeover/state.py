@@ -68,7 +68,7 @@ class State:
     done: bool = False
 
     def is_complete(self, step: str, node: str | None = None) -> bool:
-        """Whether a step is complete on a node, or for the cluster."""
+        """Return True if a step is complete on a node, or for the cluster."""
         return step in (self.cluster if node is None else self.nodes.get(node, Progress()).steps)
 
     def complete(self, step: str, node: str | None = None) -> None:

@@ -213,7 +213,7 @@ class Run:
         return ""
 
     def parameters(self, step: str) -> dict[str, Any]:
-        """The parameters of a step on a node, by name."""
+        """Return the parameters of a step on a node, by name."""
         state = self._state
         known: dict[str, Any] = {
             "package": state.package,
@@ -250,7 +250,7 @@ def _in_order(step: Step, names: Sequence[str], master: str) -> Iterator[list[st
 
 
 def _remarks(step: str, answer: dict[str, Any]) -> Iterator[str]:
-    """What a person should know about the answer of a node."""
+    """Yield what a person should know about the answer of a node."""
     for name in answer.get("missing", ()):
         yield f"{name} cannot be downloaded any more; the way back needs it from elsewhere"
     for text in answer.get("lost", ()):

@@ -109,7 +109,9 @@ def _is_master() -> bool:
 
 
 def _old_keys(directory: str, now: float) -> Iterator[str]:
-    """Directories with keys and certificates of transfers which are not valid any more."""
+    """Yield the directories with keys and certificates of transfers which are not valid any
+    more.
+    """
     for name in _list(directory):
         path = f"{directory}/{name}"
         try:
@@ -122,14 +124,14 @@ def _old_keys(directory: str, now: float) -> Iterator[str]:
 
 
 def _logs(here: paths.Paths) -> Iterator[str]:
-    """The logs of OS scripts, transfers and external storage: one file for each command."""
+    """Yield the logs of OS scripts, transfers and external storage: one file for each command."""
     for directory in (here.log_os_dir, here.log_extstorage_dir):
         for name in _list(directory):
             yield f"{directory}/{name}"
 
 
 def _console_logs() -> list[str]:
-    """The logs of consoles which belong to no guest that runs here."""
+    """Return the logs of consoles which belong to no guest that runs here."""
     running = [
         guest for name in hypervisor.known() for guest in hypervisor.of(name).list_instances()
     ]
@@ -160,7 +162,7 @@ def _list(directory: str) -> list[str]:
 
 
 def _old_files(candidates: Iterable[str], limit: float) -> Iterator[str]:
-    """The regular files which were changed last before a time in seconds since 1970."""
+    """Yield the regular files which were changed last before a time in seconds since 1970."""
     for path in candidates:
         if os.path.isfile(path) and not os.path.islink(path) and _changed(path) < limit:
             yield path

@@ -105,7 +105,10 @@ def unfinished_jobs(data_dir: str) -> list[int]:
 
 
 def _has_ended(text: bytes | str) -> bool:
-    """Whether the job in a file has ended; a file which cannot be understood counts as no."""
+    """Return True if the job in a file has ended.
+
+    A file which cannot be understood counts as no.
+    """
     try:
         return all(op["status"] in job.FINALIZED for op in json.loads(text)["ops"])
     except (errors.ParseError, LookupError, TypeError):

@@ -54,17 +54,17 @@ class State(NamedTuple):
 
 
 def unit(daemon: str) -> str:
-    """The name of the unit of a daemon."""
+    """Return the name of the unit of a daemon."""
     return f"{daemon}.service"
 
 
 def managed(daemon: str) -> bool:
-    """Whether systemd starts and stops this daemon here."""
+    """Return True if systemd starts and stops this daemon here."""
     return machine.current().runs_systemd and systemd.unit_file(unit(daemon)) is not None
 
 
 def masked(daemon: str) -> bool:
-    """Whether the administrator has forbidden the unit of a daemon (``systemctl mask``)."""
+    """Return True if the administrator has forbidden the unit of a daemon (``systemctl mask``)."""
     return machine.current().runs_systemd and systemd.is_masked(unit(daemon))
 
 
@@ -95,12 +95,14 @@ def state(daemon: str) -> State:
 
 
 def is_starting(daemon: str) -> bool:
-    """Whether systemd is starting the unit of a daemon, or waits before it starts it again."""
+    """Return True if systemd is starting the unit of a daemon, or waits before it starts it
+    again.
+    """
     return managed(daemon) and state(daemon).active == _STARTING
 
 
 def arguments_line(args: Sequence[str]) -> str:
-    """The line of the file with arguments for one start.
+    """Return the line of the file with arguments for one start.
 
     :raises ParameterError: an argument has a line break.
     """

@@ -337,7 +337,9 @@ def _start_many(daemons: Sequence[str]) -> int:
 
 
 def _needed_here() -> list[str]:
-    """The daemons which this node needs: those of the master only if it may be the master."""
+    """Return the daemons which this node needs: those of the master only if it may be the
+    master.
+    """
     try:
         master = SimpleStore(paths.current()).master_node()
     except errors.ConfigurationError:

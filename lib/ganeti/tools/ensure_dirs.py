@@ -123,7 +123,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
 
 
 def _own_files(directory: str) -> Iterator[Entry]:
-    """A directory of the master daemon and its files, which no other daemon reads."""
+    """Yield a directory of the master daemon and its files, which no other daemon reads."""
     if os.path.isdir(directory):
         yield _dir(directory, 0o700, MASTERD, MASTERD)
         for name in fs.list_visible(directory):

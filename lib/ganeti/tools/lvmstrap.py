@@ -50,7 +50,7 @@ class BlockDisk(NamedTuple):
 
 
 def lsblk_argv() -> list[str]:
-    """The command which lists the disks with everything on them."""
+    """Return the command which lists the disks with everything on them."""
     return ["lsblk", "--json", "--bytes", "--output", _FIELDS]
 
 
@@ -94,7 +94,7 @@ def _users(one: Mapping[str, Any]) -> list[str]:
 
 
 def wipefs_argv(path: str) -> list[str]:
-    """The command which lists what is on a disk, and changes nothing."""
+    """Return the command which lists what is on a disk, and changes nothing."""
     return ["wipefs", "--json", "--no-act", path]
 
 
@@ -127,7 +127,10 @@ def probed(disk: BlockDisk, runner: Runner) -> BlockDisk:
 
 
 def partition_argv(path: str) -> list[str]:
-    """The command which makes one partition for LVM; :data:`PARTITION_TABLE` is its input."""
+    """Return the command which makes one partition for LVM.
+
+    :data:`PARTITION_TABLE` is its input.
+    """
     return ["sfdisk", "--quiet", "--wipe=always", "--label=dos", path]
 
 

@@ -38,7 +38,7 @@ def _collector(name: str) -> Collector:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="mon-collector", description="Run one collector of the monitoring daemon, once."
     )

@@ -144,7 +144,7 @@ def changed(machine: Machine, options: argparse.Namespace) -> Machine:
 
 
 def _runner(options: argparse.Namespace) -> images.Runner:
-    """What runs qemu-img: with --verbose, each command is printed before."""
+    """Return what runs qemu-img: with --verbose, each command is printed before."""
 
     def shown(argv: Sequence[str], **values: Any) -> process.Completed:
         print(process.show(argv))

@@ -52,7 +52,7 @@ class Record:
     stopped_at: float = 0.0
 
     def turned(self, number: int) -> Record:
-        """The record of the way back from here, whichever step this one has reached."""
+        """Return the record of the way back from here, whichever step this one has reached."""
         if self.stopped_at:
             kept: tuple[str, ...] = ("inspect", "drain")
             done = tuple(name for name in kept if name in self.done)

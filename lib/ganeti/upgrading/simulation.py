@@ -180,7 +180,7 @@ class _Simulation:
         return self._vcluster(what, "run", self._cluster, *argv)
 
     def _guests(self) -> list[str]:
-        """The names of the instances which do not run."""
+        """Return the names of the instances which do not run."""
         done = self._inside(
             "the list of instances", "gnt-instance", "list", "--no-headers", "--separator=|",
             "-o", "name,status",

@@ -38,7 +38,7 @@ class Programs:
         self._known = known
 
     def path(self, series: str, name: str) -> str:
-        """The path of a program of a version.
+        """Return the path of a program of a version.
 
         :raises ConfigurationError: the version is not installed on this node.
         """

@@ -35,7 +35,7 @@ def merge(pair: tuple[int, int] | list[int]) -> float:
 
 
 def now_split() -> tuple[int, int]:
-    """The time now as ``(seconds, microseconds)``."""
+    """Return the time now as ``(seconds, microseconds)``."""
     return split(time.time())
 
 

@@ -27,10 +27,10 @@ _IMPORT: Final = {
 
 
 def export_argv(tool: str) -> list[str] | None:
-    """The command that compresses; None for the tool ``none``."""
+    """Return the command that compresses; None for the tool ``none``."""
     return None if tool == NONE else list(_EXPORT.get(tool, [tool]))
 
 
 def import_argv(tool: str) -> list[str] | None:
-    """The command that decompresses; None for the tool ``none``."""
+    """Return the command that decompresses; None for the tool ``none``."""
     return None if tool == NONE else list(_IMPORT.get(tool, [tool, "-d"]))

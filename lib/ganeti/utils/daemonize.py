@@ -183,7 +183,7 @@ def _read_number(path: str) -> int | None:
 
 
 def read_pid(path: str) -> int | None:
-    """The number of the process which has locked a pid file; None when no process has.
+    """Return the number of the process which has locked a pid file; None when no process has.
 
     :raises OSError: the file exists but cannot be read.
     """

@@ -53,11 +53,11 @@ class FileLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock."""
+        """True if this object holds the lock."""
         return self._held
 
     def fileno(self) -> int:
-        """The file descriptor; the process which holds the lock may write the file.
+        """Return the file descriptor; the process which holds the lock may write the file.
 
         :raises ProgrammerError: the lock is closed.
         """
@@ -111,7 +111,7 @@ class FileLock:
 
 
 def is_locked(path: str) -> bool:
-    """Whether a process holds an exclusive lock on a file; a missing file is not locked.
+    """Return True if a process holds an exclusive lock on a file; a missing file is not locked.
 
     The function takes a shared lock for a moment. So processes which lock such a file must not
     give up at the first attempt.

@@ -229,7 +229,7 @@ def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
 
 
 def read_file(path: str) -> str:
-    """The content of a text file; bytes that are not UTF-8 become surrogates.
+    """Return the content of a text file; bytes that are not UTF-8 become surrogates.
 
     :raises OSError: the file cannot be read.
     """
@@ -237,7 +237,7 @@ def read_file(path: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file as bytes.
+    """Return the content of a file as bytes.
 
     :raises OSError: the file cannot be read.
     """
@@ -322,7 +322,7 @@ def exchange(first: str, second: str) -> bool:
 
 
 def list_visible(directory: str) -> list[str]:
-    """The names in a directory that do not start with a dot, sorted.
+    """Return the names in a directory that do not start with a dot, sorted.
 
     :raises OSError: the directory cannot be read.
     """
@@ -330,7 +330,7 @@ def list_visible(directory: str) -> list[str]:
 
 
 def find_program(name: str, directories: Iterable[str]) -> str | None:
-    """The first executable file of a name in some directories, or None.
+    """Return the first executable file of a name in some directories, or None.
 
     :param name: without a directory; a name with a slash is not looked for.
     :returns: the path of the file.

@@ -41,11 +41,11 @@ class DirectoryWatch:
             raise OSError(f"cannot watch {directory}: {err}") from err
 
     def fileno(self) -> int:
-        """The file descriptor; it is readable when files have changed."""
+        """Return the file descriptor; it is readable when files have changed."""
         return int(self._manager.get_fd())
 
     def take(self) -> set[str]:
-        """The names of the files that have changed since the last call; never waits.
+        """Return the names of the files that have changed since the last call; never waits.
 
         The empty name means that events were lost and any file may have changed.
         """

@@ -61,7 +61,7 @@ class ReopenableFile(logging.StreamHandler["_Stream"]):
             sys.stderr.flush()
 
     def fileno(self) -> int:
-        """The file descriptor, for a process that sends its error output to the log."""
+        """Return the file descriptor, for a process that sends its error output to the log."""
         return self.stream.fileno()
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ def reopen() -> None:
 
 
 def log_fileno() -> int | None:
-    """The file descriptor of the log file of this process, or None."""
+    """Return the file descriptor of the log file of this process, or None."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, ReopenableFile):
             return handler.fileno()

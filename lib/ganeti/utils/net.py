@@ -21,7 +21,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def is_ipv4(text: str) -> bool:
-    """Whether a text is an IPv4 address in dotted form."""
+    """Return True if a text is an IPv4 address in dotted form."""
     try:
         socket.inet_pton(socket.AF_INET, text)
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def is_ipv4(text: str) -> bool:
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether a text is an IPv6 address."""
+    """Return True if a text is an IPv6 address."""
     try:
         socket.inet_pton(socket.AF_INET6, text)
     except (OSError, ValueError):
@@ -39,12 +39,12 @@ def is_ipv6(text: str) -> bool:
 
 
 def is_ip(text: str) -> bool:
-    """Whether a text is an IPv4 or IPv6 address."""
+    """Return True if a text is an IPv4 or IPv6 address."""
     return is_ipv4(text) or is_ipv6(text)
 
 
 def interface_address(name: str) -> str:
-    """The first IPv4 address of a network interface of this computer.
+    """Return the first IPv4 address of a network interface of this computer.
 
     :raises OSError: there is no such interface, or it has no IPv4 address.
 
@@ -58,7 +58,7 @@ def interface_address(name: str) -> str:
 
 
 def tcp_ping(ip: str, port: int, timeout_s: float, *, source: str | None = None) -> bool:
-    """Whether an address answers a TCP connection; a refusal is an answer, too.
+    """Return True if an address answers a TCP connection; a refusal is an answer, too.
 
     :param source: address of this computer from which to connect.
     """
@@ -73,7 +73,7 @@ def tcp_ping(ip: str, port: int, timeout_s: float, *, source: str | None = None)
 
 
 def tcp_listens(ip: str, port: int, timeout_s: float) -> bool:
-    """Whether a server accepts connections at this address and port."""
+    """Return True if a server accepts connections at this address and port."""
     try:
         with socket.create_connection((ip, port), timeout_s):
             return True

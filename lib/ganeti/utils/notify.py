@@ -36,7 +36,7 @@ class Notifier:
 
     @property
     def active(self) -> bool:
-        """Whether a manager wants reports."""
+        """True if a manager wants reports."""
         return bool(self._address)
 
     @property
@@ -87,7 +87,7 @@ class Notifier:
 
 
 def _line(text: str) -> str:
-    """The text without line breaks, which would begin another report, and not too long."""
+    """Return the text without line breaks, which would begin another report, and not too long."""
     joined = " ".join(text.split())
     return joined.encode("utf-8", "replace")[:_STATUS_BYTES].decode("utf-8", "ignore")
 

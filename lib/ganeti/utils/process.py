@@ -59,7 +59,7 @@ class Completed(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the program ended in another way than with exit code 0."""
+        """True if the program ended in another way than with exit code 0."""
         return self.exit_code != 0
 
     @property
@@ -76,7 +76,7 @@ class Completed(NamedTuple):
 
 
 def show(argv: Sequence[str]) -> str:
-    """A command line for messages, with hidden secrets."""
+    """Return a command line for messages, with hidden secrets."""
     return " ".join(repr(word) if isinstance(word, Secret) else shlex.quote(word) for word in argv)
 
 
@@ -117,7 +117,8 @@ def permit() -> Iterator[None]:
 
 
 def environment(env: Mapping[str, str] | None = None, *, reset: bool = False) -> dict[str, str]:
-    """The environment of a program: the C locale, a search path, and the variables of ``env``.
+    """Return the environment of a program: the C locale, a search path, and the variables of
+    ``env``.
 
     :param reset: do not add the environment of this process.
     """
@@ -289,7 +290,7 @@ def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and has a thread that has not ended.
+    """Return True if a process exists and has a thread that has not ended.
 
     The other threads of a zombie may still run, and keep its files open: a thread that waits for a
     disk does so even after the process was killed.
@@ -300,7 +301,10 @@ def is_alive(pid: int) -> bool:
 
 
 def group_members(group: int) -> list[int]:
-    """The processes of a process group which have not ended; its leader may have ended before."""
+    """Return the processes of a process group which have not ended.
+
+    Its leader may have ended before.
+    """
     found = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         fields = _stat(pid)
@@ -311,12 +315,16 @@ def group_members(group: int) -> list[int]:
 
 
 def is_paused(pid: int) -> bool:
-    """Whether a signal has stopped a process, so that it does nothing until it is continued."""
+    """Return True if a signal has stopped a process, so that it does nothing until it is
+    continued.
+    """
     return _stat(pid)[:1] == [b"T"]
 
 
 def _stat(pid: int) -> list[bytes]:
-    """The fields of ``/proc/<pid>/stat`` from the state on; empty when there is no such process.
+    """Return the fields of ``/proc/<pid>/stat`` from the state on.
+
+    The result is empty when there is no such process.
 
     Source: proc(5).
     """

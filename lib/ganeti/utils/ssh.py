@@ -62,7 +62,7 @@ def parse_key(words: Sequence[str]) -> HostKey:
 
 
 def keyscan_argv(address: str, port: int) -> list[str]:
-    """The command that asks a host for its keys."""
+    """Return the command that asks a host for its keys."""
     return [
         "ssh-keyscan",
         "-T",
@@ -92,17 +92,20 @@ def parse_keyscan(output: str) -> list[HostKey]:
 
 
 def known_name(name: str, port: int) -> str:
-    """The name of a host in a file of known hosts."""
+    """Return the name of a host in a file of known hosts."""
     return name if port == PORT else f"[{name}]:{port}"
 
 
 def known_hosts_text(name: str, port: int, keys: Collection[HostKey]) -> str:
-    """Lines for a file of known hosts."""
+    """Return the lines for a file of known hosts."""
     return "".join(f"{known_name(name, port)} {one.kind} {one.key}\n" for one in keys)
 
 
 def known_keys(content: str, name: str, port: int) -> set[HostKey]:
-    """The keys of a host in a file of known hosts; patterns are ignored, names may be hashed."""
+    """Return the keys of a host in a file of known hosts.
+
+    Patterns are ignored, names may be hashed.
+    """
     found = set()
     wanted = known_name(name, port)
     for line in content.splitlines():
@@ -118,7 +121,8 @@ def known_keys(content: str, name: str, port: int) -> set[HostKey]:
 
 
 def _is_hash_of(word: str, name: str) -> bool:
-    """Whether a word is the hashed form of a name: ``|1|``, salt, ``|``, HMAC-SHA1, both in base64.
+    """Return True if a word is the hashed form of a name: ``|1|``, salt, ``|``, HMAC-SHA1, both in
+    base64.
 
     Debian's ssh writes names in this form (``HashKnownHosts``).
     """
@@ -143,7 +147,7 @@ def ssh_argv(
     identity: str | None = None,
     batch: bool = True,
 ) -> list[str]:
-    """The command that runs a program on another machine.
+    """Return the command that runs a program on another machine.
 
     :param name: name of the host in the file of known hosts.
     :param command: the program and its arguments.
@@ -174,7 +178,8 @@ def scp_argv(
     port: int = PORT,
     user: str = LOGIN_USER,
 ) -> list[str]:
-    """The command that copies a file to the same path on another machine, with mode and times.
+    """Return the command that copies a file to the same path on another machine, with mode and
+    times.
 
     :param path: the file, absolute.
 
@@ -193,7 +198,9 @@ def scp_argv(
 
 
 def _options(name: str, known_hosts: str, port: int, *, batch: bool) -> list[str]:
-    """The options of every connection: the host key must be known, and nothing is forwarded."""
+    """Return the options of every connection: the host key must be known, and nothing is
+    forwarded.
+    """
     return [
         "-oStrictHostKeyChecking=yes",
         f"-oUserKnownHostsFile={known_hosts}",

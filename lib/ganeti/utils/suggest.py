@@ -22,7 +22,7 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint with a blank in front, such as `` Did you mean 'web1.example.com'?``.
+    """Return a hint with a blank in front, such as `` Did you mean 'web1.example.com'?``.
 
     :returns: the empty text when no name is similar.
     """
@@ -35,7 +35,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The names which the user may have meant, at most three."""
+    """Return the names which the user may have meant, at most three."""
     if not word or len(word) > _MAX_LENGTH:
         return []
     names = [name for name in known if "\n" not in name]
@@ -49,12 +49,13 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def _as_long(name: str, word: str) -> str:
-    """The leading components of a host name, as many as the word has."""
+    """Return the leading components of a host name, as many as the word has."""
     return ".".join(name.split(".")[: word.count(".") + 1])
 
 
 def _one_letter_wrong(word: str, names: list[str]) -> list[str]:
-    """Names which differ from the word in one letter, two swapped letters, or upper and lower case.
+    """Return the names which differ from the word in one letter, two swapped letters, or upper and
+    lower case.
 
     The word may be the leading components of a name.
     """

@@ -26,7 +26,7 @@ SIZE_STEP_MIB = 4
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
-    """A sort key with which ``node2`` comes before ``node10``."""
+    """Return a sort key with which ``node2`` comes before ``node10``."""
     # Numbers sort before text; with the pair, int and str are never compared.
     return [
         (0, int(part)) if part.isdecimal() else (1, part) for part in _DIGITS.split(name) if part
@@ -34,7 +34,7 @@ def natural_key(name: str) -> list[tuple[int, int | str]]:
 
 
 def format_unit(size_mib: float, unit: str = "h") -> str:
-    """A size as text.
+    """Return a size as text.
 
     :param size_mib: the size in MiB.
     :param unit: ``m``, ``g`` or ``t`` for a number in MiB, GiB or TiB without a unit; ``h`` for a
@@ -106,12 +106,12 @@ def shell_quote(value: str) -> str:
 
 
 def shell_join(argv: Iterable[str]) -> str:
-    """A command line which a POSIX shell splits into ``argv`` again; only for messages."""
+    """Return a command line which a POSIX shell splits into ``argv`` again; only for messages."""
     return " ".join(shlex.quote(word) for word in argv)
 
 
 def new_uuid() -> str:
-    """A random UUID (version 4), in lower case."""
+    """Return a random UUID (version 4), in lower case."""
     # The module uuid takes 5 ms to import, which is too much for commands.
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
@@ -121,7 +121,7 @@ def new_uuid() -> str:
 
 
 def is_uuid(value: str) -> bool:
-    """Whether a text is a UUID in lower case, the form of the configuration."""
+    """Return True if a text is a UUID in lower case, the form of the configuration."""
     return _UUID.fullmatch(value) is not None
 
 
@@ -134,12 +134,12 @@ _TRANSFER_MAGIC = re.compile(r"^[-_.a-zA-Z0-9]{5,100}$")
 
 
 def secret_digest(secret: str) -> str:
-    """Digest of a random secret, for comparisons which must not show the secret."""
+    """Return the digest of a random secret, for comparisons which must not show the secret."""
     import hashlib  # costs milliseconds, and commands import this module
 
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def is_transfer_magic(word: str) -> bool:
-    """Whether a word can be the magic of a transfer of a disk, which both ends must know."""
+    """Return True if a word can be the magic of a transfer of a disk, which both ends must know."""
     return bool(_TRANSFER_MAGIC.fullmatch(word))

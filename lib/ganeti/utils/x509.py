@@ -107,7 +107,7 @@ def create_signed(
 
 
 def certificate_part(pem: str, filename: str = "(text)") -> str:
-    """The first certificate of a PEM, without the key.
+    """Return the first certificate of a PEM, without the key.
 
     :param filename: name of the PEM in error messages.
     :raises X509CertError: the PEM has no certificate.
@@ -119,7 +119,7 @@ def certificate_part(pem: str, filename: str = "(text)") -> str:
 
 
 def certificates(pem: str, filename: str = "(text)") -> list[str]:
-    """All certificates of a PEM, without keys.
+    """Return all certificates of a PEM, without keys.
 
     :raises X509CertError: the PEM has no certificate.
     """
@@ -139,7 +139,7 @@ def require_pair(pem: str, filename: str = "(text)") -> None:
 
 
 def digest(pem: str, filename: str = "(text)") -> str:
-    """The digest of the first certificate in a PEM, as ``AA:BB:...``.
+    """Return the digest of the first certificate in a PEM, as ``AA:BB:...``.
 
     :raises X509CertError: the PEM has no certificate.
     """
@@ -150,23 +150,23 @@ def digest(pem: str, filename: str = "(text)") -> str:
 
 
 def digest_der(der: bytes) -> str:
-    """The digest of a certificate in its binary form."""
+    """Return the digest of a certificate in its binary form."""
     digits = hashlib.sha1(der, usedforsecurity=False).hexdigest().upper()
     return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
 
 
 def is_digest(text: str) -> bool:
-    """Whether a text has the form of :func:`digest`."""
+    """Return True if a text has the form of :func:`digest`."""
     return re.fullmatch(r"[0-9A-F]{2}(:[0-9A-F]{2}){19}", text) is not None
 
 
 def fingerprint_der(der: bytes) -> bytes:
-    """The SHA256 sum of a certificate in its binary form, as a join token has it."""
+    """Return the SHA256 sum of a certificate in its binary form, as a join token has it."""
     return hashlib.sha256(der).digest()
 
 
 def fingerprint(pem: str, filename: str = "(text)") -> bytes:
-    """The SHA256 sum of the first certificate in a PEM.
+    """Return the SHA256 sum of the first certificate in a PEM.
 
     :raises X509CertError: the PEM has no certificate.
     """
@@ -177,7 +177,8 @@ def fingerprint(pem: str, filename: str = "(text)") -> bytes:
 
 
 def key_pin(pem: str, filename: str = "(text)") -> str:
-    """The pin of the key of the first certificate in a PEM: SHA256 of the public key, in base64.
+    """Return the pin of the key of the first certificate in a PEM: SHA256 of the public key, in
+    base64.
 
     Source: RFC 7469, section 2.4; the same text is in ``PINNEDPUBLICKEY`` of libcurl.
 
@@ -191,7 +192,7 @@ def key_pin(pem: str, filename: str = "(text)") -> str:
 
 
 def _public_part(der: bytes) -> bytes:
-    """The field ``subjectPublicKeyInfo`` of a certificate in its binary form.
+    """Return the field ``subjectPublicKeyInfo`` of a certificate in its binary form.
 
     Without the library, which takes a tenth of a second to import in each program that calls nodes.
     Source: RFC 5280, section 4.1, and the lengths of DER in X.690.
@@ -221,12 +222,12 @@ def _der_content(der: bytes, place: int) -> tuple[int, int]:
 
 
 def is_pin(text: str) -> bool:
-    """Whether a text has the form of :func:`key_pin`."""
+    """Return True if a text has the form of :func:`key_pin`."""
     return re.fullmatch(r"[A-Za-z0-9+/]{43}=", text) is not None
 
 
 def digest_file(path: str) -> str:
-    """The digest of the first certificate in a file, as ``AA:BB:...``.
+    """Return the digest of the first certificate in a file, as ``AA:BB:...``.
 
     :raises X509CertError: the file cannot be read or has no certificate.
     """
@@ -234,7 +235,7 @@ def digest_file(path: str) -> str:
 
 
 def read_pem(path: str) -> str:
-    """The text of a PEM file.
+    """Return the text of a PEM file.
 
     :raises X509CertError: the file cannot be read.
     """
@@ -247,7 +248,7 @@ def read_pem(path: str) -> str:
 
 
 def describe(pem: str, filename: str = "(text)") -> CertificateInfo:
-    """Facts about the first certificate of a PEM.
+    """Return the facts about the first certificate of a PEM.
 
     :raises X509CertError: the certificate cannot be read.
     """
@@ -373,7 +374,7 @@ class FreshContext:
         self._context = self._make()
 
     def __call__(self) -> ssl.SSLContext:
-        """The settings for the next connection."""
+        """Return the settings for the next connection."""
         stamp = self._look()
         if stamp != self._stamp:
             try:

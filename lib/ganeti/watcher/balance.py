@@ -83,7 +83,7 @@ def run(client: Client, memory_file: str, *, dry_run: bool) -> list[int]:
 
 
 def _postponed(client: Client, left: int) -> str | None:
-    """Why nothing may be moved at this moment; None when it may."""
+    """Return why nothing may be moved at this moment; None when it may."""
     if left <= 0:
         return "the moves of the last hour are as many as permitted"
     (drained,) = client.query_config_values(["drain_flag"])
@@ -106,7 +106,7 @@ def _load_cluster() -> Cluster:
 
 
 def _resting_groups(client: Client) -> frozenset[str]:
-    """The UUIDs of the node groups in which a node is drained or in maintenance."""
+    """Return the UUIDs of the node groups in which a node is drained or in maintenance."""
     found = client.query(query.NODE, ["group.uuid", "drained", "maintenance"])
     return frozenset(
         group for (_a, group), (_b, drained), (_c, maintenance) in found["data"]
@@ -153,7 +153,7 @@ def plan(
 
 
 def _steps(cluster: Cluster, most: int, min_gain: float) -> tuple[float, list[search.Step]]:
-    """The first moves of a solution which share no node, when they gain enough together."""
+    """Return the first moves of a solution which share no node, when they gain enough together."""
     state = search.start(cluster)
     before = state.score
     steps: list[search.Step] = []
@@ -173,7 +173,10 @@ def _steps(cluster: Cluster, most: int, min_gain: float) -> tuple[float, list[se
 
 
 def recent(times: Sequence[float], now: float) -> list[float]:
-    """The times within the last hour; a time in the future means that the clock was set back."""
+    """Return the times within the last hour.
+
+    A time in the future means that the clock was set back.
+    """
     return [min(one, now) for one in times if min(one, now) + _HOUR_S > now]
 
 

@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_master() -> bool | None:
-    """Whether this node is the master; None when its files do not say who is."""
+    """Return True if this node is the master; None when its files do not say who is."""
     try:
         return cluster.is_master()
     except errors.ConfigurationError:
@@ -137,7 +137,9 @@ def _is_master() -> bool | None:
 
 
 def _change_since(was_master: bool | None) -> str:
-    """Why a run could not end well although nothing is wrong; empty when there is no such reason.
+    """Return why a run could not end well although nothing is wrong.
+
+    The result is empty when there is no such reason.
 
     :param was_master: what :func:`_is_master` returned when the run began.
     """
@@ -151,7 +153,8 @@ def _change_since(was_master: bool | None) -> str:
 
 def _find_group(word: str) -> str | None:
     """Return the UUID of a node group, given by UUID or name; None after a message if there is
-    none."""
+    none.
+    """
     known = cluster.groups()
     for uuid, name in known.items():
         if word in (uuid, name):

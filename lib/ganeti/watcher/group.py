@@ -324,7 +324,7 @@ def unfinished_jobs(client: Client, instances: Iterable[ObservedInstance]) -> di
 
 
 def _named(opcode: Any) -> Iterable[str]:
-    """The instances which the parameters of an opcode name."""
+    """Yield the instances which the parameters of an opcode name."""
     if not isinstance(opcode, Mapping):
         return
     many = opcode.get("instances")

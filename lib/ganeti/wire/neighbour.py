@@ -58,7 +58,7 @@ def peer_of(release: str) -> Peer | None:
 
 
 def ignored_text(peer: Peer) -> str:
-    """The names of what was ignored, as the value of a header; empty for nothing."""
+    """Return the names of what was ignored, as the value of a header; empty for nothing."""
     names: list[str] = []
     for name in dict.fromkeys(peer.ignored):
         names.append(name[:_MAX_CHARS])

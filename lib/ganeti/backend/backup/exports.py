@@ -130,7 +130,7 @@ def _dumps(section: Mapping[str, str]) -> Iterator[tuple[int, str]]:
 
 
 def _wrong_file(path: str, recorded_size: str | None) -> str | None:
-    """What is wrong with the file of a disk; None when nothing is.
+    """Return what is wrong with the file of a disk; None when nothing is.
 
     :param recorded_size: in bytes; None in an export which another version has made.
     """
@@ -148,7 +148,7 @@ def _wrong_file(path: str, recorded_size: str | None) -> str | None:
 
 
 def recorded_checksum(path: str) -> str | None:
-    """The checksum of a file in an export, from the description; None when it has none."""
+    """Return the checksum of a file in an export, from the description; None when it has none."""
     directory_path, name = os.path.split(path)
     try:
         _text, parser = _description(directory_path)

@@ -212,7 +212,7 @@ def _endpoint(
 
 
 def _device_path(mode: str, disk: Disk) -> str:
-    """Path of the device of a disk.
+    """Return the path of the device of a disk.
 
     :raises BlockDeviceError: the disk is to be read, and may lack writes which were confirmed.
     """

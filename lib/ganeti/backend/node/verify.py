@@ -44,7 +44,7 @@ class _Request(NamedTuple):
 
     @property
     def vm_capable(self) -> bool:
-        """Whether this node may run guests; the request lists the nodes which may not."""
+        """True if this node may run guests; the request lists the nodes which may not."""
         return machine.current().hostname() not in (self.checks.get(nv.NONVMNODES) or ())
 
 

@@ -293,7 +293,7 @@ def shutdown_multi(disks: Sequence[Disk]) -> list[None | Exception]:
 
 
 def _known_path(device: storage.base.BlockDevice) -> str:
-    """The path of a device; empty when it has none now, or when it cannot be found out.
+    """Return the path of a device; empty when it has none now, or when it cannot be found out.
 
     It is read before the device goes: some kinds of devices have a path only while they are in use.
     """

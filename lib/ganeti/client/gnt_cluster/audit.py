@@ -46,7 +46,7 @@ def audit(values: Values, arguments: list[str]) -> int:
 
 
 def _own_files() -> list[str]:
-    """The audit log of this node with the files which were rotated, the oldest one first."""
+    """Return the audit log of this node with the files which were rotated, the oldest one first."""
     from ganeti.jobstore import audit as log
     from ganeti.platform import paths
 

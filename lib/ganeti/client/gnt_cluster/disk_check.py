@@ -40,7 +40,7 @@ class DiskReport:
 
     @property
     def clean(self) -> bool:
-        """Whether all groups were checked and all disks are usable."""
+        """True if all groups were checked and all disks are usable."""
         return not (self.unresponsive or self.inactive or self.missing or self.failed)
 
 

@@ -63,7 +63,7 @@ class PowerPlan:
 
     @property
     def switches_master(self) -> bool:
-        """Whether the command can switch the master off: no other node is left to be switched."""
+        """True if the command can switch the master off: no other node is left to be switched."""
         return bool(self.master and self.master_helper and not self.by_hand)
 
     def __bool__(self) -> bool:

@@ -85,7 +85,7 @@ def _or_none(names: list[str]) -> str:
 
 
 def _auto_balance(settings: Mapping[str, Any] | None, number: Number) -> Pairs:
-    """The line about the automatic balance, where it is on."""
+    """Return the line about the automatic balance, where it is on."""
     if not settings:
         return []
     from ganeti.constants import balance

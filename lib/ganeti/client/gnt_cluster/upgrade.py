@@ -106,7 +106,7 @@ def _elsewhere() -> str:
 
 
 def _is_compatible(text: str) -> bool:
-    """Whether a version is the one of Ganeti with which this release is compatible."""
+    """Return True if a version is the one of Ganeti with which this release is compatible."""
     from ganeti.constants import cluster as const
 
     return text.split(".")[:2] == [str(const.CONFIG_MAJOR), str(const.CONFIG_MINOR)]
@@ -258,7 +258,7 @@ def _require_known_settings(work: ClusterWork, origin: str, target: str) -> None
 
 
 def _turned(values: Values, before: Record) -> Record:
-    """The record of the way back from an upgrade which is not complete.
+    """Return the record of the way back from an upgrade which is not complete.
 
     :raises OpPrereqError: another way than back to where it began is wanted.
     """

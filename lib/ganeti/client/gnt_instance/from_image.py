@@ -145,7 +145,7 @@ def _text(path: str) -> str:
 
 
 def _keys(value: str) -> list[str]:
-    """The public keys of a file, or the key itself.
+    """Return the public keys of a file, or the key itself.
 
     :raises OpPrereqError: the file has another content, such as a private key.
     """

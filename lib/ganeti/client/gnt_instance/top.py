@@ -86,7 +86,7 @@ class Meter:
 
 
 def _rate(before: Mapping[str, Any] | None, now: Mapping[str, Any], counter: str) -> float | None:
-    """How fast a counter grows, per second; None when that cannot be said."""
+    """Return how fast a counter grows, per second; None when that cannot be said."""
     if before is None or before[counter] is None or now[counter] is None:
         return None
     seconds = now["clock"] - before["clock"]
@@ -115,7 +115,7 @@ def ordered(rows: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
 
 
 def _short(number: float | None) -> str:
-    """A number of bytes with a unit, such as ``1.5M``."""
+    """Return a number of bytes with a unit, such as ``1.5M``."""
     if number is None:
         return "-"
     for unit in ("", "K", "M", "G"):
@@ -126,7 +126,7 @@ def _short(number: float | None) -> str:
 
 
 def _cells(row: Mapping[str, Any], *, plain: bool) -> list[str]:
-    """The cells of a row; plain ones are for programs."""
+    """Return the cells of a row; plain ones are for programs."""
     cells = [row["name"], row["node"]]
     for member in _MEMBERS:
         value = row[member]
@@ -140,7 +140,7 @@ def _cells(row: Mapping[str, Any], *, plain: bool) -> list[str]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]], meter: Meter) -> str:
-    """The line about all guests."""
+    """Return the line about all guests."""
     cpu = sum(row["cpu_percent"] or 0 for row in rows)
     memory_mib = sum(row["memory_mib"] or 0 for row in rows)
     line = (
@@ -155,7 +155,10 @@ def summary(rows: Sequence[Mapping[str, Any]], meter: Meter) -> str:
 def guest_table(
     rows: Sequence[Mapping[str, Any]], *, header: bool = True, separator: str | None = None
 ) -> list[str]:
-    """The guests as lines of a table; with a separator, for programs, bytes are whole numbers."""
+    """Return the guests as lines of a table.
+
+    With a separator, for programs, bytes are whole numbers.
+    """
     return table.format_table(
         _COLUMNS,
         [_cells(row, plain=separator is not None) for row in rows],
@@ -190,7 +193,7 @@ def run(values: Values, arguments: list[str]) -> int:
 
 
 def _wanted(client: luxi.Client, values: Values, arguments: Sequence[str]) -> frozenset[str] | None:
-    """The full names of the instances which are shown; None for all."""
+    """Return the full names of the instances which are shown; None for all."""
     if not arguments and not values.multi_mode:
         return None
     names = selector.names("instance", values, arguments, client)

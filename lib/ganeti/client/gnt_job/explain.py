@@ -82,7 +82,9 @@ def format_span(seconds: float) -> str:
 
 
 def _is_wait(reasons: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the texts name objects (a lock, the end of a job, a worker) and are not sentences."""
+    """Return True if the texts name objects (a lock, the end of a job, a worker) and are not
+    sentences.
+    """
     return all(reason["kind"] in ("lock", "dependency", "worker") for reason in reasons)
 
 

@@ -11,7 +11,7 @@ AUTO_PROMOTE = opt.flag(
 
 
 def yes_no(*names: str, help: str, dest: str | None = None) -> Option:
-    """An option with the value ``yes`` or ``no``."""
+    """Return an option with the value ``yes`` or ``no``."""
     return Option(*names, kind="bool", metavar="yes|no", help=help, dest=dest)
 
 

@@ -240,7 +240,8 @@ def _add(values: Values, arguments: list[str]) -> int:
 
 
 def _ssh_port_of_new(client: luxi.Client, group: str | None, ndparams: Mapping[str, Any]) -> int:
-    """The TCP port of SSH on a machine, which becomes a node of a group with these parameters.
+    """Return the TCP port of SSH on a machine, which becomes a node of a group with these
+    parameters.
 
     :param group: its name; None where there is only one.
     """

@@ -34,7 +34,7 @@ _PRIORITIES = {
 
 
 def opcodes_with(step: Step, cluster: Cluster, common: Mapping[str, Any]) -> list[OpCode]:
-    """The opcodes of one move.
+    """Return the opcodes of one move.
 
     :param common: parameters of all of them, such as ``reason``.
     """
@@ -67,7 +67,7 @@ def opcodes_with(step: Step, cluster: Cluster, common: Mapping[str, Any]) -> lis
 
 
 def common_parameters(values: Values, program: str) -> dict[str, Any]:
-    """The parameters which all opcodes of a program share: the reason and the priority."""
+    """Return the parameters which all opcodes of a program share: the reason and the priority."""
     trail: list[list[Any]] = []
     if values.options.get("reason"):
         trail.append(["gnt:user", values.reason, time.time_ns()])

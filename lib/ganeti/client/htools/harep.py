@@ -116,7 +116,10 @@ class _Run:
         self._note(instance, finished=result.result)
 
     def _statuses(self, numbers: Sequence[int]) -> list[str]:
-        """The states of jobs. A job which is not even in the archive any more counts as failed."""
+        """Return the states of jobs.
+
+        A job which is not even in the archive any more counts as failed.
+        """
         if not numbers:
             return []
         states = luxi.parse_job_states(self._client.query_jobs(numbers, ["status"]), numbers)
@@ -173,7 +176,7 @@ class _Run:
         self._change_tags(instance, record, old)
 
     def _old_results(self, instance: Instance) -> list[Record]:
-        """The results in the tags of an instance, with those which this run has written."""
+        """Return the results in the tags of an instance, with those which this run has written."""
         return list(self.histories[instance.index].results)
 
     def _opcodes(self, instance: Instance, wanted: str) -> list[OpCode]:
@@ -263,7 +266,7 @@ class _Run:
 
 
 def _shown(step: OpCode) -> dict[str, Any]:
-    """An opcode with the parameters which a user may want to read."""
+    """Return an opcode with the parameters which a user may want to read."""
     found = step.to_dict()
     return {
         key: value

@@ -46,7 +46,7 @@ check() {
 
 
 def search_options(values: Values) -> balance.Options:
-    """What the command line allows a search to do."""
+    """Return what the command line allows a search to do."""
     return balance.Options(
         disk_moves=not values.no_disk_moves,
         instance_moves=not values.no_instance_moves,
@@ -154,7 +154,10 @@ def _print_first_check(values: Values, cluster: Cluster, level: int) -> None:
 
 
 def violates_policy(node: Node) -> bool:
-    """Whether a node is beyond a limit of its policy; one that fails N+1 is reported anyhow."""
+    """Return True if a node is beyond a limit of its policy.
+
+    One that fails N+1 is reported anyhow.
+    """
     return (node.offline or not node.failing) and (
         node.instance_spindles > node.max_spindles >= 0
         or 0 <= node.max_vcpus < node.vcpus
@@ -171,7 +174,7 @@ def _print_balanced(values: Values, value: float, offset: float) -> None:
 
 
 def step_line(number: int, step: Step, cluster: Cluster) -> str:
-    """The line which describes a step."""
+    """Return the line which describes a step."""
     nodes = cluster.nodes
     width = max(len(node.alias) for node in nodes)
     names = max(len(one.alias) for one in cluster.instances)
@@ -221,7 +224,9 @@ def _print_end(values: Values, state: State, initial: float, level: int, cluster
 
 
 def command_lines(sets: Sequence[Sequence[Step]], cluster: Cluster) -> list[str]:
-    """The commands of a solution as lines of a shell script, with lines that only say ``check``."""
+    """Return the commands of a solution as lines of a shell script, with lines that only say
+    ``check``.
+    """
     lines: list[str] = []
     for number, steps in enumerate(sets, 1):
         lines += ["", f"echo jobset {number}, {len(steps)} jobs"]

@@ -17,14 +17,16 @@ OPTIONS = (
 
 
 def bad_nodes(nodes: list[Node]) -> tuple[int, int]:
-    """How many nodes could not start the instances of another one, and instances on these."""
+    """Return how many nodes could not start the instances of another one, and instances on
+    these.
+    """
     failing = [node for node in nodes if node.failing and not node.offline]
     touched = {index for node in failing for index in (*node.primaries, *node.secondaries)}
     return len(failing), len(touched)
 
 
 def split_instances(cluster: Cluster) -> list[str]:
-    """Names of the instances with nodes in two groups."""
+    """Return the names of the instances with nodes in two groups."""
     return [
         one.name
         for one in cluster.instances

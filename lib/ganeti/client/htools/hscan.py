@@ -89,7 +89,9 @@ def _scan(values: Values, address: str, width: int) -> dict[str, Any]:
 
 
 def file_name(name: str) -> str:
-    """The name of the file of a cluster: its address, where a slash becomes an underscore."""
+    """Return the name of the file of a cluster: its address, where a slash becomes an
+    underscore.
+    """
     return name.replace("/", "_")
 
 

@@ -58,7 +58,7 @@ def _print(values: Values, cluster: Cluster, plan: Plan) -> None:
 
 
 def command_lines(cluster: Cluster, plan: Plan) -> list[str]:
-    """The commands which do what is planned."""
+    """Return the commands which do what is planned."""
     moves = hbal.command_lines(balance.job_sets(plan.steps), cluster)
     names = [node.alias for node in plan.nodes]
     tag = htags.STANDBY_AUTO

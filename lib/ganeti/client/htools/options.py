@@ -357,7 +357,7 @@ def _number(option: Option, argument: str) -> int | float:
 
 
 def usage(program: str, names: Sequence[str], arguments: str) -> str:
-    """The help text of a program."""
+    """Return the help text of a program."""
     lines = [f"Usage: {program} [OPTION...]{arguments}", ""]
     table = [*(ALL[name] for name in names), *GENERIC.values()]
     rows = []
@@ -375,7 +375,9 @@ def usage(program: str, names: Sequence[str], arguments: str) -> str:
 
 
 def completions(names: Sequence[str], arguments: str) -> str:
-    """The options of a program for shell completion, one a line: names, then kind of argument."""
+    """Return the options of a program for shell completion, one a line: names, then kind of
+    argument.
+    """
     lines = []
     for one in [*(ALL[name] for name in names), *GENERIC.values()]:
         spelled = [f"-{one.short}"] if one.short else []

@@ -139,7 +139,7 @@ def _hint(values: Values) -> str:
 
 
 def plural(count: int, one: str, many: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{count} {one if count == 1 else many}"
 
 

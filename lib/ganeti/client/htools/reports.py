@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def components(values: Sequence[float]) -> dict[str, Any]:
-    """The components of a score, by name."""
+    """Return the components of a score, by name."""
     return {
         one.name: {"value": value, "weight": one.weight}
         for one, value in zip(score.COMPONENTS, values, strict=True)
@@ -27,12 +27,12 @@ def components(values: Sequence[float]) -> dict[str, Any]:
 
 
 def what_if(changes: Sequence[Change]) -> dict[str, Any]:
-    """What was changed before the question was answered; empty when nothing was."""
+    """Return what was changed before the question was answered; empty when nothing was."""
     return {"what_if": [one.to_dict() for one in changes]} if changes else {}
 
 
 def cluster(found: Cluster) -> dict[str, Any]:
-    """A cluster: its score, nodes and instances. Memory and disk space are in MiB."""
+    """Return a cluster: its score, nodes and instances. Memory and disk space are in MiB."""
     values = score.details(found.nodes)
     return {
         "score": score.total(values),
@@ -78,7 +78,9 @@ def cluster(found: Cluster) -> dict[str, Any]:
 
 
 def solution(found: Cluster, initial: float, final: float, steps: Sequence[Step]) -> dict[str, Any]:
-    """A solution: the scores before and after, and its moves in sets which can run at once."""
+    """Return a solution: the scores before and after, and its moves in sets which can run at
+    once.
+    """
     return {
         "initial_score": initial,
         "final_score": final,
@@ -110,7 +112,7 @@ def _step(found: Cluster, step: Step) -> dict[str, Any]:
 
 
 def figures(found: Figures) -> dict[str, Any]:
-    """The sums over all nodes of a cluster, and the used shares. Amounts are in MiB."""
+    """Return the sums over all nodes of a cluster, and the used shares. Amounts are in MiB."""
     shares = {
         f"{key.removesuffix('_EFF').lower()}_share": None if value != value else value
         for key, value in sums.shares(found).items()
@@ -119,7 +121,7 @@ def figures(found: Figures) -> dict[str, Any]:
 
 
 def spec(size: Spec) -> dict[str, Any]:
-    """A size of instances. Memory and disk space are in MiB."""
+    """Return a size of instances. Memory and disk space are in MiB."""
     return {
         "memory": size.memory,
         "disk": size.disk_size,
@@ -129,7 +131,7 @@ def spec(size: Spec) -> dict[str, Any]:
 
 
 def filled(result: Filled) -> dict[str, Any]:
-    """A filled cluster: the new instances by size, why no more fit, and its sums."""
+    """Return a filled cluster: the new instances by size, why no more fit, and its sums."""
     return {
         "instances": len(result.placed),
         "sizes": [

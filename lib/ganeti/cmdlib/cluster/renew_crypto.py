@@ -372,7 +372,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
 
 
 def pending_file(name: str) -> str:
-    """Path of the new version of a file in the directory ``renewal``.
+    """Return the path of the new version of a file in the directory ``renewal``.
 
     :param name: attribute of :class:`ganeti.platform.paths.Paths`.
     """

@@ -122,7 +122,9 @@ def _plausible(dimensions: Any) -> bool:
 
 
 def _grown_children(disk: Disk, size_mib: int) -> tuple[Disk, ...]:
-    """The children of a disk, with a data volume which is at least as large as the DRBD disk."""
+    """Return the children of a disk, with a data volume which is at least as large as the DRBD
+    disk.
+    """
     if disk.dev_type != disk_c.DRBD8 or not disk.children or disk.children[0].size >= size_mib:
         return disk.children
     data, *rest = disk.children

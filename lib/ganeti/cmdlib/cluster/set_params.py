@@ -158,7 +158,10 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
             )
 
     def _capable(self, new: Cluster | None = None, hypervisor: str = "") -> list[str]:
-        """UUIDs of the nodes for guests; of those which have a hypervisor, if one is given."""
+        """Return the UUIDs of the nodes for guests.
+
+        If a hypervisor is given, only those which have it count.
+        """
         return [
             node.uuid
             for node in self.config.vm_capable_nodes()

@@ -273,7 +273,9 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         return sorted(found)
 
     def _switches(self, group: NodeGroup, nodes: list[Node]) -> dict[str, list[str | None]]:
-        """Name of each node with the parameter ``ovs`` -> its switch and the interface of that."""
+        """Return the name of each node with the parameter ``ovs`` -> its switch and the interface
+        of that.
+        """
         cluster = self.config.cluster()
         filled = {node.name: fill.fill_nd(cluster, group, node) for node in nodes}
         return {

@@ -120,7 +120,7 @@ class LUGroupSetParams(LogicalUnit[OpGroupSetParams, GroupChangePlan]):
             )
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
-        """Names of the instances which violate the new policy, but not the old one."""
+        """Return the names of the instances which violate the new policy, but not the old one."""
         if self.op.ipolicy is None:
             return []
         cluster = self.config.cluster()

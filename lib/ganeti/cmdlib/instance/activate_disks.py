@@ -58,7 +58,7 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
 
 
 def _without_size(disk: Disk) -> Disk:
-    """The disk without its size, so that the node does not compare sizes."""
+    """Return the disk without its size, so that the node does not compare sizes."""
     return dataclasses.replace(
         disk, size=0, children=tuple(_without_size(child) for child in disk.children)
     )

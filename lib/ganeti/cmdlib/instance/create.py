@@ -253,7 +253,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
 
 
 def _nameless(template: str, spec: Mapping[str, Any]) -> Disk:
-    """A planned disk without identity, for the variables of the pre hooks."""
+    """Return a planned disk without identity, for the variables of the pre hooks."""
     return Disk(
         dev_type=template, logical_id=(), size=spec["size"], mode=spec["mode"], name=spec["name"]
     )

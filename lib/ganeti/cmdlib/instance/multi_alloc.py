@@ -116,7 +116,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
         )
 
     def _restricted(self, hypervisor: str, usable: frozenset[str]) -> frozenset[str] | None:
-        """The nodes among which the allocator chooses; None for all nodes of the cluster."""
+        """Return the nodes among which the allocator chooses; None for all nodes of the cluster."""
         data = self.config.snapshot()
         with_it = placement.candidates(data, hypervisor=hypervisor)
         if self.op.opportunistic_locking:

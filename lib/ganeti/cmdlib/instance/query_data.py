@@ -314,7 +314,7 @@ def _status(report: replica_report.NodeReport) -> DiskStatus | None:
 
 
 def _without_secret(disk: Disk) -> list[Any]:
-    """The logical id of a device, without the secret which DRBD replicas share."""
+    """Return the logical id of a device, without the secret which DRBD replicas share."""
     shown = list(disk.logical_id or ())
     if disk.dev_type == DRBD8 and len(shown) == 6:
         shown[5] = ""

@@ -60,7 +60,7 @@ class RecreatePlan:
 
 
 def with_changes(index: int, disk: Disk, changes: Mapping[str, Any]) -> Disk:
-    """A disk with another size (MiB), mode or number of spindles.
+    """Return a disk with another size (MiB), mode or number of spindles.
 
     :raises errors.OpPrereqError: another parameter is given, or a value is not valid.
     """
@@ -303,7 +303,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
     def _missing(
         self, instance: Instance, chosen: list[tuple[int, Disk]]
     ) -> list[tuple[int, Disk]]:
-        """The chosen disks which do not exist.
+        """Return the chosen disks which do not exist.
 
         :raises errors.OpPrereqError: no disk is missing, or a disk which was named exists.
         """
@@ -388,7 +388,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
 
 
 def _found(instance: Instance, answer: Result) -> Sequence[Any]:
-    """The sizes which a node has found, None for a disk which is surely absent.
+    """Return the sizes which a node has found, None for a disk which is surely absent.
 
     :raises errors.OpPrereqError: it is not known which disks are lost.
     """
@@ -402,20 +402,20 @@ def _found(instance: Instance, answer: Result) -> Sequence[Any]:
 
 
 def _parts(disk: Disk) -> str:
-    """The names of the devices which hold content and metadata of a disk."""
+    """Return the names of the devices which hold content and metadata of a disk."""
     parts = [device for device in disk.walk() if device.dev_type != DRBD8]
     return " and ".join(ownership.shown(device) for device in parts)
 
 
 def _storage_of(disk: Disk) -> Disk:
-    """The device which holds the content of a disk."""
+    """Return the device which holds the content of a disk."""
     if disk.dev_type == DRBD8 and disk.children and disk.children[0].dev_type == PLAIN:
         return disk.children[0]
     return disk
 
 
 def _by_index(given: list[Any]) -> dict[int, Mapping[str, Any]]:
-    """The disks to make: number -> changes; empty for all disks."""
+    """Return the disks to make: number -> changes; empty for all disks."""
     changes: dict[int, Mapping[str, Any]] = {}
     for item in given:
         index, wanted = (item, {}) if isinstance(item, int) else (item[0], item[1])

@@ -490,7 +490,9 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
 
 
 def _changes_processors(cluster: Cluster, before: Instance, after: Instance) -> bool:
-    """Whether a change of parameters has an effect on the processors of the running guest."""
+    """Return True if a change of parameters has an effect on the processors of the running
+    guest.
+    """
     if not hypervisors.of(after.hypervisor).can_limit_processors or before == after:
         return False
     vcpus = {fill.fill_be(cluster, one.beparams).get("vcpus") for one in (before, after)}

@@ -64,7 +64,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
         return network
 
     def _own_addresses(self, network: Network) -> list[str]:
-        """Addresses of the master and the nodes which are in the network."""
+        """Return the addresses of the master and the nodes which are in the network."""
         pool = AddressPool(network)
         cluster = self.config.cluster()
         found = [(cluster.master_ip, "the master")]

@@ -104,7 +104,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
     def _sorted_out(
         self, node: Node, complete: Collection[str]
     ) -> tuple[list[Instance], list[tuple[Instance, str]]]:
-        """The instances which are started elsewhere, in order, and those which are left.
+        """Return the instances which are started elsewhere, in order, and those which are left.
 
         :param complete: UUIDs of disks whose other replica has all confirmed writes.
         """

@@ -67,7 +67,9 @@ class LUNodeMaintenanceStart(EvacuationUnit[OpNodeMaintenanceStart, StartPlan]):
         return [*primaries, *secondaries]
 
     def _leaving(self, node: Node) -> list[Instance]:
-        """The instances which have to leave: those which should run, or with all replicas."""
+        """Return the instances which have to leave: those which should run, or with all
+        replicas.
+        """
         primaries, secondaries = self.config.node_instances(node.uuid)
         if self.op.evacuate:
             return [one for one in (*primaries, *secondaries) if not one.forthcoming]

@@ -39,7 +39,7 @@ class LUQuery(LogicalUnit[OpQuery, None]):
             self.need(level, self._wanted(), shared=True)
 
     def _wanted(self) -> LockRequest:
-        """The UUIDs of the objects which the filter names; all objects, if it names none."""
+        """Return the UUIDs of the objects which the filter names; all objects, if it names none."""
         resource = resources.lookup(self.op.what)
         names = query_filter.requested_names(self.op.qfilter, resource.name_field)
         expand: dict[str, Callable[[str], Instance | Node | NodeGroup | Network]] = {

@@ -27,14 +27,16 @@ class Filled:
     refused: bool = False
 
     def reasons(self) -> list[tuple[Fail, int]]:
-        """All reasons, the most frequent first; only one when places were not even tried."""
+        """Return all reasons, the most frequent first; only one when places were not even tried."""
         if self.refused:
             return list(self.failures.items())
         counts = [(fail, self.failures.get(fail, 0)) for fail in Fail]
         return sorted(counts, key=lambda item: -item[1])
 
     def sizes(self) -> list[tuple[Instance, int]]:
-        """The sizes of the new instances in order, each with how many of it follow each other."""
+        """Return the sizes of the new instances in order, each with how many of it follow each
+        other.
+        """
         return [
             (group[0], len(group))
             for group in (list(some) for _, some in groupby(self.placed, key=_size))

@@ -64,7 +64,7 @@ class Filler:
 
     @property
     def ranked(self) -> bool:
-        """Whether the best pair is found without scoring every pair."""
+        """True if the best pair is found without scoring every pair."""
         return self._ranking is not None
 
     def _make_ranking(self, cluster: Cluster) -> Ranking | None:
@@ -96,7 +96,9 @@ class Filler:
         return Attempt(best, failures)
 
     def order(self, instance: Instance) -> Iterator[Place]:
-        """The possible places, from the best score to the worst; of equal ones the last is first.
+        """Return the possible places, from the best score to the worst.
+
+        Of equal ones the last is first.
 
         It does not look whether the cluster survives the loss of a node.
         """
@@ -115,7 +117,9 @@ class Filler:
                 self._ranking.forget_all()
 
     def _first_to_survive(self, ranked: Iterator[Place]) -> tuple[Place | None, int]:
-        """The first place where the cluster survives the loss of any node, and how many before."""
+        """Return the first place where the cluster survives the loss of any node, and how many
+        before.
+        """
         if not self._plan.options.capacity_checks:
             return next(ranked, None), 0
         refused = 0
@@ -212,7 +216,7 @@ class Filler:
         return found
 
     def _roles(self, place: Place) -> list[Role]:
-        """The nodes of a possible place with the instance."""
+        """Return the nodes of a possible place with the instance."""
         assert self._instance is not None
         found = [self._first(self._instance, place)]
         if place[1] != NO_NODE:
@@ -221,7 +225,7 @@ class Filler:
         return found  # type: ignore[return-value]
 
     def _ranked(self, possible: Sequence[Place]) -> Iterator[Place]:
-        """The places from the best score to the worst; of equal ones the last comes first."""
+        """Yield the places from the best score to the worst; of equal ones the last comes first."""
         left = list(possible)
         while left:
             found = self._best(left)
@@ -246,7 +250,7 @@ class Filler:
         return possible[best]
 
     def _survives(self, place: Place) -> bool:
-        """Whether the cluster survives the loss of any node with one more instance."""
+        """Return True if the cluster survives the loss of any node with one more instance."""
         assert self._instance is not None
         cluster = self.cluster
         if self._survived is None:

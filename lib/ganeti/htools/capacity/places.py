@@ -67,12 +67,12 @@ class Plan:
 
 
 def required_nodes(template: str) -> int:
-    """How many nodes an instance with a disk template has."""
+    """Return how many nodes an instance with a disk template has."""
     return 2 if template in disk_templates.INT_MIRRORED else 1
 
 
 def bad_groups(cluster: Cluster, options: Options) -> list[int]:
-    """The numbers of the groups which do not survive the loss of one of their nodes."""
+    """Return the numbers of the groups which do not survive the loss of one of their nodes."""
     checker = redundancy.Checker(online_only=options.accept_existing)
     bad = {node.group for node in checker.lost(cluster.nodes, cluster.instances)}
     bad.update(node.group for node in cluster.nodes if node.failing and not node.offline)

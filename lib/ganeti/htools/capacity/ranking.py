@@ -39,7 +39,7 @@ _RESERVED, _RESERVED_SUM = _NAMES["reserved_mem_cv"], _NAMES["reserved_mem_rtota
 
 
 def _least_slope(count: int) -> float:
-    """What more reserved memory does to the score, for each share of the memory, at least.
+    """Return what more reserved memory does to the score, for each share of the memory, at least.
 
     A value lies at most ``sqrt(count - 1)`` deviations beside the mean of ``count`` values.
     """
@@ -50,7 +50,7 @@ Place = tuple[int, int]
 
 
 def usable(nodes: Sequence[Node]) -> bool:
-    """Whether the score of a pair is always a number."""
+    """Return True if the score of a pair is always a number."""
     return not any(
         not (node.offline or (node.total_memory and node.total_cpus and node.max_spindles))
         for node in nodes
@@ -207,7 +207,7 @@ class Ranking:
         return found
 
     def _other_reasons(self, index: int, instance: Instance) -> Iterator[tuple[int, Fail]]:
-        """Why a node cannot be secondary beside those for which it reserves memory already.
+        """Yield why a node cannot be secondary beside those for which it reserves memory already.
 
         Memory which it has to reserve is a reason before space for forthcoming instances is one.
         """
@@ -220,7 +220,7 @@ class Ranking:
                 yield peer, reason
 
     def _reserve(self, first: int, second: int, needed: int) -> Row | None:
-        """What the secondary node of a pair becomes; None when it has too little memory."""
+        """Return what the secondary node of a pair becomes; None when it has too little memory."""
         node = self._nodes[second]
         row = self._rows[second][1]
         assert not isinstance(row, Fail)
@@ -238,7 +238,9 @@ class Ranking:
     # -- the order ------------------------------------------------------------------------------
 
     def ranked(self, needed: int) -> Iterator[Place]:
-        """The possible pairs, from the best score to the worst; of equal ones the last comes first.
+        """Yield the possible pairs, from the best score to the worst.
+
+        Of equal ones the last comes first.
 
         The nodes must not change while it is used.
         """
@@ -294,7 +296,8 @@ class Ranking:
                 _push(ready, value, pairs_left)
 
     def _losses(self, needed: int) -> tuple[float, float]:
-        """What it costs at least that a node reserves memory for the same primary node already.
+        """Return what it costs at least that a node reserves memory for the same primary node
+        already.
 
         :returns: the cost for 1 MiB, and for as much as it can be.
         """
@@ -322,7 +325,9 @@ class Ranking:
         return None
 
     def _keeps(self, first: int, second: int, needed: int) -> bool:
-        """Whether the secondary node of a pair reserves more memory than beside other nodes."""
+        """Return True if the secondary node of a pair reserves more memory than beside other
+        nodes.
+        """
         node = self._nodes[second]
         known = node.peers.get(first, 0)
         return known > 0 and known + needed > max(node.reserved_memory, needed)
@@ -349,7 +354,9 @@ class Ranking:
                 heapq.heappush(ready, (values[key], -one, -other, iter(())))
 
     def _bounds(self) -> tuple[float, list[float], list[float]]:
-        """What is in the scores of all pairs, and the bounds of the classes of both roles."""
+        """Return what is in the scores of all pairs, and the bounds of the classes of both
+        roles.
+        """
         tracks, first, second = self._tracks, self._first, self._second
         sqrt = math.sqrt
         constant = sum([tracks.terms[c] for c in SUMS])
@@ -411,7 +418,7 @@ _AT_ONCE = 3
 def _blocks(
     bounds: Sequence[float], classes: Sequence[Class], one_block: bool
 ) -> dict[_Block, _Order]:
-    """The positions of the classes of each block, in the order of their bounds.
+    """Return the positions of the classes of each block, in the order of their bounds.
 
     :param one_block: whether all classes are in one.
     """
@@ -425,7 +432,9 @@ def _blocks(
 
 
 def _beside(first: Class, second: Class) -> Class:
-    """A class of primary nodes beside one of secondary nodes, with the locations they share."""
+    """Return a class of primary nodes beside one of secondary nodes, with the locations they
+    share.
+    """
     shared = len(first.locations & second.locations)
     if not shared:
         return first

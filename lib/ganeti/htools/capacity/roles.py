@@ -97,7 +97,7 @@ class Side:
                 values[position] = moved
 
     def spread(self, track: int) -> Spread:
-        """The spread of a track.
+        """Return the spread of a track.
 
         Removed classes still count for a while, so that a change does not look at all classes.
         """
@@ -109,7 +109,8 @@ class Side:
         return known
 
     def extent(self, track: int, total: float) -> tuple[float, float, float, float, bool]:
-        """The least and greatest part, the least and greatest slope, and whether any is not zero.
+        """Return the least and greatest part, the least and greatest slope, and whether any is not
+        zero.
 
         :param total: the sum over all nodes.
         """
@@ -299,11 +300,11 @@ class Tracks:
         self._changed.clear()
 
     def row(self, index: int) -> Row:
-        """The values of a node."""
+        """Return the values of a node."""
         return self._rows[index]
 
     def parts(self, old: Row, new: Row) -> list[tuple[float, float]]:
-        """What a changed node adds to the variance of each track, see :class:`Side`."""
+        """Return what a changed node adds to the variance of each track, see :class:`Side`."""
         found = []
         for c in self.numbers:
             number = self.counts[c]
@@ -318,7 +319,7 @@ class Tracks:
         return found
 
     def value(self, first: Class, old: Row, new: Row) -> float:
-        """The score of a pair, to the last bit.
+        """Return the score of a pair, to the last bit.
 
         :param old: values of the secondary node before it gets its role, and ``new`` afterwards.
         """

@@ -99,7 +99,7 @@ class _Tiers:
     def _next(
         self, filler: Filler, instance: Instance, found: Filled
     ) -> tuple[Instance | None, dict[Fail, int]]:
-        """The next smaller size which fits, or why there is none."""
+        """Return the next smaller size which fits, or why there is none."""
         attempt = Attempt(None, found.failures)
         # Shrinks which led here: (size, reason) from the largest to the smallest.
         path: list[tuple[Instance, Fail]] = []
@@ -158,7 +158,7 @@ class _Tiers:
         return steps, smaller, filler.attempt(smaller)
 
     def _stretches(self, instance: Instance, reason: Fail) -> list[int]:
-        """The last steps of shrinking a resource before each policy calls it too small."""
+        """Return the last steps of shrinking a resource before each policy calls it too small."""
         unit = UNITS.get(reason)
         if unit is None:
             return []
@@ -202,17 +202,17 @@ def _amount(instance: Instance, reason: Fail) -> int:
 
 
 def _changes(reason: Fail, attempt: Attempt) -> bool:
-    """Whether there is a place, or another reason is the most frequent one."""
+    """Return True if there is a place, or another reason is the most frequent one."""
     return attempt.best is not None or _most_frequent(attempt.failures) is not reason
 
 
 def _suffices(reason: Fail, attempt: Attempt) -> bool:
-    """Whether there is a place, or a reason has gone."""
+    """Return True if there is a place, or a reason has gone."""
     return attempt.best is not None or not attempt.failures.get(reason)
 
 
 def _most_frequent(failures: Mapping[Fail, int]) -> Fail:
-    """The most frequent reason; of equally frequent ones the last."""
+    """Return the most frequent reason; of equally frequent ones the last."""
     return _by_frequency(failures)[0]
 
 

@@ -26,7 +26,7 @@ Reports = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def collector(*, xen: bool) -> str:
-    """The name of the collector whose data is used."""
+    """Return the name of the collector whose data is used."""
     return XEN_CPU if xen else CPU
 
 

@@ -190,7 +190,7 @@ def _cluster(data: Mapping[str, Any]) -> Cluster:
 
 
 def _closed(node: Mapping[str, Any]) -> str:
-    """Why a node takes no instances; empty for no reason."""
+    """Return why a node takes no instances; empty for no reason."""
     if node.get("vm_capable") is False:
         return "not vm_capable"
     if node.get("drained"):

@@ -42,7 +42,7 @@ class ChrootHypervisor(base.Hypervisor):
     DESCRIPTOR = CHROOT
 
     def list_instances(self) -> list[str]:
-        """Names of the instances whose disk is mounted, sorted."""
+        """Return the names of the instances whose disk is mounted, sorted."""
         prefix = f"{_real(paths.current().chroot_root)}/"
         found = {point.removeprefix(prefix) for point in _mounts() if point.startswith(prefix)}
         return sorted(name for name in found if name and "/" not in name)
@@ -58,11 +58,11 @@ class ChrootHypervisor(base.Hypervisor):
         return {}
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this machine."""
+        """Return the capacity of this machine."""
         return base.read_linux_node_info()
 
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
-        """The user root, or a program of the basic system."""
+        """Return what is missing: the user root, or a program of the basic system."""
         if os.geteuid() != 0:
             return "the user root. Only root can mount disks and use chroot."
         for program in _PROGRAMS:
@@ -71,7 +71,7 @@ class ChrootHypervisor(base.Hypervisor):
         return None
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Whether this node can mount disks and use chroot: None, or what is missing."""
+        """Return what this node lacks to mount disks and to use chroot; None if nothing."""
         lacking = self.missing_program(hvparams or {})
         return None if lacking is None else f"this node lacks {lacking}"
 
@@ -197,12 +197,12 @@ def _locked(instance_name: str) -> Iterator[str]:
 
 
 def _real(path: str) -> str:
-    """A path as the kernel has it in the list of mounts."""
+    """Return a path as the kernel has it in the list of mounts."""
     return os.path.realpath(path)
 
 
 def _state_file(root: str) -> str:
-    """The file beside the directory which says that the start was complete."""
+    """Return the file beside the directory which says that the start was complete."""
     directory, _, name = root.rpartition("/")
     return f"{directory}/.{name}"
 
@@ -239,7 +239,9 @@ def _run_script(root: str, script: str, verb: str) -> None:
 
 
 def _users(root: str) -> list[int]:
-    """The processes whose root or working directory is in the directory, or which run from it."""
+    """Return the processes whose root or working directory is in the directory, or which run from
+    it.
+    """
     found = []
     for name in os.listdir("/proc"):
         if not name.isdecimal():

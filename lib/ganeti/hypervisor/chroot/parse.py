@@ -8,7 +8,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def parse_mount_points(text: str) -> list[str]:
-    """The directories in ``/proc/self/mounts``, in the order in which they were mounted.
+    """Return the directories in ``/proc/self/mounts``, in the order in which they were mounted.
 
     Source: proc(5); fstab(5) for the escapes of white space.
     """
@@ -21,7 +21,7 @@ def parse_mount_points(text: str) -> list[str]:
 
 
 def below(mount_points: list[str], directory: str) -> list[str]:
-    """Those which are a directory or lie below it, the last mounted first."""
+    """Return those which are a directory or lie below it, the last mounted first."""
     return [
         point
         for point in reversed(mount_points)

@@ -74,14 +74,14 @@ class FakeHypervisor(base.Hypervisor):
         self._require_here(instance)
 
     def list_instances(self) -> list[str]:
-        """Names of the files, sorted."""
+        """Return the names of the files, sorted."""
         try:
             return fs.list_visible(paths.current().fake_root)
         except FileNotFoundError:
             return []
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
-        """The content of the file.
+        """Return the content of the file.
 
         :raises HypervisorError: the file is damaged.
         """
@@ -100,14 +100,14 @@ class FakeHypervisor(base.Hypervisor):
         return base.InstanceInfo(instance_name, number, memory_mib, vcpus, state, 0.0)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this machine, without the memory of its guests."""
+        """Return the capacity of this machine, without the memory of its guests."""
         info = base.read_linux_node_info()
         used_mib = sum(guest.memory_mib for guest in self.all_info())
         info["memory_free"] = max(info["memory_free"] - used_mib, 0)
         return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Whether the directory of the files can be used: None, or what is wrong."""
+        """Return what is wrong with the directory of the files; None if it can be used."""
         root = paths.current().fake_root
         if os.path.lexists(root) and not os.path.isdir(root):
             return f"{root} is not a directory"

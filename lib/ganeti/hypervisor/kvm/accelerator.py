@@ -82,7 +82,7 @@ _RESET_VECTOR = "e9 0d 00"
 
 
 def probe_bios() -> bytes:
-    """The image of the probe guest, 64 KiB."""
+    """Return the image of the probe guest, 64 KiB."""
     image = bytearray(_BIOS_SIZE)
     code = bytes.fromhex(_REAL_MODE + _PROTECTED_MODE + _LONG_MODE)
     image[: len(code)] = code
@@ -94,7 +94,7 @@ def probe_bios() -> bytes:
 
 
 def probe_argv(kvm_path: str, accelerator: str, bios_path: str) -> list[str]:
-    """The command which runs the probe guest."""
+    """Return the command which runs the probe guest."""
     return [
         kvm_path,
         "-machine",
@@ -113,7 +113,7 @@ def probe_argv(kvm_path: str, accelerator: str, bios_path: str) -> list[str]:
 
 
 def probe(program: str, accelerator: str, *, timeout_s: float) -> bool:
-    """Whether the probe guest reaches its end in time under an accelerator.
+    """Return True if the probe guest reaches its end in time under an accelerator.
 
     :param program: a QEMU.
     """

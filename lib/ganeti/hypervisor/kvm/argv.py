@@ -45,7 +45,7 @@ class Ovmf(NamedTuple):
 def special_disk(
     disks: Sequence[RuntimeDisk], hvparams: Mapping[str, Any], name: str
 ) -> RuntimeDisk | None:
-    """The disk of this name, if the parameters make it a disk of the firmware; else None.
+    """Return the disk of this name, if the parameters make it a disk of the firmware; else None.
 
     :param name: :data:`~ganeti.constants.hv.KVM_UEFI_DISK` or ``KVM_TPM_DISK``.
     :raises HypervisorError: the firmware needs the disk, and the guest has none of this name.
@@ -100,7 +100,9 @@ def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
 
 
 def accelerator(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
-    """The accelerator of a guest: by ``kvm_flag``, or the best one which works on this node."""
+    """Return the accelerator of a guest: by ``kvm_flag``, or the best one which works on this
+    node.
+    """
     flag = hvparams.get("kvm_flag")
     if flag == "enabled":
         return KVM
@@ -108,7 +110,7 @@ def accelerator(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
 
 
 def machine_type(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
-    """The machine type of a guest: ``machine_version``, or QEMU's default."""
+    """Return the machine type of a guest: ``machine_version``, or QEMU's default."""
     return hvparams.get("machine_version") or facts.default_machine
 
 
@@ -123,7 +125,7 @@ def _smp(vcpus: int, hvparams: Mapping[str, Any]) -> str:
 
 
 def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts) -> list[str]:
-    """The command line without disks, NICs and control over QMP."""
+    """Return the command line without disks, NICs and control over QMP."""
     hvp = instance.hvparams
     boot = hvp["boot_order"]
     argv = [
@@ -185,7 +187,7 @@ def translated(argv: Sequence[str], facts: QemuFacts) -> list[str]:
 
 
 def with_spice_address(argv: Sequence[str], address: str) -> list[str]:
-    """The command line with another address for SPICE."""
+    """Return the command line with another address for SPICE."""
     result = list(argv)
     index = result.index("-spice") + 1
     result[index] = re.sub(
@@ -251,7 +253,7 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
 
 
 def _medium(image: str) -> list[tuple[str, Any]]:
-    """The options ``file.*`` of the block node of a CD or floppy disk."""
+    """Return the options ``file.*`` of the block node of a CD or floppy disk."""
     if image == EMPTY_MEDIUM:
         # Without the last option QEMU would let the guest read its memory.
         return [("file.driver", "null-co"), ("file.size", 1440 << 10), ("file.read-zeroes", "on")]
@@ -283,7 +285,7 @@ def _serial(hvp: Mapping[str, Any], layout: Layout) -> list[str]:
 
 
 def _logged_serial(layout: Layout) -> list[str]:
-    """The serial console; QEMU also appends its output to a file."""
+    """Return the serial console; QEMU also appends its output to a file."""
     chardev = [
         ("id", "serial0"),
         ("path", layout.socket("serial")),
@@ -297,7 +299,7 @@ def _logged_serial(layout: Layout) -> list[str]:
 
 
 def with_console_log(argv: Sequence[str], layout: Layout) -> list[str]:
-    """The command line with a log of the console, which earlier versions did not keep."""
+    """Return the command line with a log of the console, which earlier versions did not keep."""
     result = list(argv)
     for number, argument in enumerate(result[:-1]):
         if argument == "-serial" and result[number + 1].startswith("unix:"):
@@ -307,7 +309,7 @@ def with_console_log(argv: Sequence[str], layout: Layout) -> list[str]:
 
 
 def hardware_argv(hvp: Mapping[str, Any], *, sound: str) -> list[str]:
-    """Options for sound, clock, processor, graphics and USB devices.
+    """Return the options for sound, clock, processor, graphics and USB devices.
 
     :param sound: QEMU's driver of the sound: ``spice`` or ``none``.
     """
@@ -359,7 +361,10 @@ class HostSide:
 
 
 def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide) -> list[str]:
-    """The command line of one start; the guest is stopped (``-S``) until QMP continues it."""
+    """Return the command line of one start.
+
+    The guest is stopped (``-S``) until QMP continues it.
+    """
     hvp = runtime.hvparams
     argv = list(runtime.argv)
     boot = hvp["boot_order"]
@@ -403,7 +408,7 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
 
 
 def _privileges(facts: QemuFacts, host: HostSide) -> list[str]:
-    """The options which make QEMU drop privileges."""
+    """Return the options which make QEMU drop privileges."""
     if "run-with" in facts.options and facts.version >= (9, 0, 0):
         options = ([f"user={host.run_as}"] if host.run_as else []) + (
             [f"chroot={devices.escape(host.chroot)}"] if host.chroot else []
@@ -415,7 +420,7 @@ def _privileges(facts: QemuFacts, host: HostSide) -> list[str]:
 
 
 def migration_uri(address: str, port: int) -> str:
-    """The URI of the target of a migration."""
+    """Return the URI of the target of a migration."""
     return f"tcp:[{address}]:{port}" if ":" in address else f"tcp:{address}:{port}"
 
 

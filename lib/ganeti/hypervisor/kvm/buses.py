@@ -34,7 +34,7 @@ _SMALL_SCSI_SLOTS = 7
 
 
 def device_id(kind: str, uuid: str) -> str:
-    """The id of a device in QEMU: the kind, and the UUID without its last two groups.
+    """Return the id of a device in QEMU: the kind, and the UUID without its last two groups.
 
     :param kind: ``disk`` or ``nic``.
     """
@@ -42,12 +42,14 @@ def device_id(kind: str, uuid: str) -> str:
 
 
 def is_q35(machine: str) -> bool:
-    """Whether a machine type has PCI Express, whose root bus cannot change while the guest runs."""
+    """Return True if a machine type has PCI Express, whose root bus cannot change while the guest
+    runs.
+    """
     return "q35" in machine
 
 
 def hotplug_ports(machine: str, reserved: int) -> list[tuple[str, str]]:
-    """The ports into which devices can be plugged later, on the last reserved slot.
+    """Return the ports into which devices can be plugged later, on the last reserved slot.
 
     :param reserved: number of reserved slots (``kvm_pci_reservations``).
     :returns: (id, address) of each port; none where the machine type needs no ports, or when too
@@ -121,7 +123,7 @@ class Bus:
 
 
 def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
-    """The buses of a guest without disks and NICs."""
+    """Return the buses of a guest without disks and NICs."""
     small = hvparams.get("scsi_controller_type") in _SMALL_SCSI_CONTROLLERS
     drives = [number for number, _ in enumerate(CDROMS) if hvparams.get(CDROMS[number])]
     taken = {
@@ -137,7 +139,7 @@ def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
 
 
 def cdrom_type(hvparams: Mapping[str, Any]) -> str:
-    """The disk type of the CD drives."""
+    """Return the disk type of the CD drives."""
     return str(hvparams.get("cdrom_disk_type") or hvparams["disk_type"])
 
 

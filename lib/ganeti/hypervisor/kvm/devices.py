@@ -45,7 +45,7 @@ def _address(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def cache_mode(
     hvparams: Mapping[str, Any], dev_type: str, *, direct_works: bool = True
 ) -> tuple[str, str, str]:
-    """The options write-cache, direct and no-flush of a disk.
+    """Return the options write-cache, direct and no-flush of a disk.
 
     An externally mirrored disk has no cache on the host, even if the parameter ``disk_cache`` asks
     for one: after a migration another node opens it, and must find all data.
@@ -77,7 +77,7 @@ def disk_options(
     bootable: bool,
     direct_works: bool = True,
 ) -> DiskOptions:
-    """Options of the device and of the block node of one disk.
+    """Return the options of the device and of the block node of one disk.
 
     :param is_block: the disk is a block device of the host, and not a file.
     :param bootable: the guest boots from it.
@@ -116,7 +116,7 @@ def disk_argv(
     bootable: bool,
     direct_works: bool = True,
 ) -> list[str]:
-    """The command line options of one disk; for the parameters see :func:`disk_options`."""
+    """Return the command line options of one disk; for the parameters see :func:`disk_options`."""
     options = disk_options(
         disk, hvparams, is_block=is_block, bootable=bootable, direct_works=direct_works
     )
@@ -157,7 +157,7 @@ def _with_lists(value: Any) -> Any:
 def file_options(
     disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool
 ) -> list[tuple[str, Any]]:
-    """The options ``file.*`` of a block node: the place of the data."""
+    """Return the options ``file.*`` of a block node: the place of the data."""
     if disk.uri is not None:
         return [(f"file.{key}", value) for key, value in uri_options(disk.uri)]
     return [
@@ -168,7 +168,7 @@ def file_options(
 
 
 def uri_options(uri: str) -> list[tuple[str, Any]]:
-    """The options of the QEMU driver which opens a disk by URI.
+    """Return the options of the QEMU driver which opens a disk by URI.
 
     :param uri: ``rbd:pool/volume[:key=value...]``, ``gluster://server[:port]/volume/path``, or
         ``json:{"driver": ...}`` with the options of any driver.
@@ -224,7 +224,7 @@ def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def nic_device(
     nic: Mapping[str, Any], hvparams: Mapping[str, Any], *, tap: bool
 ) -> list[tuple[str, Any]]:
-    """Options of the device of one NIC.
+    """Return the options of the device of one NIC.
 
     :param tap: the NIC has an interface on the host.
     """
@@ -238,13 +238,16 @@ def nic_device(
 
 
 def nic_queues(hvparams: Mapping[str, Any]) -> int:
-    """Number of pairs of queues between guest and host; only paravirtual NICs have several."""
+    """Return the number of pairs of queues between guest and host.
+
+    Only paravirtual NICs have several.
+    """
     paravirtual = hvparams["nic_type"] == "paravirtual"
     return int(hvparams.get("virtio_net_queues") or 1) if paravirtual else 1
 
 
 def wants_vhost(hvparams: Mapping[str, Any]) -> bool:
-    """Whether the parameters let the kernel move the packets (``vhost_net``)."""
+    """Return True if the parameters let the kernel move the packets (``vhost_net``)."""
     return hvparams["nic_type"] == "paravirtual" and bool(hvparams.get("vhost_net"))
 
 
@@ -257,7 +260,7 @@ def nic_argv(
     vhost_works: bool = True,
     forward: str = "",
 ) -> list[str]:
-    """The command line options of one NIC.
+    """Return the command line options of one NIC.
 
     :param tap: its interface on the host; None for user networking.
     :param bootable: the guest boots from it.

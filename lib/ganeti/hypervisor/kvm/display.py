@@ -15,7 +15,8 @@ from ganeti.objects.instance import FilledInstance
 
 
 def display_argv(instance: FilledInstance, layout: Layout) -> list[str]:
-    """The options for the display, by the parameters ``vnc_bind_address`` and ``spice_bind``.
+    """Return the options for the display, by the parameters ``vnc_bind_address`` and
+    ``spice_bind``.
 
     :raises HypervisorError: the instance has no network port.
     """

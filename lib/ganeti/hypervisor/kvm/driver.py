@@ -46,7 +46,7 @@ class KvmHypervisor(KvmMigration):
     # Running guests
 
     def list_instances(self) -> list[str]:
-        """Names of the guests whose QEMU is alive, sorted."""
+        """Return the names of the guests whose QEMU is alive, sorted."""
         try:
             names = fs.list_visible(f"{paths.current().kvm_root}/pid")
         except FileNotFoundError:
@@ -54,7 +54,7 @@ class KvmHypervisor(KvmMigration):
         return [name for name in names if self._process(self.layout(name))]
 
     def is_running(self, instance_name: str) -> bool:
-        """Whether the guest's QEMU is alive; wait for one which is just ending."""
+        """Return True if the guest's QEMU is alive; wait for one which is just ending."""
         layout = self.layout(instance_name)
         if self._process(layout):
             return True
@@ -68,7 +68,7 @@ class KvmHypervisor(KvmMigration):
             host.wait_gone(found[0], timeout_s)
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
-        """Facts from QEMU's command line; the ballooned memory, if QEMU answers.
+        """Return the facts from QEMU's command line; the ballooned memory, if QEMU answers.
 
         :returns: None when the guest does not run here and was not shut down from inside.
         """
@@ -81,7 +81,9 @@ class KvmHypervisor(KvmMigration):
         return None
 
     def all_info(self) -> list[base.InstanceInfo]:
-        """Facts of all guests, and of those which ganeti-kvmd saw shut down from inside."""
+        """Return the facts of all guests, and of those which ganeti-kvmd saw shut down from
+        inside.
+        """
         names = set(self.list_instances())
         suffix = ".shutdown"
         try:
@@ -138,7 +140,9 @@ class KvmHypervisor(KvmMigration):
     # The node
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this node, and ``hv_version`` when ``kvm_path`` is given and works."""
+        """Return the capacity of this node, and ``hv_version`` when ``kvm_path`` is given and
+        works.
+        """
         info = base.read_linux_node_info()
         if hvparams and hvparams.get("kvm_path"):
             try:
@@ -167,7 +171,7 @@ class KvmHypervisor(KvmMigration):
         return None
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Whether QEMU is installed and answers: None, or what is wrong."""
+        """Return what is wrong with QEMU on this node; None if it is installed and answers."""
         kvm_path = (hvparams or {}).get("kvm_path")
         if not kvm_path:
             return None
@@ -327,7 +331,7 @@ class KvmHypervisor(KvmMigration):
         self._change_devices(instance, dev_type, change)
 
     def plugged_disks(self, instance_name: str) -> Sequence[Disk]:
-        """The disks in the runtime file, in order.
+        """Return the disks in the runtime file, in order.
 
         :raises HypervisorError: the file is missing or damaged.
         """

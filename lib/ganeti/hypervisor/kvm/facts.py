@@ -34,7 +34,7 @@ class QemuFacts:
     accelerator: str  # kvm or tcg: the best which works
 
     def to_dict(self) -> dict[str, Any]:
-        """The form in the file."""
+        """Return the form in the file."""
         return {
             "program": self.program,
             "version": list(self.version),
@@ -62,7 +62,7 @@ class QemuFacts:
 
 
 def resolve_program(kvm_path: str) -> str:
-    """The emulator which the parameter ``kvm_path`` means.
+    """Return the emulator which the parameter ``kvm_path`` means.
 
     On some systems ``kvm`` is a script which adds ``-enable-kvm``. This option contradicts the
     accelerator on the command line, so the emulator is searched in the directory of the script and
@@ -139,7 +139,7 @@ def gather(program: str) -> QemuFacts:
 
 
 def of(kvm_path: str) -> QemuFacts:
-    """The facts about an installed QEMU, from the file when they are valid.
+    """Return the facts about an installed QEMU, from the file when they are valid.
 
     :param kvm_path: the hypervisor parameter of this name.
     :raises HypervisorError: there is no such program, or it is not a working QEMU.

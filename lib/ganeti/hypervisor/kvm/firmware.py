@@ -42,7 +42,7 @@ _TPM_TIMEOUT_S = 30.0
 
 
 def find_ovmf(hvparams: Mapping[str, Any]) -> Ovmf:
-    """The firmware which the parameters name, else the one which is installed.
+    """Return the firmware which the parameters name, else the one which is installed.
 
     :raises HypervisorError: this node has no such file, or no firmware.
     """
@@ -101,7 +101,7 @@ def prepare_variables(path: str, ovmf: Ovmf) -> None:
 
 
 def find_swtpm() -> str:
-    """The path of the program ``swtpm``.
+    """Return the path of the program ``swtpm``.
 
     :raises HypervisorError: it is not installed.
     """
@@ -114,7 +114,7 @@ def find_swtpm() -> str:
 def swtpm_argv(
     program: str, version: str, state: str, socket: str, pid_file: str, log_file: str
 ) -> list[str]:
-    """The command which starts a TPM; it ends when QEMU closes its connection.
+    """Return the command which starts a TPM; it ends when QEMU closes its connection.
 
     :param version: ``1.2`` or ``2.0``.
     :param state: the disk which holds the TPM's state.

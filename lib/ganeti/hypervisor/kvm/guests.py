@@ -41,7 +41,7 @@ class KvmGuests(base.Hypervisor):
 
     @staticmethod
     def layout(instance_name: str) -> Layout:
-        """The files of a guest on this node.
+        """Return the files of a guest on this node.
 
         :raises HypervisorError: the name cannot be the name of a file.
         """

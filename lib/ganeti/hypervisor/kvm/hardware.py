@@ -78,7 +78,7 @@ class Arriving:
     def runtime(
         self, command_of: Callable[[FilledInstance], Sequence[str]], accelerator_here: str
     ) -> runtime.Runtime:
-        """The runtime record of the guest on this node.
+        """Return the runtime record of the guest on this node.
 
         :param command_of: makes the command line of an instance.
         :param accelerator_here: what a guest of an unknown accelerator gets.
@@ -141,7 +141,7 @@ def _differs(name: str, what: str) -> errors.HypervisorError:
 
 
 def _hardware_params(sent: Mapping[str, Any], instance: FilledInstance) -> dict[str, Any]:
-    """The parameters of the hardware with which the guest was started."""
+    """Return the parameters of the hardware with which the guest was started."""
     own = instance.hvparams
     found = {
         # A parameter which the source does not know did not exist when the guest was started.
@@ -162,7 +162,7 @@ def _hardware_params(sent: Mapping[str, Any], instance: FilledInstance) -> dict[
 def _display(
     sent: Mapping[str, Any], own: Mapping[str, Any], found: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
-    """The parameters of the display; it decides which pointer device the guest has."""
+    """Return the parameters of the display; it decides which pointer device the guest has."""
     result = {}
     has_vnc = bool(sent.get("vnc_bind_address"))
     has_spice = bool(sent.get("spice_bind")) and not has_vnc
@@ -193,7 +193,7 @@ def _checked(
 
 
 def _machine(sent: runtime.Runtime, instance: FilledInstance) -> tuple[str, str | None]:
-    """The machine type and the accelerator of the guest; the latter may be unknown."""
+    """Return the machine type and the accelerator of the guest; the latter may be unknown."""
     words = next(
         (values[0] for option in ("-machine", "-M") if (values := runtime.values_of(sent, option))),
         "",
@@ -224,7 +224,7 @@ def _count(sent: runtime.Runtime, option: str, name: str, limit: int) -> int:
 
 
 def _place(info: Mapping[str, Any], kind: str, uuid: str, name: str) -> dict[str, Any]:
-    """The ``hvinfo`` of a device: its driver and its address in the guest."""
+    """Return the ``hvinfo`` of a device: its driver and its address in the guest."""
     result: dict[str, Any] = {"driver": info["driver"], "id": buses.device_id(kind, uuid)}
     for key, pattern in (("bus", _BUS), ("addr", _ADDRESS)):
         if key in info:
@@ -242,7 +242,7 @@ def _place(info: Mapping[str, Any], kind: str, uuid: str, name: str) -> dict[str
 
 
 def _nics(sent: runtime.Runtime, instance: FilledInstance) -> tuple[dict[str, Any], ...]:
-    """The NICs of the guest in its order, connected as the configuration says."""
+    """Return the NICs of the guest in its order, connected as the configuration says."""
     own = {nic.uuid: nic for nic in instance.nics}
     found = []
     for sent_nic in sent.nics:
@@ -263,7 +263,7 @@ def _nics(sent: runtime.Runtime, instance: FilledInstance) -> tuple[dict[str, An
 def _disks(
     sent: runtime.Runtime, instance: FilledInstance, disks: Sequence[AttachedDisk]
 ) -> tuple[runtime.RuntimeDisk, ...]:
-    """The disks of the guest in its order, opened as the configuration says."""
+    """Return the disks of the guest in its order, opened as the configuration says."""
     attached = {one.disk.uuid: one.disk for one in disks}
     found = []
     for here in runtime.matching_disks(sent, instance.name, disks):

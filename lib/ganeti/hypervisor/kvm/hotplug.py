@@ -71,7 +71,7 @@ def check_possible(record: Runtime, kind: str) -> None:
 
 
 def used_bus(record: Runtime) -> buses.Bus:
-    """The buses of a running guest, with the addresses of its devices marked as used."""
+    """Return the buses of a running guest, with the addresses of its devices marked as used."""
     # The machine it was started with: a new QEMU may have another default.
     machine = next(iter(values_of(record, "-machine")), "").partition(",")[0]
     bus = buses.bus_of(machine, record.hvparams)

@@ -33,7 +33,7 @@ class Layout:
         return f"{self.kvm_root}/ctrl"
 
     def socket(self, kind: str) -> str:
-        """The path of a socket.
+        """Return the path of a socket.
 
         :param kind: ``monitor``, ``serial``, ``qmp``, ``kvmd``, ``qga`` or ``tpm``.
         """

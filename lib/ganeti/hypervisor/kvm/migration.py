@@ -78,7 +78,8 @@ class KvmMigration(KvmStarter):
         runtime.load(layout.runtime_file, instance.name)
 
     def migration_info(self, instance: FilledInstance) -> str | dict[str, str]:
-        """The runtime file, and a key for the connection (``{"runtime": text, "key": text}``).
+        """Return the runtime file, and a key for the connection (``{"runtime": text, "key":
+        text}``).
 
         Only the text, without a key, when the migration is not encrypted, or has begun.
 
@@ -144,7 +145,7 @@ class KvmMigration(KvmStarter):
     def _arriving_runtime(
         self, arriving: hardware.Arriving, layout: Layout, qemu: facts.QemuFacts
     ) -> runtime.Runtime:
-        """The record of a guest of another node on this one.
+        """Return the record of a guest of another node on this one.
 
         The accelerator must be of the same kind, as the state of one cannot be loaded into another.
         """
@@ -349,7 +350,8 @@ def _await_resumption(control: Qmp, name: str) -> None:
 
 
 def _read_info(info: Any, instance: FilledInstance) -> tuple[str, str | None]:
-    """The two parts of :meth:`KvmMigration.migration_info`: the runtime file, and the key or None.
+    """Return the two parts of :meth:`KvmMigration.migration_info`: the runtime file, and the key
+    or None.
 
     :raises HypervisorError: the data has another form, or lacks the key.
     """
@@ -381,14 +383,14 @@ def _was_sent(instance_name: str) -> errors.HypervisorError:
 
 
 def _is_emulated(layout: Layout) -> bool:
-    """Whether a running guest is emulated, without the virtualisation of the processor."""
+    """Return True if a running guest is emulated, without the virtualisation of the processor."""
     record = runtime.load(layout.runtime_file, layout.name)
     machine_type = next(iter(runtime.values_of(record, "-machine")), "")
     return f"accel={accelerator.KVM}" not in machine_type.split(",")
 
 
 def _is_postcopy_due(answer: Mapping[str, Any], hvparams: Mapping[str, Any]) -> bool:
-    """Whether a migration with post-copy has copied all memory often enough.
+    """Return True if a migration with post-copy has copied all memory often enough.
 
     :param answer: of ``query-migrate``.
     """

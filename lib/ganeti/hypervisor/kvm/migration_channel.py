@@ -55,17 +55,17 @@ class Incoming(NamedTuple):
 
 
 def is_encrypted(hvparams: Mapping[str, Any]) -> bool:
-    """Whether the parameters of an instance demand encryption (``migration_tls``)."""
+    """Return True if the parameters of an instance demand encryption (``migration_tls``)."""
     return bool(hvparams.get("migration_tls", True))
 
 
 def new_key() -> str:
-    """A key for one migration, in hexadecimal digits."""
+    """Return a key for one migration, in hexadecimal digits."""
     return secrets.token_hex(_KEY_BYTES)
 
 
 def is_key(value: object) -> bool:
-    """Whether a value has the form of :func:`new_key`."""
+    """Return True if a value has the form of :func:`new_key`."""
     return (
         isinstance(value, str)
         and len(value) == 2 * _KEY_BYTES
@@ -141,7 +141,7 @@ def forget_key(layout: Layout) -> None:
 
 
 def _directory(layout: Layout) -> str:
-    """Where QEMU finds the key, with and without a root of its own."""
+    """Return where QEMU finds the key, with and without a root of its own."""
     return f"{layout.chroot_dir}/key"
 
 

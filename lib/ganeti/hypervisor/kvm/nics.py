@@ -15,7 +15,7 @@ _SCRIPT = "kvm-vif-bridge"
 
 
 def guest_network(layout: Layout, tags: Sequence[str] = ()) -> GuestNetwork:
-    """Names and files of the host's side of a guest's network.
+    """Return the names and files of the host's side of a guest's network.
 
     :param tags: of the instance.
     """
@@ -24,7 +24,7 @@ def guest_network(layout: Layout, tags: Sequence[str] = ()) -> GuestNetwork:
 
 
 def tap_features(hvparams: Mapping[str, Any], owner_uid: int | None) -> TapFeatures:
-    """What QEMU expects of the tap devices of a guest.
+    """Return what QEMU expects of the tap devices of a guest.
 
     :param owner_uid: user of QEMU, when it is not root.
     """
@@ -39,7 +39,7 @@ def tap_features(hvparams: Mapping[str, Any], owner_uid: int | None) -> TapFeatu
 def host_nics(
     nics: Sequence[Mapping[str, Any]], instance_name: str
 ) -> list[Mapping[str, Any] | None]:
-    """The NICs which need an interface on the host; None in the place of each other one.
+    """Return the NICs which need an interface on the host; None in the place of each other one.
 
     :raises HypervisorError: a NIC has user networking outside of a virtual cluster.
     """

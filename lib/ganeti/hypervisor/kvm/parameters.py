@@ -70,7 +70,7 @@ def require_files(hvparams: Mapping[str, Any]) -> None:
 
 
 def passwords(hvparams: Mapping[str, Any]) -> dict[str, str]:
-    """The passwords for the screen of a guest: protocol of QEMU -> password.
+    """Return the passwords for the screen of a guest: protocol of QEMU -> password.
 
     :raises HypervisorError: a file with a password cannot be read, or is empty.
     """
@@ -108,7 +108,7 @@ def _check_machine(machine: str, qemu: facts.QemuFacts) -> None:
 
 
 def spice_address(hvparams: Mapping[str, Any]) -> str | None:
-    """The address of the network interface which ``spice_bind`` names.
+    """Return the address of the network interface which ``spice_bind`` names.
 
     :returns: None when ``spice_bind`` is empty or an address, or when the guest has VNC.
     :raises HypervisorError: there is no such interface, or it has no such address.

@@ -36,7 +36,7 @@ _MIGRATION_SAME = frozenset(("completed", "failed", "cancelled"))
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """The version in the output of ``--version`` or ``--help``.
+    """Return the version in the output of ``--version`` or ``--help``.
 
     :raises ParseError: the text has no version.
     """
@@ -47,7 +47,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def parse_options(help_text: str) -> frozenset[str]:
-    """Names of the options in the output of ``--help``, without the dash.
+    """Return the names of the options in the output of ``--help``, without the dash.
 
     An option with a short form (``-h or -help``) counts under its first name.
     """
@@ -55,7 +55,10 @@ def parse_options(help_text: str) -> frozenset[str]:
 
 
 def parse_default_machine(text: str) -> str:
-    """The machine type marked as default in the output of ``-machine ?``; ``pc`` when none is."""
+    """Return the machine type marked as default in the output of ``-machine ?``.
+
+    It is ``pc`` when none is.
+    """
     for line in text.splitlines():
         if line.rstrip().endswith("(default)") and line.split():
             return line.split()[0]
@@ -130,13 +133,14 @@ def _reason(value: object) -> str | None:
 
 
 def is_postcopy(state: object) -> bool:
-    """Whether this state of a migration means that the target has the guest, but not all of its
-    memory yet."""
+    """Return True if this state of a migration means that the target has the guest, but not all of
+    its memory yet.
+    """
     return isinstance(state, str) and state.startswith("postcopy-")
 
 
 def has_sent(run_state: object, answer: Mapping[str, Any]) -> bool:
-    """Whether a guest has been, or may have been, sent to another node as a whole.
+    """Return True if a guest has been, or may have been, sent to another node as a whole.
 
     Such a guest must never run on here. A guest which came to this node has a completed migration,
     too, but only the sender reports what it sent (``ram``).
@@ -152,7 +156,7 @@ def has_sent(run_state: object, answer: Mapping[str, Any]) -> bool:
 
 
 def has_received(run_state: object, answer: Mapping[str, Any]) -> bool:
-    """Whether a guest came here by migration, so that no other node may run it on.
+    """Return True if a guest came here by migration, so that no other node may run it on.
 
     :param run_state: of ``query-status``.
     :param answer: to ``query-migrate``.

@@ -16,7 +16,7 @@ from ganeti.objects.hypervisors import cpu_masks
 
 
 def masks_of(hvparams: Mapping[str, Any]) -> list[list[int]]:
-    """The masks of a guest: lists of processors, in which ``CPU_ALL_VALUE`` stands for all.
+    """Return the masks of a guest: lists of processors, in which ``CPU_ALL_VALUE`` stands for all.
 
     :raises HypervisorError: a mask has a wrong form, or names a processor which this node lacks.
     """

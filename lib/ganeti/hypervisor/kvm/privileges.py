@@ -53,7 +53,7 @@ def parse_pool(text: str) -> list[range]:
 
 
 def uids_in_use(candidates: Collection[int]) -> set[int]:
-    """Those of the user ids which a running process has."""
+    """Return the user ids out of these which a running process has."""
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -159,7 +159,7 @@ def _from_pool(layout: Layout) -> Iterator[RunAs]:
 
 
 def _argument(uid: int) -> str:
-    """The user id as an argument of QEMU's option: a name, or user and group id."""
+    """Return the user id as an argument of QEMU's option: a name, or user and group id."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -167,7 +167,7 @@ def _argument(uid: int) -> str:
 
 
 def current_uid(hvparams: Mapping[str, Any], layout: Layout) -> int | None:
-    """The user id of a running guest; None when it kept that of this process.
+    """Return the user id of a running guest; None when it kept that of this process.
 
     :raises HypervisorError: its user id is not known.
     """

@@ -50,7 +50,9 @@ def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
 
 
 def probe_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
-    """The command of a QEMU with the hardware which the parameters name, and nothing else."""
+    """Return the command of a QEMU with the hardware which the parameters name, and nothing
+    else.
+    """
     machine = argv.machine_type(hvparams, qemu)
     return [
         qemu.program,
@@ -71,7 +73,7 @@ def probe_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
 
 
 def _capabilities(output: str) -> set[str]:
-    """Names in the answer to ``query-migrate-capabilities``."""
+    """Return the names in the answer to ``query-migrate-capabilities``."""
     for line in output.splitlines():
         try:
             answer = json.loads(line)

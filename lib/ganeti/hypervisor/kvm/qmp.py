@@ -44,7 +44,7 @@ _DESCRIBED = (("already in the process", UnplugPending), ("find", ObjectNotFound
 
 
 def error_class(kind: str, description: str) -> type[QmpError]:
-    """The class of an answer of QEMU.
+    """Return the class of an answer of QEMU.
 
     :param kind: QEMU's own class. It publishes one for missing devices only; other errors are
         ``GenericError`` and differ in their description.

@@ -45,7 +45,7 @@ class Runtime:
     disks: tuple[RuntimeDisk, ...]
 
     def dumps(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return json.dumps(
             [
                 list(self.argv),
@@ -120,7 +120,7 @@ def save(path: str, runtime: Runtime) -> None:
 
 
 def device_dict(device: Any, hvinfo: Mapping[str, Any]) -> dict[str, Any]:
-    """A disk or NIC object in the form of the file."""
+    """Return a disk or NIC object in the form of the file."""
     result: dict[str, Any] = dict(codec.to_dict(device))
     result["hvinfo"] = dict(hvinfo)
     return result
@@ -129,7 +129,7 @@ def device_dict(device: Any, hvinfo: Mapping[str, Any]) -> dict[str, Any]:
 def matching_disks(
     runtime: Runtime, instance_name: str, disks: Sequence[AttachedDisk]
 ) -> tuple[RuntimeDisk, ...]:
-    """The disks of a guest in its own order, each with the path which the disk has now.
+    """Return the disks of a guest in its own order, each with the path which the disk has now.
 
     The order in the configuration may have changed since the guest was started; the UUID of a disk
     does not change.
@@ -152,6 +152,6 @@ def matching_disks(
 
 
 def values_of(runtime: Runtime, option: str) -> Sequence[str]:
-    """The values of an option in the command line, in order."""
+    """Return the values of an option in the command line, in order."""
     pairs = zip(runtime.argv, runtime.argv[1:], strict=False)
     return [value for argument, value in pairs if argument == option]

@@ -257,14 +257,14 @@ class KvmStarter(KvmGuests):
 
 
 def new_argv(instance: FilledInstance, layout: Layout, qemu: facts.QemuFacts) -> list[str]:
-    """The command line for a guest of this configuration."""
+    """Return the command line for a guest of this configuration."""
     command = argv.base_argv(instance, layout, qemu)
     address = parameters.spice_address(instance.hvparams)
     return command if address is None else argv.with_spice_address(command, address)
 
 
 def adapted_argv(record: runtime.Runtime, qemu: facts.QemuFacts, layout: Layout) -> tuple[str, ...]:
-    """The command line for this QEMU of a guest which another QEMU of this node started."""
+    """Return the command line for this QEMU of a guest which another QEMU of this node started."""
     command = argv.with_console_log(argv.translated(record.argv, qemu), layout)
     address = parameters.spice_address(record.hvparams)
     return tuple(command if address is None else argv.with_spice_address(command, address))

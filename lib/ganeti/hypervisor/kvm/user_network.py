@@ -25,12 +25,12 @@ from ganeti.platform import machine, paths
 
 
 def serves(nic: Mapping[str, Any]) -> bool:
-    """Whether a NIC has user networking."""
+    """Return True if a NIC has user networking."""
     return nic["nicparams"].get("mode") == net.NIC_MODE_USER or is_communication(nic)
 
 
 def is_communication(nic: Mapping[str, Any]) -> bool:
-    """Whether a NIC is a communication NIC with user networking."""
+    """Return True if a NIC is a communication NIC with user networking."""
     return communication.is_communication(nic) and machine.current().has_metadata_through_qemu
 
 
@@ -48,14 +48,14 @@ def check(nic: Mapping[str, Any], instance_name: str) -> None:
 
 
 def forwarder() -> str:
-    """The command which QEMU starts for each connection, without the guest's address."""
+    """Return the command which QEMU starts for each connection, without the guest's address."""
     program = f"{paths.package_dir()}/helpers/metad_forward.py"
     # The program needs none of the installed packages, and the guest waits for its start.
     return shlex.join([sys.executable, "-I", "-S", program, paths.current().metad_guest_socket])
 
 
 def netdev_options(nic: Mapping[str, Any], forward: str) -> list[tuple[str, str]]:
-    """Options of ``-netdev user`` for a communication NIC.
+    """Return the options of ``-netdev user`` for a communication NIC.
 
     :param forward: see :func:`forwarder`.
     :raises HypervisorError: the NIC has no IPv4 address.

@@ -44,7 +44,7 @@ class QemuConnection:
         self._socket.setblocking(False)
 
     def fileno(self) -> int:
-        """The file descriptor; it is readable when QEMU has sent something."""
+        """Return the file descriptor; it is readable when QEMU has sent something."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class QemuConnection:
 
 
 def is_guest_shutdown(line: bytes) -> bool:
-    """Whether a message of QEMU says that the guest has switched itself off."""
+    """Return True if a message of QEMU says that the guest has switched itself off."""
     try:
         message = json.loads(line)
     except errors.ParseError:
@@ -126,7 +126,7 @@ class ShutdownMonitor:
         return expected
 
     def connections(self) -> list[QemuConnection]:
-        """The present connections."""
+        """Return the present connections."""
         return list(self._connections.values())
 
     def read(self, ready: set[int]) -> None:

@@ -51,15 +51,15 @@ class Cgroups:
         self._controllers = frozenset(found)
 
     def is_v2(self, controller: str) -> bool:
-        """Whether a controller is in the hierarchy of version 2."""
+        """Return True if a controller is in the hierarchy of version 2."""
         return controller in self._controllers
 
     def has(self, controller: str) -> bool:
-        """Whether there is a controller, in either version."""
+        """Return True if there is a controller, in either version."""
         return self.is_v2(controller) or controller in self._mounts.legacy
 
     def problem(self) -> str | None:
-        """What containers lack here, or None."""
+        """Return what containers lack here, or None."""
         if self._mounts.unified is None:
             return "control groups of version 2 are not mounted (mount -t cgroup2)"
         missing = [controller for controller in NEEDED if not self.has(controller)]
@@ -70,11 +70,11 @@ class Cgroups:
     # Limits for the configuration
 
     def devices_prefix(self) -> str:
-        """The beginning of the keys of devices. Version 2 has them without a controller."""
+        """Return the beginning of the keys of devices. Version 2 has them without a controller."""
         return "lxc.cgroup.devices" if "devices" in self._mounts.legacy else "lxc.cgroup2.devices"
 
     def limits(self, memory_mib: int, vcpus: int, cpus: str) -> list[Limit]:
-        """The limits of a new container.
+        """Return the limits of a new container.
 
         :param cpus: processors of the node, as cpuset(7) has them; empty for all.
         """
@@ -107,7 +107,7 @@ class Cgroups:
     # A container which runs. ``groups`` is controller -> path, as parse_own_cgroups gives it.
 
     def _directory(self, groups: Mapping[str, str], controller: str) -> str | None:
-        """The directory of a container for one controller; None when it has none."""
+        """Return the directory of a container for one controller; None when it has none."""
         if controller == "" or self.is_v2(controller):
             top, path = self._mounts.unified, groups.get("")
         else:
@@ -115,7 +115,7 @@ class Cgroups:
         return None if top is None or path is None or path == "/" else f"{top}{path}"
 
     def processes(self, groups: Mapping[str, str]) -> list[int]:
-        """The processes of a container, those of groups below its own included."""
+        """Return the processes of a container, those of groups below its own included."""
         return [
             int(pid)
             for directory in self._tree(groups)
@@ -123,7 +123,7 @@ class Cgroups:
         ]
 
     def is_populated(self, groups: Mapping[str, str]) -> bool:
-        """Whether a container has a process."""
+        """Return True if a container has a process."""
         directory = self._directory(groups, "")
         if directory is None:
             return False
@@ -153,7 +153,7 @@ class Cgroups:
                 continue
 
     def memory_limit_mib(self, groups: Mapping[str, str]) -> int | None:
-        """The limit of memory; None when there is none."""
+        """Return the limit of memory; None when there is none."""
         directory = self._directory(groups, "memory")
         if directory is None:
             return None
@@ -162,7 +162,7 @@ class Cgroups:
         return None if number is None or number >= _NO_LIMIT else number >> 20
 
     def memory_used_mib(self, groups: Mapping[str, str]) -> int | None:
-        """The memory which a container uses, with its part of the page cache."""
+        """Return the memory which a container uses, with its part of the page cache."""
         directory = self._directory(groups, "memory")
         if directory is None:
             return None
@@ -224,7 +224,7 @@ class Cgroups:
             ) from err
 
     def _processors_above(self, directory: str) -> str:
-        """The processors which a group may have; empty when the kernel does not say it.
+        """Return the processors which a group may have; empty when the kernel does not say it.
 
         In version 2 the group above need not have the controller.
         """
@@ -256,7 +256,7 @@ class Cgroups:
             _write(f"{directory}/memory.high", "max")
 
     def cpu_time_s(self, groups: Mapping[str, str]) -> float:
-        """The processor time which a container has used; 0 when it is not known."""
+        """Return the processor time which a container has used; 0 when it is not known."""
         directory = self._directory(groups, "")
         if directory is None:
             return 0.0
@@ -264,7 +264,10 @@ class Cgroups:
         return counters.get("usage_usec", 0) / 1_000_000
 
     def transferred_bytes(self, groups: Mapping[str, str]) -> tuple[int | None, int | None]:
-        """What a container has read and written on block devices; None when it is not known."""
+        """Return what a container has read and written on block devices.
+
+        The result is None when it is not known.
+        """
         if self.is_v2("io"):
             directory, name = self._directory(groups, "io"), "io.stat"
         else:
@@ -277,7 +280,7 @@ class Cgroups:
         return parse.parse_io_stat(_read(f"{directory}/{name}"))
 
     def is_frozen(self, groups: Mapping[str, str]) -> bool:
-        """Whether the processes of a container are stopped (``lxc-freeze``)."""
+        """Return True if the processes of a container are stopped (``lxc-freeze``)."""
         if "freezer" in self._mounts.legacy:
             directory = self._directory(groups, "freezer")
             return directory is not None and _read(f"{directory}/freezer.state").strip() in (
@@ -289,7 +292,7 @@ class Cgroups:
 
 
 def _read(path: str) -> str:
-    """The content of a file of the kernel; empty when its group has gone."""
+    """Return the content of a file of the kernel; empty when its group has gone."""
     try:
         return fs.read_file(path)
     except OSError:
@@ -297,7 +300,7 @@ def _read(path: str) -> str:
 
 
 def _number(path: str) -> int | None:
-    """The number in a file; None for ``max``, or when its group has gone."""
+    """Return the number in a file; None for ``max``, or when its group has gone."""
     text = _read(path).strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 20 else None
 

@@ -37,13 +37,13 @@ class HostSide:
 
 
 def cpus_of(hvparams: Mapping[str, Any]) -> str:
-    """The processors of the parameter ``cpu_mask``; empty for all."""
+    """Return the processors of the parameter ``cpu_mask``; empty for all."""
     mask = hvparams.get("cpu_mask") or ""
     return "" if mask == CPU_ALL else mask.replace(" ", "")
 
 
 def text_of(layout: Layout, hvparams: Mapping[str, Any], side: HostSide) -> str:
-    """The text of the configuration.
+    """Return the text of the configuration.
 
     :param hvparams: filled.
     :raises HypervisorError: a value cannot be written in one line.

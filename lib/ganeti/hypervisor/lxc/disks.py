@@ -33,7 +33,7 @@ class DataDisk:
 
 
 def data_disk(path: str, place: str, index: int) -> DataDisk:
-    """How the container gets a disk; looks what is on it.
+    """Return how the container gets a disk; looks what is on it.
 
     :param place: the empty directory on which it is mounted, before the container gets it.
     :param index: position of the disk, at least 1.

@@ -45,7 +45,7 @@ class LxcHypervisor(LxcHotplug):
     # Running guests
 
     def list_instances(self) -> list[str]:
-        """Names of the containers which run, sorted."""
+        """Return the names of the containers which run, sorted."""
         lxc_root = paths.current().lxc_root
         found = set(guests.monitored())
         try:
@@ -61,7 +61,7 @@ class LxcHypervisor(LxcHotplug):
         return sorted(found)
 
     def is_running(self, instance_name: str) -> bool:
-        """Whether the container's monitor listens, or a process of it is alive."""
+        """Return True if the container's monitor listens, or a process of it is alive."""
         return guests.is_running(layout.of(instance_name))
 
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
@@ -76,7 +76,10 @@ class LxcHypervisor(LxcHotplug):
             retry.until(ended, timeout_s=timeout_s, delay=_POLL)
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
-        """Facts from the control groups; a container which shut itself down is reported as such."""
+        """Return the facts from the control groups.
+
+        A container which shut itself down is reported as such.
+        """
         here = layout.of(instance_name)
         found = guests.load(here)
         if guests.is_running(here):
@@ -86,7 +89,7 @@ class LxcHypervisor(LxcHotplug):
         return None
 
     def all_info(self) -> list[base.InstanceInfo]:
-        """Facts of all containers, and of those which shut themselves down."""
+        """Return the facts of all containers, and of those which shut themselves down."""
         names = set(guests.monitored())
         with contextlib.suppress(FileNotFoundError):
             names.update(fs.list_visible(paths.current().lxc_root))
@@ -118,7 +121,7 @@ class LxcHypervisor(LxcHotplug):
     # The node
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this machine, and ``hv_version`` when LXC is installed."""
+        """Return the capacity of this machine, and ``hv_version`` when LXC is installed."""
         info = base.read_linux_node_info()
         if hvparams is not None:
             try:
@@ -132,14 +135,14 @@ class LxcHypervisor(LxcHotplug):
         parameters.check(hvparams)
 
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
-        """The programs of LXC, or the user root, without which containers cannot be made."""
+        """Return what is missing to make containers: a program of LXC, or the user root."""
         if os.geteuid() != 0:
             return "the user root. Containers of ordinary users are not supported."
         lacking = parameters.missing_program()
         return None if lacking is None else f"{lacking}. Install the package lxc on every node."
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Whether LXC is installed and the kernel has what it needs: None, or what is wrong."""
+        """Return what LXC or the kernel lacks on this node; None if containers work."""
         return parameters.problem()
 
     # Start
@@ -404,7 +407,7 @@ def _info(here: Layout, found: Record | None, groups: Cgroups) -> base.InstanceI
 
 
 def _own_cgroups(here: Layout) -> dict[str, str]:
-    """The control groups of a container which has just started.
+    """Return the control groups of a container which has just started.
 
     :raises HypervisorError: it has ended already.
     """

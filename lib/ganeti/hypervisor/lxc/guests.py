@@ -45,7 +45,7 @@ def locked(instance_name: str) -> Iterator[Layout]:
 
 
 def monitored() -> list[str]:
-    """Names of the containers whose monitor listens, sorted.
+    """Return the names of the containers whose monitor listens, sorted.
 
     :raises HypervisorError: the kernel's list of sockets cannot be read.
     """
@@ -57,7 +57,7 @@ def monitored() -> list[str]:
 
 
 def load(here: Layout) -> Record | None:
-    """The record of a container; None when there is none. A damaged one is only logged.
+    """Return the record of a container; None when there is none. A damaged one is only logged.
 
     One such file must not hide the other containers of the node.
     """
@@ -69,20 +69,20 @@ def load(here: Layout) -> Record | None:
 
 
 def has_processes(here: Layout, groups: Cgroups) -> bool:
-    """Whether a process is in the control groups of a container."""
+    """Return True if a process is in the control groups of a container."""
     found = load(here)
     return found is not None and groups.is_populated(found.groups)
 
 
 def is_running(here: Layout) -> bool:
-    """Whether a container runs."""
+    """Return True if a container runs."""
     return here.name in monitored() or (
         os.path.exists(here.record_file) and has_processes(here, Cgroups())
     )
 
 
 def running_record(here: Layout) -> Record:
-    """The record of a container which runs.
+    """Return the record of a container which runs.
 
     :raises HypervisorError: it does not run, or is just being started or has a damaged record.
     """
@@ -97,7 +97,7 @@ def running_record(here: Layout) -> Record:
 
 
 def network(here: Layout, tags: Sequence[str] = ()) -> GuestNetwork:
-    """The node's side of the network of a container."""
+    """Return the node's side of the network of a container."""
     script = f"{paths.current().conf_dir}/{_SCRIPT}"
     return GuestNetwork(here.name, here.nic_dir, script, tags)
 
@@ -115,7 +115,7 @@ def run_program(here: Layout, program: str, *words: str) -> str:
 
 
 def init_pid(here: Layout) -> int:
-    """The first process of a container, by its number on the node.
+    """Return the first process of a container, by its number on the node.
 
     :raises HypervisorError: there is none, or LXC does not answer.
     """

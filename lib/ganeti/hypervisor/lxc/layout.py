@@ -48,7 +48,7 @@ class Layout:
         return f"{self.mount_root}/{self.name}"
 
     def disk_mount(self, index: int) -> str:
-        """The directory on which the container mounts another disk, before it gets it.
+        """Return the directory on which the container mounts another disk, before it gets it.
 
         :param index: position of the disk, at least 1.
         """
@@ -71,7 +71,7 @@ class Layout:
 
 
 def of(instance_name: str) -> Layout:
-    """The files of a container on this node.
+    """Return the files of a container on this node.
 
     :raises HypervisorError: the name cannot be the name of a file.
     """

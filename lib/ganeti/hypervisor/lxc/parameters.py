@@ -25,7 +25,7 @@ _OLDEST = (4, 0, 0)
 
 
 def missing_program() -> str | None:
-    """The first program which this machine lacks, or None."""
+    """Return the first program which this machine lacks, or None."""
     for program in _PROGRAMS:
         if shutil.which(program, path=process.DEFAULT_PATH) is None:
             return program
@@ -33,7 +33,7 @@ def missing_program() -> str | None:
 
 
 def version() -> tuple[int, int, int]:
-    """The version of LXC.
+    """Return the version of LXC.
 
     :raises HypervisorError: it is not installed, or gives no version.
     """
@@ -45,7 +45,7 @@ def version() -> tuple[int, int, int]:
 
 
 def problem() -> str | None:
-    """Why this node cannot run containers, or None."""
+    """Return why this node cannot run containers, or None."""
     if os.geteuid() != 0:
         return "containers need root, and the node daemon runs as an ordinary user"
     lacking = missing_program()
@@ -100,7 +100,10 @@ def check_cpu_mask(hvparams: Mapping[str, Any]) -> None:
 
 
 def _known_capabilities() -> frozenset[str]:
-    """The names in capabilities(7) up to Linux 6.1; LXC refuses others when a container starts."""
+    """Return the names in capabilities(7) up to Linux 6.1.
+
+    LXC refuses others when a container starts.
+    """
     return frozenset(
         (
             "chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap"

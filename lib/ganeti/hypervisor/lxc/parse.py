@@ -41,7 +41,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def parse_unix_sockets(text: str, lxc_root: str) -> list[str]:
-    """The containers whose monitor listens, from ``/proc/net/unix``; each name once, sorted.
+    """Return the containers whose monitor listens, from ``/proc/net/unix``; each name once, sorted.
 
     :param lxc_root: LXC's directory of containers.
     """
@@ -86,7 +86,7 @@ def parse_own_cgroups(text: str) -> dict[str, str]:
 
 
 def payload_group(path: str) -> str:
-    """The control group of a whole container, from that of one of its processes.
+    """Return the control group of a whole container, from that of one of its processes.
 
     The first process of an operating system may have gone on to a group of its own below.
 
@@ -126,7 +126,7 @@ def parse_io_stat(text: str) -> tuple[int, int]:
 
 
 def parse_ended_by_itself(log: str) -> bool:
-    """Whether a container shut itself down, from LXC's log of a container which has ended.
+    """Return True if a container shut itself down, from LXC's log of a container which has ended.
 
     Its first process ended with exit code 0, or halted the container with reboot(2). Another exit
     code or a signal is a crash; so is a log without an end.
@@ -146,7 +146,7 @@ def parse_ended_by_itself(log: str) -> bool:
 
 
 def parse_errors(log: str) -> list[str]:
-    """What failed, from LXC's log: the first errors, and what the mount command said.
+    """Return what failed, from LXC's log: the first errors, and what the mount command said.
 
     The other errors only follow from the first ones.
     """

@@ -35,7 +35,7 @@ class Record:
         return {self.disk_uuid: self.disk_path} | {uuid: path for uuid, path in self.more_disks}
 
     def dumps(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return json.dumps({name: getattr(self, name) for name in _TYPES})
 
 

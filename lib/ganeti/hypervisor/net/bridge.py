@@ -16,12 +16,12 @@ _DEFAULT_VLAN = 1
 
 
 def add_port_argv(tap: str, bridge: str) -> list[str]:
-    """The command which makes an interface a port of a bridge."""
+    """Return the command which makes an interface a port of a bridge."""
     return ["ip", "link", "set", tap, "master", bridge]
 
 
 def vlan_argvs(tap: str, vlans: Vlans) -> list[list[str]]:
-    """The commands which set the VLANs of a port; none when the NIC names no VLAN."""
+    """Return the commands which set the VLANs of a port; none when the NIC names no VLAN."""
     if vlans == NO_VLANS:
         return []
     commands = []

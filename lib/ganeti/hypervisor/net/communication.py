@@ -19,12 +19,12 @@ TAP_NAME = f"{const.TAP_PREFIX}%d"
 
 
 def is_communication(nic: Mapping[str, Any]) -> bool:
-    """Whether a NIC is a communication NIC."""
+    """Return True if a NIC is a communication NIC."""
     return str(nic.get("name") or "").startswith(const.NIC_PREFIX)
 
 
 def up_argvs(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
-    """The commands which connect the host's end.
+    """Return the commands which connect the host's end.
 
     :raises HypervisorError: the NIC has no address.
     """
@@ -40,7 +40,8 @@ def up_argvs(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
 
 
 def kernel_settings(tap: str) -> dict[str, str]:
-    """Settings of the kernel for the interface: file below ``/proc/sys`` -> text to write.
+    """Return the settings of the kernel for the interface: file below ``/proc/sys`` -> text to
+    write.
 
     The kernel drops packets which have another sender than the guest, and forwards none.
     """

@@ -43,11 +43,11 @@ class GuestNetwork:
     tags: Sequence[str] = ()  # of the instance
 
     def interface_file(self, index: int) -> str:
-        """The file which holds the name of the interface of the NIC at this position."""
+        """Return the file which holds the name of the interface of the NIC at this position."""
         return f"{self.directory}/{index}"
 
     def connection_file(self, tap: str) -> str:
-        """The file which holds the environment with which an interface was connected."""
+        """Return the file which holds the environment with which an interface was connected."""
         return f"{self.directory}/.{tap}"
 
 
@@ -78,7 +78,7 @@ def check(nic: Mapping[str, Any], guest: GuestNetwork) -> None:
 
 
 def up_argvs(tap: str, nic: Mapping[str, Any], *, mtu: int | None = None) -> list[list[str]]:
-    """The commands which connect a new interface.
+    """Return the commands which connect a new interface.
 
     :param mtu: of the bridge or switch, in bytes, where it differs from the interface's: a port
         with a smaller MTU would lower that of the bridge.
@@ -105,7 +105,9 @@ def up_argvs(tap: str, nic: Mapping[str, Any], *, mtu: int | None = None) -> lis
 
 
 def kernel_settings(tap: str, nic: Mapping[str, Any]) -> dict[str, str]:
-    """Settings of the kernel to make before the commands: file below ``/proc/sys`` -> text."""
+    """Return the settings of the kernel to make before the commands: file below ``/proc/sys`` ->
+    text.
+    """
     if communication.is_communication(nic):
         return communication.kernel_settings(tap)
     if nic["nicparams"].get("mode") != net.NIC_MODE_ROUTED:
@@ -114,7 +116,7 @@ def kernel_settings(tap: str, nic: Mapping[str, Any]) -> dict[str, str]:
 
 
 def down_argvs(tap: str, env: Mapping[str, str]) -> list[list[str]]:
-    """The commands which remove what would outlive the interface.
+    """Return the commands which remove what would outlive the interface.
 
     :param env: the environment with which it was connected.
     """
@@ -124,7 +126,7 @@ def down_argvs(tap: str, env: Mapping[str, str]) -> list[list[str]]:
 
 
 def waits_for_migration(nic: Mapping[str, Any]) -> bool:
-    """Whether the target of a migration connects the NIC only after the migration.
+    """Return True if the target of a migration connects the NIC only after the migration.
 
     Packets for a routed guest would otherwise be sent to this node while it runs on the source.
     """
@@ -191,7 +193,7 @@ def disconnect(tap: str, index: int, guest: GuestNetwork) -> None:
 
 
 def _different_mtu(nic: Mapping[str, Any], tap: str) -> int | None:
-    """The MTU of the bridge or switch, where it differs from the interface's."""
+    """Return the MTU of the bridge or switch, where it differs from the interface's."""
     params = nic["nicparams"]
     if params.get("mode") not in (net.NIC_MODE_BRIDGED, net.NIC_MODE_OVS):
         return None

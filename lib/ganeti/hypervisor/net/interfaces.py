@@ -145,7 +145,7 @@ def remove(guest: GuestNetwork) -> None:
 
 
 def transferred_bytes(guest: GuestNetwork) -> tuple[int | None, int | None]:
-    """What a guest has received and sent over its interfaces, in bytes.
+    """Return what a guest has received and sent over its interfaces, in bytes.
 
     :returns: None for both when it has no interface on this node.
     """

@@ -13,7 +13,7 @@ _TIMEOUT_S = 20
 
 
 def add_port_argv(tap: str, switch: str, vlans: Vlans) -> list[str]:
-    """The command which makes an interface a port of a switch.
+    """Return the command which makes an interface a port of a switch.
 
     It replaces a port of the same name, which may be left from before the node was restarted.
     """
@@ -21,7 +21,7 @@ def add_port_argv(tap: str, switch: str, vlans: Vlans) -> list[str]:
 
 
 def del_port_argv(tap: str, switch: str | None = None) -> list[str]:
-    """The command which removes a port, if it exists; of any switch when none is named."""
+    """Return the command which removes a port, if it exists; of any switch when none is named."""
     of_switch = [] if switch is None else [switch]
     return [PROGRAM, f"--timeout={_TIMEOUT_S}", "--if-exists", "del-port", *of_switch, tap]
 

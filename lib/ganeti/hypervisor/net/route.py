@@ -18,7 +18,7 @@ _PROC = "/proc/sys/net"
 
 
 def addresses(nic: Mapping[str, Any]) -> list[str]:
-    """The addresses to which a routed NIC answers.
+    """Return the addresses to which a routed NIC answers.
 
     These are its own, and, in a network with an IPv6 prefix of 64 bits, the address which follows
     from its MAC address (RFC 4291, appendix A).
@@ -55,7 +55,7 @@ def require_address(nic: Mapping[str, Any]) -> list[str]:
 
 
 def route_argvs(tap: str, nic: Mapping[str, Any], table: str) -> list[list[str]]:
-    """The commands which route the addresses of a NIC to its interface.
+    """Return the commands which route the addresses of a NIC to its interface.
 
     :param table: the routing table; empty for the main one.
     :raises HypervisorError: the NIC has no address, or an address is not valid.
@@ -74,7 +74,8 @@ def route_argvs(tap: str, nic: Mapping[str, Any], table: str) -> list[list[str]]
 
 
 def kernel_settings(tap: str, nic: Mapping[str, Any]) -> dict[str, str]:
-    """Settings of the kernel for the interface: file below ``/proc/sys`` -> text to write.
+    """Return the settings of the kernel for the interface: file below ``/proc/sys`` -> text to
+    write.
 
     :raises HypervisorError: an address is not valid.
     """

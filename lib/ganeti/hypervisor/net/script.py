@@ -26,7 +26,7 @@ PHASE_PRE = "pre"
 
 
 def exists(path: str) -> bool:
-    """Whether the administrator has installed the program."""
+    """Return True if the administrator has installed the program."""
     return os.access(path, os.X_OK)
 
 
@@ -41,7 +41,7 @@ def run(path: str, tap: str, env: Mapping[str, str]) -> None:
 def environment(
     tap: str, index: int, nic: Mapping[str, Any], instance_name: str, tags: Sequence[str]
 ) -> dict[str, str]:
-    """The published environment of the program, for :data:`UP`.
+    """Return the published environment of the program, for :data:`UP`.
 
     :param index: position of the NIC among the NICs of the instance.
     :param tags: of the instance.

@@ -94,7 +94,7 @@ def delete(tap: str) -> None:
 
 
 def vhost_works() -> bool:
-    """Whether the kernel of this node can move the packets of guests itself."""
+    """Return True if the kernel of this node can move the packets of guests itself."""
     return os.access("/dev/vhost-net", os.R_OK | os.W_OK)
 
 

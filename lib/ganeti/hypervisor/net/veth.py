@@ -69,7 +69,7 @@ def give(host: str, pid: int) -> None:
 
 
 def give_argvs(interface: str, pid: int, name: str) -> list[list[str]]:
-    """The commands which move an interface into a container, and bring it up there."""
+    """Return the commands which move an interface into a container, and bring it up there."""
     return [
         ["ip", "link", "set", interface, "netns", str(pid), "name", name],
         ["nsenter", f"--target={pid}", "--net", "ip", "link", "set", name, "up"],
@@ -77,7 +77,7 @@ def give_argvs(interface: str, pid: int, name: str) -> list[list[str]]:
 
 
 def parse_interfaces(text: str) -> set[str]:
-    """The names of interfaces, from ``/proc/PID/net/dev``.
+    """Return the names of interfaces, from ``/proc/PID/net/dev``.
 
     Source: proc(5).
     """
@@ -85,5 +85,5 @@ def parse_interfaces(text: str) -> set[str]:
 
 
 def inner(host: str) -> str:
-    """The name of the container's end while it is on the node."""
+    """Return the name of the container's end while it is on the node."""
     return f"{host}{_PEER}"

@@ -30,7 +30,7 @@ _TYPES = {hv.XEN_PVM: ("pv", "pvh"), hv.XEN_HVM: ("hvm",)}
 
 
 def record_of(instance: FilledInstance, domain: Domain) -> Record:
-    """The record of a guest which runs as a domain; one that was made for it is written.
+    """Return the record of a guest which runs as a domain; one that was made for it is written.
 
     The caller holds the lock of the guest.
 
@@ -92,7 +92,7 @@ def of_domain(instance: FilledInstance, found: LongDomain, domain: Domain) -> Re
 
 
 def _attached(instance: FilledInstance) -> Iterator[AttachedDisk]:
-    """The disks of the instance with their devices on this node.
+    """Yield the disks of the instance with their devices on this node.
 
     :raises HypervisorError: the device of a disk is not known.
     """

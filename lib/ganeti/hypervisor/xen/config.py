@@ -45,7 +45,7 @@ _CONTROL = frozenset(("Cc", "Zl", "Zp"))
 
 
 def quoted(value: str, what: str) -> str:
-    """A text as a string of the file.
+    """Return a text as a string of the file.
 
     :param what: where it comes from, for the message.
     :raises HypervisorError: it has a character for which a string of the file has no place.
@@ -62,7 +62,7 @@ def quoted(value: str, what: str) -> str:
 
 
 def part(value: str, what: str) -> str:
-    """A text inside a list separated by commas, unchanged.
+    """Return a text inside a list separated by commas, unchanged.
 
     :raises HypervisorError: it could end its place in the list.
     """
@@ -81,7 +81,7 @@ def render(
     vif_script: str,
     password: str | None = None,
 ) -> str:
-    """The text of the file.
+    """Return the text of the file.
 
     :param targets: name of each disk in the guest -> path of its block device.
     :param vif_script: the program which connects the NICs.
@@ -141,7 +141,7 @@ def _put_processors(put: Any, hvp: Mapping[str, Any], record: Record) -> None:
 
 
 def cpu_pins(hvp: Mapping[str, Any], vcpus: int) -> Sequence[str]:
-    """The lists of processors of a guest: one for all its virtual ones, or one for each.
+    """Return the lists of processors of a guest: one for all its virtual ones, or one for each.
 
     :returns: empty when every processor may be used.
     :raises HypervisorError: the number of lists is not that of the virtual processors.
@@ -182,7 +182,7 @@ def _put_pvm(put: Any, hvp: Mapping[str, Any]) -> None:
 
 
 def bootloader_words(hvp: Mapping[str, Any]) -> list[str]:
-    """The arguments of the boot loader.
+    """Return the arguments of the boot loader.
 
     :raises HypervisorError: they are not arguments as a shell reads them.
     """
@@ -227,12 +227,12 @@ def _put_hvm(put: Any, record: Record, password: str | None) -> None:
 
 
 def has_paravirtual_devices(hvp: Mapping[str, Any]) -> bool:
-    """Whether a guest of ``xen-hvm`` may use the devices of Xen beside the emulated ones."""
+    """Return True if a guest of ``xen-hvm`` may use the devices of Xen beside the emulated ones."""
     return hvp.get("disk_type") == "paravirtual" or hvp.get("nic_type") == "paravirtual"
 
 
 def chosen_file(hvp: Mapping[str, Any], parameter: str) -> str:
-    """A program of Xen which a parameter names; empty where ``xl`` chooses.
+    """Return a program of Xen which a parameter names; empty where ``xl`` chooses.
 
     ``xl`` chooses where the parameter has its published default, which names a file of former
     releases, and that file does not exist.
@@ -242,7 +242,7 @@ def chosen_file(hvp: Mapping[str, Any], parameter: str) -> str:
 
 
 def pci_devices(hvp: Mapping[str, Any]) -> list[str]:
-    """The devices of the node which the guest gets (``pci_pass``), separated by semicolons.
+    """Return the devices of the node which the guest gets (``pci_pass``), separated by semicolons.
 
     :raises HypervisorError: one of them is not the address of a device.
     """
@@ -256,7 +256,7 @@ def pci_devices(hvp: Mapping[str, Any]) -> list[str]:
 
 
 def disk_spec(disk: RecordedDisk, target: str) -> str:
-    """The description of a disk, for the file and for ``xl block-attach``.
+    """Return the description of a disk, for the file and for ``xl block-attach``.
 
     :param target: path of the block device.
     """
@@ -279,7 +279,7 @@ def check_prefix(hvp: Mapping[str, Any]) -> None:
 
 
 def vif_spec(recorded: RecordedNic, record: Record, script: str) -> str:
-    """The description of a NIC, for the file and for ``xl network-attach``.
+    """Return the description of a NIC, for the file and for ``xl network-attach``.
 
     :param script: the program which connects it.
     :raises HypervisorError: a value cannot be written.

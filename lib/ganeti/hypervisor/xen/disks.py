@@ -42,7 +42,7 @@ def attach(disks: Sequence[RecordedDisk]) -> dict[str, str]:
 
 
 def device_of(disk: RecordedDisk, made: list[RecordedDisk]) -> str:
-    """The block device of one disk.
+    """Return the block device of one disk.
 
     :param made: gets the disk when a loop device is made for it.
     :raises HypervisorError: it cannot be used.
@@ -94,7 +94,7 @@ def detach(disks: Iterable[RecordedDisk]) -> None:
 
 
 def _loops(path: str) -> list[str]:
-    """The loop devices of a file.
+    """Return the loop devices of a file.
 
     :raises HypervisorError: they are not known.
     """

@@ -31,7 +31,7 @@ class XenHypervisor(XenMigration, XenHotplug):
     # Running guests
 
     def list_instances(self) -> list[str]:
-        """Names of the guests of this hypervisor whose domain lives, sorted.
+        """Return the names of the guests of this hypervisor whose domain lives, sorted.
 
         :raises HypervisorError: Xen does not tell.
         """
@@ -40,14 +40,14 @@ class XenHypervisor(XenMigration, XenHotplug):
         )
 
     def is_running(self, instance_name: str) -> bool:
-        """Whether a domain of this name lives, under either hypervisor.
+        """Return True if a domain of this name lives, under either hypervisor.
 
         :raises HypervisorError: Xen does not tell.
         """
         return self._running(instance_name) is not None
 
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
-        """Facts from Xen.
+        """Return the facts from Xen.
 
         :returns: None when the guest does not run here and was not shut down from inside.
         :raises HypervisorError: Xen does not tell.
@@ -58,7 +58,7 @@ class XenHypervisor(XenMigration, XenHotplug):
         return _info(domain)
 
     def all_info(self) -> list[base.InstanceInfo]:
-        """Facts of all guests, and of those which were shut down from inside."""
+        """Return the facts of all guests, and of those which were shut down from inside."""
         found = {
             name: _waiting(name)
             for name in transfer.names()
@@ -89,7 +89,8 @@ class XenHypervisor(XenMigration, XenHotplug):
     # The node
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Capacity of this node, with the memory of domain 0 and of the hypervisor itself.
+        """Return the capacity of this node, with the memory of domain 0 and of the hypervisor
+        itself.
 
         :raises HypervisorError: Xen does not answer, or not as expected.
         """
@@ -111,7 +112,7 @@ class XenHypervisor(XenMigration, XenHotplug):
         return xl.problem()
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
-        """Whether Xen works here, and domain 0 keeps its memory: None, or what is wrong."""
+        """Return what is wrong with Xen or with the memory of domain 0; None if nothing is."""
         found = xl.problem()
         if found is not None:
             return found
@@ -139,7 +140,7 @@ class XenHypervisor(XenMigration, XenHotplug):
 
 
 def _info(domain: Domain) -> base.InstanceInfo | None:
-    """Facts of a guest; None for what a crash left."""
+    """Return the facts of a guest; None for what a crash left."""
     if domain.has_crashed:
         return None
     state = base.RUNNING
@@ -152,7 +153,7 @@ def _info(domain: Domain) -> base.InstanceInfo | None:
 
 
 def _waiting(instance_name: str) -> base.InstanceInfo:
-    """Facts of a guest for which this node waits, and which has no domain yet."""
+    """Return the facts of a guest for which this node waits, and which has no domain yet."""
     return base.InstanceInfo(instance_name, 0, 0, 0, base.SHUTDOWN, 0.0)
 
 

@@ -42,14 +42,14 @@ class XenGuests(base.Hypervisor):
             yield
 
     def _domain(self, instance_name: str) -> Domain | None:
-        """The domain of a guest in any state; None when there is none.
+        """Return the domain of a guest in any state; None when there is none.
 
         :raises HypervisorError: Xen does not tell.
         """
         return find(instance_name, xl.domains())
 
     def _running(self, instance_name: str) -> Domain | None:
-        """The domain of a guest whose operating system has not ended.
+        """Return the domain of a guest whose operating system has not ended.
 
         While a guest is sent, it looks as if it had.
         """
@@ -106,18 +106,18 @@ class XenGuests(base.Hypervisor):
 
 
 def lives(domain: Domain) -> bool:
-    """Whether a domain runs or can be continued, here or where it is being sent."""
+    """Return True if a domain runs or can be continued, here or where it is being sent."""
     return domain.lives or transfer.is_sending(domain.name)
 
 
 def find(instance_name: str, domains: list[Domain]) -> Domain | None:
-    """The domain of a name; the one which lives where there are several."""
+    """Return the domain of a name; the one which lives where there are several."""
     found = [domain for domain in domains if domain.name == instance_name and domain.id]
     return next((domain for domain in found if domain.lives), found[0] if found else None)
 
 
 def guest_domains(hypervisor: str) -> list[parse.Domain]:
-    """The domains of this node which are guests of a hypervisor, ``xen-pvm`` or ``xen-hvm``.
+    """Return the domains of this node which are guests of a hypervisor, ``xen-pvm`` or ``xen-hvm``.
 
     A domain without a record, which nobody can attribute, counts for both.
 
@@ -129,7 +129,7 @@ def guest_domains(hypervisor: str) -> list[parse.Domain]:
 
 
 def record_allows(instance_name: str, hypervisor: str) -> bool:
-    """Whether a domain of this name may be a guest of the hypervisor, by its record."""
+    """Return True if a domain of this name may be a guest of the hypervisor, by its record."""
     if "/" in instance_name or instance_name.startswith((".", "-")):
         return True
     return record.hypervisor_of(instance_name) in ("", hypervisor)

@@ -103,7 +103,7 @@ class XenHotplug(XenGuests):
                 ) from err
 
     def plugged_disks(self, instance_name: str) -> Sequence[Disk]:
-        """The disks in the record, in order.
+        """Return the disks in the record, in order.
 
         :raises HypervisorError: the record is missing or damaged.
         """
@@ -112,7 +112,7 @@ class XenHotplug(XenGuests):
         ]
 
     def _changeable(self, instance: FilledInstance) -> tuple[Domain, Record]:
-        """The domain and the record of a guest. The caller holds its lock.
+        """Return the domain and the record of a guest. The caller holds its lock.
 
         :raises HotplugError: its devices cannot be changed.
         """

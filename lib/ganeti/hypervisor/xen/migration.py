@@ -71,7 +71,7 @@ class XenMigration(XenStarter):
             )
 
     def migration_info(self, instance: FilledInstance) -> dict[str, str]:
-        """The record of the guest, and the keys of the target's end of the connection.
+        """Return the record of the guest, and the keys of the target's end of the connection.
 
         :raises HypervisorError: the guest does not run, or is being sent.
         """
@@ -150,7 +150,7 @@ class XenMigration(XenStarter):
             )
 
     def migration_status(self, instance: FilledInstance) -> MigrationStatus:
-        """How far the program has come.
+        """Return how far the program has come.
 
         :raises HypervisorError: that is not known.
         """
@@ -236,7 +236,7 @@ class XenMigration(XenStarter):
 
 
 def adopt(source: Record, instance: FilledInstance, disks: Sequence[AttachedDisk]) -> Record:
-    """The record of a guest of another node on this one.
+    """Return the record of a guest of another node on this one.
 
     All is from the configuration of the cluster, as the master has sent it. From the source are the
     names of disks and NICs in the guest, memory and processors, which the guest cannot change.
@@ -295,7 +295,7 @@ def _was_sent(instance_name: str) -> errors.HypervisorError:
 
 
 def _read_info(info: Any, instance_name: str) -> tuple[str, str, str]:
-    """The three parts of :meth:`XenMigration.migration_info`.
+    """Return the three parts of :meth:`XenMigration.migration_info`.
 
     :raises HypervisorError: the data have another form; they are not shown, as they hold a key.
     """

@@ -18,7 +18,7 @@ _SCRIPT = "xen-vif-bridge"
 
 
 def guest_network(instance_name: str, tags: Sequence[str] = ()) -> GuestNetwork:
-    """Names and files of the host's side of a guest's network.
+    """Return the names and files of the host's side of a guest's network.
 
     :param tags: of the instance.
     """
@@ -27,7 +27,9 @@ def guest_network(instance_name: str, tags: Sequence[str] = ()) -> GuestNetwork:
 
 
 def program(hvparams: Mapping[str, Any]) -> str:
-    """The path of the program which connects the NICs of a guest: ``vif_script``, or ours."""
+    """Return the path of the program which connects the NICs of a guest: ``vif_script``, or
+    ours.
+    """
     chosen = str(hvparams.get("vif_script") or "")
     return chosen or paths.guest_program(_PROGRAM)
 

@@ -63,7 +63,7 @@ def require_files(hypervisor: str, hvparams: Mapping[str, Any]) -> None:
 
 
 def vnc_password(hypervisor: str, hvparams: Mapping[str, Any]) -> str | None:
-    """The password for the screen of a guest; None when it has no screen, or one without a
+    """Return the password for the screen of a guest; None when it has no screen, or one without a
     password, because the file is empty.
 
     :raises HypervisorError: the file of the password cannot be read, or has an empty first line.
@@ -89,7 +89,7 @@ def vnc_password(hypervisor: str, hvparams: Mapping[str, Any]) -> str | None:
 
 
 def _is_unused(hypervisor: str, parameter: str, hvparams: Mapping[str, Any]) -> bool:
-    """Whether the guest needs no file at the path in a parameter."""
+    """Return True if the guest needs no file at the path in a parameter."""
     if hypervisor == hv.XEN_HVM:
         if parameter == "vnc_password_file":
             return not hvparams.get("vnc_bind_address")
@@ -117,7 +117,7 @@ def _check_processors(hvparams: Mapping[str, Any]) -> None:
 
 
 def autoballoon_problem(facts: Mapping[str, str]) -> str | None:
-    """What is wrong with the memory of domain 0: None, or what to do.
+    """Return what is wrong with the memory of domain 0: None, or what to do.
 
     Xen must not take memory from domain 0 for guests: the memory which the cluster believes to be
     free would change with each start.

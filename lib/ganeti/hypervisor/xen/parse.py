@@ -47,22 +47,22 @@ class Domain:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it runs no instruction until it is continued."""
+        """True if it runs no instruction until it is continued."""
         return "p" in self.state
 
     @property
     def has_crashed(self) -> bool:
-        """Whether its operating system has crashed, and what is left was kept."""
+        """True if its operating system has crashed, and what is left was kept."""
         return "c" in self.state
 
     @property
     def is_shut_down(self) -> bool:
-        """Whether its operating system has ended, and what is left was kept."""
+        """True if its operating system has ended, and what is left was kept."""
         return "s" in self.state and not self.has_crashed
 
     @property
     def lives(self) -> bool:
-        """Whether it runs, can be continued, or has not yet given back all it used."""
+        """True if it runs, can be continued, or has not yet given back all it used."""
         return not self.is_shut_down and not self.has_crashed
 
 
@@ -218,7 +218,7 @@ def _natural(value: Any) -> int:
 
 
 def node_facts(info: Mapping[str, str], domains: list[Domain]) -> dict[str, Any]:
-    """Capacity of a node under Xen.
+    """Return the capacity of a node under Xen.
 
     :param info: of :func:`parse_info`.
     :param domains: of :func:`parse_list`.

@@ -68,7 +68,7 @@ class Record:
     domain_uuid: str = ""
 
     def dumps(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return json.dumps(
             {
                 "name": self.name,
@@ -87,14 +87,14 @@ class Record:
         )
 
     def plain_nics(self) -> list[Mapping[str, Any]]:
-        """The NICs in the order in which the guest has them."""
+        """Return the NICs in the order in which the guest has them."""
         return [one.nic for one in self.nics]
 
 
 def of_instance(
     instance: FilledInstance, disks: Sequence[AttachedDisk], *, state: str = STARTING
 ) -> Record:
-    """The record of a guest which is about to start from the configuration.
+    """Return the record of a guest which is about to start from the configuration.
 
     :raises HypervisorError: it has more disks than Xen offers names for.
     """
@@ -120,7 +120,7 @@ def of_instance(
 
 
 def vdev_name(prefix: str, number: int) -> str:
-    """The name in the guest of the disk of a number, from 0.
+    """Return the name in the guest of the disk of a number, from 0.
 
     :raises HypervisorError: Xen offers no name for so many disks.
     """
@@ -130,7 +130,7 @@ def vdev_name(prefix: str, number: int) -> str:
 
 
 def free_vdev(record: Record) -> str:
-    """The first name for a disk which the guest does not use.
+    """Return the first name for a disk which the guest does not use.
 
     :raises HypervisorError: all are in use.
     """
@@ -143,7 +143,7 @@ def free_vdev(record: Record) -> str:
 
 
 def free_devid(record: Record) -> int:
-    """The first number of a NIC which the guest does not use."""
+    """Return the first number of a NIC which the guest does not use."""
     used = {one.devid for one in record.nics}
     number = 0
     while number in used:
@@ -152,12 +152,12 @@ def free_devid(record: Record) -> int:
 
 
 def nic_dict(nic: FilledNic) -> dict[str, Any]:
-    """A NIC in the form of a record."""
+    """Return a NIC in the form of a record."""
     return dict(codec.to_dict(nic))
 
 
 def disk_dict(disk: Disk) -> dict[str, Any]:
-    """A disk in the form of a record."""
+    """Return a disk in the form of a record."""
     return dict(codec.to_dict(disk))
 
 
@@ -175,12 +175,12 @@ def check_name(instance_name: str) -> str:
 
 
 def conf_dir() -> str:
-    """The directory of the records."""
+    """Return the directory of the records."""
     return f"{paths.current().xen_root}/conf"
 
 
 def record_file(instance_name: str) -> str:
-    """The file of a guest's record."""
+    """Return the file of a guest's record."""
     return f"{conf_dir()}/{check_name(instance_name)}.json"
 
 
@@ -190,7 +190,7 @@ def nic_dir(instance_name: str) -> str:
 
 
 def config_file(instance_name: str) -> str:
-    """The configuration file of a guest for ``xl``."""
+    """Return the configuration file of a guest for ``xl``."""
     return f"{paths.current().xen_config_dir}/{check_name(instance_name)}"
 
 
@@ -209,7 +209,7 @@ def save(record: Record) -> None:
 
 
 def find(instance_name: str) -> Record | None:
-    """The record of a guest; None when this node has none.
+    """Return the record of a guest; None when this node has none.
 
     :raises HypervisorError: it is damaged.
     """
@@ -225,7 +225,7 @@ def find(instance_name: str) -> Record | None:
 
 
 def load(instance_name: str) -> Record:
-    """The record of a guest.
+    """Return the record of a guest.
 
     :raises HypervisorError: there is none, or it is damaged.
     """
@@ -238,7 +238,7 @@ def load(instance_name: str) -> Record:
 
 
 def names() -> list[str]:
-    """The names of all guests with a record, sorted."""
+    """Return the names of all guests with a record, sorted."""
     try:
         return [
             name.removesuffix(".json")
@@ -250,7 +250,7 @@ def names() -> list[str]:
 
 
 def hypervisor_of(instance_name: str) -> str:
-    """The hypervisor in a guest's record; empty when there is none, or it is damaged."""
+    """Return the hypervisor in a guest's record; empty when there is none, or it is damaged."""
     try:
         record = find(instance_name)
     except errors.HypervisorError:
@@ -311,7 +311,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def with_attached(record: Record, disks: Sequence[AttachedDisk]) -> Record:
-    """The record with the paths which the disks have now; the guest keeps its own order.
+    """Return the record with the paths which the disks have now; the guest keeps its own order.
 
     :raises HypervisorError: the guest has a disk which the instance has not.
     """

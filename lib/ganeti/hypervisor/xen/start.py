@@ -181,8 +181,9 @@ class XenStarter(XenGuests):
 
 
 def _device_model_log(planned: Record) -> str:
-    """The end of what the program which emulates the hardware of a guest said when it was started
-    last; empty when it said nothing."""
+    """Return the end of what the program which emulates the hardware of a guest said when it was
+    started last; empty when it said nothing.
+    """
     if planned.hypervisor != hv.XEN_HVM:
         return ""
     path = f"{paths.current().xen_own_log_dir}/qemu-dm-{planned.name}.log"

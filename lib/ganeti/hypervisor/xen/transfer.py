@@ -64,22 +64,22 @@ class Transfer:
 
 
 def directory(instance_name: str) -> str:
-    """Where the files of the migration of a guest are."""
+    """Return where the files of the migration of a guest are."""
     return f"{paths.current().xen_root}/migration/{record.check_name(instance_name)}"
 
 
 def own_file(instance_name: str) -> str:
-    """The key and the certificate of this end, in PEM."""
+    """Return the key and the certificate of this end, in PEM."""
     return f"{directory(instance_name)}/own.pem"
 
 
 def peer_file(instance_name: str) -> str:
-    """The certificate of the other end, in PEM."""
+    """Return the certificate of the other end, in PEM."""
     return f"{directory(instance_name)}/peer.pem"
 
 
 def log_file(instance_name: str) -> str:
-    """The messages of the program, and of ``xl``."""
+    """Return the messages of the program, and of ``xl``."""
     return f"{paths.current().log_xen_dir}/{record.check_name(instance_name)}.migration.log"
 
 
@@ -92,7 +92,7 @@ def _lock_file(instance_name: str) -> str:
 
 
 def read(instance_name: str) -> Transfer | None:
-    """The state as it was written last; None when there is no migration.
+    """Return the state as it was written last; None when there is no migration.
 
     :raises HypervisorError: the file is damaged or cannot be read.
     """
@@ -168,7 +168,7 @@ def write(instance_name: str, state: Transfer, *, sync: bool = True) -> None:
 
 
 def find(instance_name: str) -> Transfer | None:
-    """The state, with the end of a program which could not write it any more.
+    """Return the state, with the end of a program which could not write it any more.
 
     :raises HypervisorError: the state is damaged.
     """
@@ -185,7 +185,7 @@ def find(instance_name: str) -> Transfer | None:
 
 
 def is_alive(instance_name: str) -> bool:
-    """Whether the program which sends or receives the guest is alive."""
+    """Return True if the program which sends or receives the guest is alive."""
     return filelock.is_locked(_lock_file(instance_name))
 
 
@@ -204,7 +204,7 @@ def alive(instance_name: str) -> Any:
 
 
 def names() -> list[str]:
-    """Names of the guests with a migration on this node."""
+    """Return the names of the guests with a migration on this node."""
     try:
         return fs.list_visible(f"{paths.current().xen_root}/migration")
     except FileNotFoundError:
@@ -220,7 +220,7 @@ def _has(instance_name: str, direction: str) -> Transfer | None:
 
 
 def was_sent(instance_name: str) -> bool:
-    """Whether the guest was, or may have been, sent to another node as a whole.
+    """Return True if the guest was, or may have been, sent to another node as a whole.
 
     :raises HypervisorError: that is not known.
     """
@@ -229,19 +229,19 @@ def was_sent(instance_name: str) -> bool:
 
 
 def is_sending(instance_name: str) -> bool:
-    """Whether this node sends the guest, or has sent it."""
+    """Return True if this node sends the guest, or has sent it."""
     state = _has(instance_name, OUT)
     return state is not None and (state.status == ACTIVE or state.sent)
 
 
 def has_arrived(instance_name: str) -> bool:
-    """Whether the guest was sent to this node as a whole, and is its own."""
+    """Return True if the guest was sent to this node as a whole, and is its own."""
     state = _has(instance_name, IN)
     return state is not None and state.status == OWNED
 
 
 def waits(instance_name: str) -> bool:
-    """Whether this node waits for a guest which has not arrived."""
+    """Return True if this node waits for a guest which has not arrived."""
     state = _has(instance_name, IN)
     return state is not None and state.status not in (ARRIVED, OWNED)
 

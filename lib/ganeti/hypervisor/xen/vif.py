@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
 
 
 def interface_of(env: Mapping[str, str], emulated: bool) -> str:
-    """The interface which an event is about.
+    """Return the interface which an event is about.
 
     :param emulated: the event is about the interface of the emulated hardware.
     :raises HypervisorError: the environment names none.
@@ -67,7 +67,7 @@ def interface_of(env: Mapping[str, str], emulated: bool) -> str:
 
 
 def device_of(env: Mapping[str, str]) -> tuple[int, int]:
-    """The domain and the number of the device which an event is about.
+    """Return the domain and the number of the device which an event is about.
 
     :raises HypervisorError: the environment does not tell.
     """

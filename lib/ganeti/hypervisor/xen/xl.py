@@ -30,12 +30,12 @@ _PACKAGES = "xen-hypervisor-amd64 and xen-utils"
 
 
 def is_installed() -> bool:
-    """Whether this machine has the program."""
+    """Return True if this machine has the program."""
     return _program() is not None
 
 
 def runs_under_xen() -> bool:
-    """Whether this system is the one which drives Xen (its domain 0)."""
+    """Return True if this system is the one which drives Xen (its domain 0)."""
     try:
         return "control_d" in fs.read_file(paths.current().xen_capabilities_file)
     except OSError:
@@ -43,7 +43,9 @@ def runs_under_xen() -> bool:
 
 
 def is_possible() -> bool:
-    """Whether this machine may have guests under Xen: False only when it certainly has none."""
+    """Return True if this machine may have guests under Xen: False only when it certainly has
+    none.
+    """
     if runs_under_xen() or os.path.exists("/dev/xen/privcmd"):
         return True
     try:
@@ -53,7 +55,7 @@ def is_possible() -> bool:
 
 
 def problem() -> str | None:
-    """Why no guest can run under Xen here, and what to do; None when there is no reason."""
+    """Return why no guest can run under Xen here, and what to do; None when there is no reason."""
     if not is_installed():
         return f"the program xl is missing. Install the packages {_PACKAGES} on every node."
     if not runs_under_xen():
@@ -103,7 +105,7 @@ def ask(*words: str) -> str:
 
 
 def domains() -> list[parse.Domain]:
-    """All domains of this machine, domain 0 included; none where there is no Xen below.
+    """Return all domains of this machine, domain 0 included; none where there is no Xen below.
 
     :raises HypervisorError: they are not known: Xen does not answer, or not as expected.
     """
@@ -118,7 +120,7 @@ def domains() -> list[parse.Domain]:
 
 
 def uptimes() -> dict[int, str]:
-    """How long each domain runs, by its id, as ``xl`` prints it.
+    """Return how long each domain runs, by its id, as ``xl`` prints it.
 
     :raises HypervisorError: Xen does not answer.
     """
@@ -137,7 +139,7 @@ def long_domains() -> dict[int, parse.LongDomain]:
 
 
 def info() -> dict[str, str]:
-    """What ``xl info`` prints.
+    """Return what ``xl info`` prints.
 
     :raises HypervisorError: Xen does not answer.
     """

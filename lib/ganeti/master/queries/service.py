@@ -220,7 +220,9 @@ def _refuse_ambiguous(
 
 
 def _view(context: MasterContext, resource: Resource, fields: Sequence[str], qfilter: Any) -> View:
-    """A view of the present configuration, with rows from elsewhere for resources made of rows."""
+    """Return a view of the present configuration, with rows from elsewhere for resources made of
+    rows.
+    """
     # A malformed filter must be refused before rows are collected.
     condition = query_filter.compile_filter(qfilter, resource)
     wanted = set(fields) | (condition.field_names if condition is not None else frozenset())

@@ -22,7 +22,7 @@ ALL: dict[str, HypervisorDescriptor] = {
 
 
 def of(name: str) -> HypervisorDescriptor:
-    """The descriptor of a hypervisor.
+    """Return the descriptor of a hypervisor.
 
     :raises HypervisorError: there is no hypervisor of this name.
     """

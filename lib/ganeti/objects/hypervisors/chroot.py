@@ -12,7 +12,7 @@ _SSH_USER = "root"
 
 
 def _console(request: ConsoleRequest) -> InstanceConsole:
-    """A shell in the directory."""
+    """Return a shell in the directory."""
     root = machine.current().paths_of_node(request.node_name).chroot_root
     name = request.instance.name
     return InstanceConsole(

@@ -44,7 +44,7 @@ def no_change(filled: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str,
 
 
 def no_firmware_disks(params: Mapping[str, Any]) -> dict[str, str]:
-    """The firmware needs no disk."""
+    """Return no disk: the firmware needs none."""
     return {}
 
 
@@ -117,7 +117,7 @@ class HypervisorDescriptor:
     reset_argv: tuple[str, ...] = ("reboot", "-n", "-f")
 
     def keeps_daemon_user(self, params: Mapping[str, Any]) -> bool:
-        """Whether a guest with these filled parameters runs as the user of the node daemon.
+        """Return True if a guest with these filled parameters runs as the user of the node daemon.
 
         False also for a hypervisor without a parameter for the user.
         """
@@ -126,10 +126,10 @@ class HypervisorDescriptor:
 
 
 def console_program(name: str) -> str:
-    """The path of a program which connects consoles; it is the same on every node."""
+    """Return the path of a program which connects consoles; it is the same on every node."""
     return paths.guest_program(name)
 
 
 def by_name(*parameters: HvParam) -> dict[str, HvParam]:
-    """The table of parameters of a descriptor."""
+    """Return the table of parameters of a descriptor."""
     return {parameter.name: parameter for parameter in parameters}

@@ -144,7 +144,7 @@ def _firmware_disks(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _console(request: ConsoleRequest) -> InstanceConsole:
-    """The best console which the guest has: serial, else VNC, else SPICE, else a message."""
+    """Return the best console which the guest has: serial, else VNC, else SPICE, else a message."""
     name, port_number = request.instance.name, request.instance.network_port
     hvparams = request.hvparams
     if hvparams.get("serial_console"):

@@ -37,14 +37,14 @@ _OWN_KEYS = (
 
 
 def split_list(value: str) -> list[str]:
-    """The elements of a list with commas; ``\\,`` is a comma in an element."""
+    """Return the elements of a list with commas; ``\\,`` is a comma in an element."""
     return [
         part.replace("\\,", ",").strip() for part in re.split(r"(?<!\\),", value) if part.strip()
     ]
 
 
 def _list_of(pattern: re.Pattern[str], what: str) -> Check:
-    """A check of a list with commas, each element of which has a form."""
+    """Return a check of a list with commas, each element of which has a form."""
 
     def check(value: str) -> str:
         if not value.isprintable():
@@ -68,7 +68,9 @@ def _extra_config(value: str) -> str:
 
 
 def parse_extra_config(value: str) -> list[tuple[str, str]]:
-    """The keys and values of the parameter ``extra_config``; elements of other forms are left out.
+    """Return the keys and values of the parameter ``extra_config``.
+
+    Elements of other forms are left out.
 
     Source: lxc.container.conf(5).
     """

@@ -58,7 +58,7 @@ class HvParam:
         self.required = required
 
     def problem(self, value: Any) -> str:
-        """What is wrong with a value of the right type; empty when it is legal."""
+        """Return what is wrong with a value of the right type; empty when it is legal."""
         if value is None or value == "":
             return "must not be empty" if self.required else ""
         if self.one_of and value not in self.one_of:
@@ -69,7 +69,7 @@ class HvParam:
 
 
 def is_url(value: str) -> bool:
-    """Whether the location of an image is a URL and not a path."""
+    """Return True if the location of an image is a URL and not a path."""
     return value.startswith(("http://", "https://", "ftp://", "ftps://"))
 
 
@@ -85,7 +85,7 @@ def absolute_path(value: str) -> str:
 
 
 def between(low: int, high: int) -> Check:
-    """A check of a number: from ``low`` to ``high``, both included."""
+    """Return a check of a number: from ``low`` to ``high``, both included."""
     return lambda value: "" if low <= value <= high else f"must be from {low} to {high}"
 
 

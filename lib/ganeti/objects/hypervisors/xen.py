@@ -107,7 +107,7 @@ def _serial_console(request: ConsoleRequest) -> InstanceConsole:
 
 
 def _screen(request: ConsoleRequest) -> InstanceConsole:
-    """The screen of the guest by VNC, else a message."""
+    """Return the screen of the guest by VNC, else a message."""
     name, port_number = request.instance.name, request.instance.network_port
     address = request.hvparams.get("vnc_bind_address")
     if address and port_number:

@@ -21,7 +21,7 @@ class Jobs(Transport):
         return list(found) if bulk else [int(job) for job in found]
 
     def GetJobStatus(self, job_id: int | str) -> dict[str, Any]:
-        """A job."""
+        """Return a job."""
         return dict(self._get(self._path("jobs", job_id)))
 
     def WaitForJobCompletion(self, job_id: int | str, period: float = 5, retries: int = -1) -> bool:

@@ -18,7 +18,7 @@ class Nodes(Transport):
         return list(self._list("nodes", "id", bulk, reason))
 
     def GetNode(self, node: str, reason: str | None = None) -> dict[str, Any]:
-        """A node."""
+        """Return a node."""
         return dict(self._get(self._path("nodes", node), options(reason)))
 
     def EvacuateNode(
@@ -56,7 +56,8 @@ class Nodes(Transport):
 
     def GetNodeMaintenance(self, node: str, reason: str | None = None) -> dict[str, Any] | None:
         """Return the state of the maintenance of a node, and what its end brings back; None
-        without a maintenance."""
+        without a maintenance.
+        """
         found = self._get(self._path("nodes", node, "maintenance"), options(reason))
         return None if found is None else dict(found)
 

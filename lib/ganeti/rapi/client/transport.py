@@ -88,7 +88,7 @@ def GenericCurlConfig(
     timeout: int | None = None,
     _pycurl_version_fn: Callable[[], tuple[Any, ...]] = pycurl.version_info,
 ) -> CurlConfig:
-    """Settings for connections.
+    """Return the settings for connections.
 
     :param use_signal: let libcurl use signals, which is wrong in programs with threads.
     :param use_curl_cabundle: trust the authorities which libcurl trusts.

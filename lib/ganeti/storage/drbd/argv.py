@@ -203,7 +203,7 @@ class Commands(ABC):
 
     @abstractmethod
     def _plain(self, verb: str) -> list[str]:
-        """A command without other arguments than the device."""
+        """Return a command without other arguments than the device."""
 
     def secondary(self) -> list[str]:
         """Make the device inaccessible, except for its peer."""
@@ -556,7 +556,9 @@ _DYNAMIC = ("c-plan-ahead", "c-fill-target", "c-delay-target", "c-max-rate", "c-
 
 
 def _rate_arguments(params: Mapping[str, Any]) -> list[str]:
-    """The rate of synchronisation for versions whose controller of the rate is on by default."""
+    """Return the rate of synchronisation for versions whose controller of the rate is on by
+    default.
+    """
     # With the controller, the rate would be only its initial value.
     fixed = [] if params.get("dynamic-resync") else ["--c-plan-ahead", "0"]
     return [*fixed, *_sync_arguments(params, "--resync-rate")]
@@ -574,7 +576,7 @@ def _size(sectors: int) -> str:
 
 
 def commands(version: tuple[int, int, int], minor: int, *, node_id: int | None = None) -> Commands:
-    """The commands for a version of the kernel module.
+    """Return the commands for a version of the kernel module.
 
     :param node_id: the place of this node in ``logical_id`` of the disk, 0 or 1; None when the disk
         is not known. Commands of DRBD 9 which change a connection need it.

@@ -144,7 +144,7 @@ class DrbdDevice(BlockDevice):
         self.shutdown()
 
     def exists(self) -> bool:
-        """Whether the minor has local storage or a peer."""
+        """Return True if the minor has local storage or a peer."""
         return status.minor(self.minor) is not None
 
     # -- assembling ------------------------------------------------------------
@@ -266,7 +266,7 @@ class DrbdDevice(BlockDevice):
             self._run(rate, "cannot set its synchronisation rate")
 
     def _agreed_sectors(self, meta: str) -> int:
-        """The size of the device when it was last in use, as its metadata have it.
+        """Return the size of the device when it was last in use, as its metadata have it.
 
         :raises BlockDeviceError: it cannot be read, so that attaching might cut off a part.
         """
@@ -348,7 +348,9 @@ class DrbdDevice(BlockDevice):
             raise self.fail(f"cannot become primary: it {err}") from err
 
     def doubt(self) -> str | None:
-        """Why the device may lack writes which were confirmed; None when it has, or reaches, all.
+        """Return why the device may lack writes which were confirmed.
+
+        The result is None when it has, or reaches, all.
 
         :returns: the rest of a sentence which begins with the name of the device.
         """
@@ -378,7 +380,9 @@ class DrbdDevice(BlockDevice):
         return None
 
     def _may_be_used_alone(self, state: MinorState) -> bool:
-        """Whether the configuration allows to use a complete replica without comparing it."""
+        """Return True if the configuration allows to use a complete replica without comparing
+        it.
+        """
         alone = not state.connected and not state.resyncing
         return alone and self._outdated == "remote" and (state.up_to_date or state.outdated)
 
@@ -503,14 +507,16 @@ class DrbdDevice(BlockDevice):
             self._run(forget, "cannot remove its connection")
 
     def sync_progress(self) -> MinorState:
-        """The state of the minor in the kernel.
+        """Return the state of the minor in the kernel.
 
         :raises BlockDeviceError: the minor is not in use.
         """
         return self._state()
 
     def needs_activation(self) -> bool:
-        """Whether :meth:`assemble` has work: for the minor, its storage, or its connection."""
+        """Return True if :meth:`assemble` has work: for the minor, its storage, or its
+        connection.
+        """
         state = status.minor(self.minor)
         return state is None or state.standalone or (state.diskless and bool(self.disk.children))
 
@@ -676,7 +682,7 @@ class DrbdDevice(BlockDevice):
             raise self.fail(f"cannot be copied on this node: it {problem}")
 
     def _missing_in_replica(self, state: MinorState) -> str | None:
-        """Why the local replica may lack writes which were confirmed; None when it has all.
+        """Return why the local replica may lack writes which were confirmed; None when it has all.
 
         :returns: the rest of a sentence about the device, and what to do.
         """
@@ -718,7 +724,10 @@ class DrbdDevice(BlockDevice):
     # -- facts -----------------------------------------------------------------
 
     def size_bytes(self) -> int:
-        """Size of the device in bytes; while the kernel has none, that of its data device."""
+        """Return the size of the device in bytes.
+
+        While the kernel has none, it is that of its data device.
+        """
         sectors = self._kernel_sectors()
         if sectors:
             return sectors * _SECTOR
@@ -727,7 +736,7 @@ class DrbdDevice(BlockDevice):
         return storage.device(self.disk.children[0]).size_bytes()
 
     def _kernel_sectors(self) -> int:
-        """Size of the device in the kernel; 0 while it has none."""
+        """Return the size of the device in the kernel; 0 while it has none."""
         try:
             with open(f"/sys/block/drbd{self.minor}/size", encoding="ascii") as stream:
                 return int(stream.read())

@@ -82,42 +82,42 @@ class MinorState:
 
     @property
     def configured(self) -> bool:
-        """Whether it has local storage or a peer."""
+        """True if it has local storage or a peer."""
         return self.connection != UNCONFIGURED
 
     @property
     def connected(self) -> bool:
-        """Whether both replicas are connected and in sync."""
+        """True if both replicas are connected and in sync."""
         return self.connection == CONNECTED
 
     @property
     def resyncing(self) -> bool:
-        """Whether a replica is being synchronised."""
+        """True if a replica is being synchronised."""
         return self.connection in RESYNCING
 
     @property
     def standalone(self) -> bool:
-        """Whether it does not try to connect to its peer."""
+        """True if it does not try to connect to its peer."""
         return self.connection == STANDALONE
 
     @property
     def diskless(self) -> bool:
-        """Whether it has no local storage."""
+        """True if it has no local storage."""
         return self.local_disk == DISKLESS
 
     @property
     def up_to_date(self) -> bool:
-        """Whether the local replica is valid, as far as this node knows."""
+        """True if the local replica is valid, as far as this node knows."""
         return self.local_disk == UP_TO_DATE
 
     @property
     def outdated(self) -> bool:
-        """Whether the local replica is complete, but marked as one that missed writes."""
+        """True if the local replica is complete, but marked as one that missed writes."""
         return self.local_disk == OUTDATED
 
     @property
     def primary(self) -> bool:
-        """Whether the device is writable on this node."""
+        """True if the device is writable on this node."""
         return self.local_role == PRIMARY
 
 

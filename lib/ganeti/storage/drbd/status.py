@@ -50,7 +50,7 @@ def _asked() -> dict[int, MinorState]:
 
 
 def loaded() -> bool:
-    """Whether the module is loaded; without it no minor is in use.
+    """Return True if the module is loaded; without it no minor is in use.
 
     :raises BlockDeviceError: its state cannot be read.
     """
@@ -64,7 +64,7 @@ def loaded() -> bool:
 
 
 def version() -> tuple[int, int, int]:
-    """The version of the module.
+    """Return the version of the module.
 
     :raises BlockDeviceError: it is not loaded, or its state cannot be read.
     """
@@ -75,7 +75,7 @@ def version() -> tuple[int, int, int]:
 
 
 def minors() -> dict[int, MinorState]:
-    """All minors which have local storage or a peer.
+    """Return all minors which have local storage or a peer.
 
     :raises BlockDeviceError: the module is not loaded, or its state cannot be read.
     """
@@ -91,7 +91,7 @@ def minor(number: int) -> MinorState | None:
 
 
 def usermode_helper() -> str:
-    """The program which the module calls after events.
+    """Return the program which the module calls after events.
 
     :raises BlockDeviceError: the module is not loaded.
     """

@@ -42,7 +42,7 @@ _ANSWERS = {"present": True, "absent": False}
 
 
 def environment(disk: Disk, action: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """The variables which a script gets, in addition to the environment of this process."""
+    """Return the variables which a script gets, in addition to the environment of this process."""
     env = {"VOL_NAME": str(disk.logical_id[1]), **extra}
     if action in _WITH_NAME_AND_UUID:
         if disk.name:
@@ -118,7 +118,7 @@ class ExtDevice(BlockDevice):
         self._script("remove")
 
     def exists(self) -> bool:
-        """Whether the volume exists: what the provider's ``exists`` says.
+        """Return True if the volume exists: what the provider's ``exists`` says.
 
         Without that script, a volume which can be attached exists.
 
@@ -138,7 +138,7 @@ class ExtDevice(BlockDevice):
         return True
 
     def _says_exists(self) -> bool | None:
-        """The answer of the provider's script; None if it has none."""
+        """Return the answer of the provider's script; None if it has none."""
         script = providers.exists_script(self._found())
         if script is None:
             return None
@@ -203,7 +203,7 @@ class ExtDevice(BlockDevice):
         return (self._provider_name, name)
 
     def size_bytes(self) -> int:
-        """Size of the attached block device in bytes."""
+        """Return the size of the attached block device in bytes."""
         path = self.path
         if not path:
             raise self.fail("has no block device on this node, so its size is not known")
@@ -228,7 +228,9 @@ class ExtDevice(BlockDevice):
         )
 
     def uri(self, hypervisor: str) -> str | None:
-        """The URI which ``attach`` prints for the hypervisor; None for a device of the kernel.
+        """Return the URI which ``attach`` prints for the hypervisor.
+
+        The result is None for a device of the kernel.
 
         :raises BlockDeviceError: it prints none for this hypervisor.
         """

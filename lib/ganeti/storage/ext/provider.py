@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether its scripts can be run."""
+        """True if its scripts can be run."""
         return self.provider is not None
 
 
@@ -66,7 +66,9 @@ def find(name: str) -> ExtStorage:
 
 
 def all_providers() -> list[Finding]:
-    """All directories in the search path, also those which another one of the same name hides."""
+    """Return all directories in the search path, also those which another one of the same name
+    hides.
+    """
     found = []
     for directory in paths.current().extstorage_search_path:
         try:
@@ -108,7 +110,10 @@ def inspect(path: str) -> Finding:
 
 
 def exists_script(provider: ExtStorage) -> str | None:
-    """The script of a usable provider which tells whether a volume exists; None if it has none."""
+    """Return the script of a usable provider which tells whether a volume exists.
+
+    The result is None if it has none.
+    """
     path = f"{provider.path}/exists"
     return path if os.path.isfile(path) else None
 

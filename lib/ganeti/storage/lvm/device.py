@@ -127,7 +127,7 @@ class LogicalVolumeDevice(BlockDevice):
             raise self.fail(f"cannot be removed: {done.output.strip() or done.fail_reason}")
 
     def exists(self) -> bool:
-        """Whether the volume exists; absent is only a volume of a complete volume group.
+        """Return True if the volume exists; absent is only a volume of a complete volume group.
 
         :raises BlockDeviceError: LVM cannot be queried, or the volume is not listed and its volume
             group is missing or lacks physical volumes: it may come back with its data.
@@ -160,7 +160,7 @@ class LogicalVolumeDevice(BlockDevice):
             raise self.fail(f"was activated, but {self.path} does not exist")
 
     def is_block_device(self) -> bool:
-        """Whether its device exists; runs no program."""
+        """Return True if its device exists; runs no program."""
         try:
             return stat.S_ISBLK(os.stat(self.path).st_mode)
         except OSError:
@@ -230,7 +230,7 @@ class LogicalVolumeDevice(BlockDevice):
             self._change(argv.add_tag_argv(self.path, tag), f"cannot add the tag {tag}")
 
     def size_bytes(self) -> int:
-        """Size from LVM in bytes; the volume need not be active."""
+        """Return the size from LVM in bytes; the volume need not be active."""
         info = self._require()
         if info.is_snapshot:
             # Its own size is the capacity for differences.
@@ -238,7 +238,7 @@ class LogicalVolumeDevice(BlockDevice):
         return info.size_bytes
 
     def dimensions(self) -> tuple[int, int | None]:
-        """Size in bytes, and number of physical volumes."""
+        """Return the size in bytes, and number of physical volumes."""
         return self.size_bytes(), len(self._require().devices)
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
@@ -267,7 +267,7 @@ class LogicalVolumeDevice(BlockDevice):
         super().keep_snapshot(name, size_mib, at_rest=at_rest)
 
     def kept_snapshots(self) -> list[snapshots.SnapshotInfo]:
-        """The snapshots of the volume whose names are those of kept snapshots."""
+        """Return the snapshots of the volume whose names are those of kept snapshots."""
         found = []
         for one in self._snapshots():
             parts = snapshots.split(one.name)
@@ -300,7 +300,7 @@ class LogicalVolumeDevice(BlockDevice):
             raise self.fail(str(err)) from err
 
     def _snapshots(self) -> list[Snapshot]:
-        """All snapshots of this volume, also those of an administrator."""
+        """Return all snapshots of this volume, also those of an administrator."""
         return [
             one
             for one in self._all_snapshots().values()

@@ -43,7 +43,7 @@ class Lvm:
         self._volumes = self._physical = self._groups = self._snapshots = None
 
     def volumes(self) -> dict[tuple[str, str], LogicalVolume]:
-        """All logical volumes, by (group, name).
+        """Return all logical volumes, by (group, name).
 
         :raises StorageError: LVM fails, or its output has another form.
         """
@@ -52,7 +52,7 @@ class Lvm:
         return self._volumes
 
     def physical(self) -> list[LvmPvInfo]:
-        """All physical volumes, also those of no group.
+        """Return all physical volumes, also those of no group.
 
         :raises StorageError: LVM fails, or its output has another form.
         """
@@ -61,7 +61,7 @@ class Lvm:
         return self._physical
 
     def groups(self) -> list[VolumeGroup]:
-        """All volume groups.
+        """Return all volume groups.
 
         :raises StorageError: LVM fails, or its output has another form.
         """
@@ -70,7 +70,7 @@ class Lvm:
         return self._groups
 
     def snapshots(self) -> dict[tuple[str, str], Snapshot]:
-        """All snapshots, by (group, name).
+        """Return all snapshots, by (group, name).
 
         :raises StorageError: LVM fails, or its output has another form.
         """
@@ -79,7 +79,8 @@ class Lvm:
         return self._snapshots
 
     def listed(self, groups: Sequence[str]) -> dict[str, list[object]]:
-        """The logical volumes of groups, see :func:`~ganeti.storage.lvm.parse.parse_lv_list`.
+        """Return the logical volumes of groups, see
+        :func:`~ganeti.storage.lvm.parse.parse_lv_list`.
 
         :param groups: empty for all groups.
         :raises StorageError: LVM fails, or its output has another form.

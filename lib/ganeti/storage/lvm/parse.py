@@ -47,29 +47,29 @@ class LogicalVolume:
 
     @property
     def is_origin(self) -> bool:
-        """Whether it has snapshots."""
+        """True if it has snapshots."""
         return self.attributes[:1] in ("o", "O")
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether it is a snapshot; then its size is the capacity for differences."""
+        """True if it is a snapshot; then its size is the capacity for differences."""
         return self.attributes[:1] in ("s", "S")
 
     @property
     def degraded(self) -> bool:
-        """Whether one of its physical volumes is missing."""
+        """True if one of its physical volumes is missing."""
         attr = self.attributes
         # Old versions print a volume with missing parts as virtual, newer ones as partial.
         return attr[:1] == "v" or attr[8:9] == "p"
 
     @property
     def active(self) -> bool:
-        """Whether it is active, that is, whether its device exists."""
+        """True if it is active, so that its device exists."""
         return self.attributes[4:5] not in ("-", "")
 
     @property
     def open(self) -> bool:
-        """Whether a program or another device uses it."""
+        """True if a program or another device uses it."""
         return self.attributes[5:6] == "o"
 
 
@@ -86,7 +86,7 @@ class Snapshot:
 
     @property
     def usable(self) -> bool:
-        """Whether its content can be read: it is not full, and no physical volume is missing."""
+        """True if its content can be read: it is not full, and no physical volume is missing."""
         attr = self.attributes
         return attr[:1] == "s" and attr[4:5] not in ("I", "S") and attr[8:9] != "p"
 
@@ -102,7 +102,7 @@ class VolumeGroup:
 
     @property
     def partial(self) -> bool:
-        """Whether a physical volume is missing."""
+        """True if a physical volume is missing."""
         return self.attributes[3:4] == "p"
 
 
@@ -232,7 +232,7 @@ def safe_tag(text: str) -> str:
 
 
 def says_consistent(output: str) -> bool:
-    """Whether ``vgreduce --removemissing`` says that the volume group lacks no device now.
+    """Return True if ``vgreduce --removemissing`` says that the volume group lacks no device now.
 
     :param output: both outputs of the program, whose exit code does not tell it.
     """
@@ -240,7 +240,7 @@ def says_consistent(output: str) -> bool:
 
 
 def says_device_missing(output: str) -> bool:
-    """Whether an LVM program warns that a volume group lacks a physical volume.
+    """Return True if an LVM program warns that a volume group lacks a physical volume.
 
     :param output: both outputs of the program, whose exit code does not tell it.
     """

@@ -31,7 +31,8 @@ _REPLACED = re.compile(r"_(?:new|old|replaced-\d+)$")
 
 
 def usable(physical: Iterable[LvmPvInfo], group: str) -> list[LvmPvInfo]:
-    """The physical volumes of a group which accept new volumes, those with most free space first.
+    """Return the physical volumes of a group which accept new volumes, those with most free space
+    first.
 
     Names with a colon are left out: the command line of LVM gives the colon a meaning.
     """
@@ -49,7 +50,7 @@ def usable(physical: Iterable[LvmPvInfo], group: str) -> list[LvmPvInfo]:
 def neighbours(
     volumes: Iterable[LogicalVolume], group: str, name: str, owner_tag: str
 ) -> list[str]:
-    """The physical volumes which hold the other volumes of the owner, most used first.
+    """Return the physical volumes which hold the other volumes of the owner, most used first.
 
     :returns: an empty list when the new volume replaces one of them.
     """
@@ -66,7 +67,10 @@ def neighbours(
 
 
 def _role(name: str) -> str:
-    """The role of a volume for its instance, such as ``disk0_data``; the same when replaced."""
+    """Return the role of a volume for its instance, such as ``disk0_data``.
+
+    It is the same when the volume is replaced.
+    """
     return _REPLACED.sub("", name.rpartition(".")[2])
 
 
@@ -93,7 +97,7 @@ def candidates(
 
 
 def exclusive(physical: Sequence[LvmPvInfo], size_mib: int, spindles: int | None) -> list[str]:
-    """The empty physical volumes for a volume which shares none.
+    """Return the empty physical volumes for a volume which shares none.
 
     :param spindles: number of physical volumes; None for as few as possible.
     :raises StorageError: too few are empty, or the volume needs more than ``spindles``.

@@ -57,10 +57,10 @@ class Filler(Protocol):
         beparams: Mapping[str, Any] | None = None,
         osparams: Mapping[str, Any] | None = None,
     ) -> FilledInstance:
-        """The instance with all parameters filled in and its disks attached."""
+        """Return the instance with all parameters filled in and its disks attached."""
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
-        """The disk with the parameters of the instance's node group filled in."""
+        """Return the disk with the parameters of the instance's node group filled in."""
 
 
 class Encoding:

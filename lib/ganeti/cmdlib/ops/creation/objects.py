@@ -51,7 +51,7 @@ def instance_and_disks(
 
 
 def _disks(unit: NewInstanceUnit[CreatePlan], plan: CreatePlan) -> list[Disk]:
-    """The disks of the reservation if they can be kept, else new ones."""
+    """Return the disks of the reservation if they can be kept, else new ones."""
     nodes = [node.uuid for node in plan.nodes]
     if (
         unit.reserved is not None

@@ -95,7 +95,9 @@ def checked_parameters(unit: NewInstanceUnit[CreatePlan]) -> NewInstanceParamete
 
 
 def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
-    """Directory of the disk files of the new instance; None for disks of other templates.
+    """Return the directory of the disk files of the new instance.
+
+    The result is None for disks of other templates.
 
     A file driver is accepted for every template, because programs such as the burn-in tool of
     Ganeti always send one.
@@ -117,7 +119,7 @@ def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
 
 
 def planned_nics(unit: NewInstanceUnit[CreatePlan]) -> list[nics.PlannedNic]:
-    """The NICs of the new instance: those of its reservation, else those given.
+    """Return the NICs of the new instance: those of its reservation, else those given.
 
     One for communication with the node is added if it is wanted. Which addresses the NICs get is
     decided later, when the node is known (:func:`ganeti.cmdlib.ops.nics.specs.settle`).

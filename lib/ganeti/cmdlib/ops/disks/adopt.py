@@ -35,7 +35,7 @@ class _OnNode(NamedTuple):
 
 
 def existing_id(template: str, spec: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The ``logical_id`` of the device to be adopted, under its present name."""
+    """Return the ``logical_id`` of the device to be adopted, under its present name."""
     if template == BLOCK:
         return ("manual", str(spec["adopt"]))
     return (spec["vg"], str(spec["adopt"]))

@@ -61,7 +61,7 @@ class ConversionPlan:
 
 
 def mark(instance_uuid: str) -> str:
-    """Name of detached disks which a conversion of an instance created or replaced."""
+    """Return the name of detached disks which a conversion of an instance created or replaced."""
     return f"conversion-{instance_uuid}"
 
 

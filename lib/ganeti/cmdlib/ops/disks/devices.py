@@ -61,7 +61,7 @@ def info_text(instance: Instance) -> str:
 
 
 def disk_nodes(disk: Disk, primary_node: str) -> tuple[str, ...]:
-    """UUIDs of the nodes which have a part of a disk, the primary node first."""
+    """Return the UUIDs of the nodes which have a part of a disk, the primary node first."""
     return (primary_node, *disk.secondary_nodes(primary_node))
 
 

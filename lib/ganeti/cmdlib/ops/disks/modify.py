@@ -392,7 +392,7 @@ def _make(
 
 
 def _driver_of(disks: Sequence[Disk]) -> str | None:
-    """The file driver of the first disk which is a file."""
+    """Return the file driver of the first disk which is a file."""
     for disk in disks:
         if disk.dev_type in FILE_BASED:
             return str(disk.logical_id[0])

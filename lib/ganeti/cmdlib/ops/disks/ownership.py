@@ -60,12 +60,14 @@ def require_absent(unit: AnyUnit, instance: Instance, parts: Sequence[tuple[Disk
 
 
 def shown(device: Disk) -> str:
-    """The name of a device for messages."""
+    """Return the name of a device for messages."""
     return "/".join(str(part) for part in device.logical_id)
 
 
 def may_be_made(failure: Exception) -> bool:
-    """Whether a node may have, or keep, a device although the call which creates it failed."""
+    """Return True if a node may have, or keep, a device although the call which creates it
+    failed.
+    """
     if isinstance(failure, errors.NodeOffline | errors.NodeRefused):
         return False
     cause = failure.cause if isinstance(failure, errors.NodeCallFailed) else None
@@ -94,7 +96,7 @@ def disown(unit: AnyUnit, device: Disk, node_uuid: str) -> None:
 
 
 def to_remove(unit: AnyUnit, disk: Disk, node_uuid: str) -> Iterator[Disk]:
-    """The trees of a disk which may be removed from a node: those without refused devices."""
+    """Yield the trees of a disk which may be removed from a node: those without refused devices."""
     if not any(_key(device, node_uuid) in unit.refused for device in disk.walk()):
         yield disk
         return

@@ -236,7 +236,10 @@ class Replacement:
         )
 
     def _present(self, disk: Disk) -> list[bool]:
-        """Whether each volume of a disk exists on the node; after a loss they may be missing."""
+        """Return True if each volume of a disk exists on the node.
+
+        After a loss they may be missing.
+        """
         answer = self._unit.rpc.call(
             BLOCKDEV_GETDIMENSIONS,
             self._plan.node.uuid,
@@ -353,7 +356,7 @@ def _renamed(volume: Disk, suffix: str) -> Disk:
 
 
 def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
-    """The mirrored disk with its other replica on another node."""
+    """Return the mirrored disk with its other replica on another node."""
     nodes = (primary, secondary)
     children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
     return dataclasses.replace(

@@ -113,7 +113,7 @@ class _Judge:
         return found._replace(text=f"{text} connected and synchronised afterwards", hint="")
 
     def _from_nodes(self) -> ReplicaReport | None:
-        """What counts without, or in spite of, the record."""
+        """Return what counts without, or in spite of, the record."""
         live = self._live
         lacking = [
             node
@@ -206,7 +206,7 @@ class _Judge:
         )
 
     def _since(self, lacking: Sequence[Node]) -> float | None:
-        """The time of the record, when it is about the replica which lacks data."""
+        """Return the time of the record, when it is about the replica which lacks data."""
         return self._disk.outdated_since if lacking == [self._outdated] else None
 
     def _why_not(self) -> str:
@@ -224,7 +224,7 @@ class _Judge:
         return ", ".join(reasons)
 
     def _is_writable(self, node: Node) -> bool:
-        """Whether the replica on a node is in use, so that it was known to have all data."""
+        """Return True if the replica on a node is in use, so that it was known to have all data."""
         return node.uuid in self._live and bool(self._live[node.uuid].writable)
 
     def _activate(self, effect: str, more: str = "") -> str:
@@ -290,6 +290,6 @@ def kept_volumes(unit: AnyUnit, instance: Instance, *, ask: bool) -> list[KeptVo
 
 
 def volume_name(disk: Disk) -> str:
-    """The name of a device on its node: ``group/volume``, or the path of a file."""
+    """Return the name of a device on its node: ``group/volume``, or the path of a file."""
     parts = [str(part) for part in disk.logical_id]
     return "/".join(parts) if disk.dev_type == PLAIN else parts[-1]

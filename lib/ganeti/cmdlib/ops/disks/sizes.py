@@ -38,12 +38,12 @@ def present_bytes(unit: AnyUnit, instance: Instance, device: Disk, node_uuid: st
 
 
 def rounded_up_mib(size_bytes: int) -> int:
-    """A size in MiB, in which the last one may be incomplete."""
+    """Return a size in MiB, in which the last one may be incomplete."""
     return -(-size_bytes // _MIB)
 
 
 def real(unit: AnyUnit, instance: Instance, disks: Iterable[Disk]) -> tuple[Disk, ...]:
-    """Disks of an instance with the sizes which they have on its primary node.
+    """Return the disks of an instance with the sizes which they have on its primary node.
 
     :raises errors.OpPrereqError: the node did not report the size of a disk.
     """

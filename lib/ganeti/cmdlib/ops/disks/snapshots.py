@@ -135,7 +135,7 @@ def _point_out(unit: AnyUnit, node_uuid: str, failure: Exception, *, may_be_dead
 
 
 def names(kept: Iterable[DiskSnapshot]) -> str:
-    """Names of snapshots, each once, for messages."""
+    """Return the names of snapshots, each once, for messages."""
     return ", ".join(dict.fromkeys(one.found.name for one in kept))
 
 
@@ -211,7 +211,7 @@ def _change_tags(
 
 
 def partly_restored(unit: AnyUnit, instance: Instance) -> list[tuple[int, str]]:
-    """Number of each partly restored disk, and the name of the snapshot."""
+    """Return the number of each partly restored disk, and the name of the snapshot."""
     places = {uuid: index for index, uuid in enumerate(instance.disks)}
     found = []
     for tag in instance.tags:

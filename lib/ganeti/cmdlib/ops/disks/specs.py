@@ -172,7 +172,9 @@ def use_group(
 
 
 def _default_metavg(unit: AnyUnit, node_uuid: str | None) -> str | None:
-    """The volume group for metadata of DRBD: of the group of the node, else of the cluster."""
+    """Return the volume group for metadata of DRBD: of the group of the node, else of the
+    cluster.
+    """
     data = unit.config.snapshot()
     tables = [data.cluster.diskparams]
     if node_uuid is not None:
@@ -418,7 +420,7 @@ def _identity(
     directory: str | None,
     driver: str | None,
 ) -> tuple[Any, ...]:
-    """The ``logical_id`` of a device which is no DRBD device."""
+    """Return the ``logical_id`` of a device which is no DRBD device."""
     request = IdRequest(
         template, lambda: _new_uuid(unit), index, spec, directory, driver or FILE_DRIVER_LOOP
     )
@@ -463,7 +465,7 @@ def mirror_children(
 
 
 def with_other_replica(disk: Disk, kept: str, new: str, minor: int) -> tuple[object, ...]:
-    """The ``logical_id`` of a mirrored disk one replica of which moves to another node.
+    """Return the ``logical_id`` of a mirrored disk one replica of which moves to another node.
 
     The replica which stays keeps its place: DRBD 9 has written it into the metadata of the replica.
 

@@ -94,7 +94,7 @@ def is_wanted(unit: AnyUnit, instance: Instance) -> bool:
 
 
 def _synchronous(unit: AnyUnit, instance: Instance) -> set[str]:
-    """UUIDs of the disks which confirm a write after both nodes have it."""
+    """Return the UUIDs of the disks which confirm a write after both nodes have it."""
     return {
         disk.uuid
         for disk in unit.config.filled(instance).disks_info
@@ -176,7 +176,7 @@ def complete_without(
     source_uuid: str,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
-    """UUIDs of the disks whose other replica has all writes which a dead node confirmed.
+    """Return the UUIDs of the disks whose other replica has all writes which a dead node confirmed.
 
     That is so for a disk with the record ``never_alone``, if the other replica was active all the
     time: one which lost its storage or was activated again since then may have missed writes which

@@ -37,7 +37,7 @@ _SHARE = 10
 
 
 def is_wanted(config: Config, device: Disk) -> bool:
-    """Whether a new device has to be overwritten."""
+    """Return True if a new device has to be overwritten."""
     return config.cluster().prealloc_wipe_disks and device.dev_type in KINDS
 
 
@@ -83,7 +83,7 @@ def wipe(
 
 
 def reached_mib(unit: AnyUnit, instance: Instance, disk: Disk) -> int:
-    """The size (MiB) of an active disk up to which a guest can read and write."""
+    """Return the size (MiB) of an active disk up to which a guest can read and write."""
     present = sizes.present_bytes(unit, instance, disk, instance.primary_node)
     return disk.size if present is None else sizes.rounded_up_mib(present)
 
@@ -139,5 +139,5 @@ def require_finished(instance: Instance, index: int, disk: Disk) -> None:
 
 
 def stored(disk: Disk) -> Disk:
-    """The device which holds the data of a disk."""
+    """Return the device which holds the data of a disk."""
     return disk.children[0] if disk.dev_type == disk_c.DRBD8 and disk.children else disk

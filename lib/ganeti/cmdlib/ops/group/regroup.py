@@ -43,11 +43,11 @@ class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
         )
 
     def _instances(self) -> frozenset[str]:
-        """UUIDs of the instances to move, in the present configuration."""
+        """Return the UUIDs of the instances to move, in the present configuration."""
         raise errors.ProgrammerError(f"{type(self).__name__} does not say what moves")
 
     def _groups(self) -> frozenset[str]:
-        """UUIDs of the node groups in which these instances are now."""
+        """Return the UUIDs of the node groups in which these instances are now."""
         data = self.config.snapshot()
         return frozenset(data.nodes[uuid].group for uuid in self._nodes())
 

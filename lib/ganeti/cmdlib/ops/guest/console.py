@@ -13,7 +13,7 @@ from ganeti.objects.hypervisors.descriptor import ConsoleRequest
 
 
 def describe(config: ConfigData, instance: Instance) -> dict[str, Any]:
-    """The console of an instance, as an ``InstanceConsole`` in its published form."""
+    """Return the console of an instance, as an ``InstanceConsole`` in its published form."""
     node = config.nodes[instance.primary_node]
     params = config.cluster.fill_nd(node, config.nodegroups[node.group])
     request = ConsoleRequest(

@@ -81,7 +81,7 @@ def start(
 
 
 def start_steps(instance: Instance, node_name: str) -> list[str]:
-    """Steps of :func:`start`, for a dry run."""
+    """Return the steps of :func:`start`, for a dry run."""
     count = len(instance.disks)
     disks = f"its {count} disks" if count > 1 else "its disk"
     activated = [f"activate {disks} on {node_name}"] if count else []
@@ -116,7 +116,7 @@ def deactivate_disks(unit: AnyUnit, instance: Instance) -> None:
 
 
 def stop_steps(config: Config, instance: Instance, timeout_s: int) -> list[str]:
-    """Steps of :func:`stop` and :func:`deactivate_disks`, for a dry run."""
+    """Return the steps of :func:`stop` and :func:`deactivate_disks`, for a dry run."""
     node = config.node(instance.primary_node).name
     return [
         f"stop it on {node}, at the latest after {timeout_s} s",

@@ -122,7 +122,7 @@ def _take_osparams(op: OpInstanceCreate, reserved: Instance) -> None:
 
 
 def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:
-    """The spec with which a user would get the reserved disk.
+    """Return the spec with which a user would get the reserved disk.
 
     :param as_before: False when it becomes a disk of another template, which has other parameters.
     """
@@ -160,7 +160,7 @@ def require_unchanged(unit: AnyUnit, reserved: Instance) -> None:
 
 
 def same_place(unit: AnyUnit, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
-    """Whether disk template and nodes are the reserved ones."""
+    """Return True if disk template and nodes are the reserved ones."""
     disks = unit.config.instance_disks(reserved)
     return fill.disk_template(disks) == template and (
         tuple(nodes) == tuple(unit.config.instance_nodes(reserved))
@@ -168,7 +168,7 @@ def same_place(unit: AnyUnit, reserved: Instance, template: str, nodes: Sequence
 
 
 def without(config: ConfigData, reserved: Instance | None) -> ConfigData:
-    """The configuration without a reservation and its disks; the same when there is none."""
+    """Return the configuration without a reservation and its disks; the same when there is none."""
     if reserved is None:
         return config
     instances = {uuid: i for uuid, i in config.instances.items() if uuid != reserved.uuid}

@@ -43,7 +43,7 @@ class HelperInstallation(NamedTuple):
 
 
 def timeouts(startup_s: int | None, shutdown_s: int | None) -> tuple[int, int]:
-    """The time limits for a helper guest in seconds (start, end), as given or the defaults.
+    """Return the time limits for a helper guest in seconds (start, end), as given or the defaults.
 
     :raises errors.OpPrereqError: one is not above 0.
     """
@@ -125,7 +125,7 @@ def visible_parameters(
     private: Mapping[str, Any],
     secret: Mapping[str, Any],
 ) -> dict[str, list[str]]:
-    """All OS parameters of an installation with visibility: name -> [value, visibility]."""
+    """Return all OS parameters of an installation with visibility: name -> [value, visibility]."""
     cluster = unit.config.cluster()
     tables = (
         (const.PUBLIC, fill.fill_osparams(cluster, os_name, public)),

@@ -56,7 +56,10 @@ _FENCED_INFO = dataclasses.replace(INSTANCE_INFO, timeout_s=2)
 
 
 def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
-    """Nodes which can run the instance, the primary first; some may be marked as offline."""
+    """Return the nodes which can run the instance, the primary first.
+
+    Some may be marked as offline.
+    """
     config = unit.config
     own = config.instance_nodes(instance)
     nodes = [config.node(uuid) for uuid in own]
@@ -224,7 +227,7 @@ def require_stopped(
 
 
 def still_runs(unit: AnyUnit, instance: Instance, action: str) -> errors.OpPrereqError:
-    """The refusal of an operation because the instance runs on its primary node."""
+    """Return the refusal of an operation because the instance runs on its primary node."""
     return errors.OpPrereqError(
         f"cannot {action} instance {instance.name}: it runs on node"
         f" {_primary(unit, instance).name} although it is marked {instance.admin_state!r}. Stop it"
@@ -324,7 +327,7 @@ def _way_out(node: Node) -> str:
 
 
 def _sign_of_life(unit: AnyUnit, node: Node, failure: Exception | None) -> str:
-    """What shows that a machine is on; empty when nothing does.
+    """Return what shows that a machine is on; empty when nothing does.
 
     :param failure: why the node did not answer; None when it answered.
     """

@@ -24,7 +24,7 @@ STATUS_TIMEOUT_S = 30
 
 
 def program_of(unit: AnyUnit, node: Node) -> str:
-    """The path of the helper which controls a node; empty when it has none."""
+    """Return the path of the helper which controls a node; empty when it has none."""
     data = unit.config.snapshot()
     program: str = data.cluster.fill_nd(node, data.nodegroups[node.group])["oob_program"]
     return program
@@ -49,8 +49,10 @@ def ask(unit: AnyUnit, node: Node, program: str, command: str, timeout_s: int) -
 
 
 def is_powered(unit: AnyUnit, node: Node) -> bool | None:
-    """Whether a machine is switched on; None when it is not known, with a warning if the helper
-    failed."""
+    """Return True if a machine is switched on.
+
+    The result is None when it is not known, with a warning if the helper failed.
+    """
     program = program_of(unit, node)
     if not program:
         return None

@@ -53,7 +53,7 @@ class CleanupPlan:
     nodes: tuple[Node, ...]
 
     def steps(self, _config: Config) -> list[str]:
-        """Steps of :func:`clean_up`, for a dry run."""
+        """Return the steps of :func:`clean_up`, for a dry run."""
         names = ", ".join(node.name for node in self.nodes)
         return [
             f"find out on which of {names} instance {self.instance.name} runs",
@@ -99,18 +99,18 @@ class _Found:
     waiting: Sequence[str]
 
     def known(self) -> set[str]:
-        """The nodes which have anything of the guest."""
+        """Return the nodes which have anything of the guest."""
         return {*self.here, *self.sent, *self.waiting}
 
     def sender(self) -> str | None:
-        """The node which sends the guest now; only the sender knows its memory size."""
+        """Return the node which sends the guest now; only the sender knows its memory size."""
         for uuid, report in self.here.items():
             if report.status == live.ACTIVE and report.total_ram:
                 return uuid
         return None
 
     def may_keep(self, uuid: str, source: Node) -> bool:
-        """Whether a node with the guest keeps it although other nodes have it, too.
+        """Return True if a node with the guest keeps it although other nodes have it, too.
 
         It is the source, and the others have received a guest which nobody let run there: the
         configuration would name them.
@@ -197,7 +197,7 @@ def _let_run(unit: AnyUnit, instance: Instance, node: Node) -> None:
 def _settled(
     unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]
 ) -> tuple[_Found, str | None]:
-    """What the nodes have of the instance when no transfer goes on any more.
+    """Return what the nodes have of the instance when no transfer goes on any more.
 
     :returns: also the UUID of the node which has ended its transfer, and runs the guest on.
     :raises errors.OpExecError: a node does not answer, or the transfer does not end.
@@ -244,7 +244,7 @@ def _find(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None]) -> _
 
 
 def _keeper(unit: AnyUnit, plan: CleanupPlan, found: _Found) -> str:
-    """The UUID of the node which keeps the instance.
+    """Return the UUID of the node which keeps the instance.
 
     :raises errors.OpExecError: it is nowhere, or on several nodes without a known reason.
     """
@@ -335,7 +335,7 @@ def _complete_postcopy(
 
 
 def _running_and_waiting(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
-    """The nodes which have the guest, and those with an incoming migration of it."""
+    """Return the nodes which have the guest, and those with an incoming migration of it."""
     hypervisor = plan.instance.hypervisor
     hvparams = unit.config.filled(plan.instance).hvparams
     answers = unit.rpc.call_many(
@@ -360,7 +360,7 @@ def _running_and_waiting(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], 
 
 
 def _report(unit: AnyUnit, instance: Instance, node: Node) -> MigrationStatus:
-    """What a node reports about the migration of a guest.
+    """Return what a node reports about the migration of a guest.
 
     :raises errors.OpExecError: it does not.
     """
@@ -376,10 +376,13 @@ def _report(unit: AnyUnit, instance: Instance, node: Node) -> MigrationStatus:
 
 
 def _has_sent(report: MigrationStatus) -> bool:
-    """Whether a node has sent its guest as a whole. Only the sender knows its memory size."""
+    """Return True if a node has sent its guest as a whole.
+
+    Only the sender knows its memory size.
+    """
     return report.status in (live.COMPLETED, live.POSTCOPY) and bool(report.total_ram)
 
 
 def _has_arrived(report: MigrationStatus) -> bool:
-    """Whether a guest came to a node by migration."""
+    """Return True if a guest came to a node by migration."""
     return report.status in (live.COMPLETED, live.POSTCOPY) and not report.total_ram

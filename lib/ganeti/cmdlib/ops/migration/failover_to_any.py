@@ -89,7 +89,7 @@ class FailoverToAnyPlan:
         }
 
     def steps(self, _config: Config) -> list[str]:
-        """Steps of :func:`carry_out`, for a dry run."""
+        """Return the steps of :func:`carry_out`, for a dry run."""
         source, target, partner = self.source.name, self.target.name, self.partner.name
         stop = [] if self.source.offline else [f"stop instance {self.instance.name} on {source}"]
         wanted = self.instance.admin_state == prereq.ADMIN_UP
@@ -106,7 +106,7 @@ class FailoverToAnyPlan:
 
 
 def applies(unit: AnyUnit, instance: Instance, target: Node) -> bool:
-    """Whether the instance's disks are mirrored, and the target has no replica of them."""
+    """Return True if the instance's disks are mirrored, and the target has no replica of them."""
     return unit.config.disk_template(
         instance
     ) in INT_MIRRORED and target.uuid not in unit.config.instance_nodes(instance)

@@ -188,7 +188,10 @@ class _Transfer:
             raise
 
     def _reason_of_target(self) -> str:
-        """Why the target did not receive the guest, where it knows that; else an empty text."""
+        """Return why the target did not receive the guest, where it knows that.
+
+        The result is an empty text where it does not.
+        """
         plan = self._plan
         answer = self._unit.rpc.call(
             INSTANCE_GET_MIGRATION_STATUS, plan.target.uuid, instance=plan.instance
@@ -226,7 +229,7 @@ class _Transfer:
             continue_on_source(unit, instance, source, plan.live)
 
     def unknown(self, problem: str) -> str:
-        """The error text when the transfer cannot be followed."""
+        """Return the error text when the transfer cannot be followed."""
         name, source, target = self._plan.instance.name, self._plan.source, self._plan.target
         command = f"'gnt-instance migrate --cleanup {name}'"
         if self._handed_over:
@@ -319,8 +322,9 @@ def follow(
 
 
 def _durations(status: MigrationStatus) -> str:
-    """How long the transfer and the pause took, for the log; empty if the hypervisor is not
-    able to report it."""
+    """Return how long the transfer and the pause took, for the log; empty if the hypervisor is not
+    able to report it.
+    """
     if status.total_time is None or status.downtime is None:
         return ""
     return f" ({status.total_time / 1000:.1f} s, the instance was paused for {status.downtime} ms)"

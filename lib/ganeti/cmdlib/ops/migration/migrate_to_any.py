@@ -56,7 +56,7 @@ class MigrateToAnyPlan:
         }
 
     def steps(self, _config: Config) -> list[str]:
-        """Steps of :func:`carry_out`, for a dry run."""
+        """Return the steps of :func:`carry_out`, for a dry run."""
         source, target = self.migration.source.name, self.migration.target.name
         left, shrink = self.left.name, self.migration.balloon_mib
         return [

@@ -47,7 +47,7 @@ class MigrationPlan:
     balloon_mib: int | None = None
 
     def steps(self, config: Config) -> list[str]:
-        """Steps of the migration or failover, for a dry run."""
+        """Return the steps of the migration or failover, for a dry run."""
         instance, source, target = self.instance, self.source.name, self.target.name
         if self.failover:
             stop = [
@@ -75,7 +75,7 @@ class MigrationPlan:
         ]
 
     def transfer_steps(self) -> list[str]:
-        """Steps in which the guest is sent, for a dry run."""
+        """Return the steps in which the guest is sent, for a dry run."""
         target = self.target.name
         paused = "" if self.live else ", paused meanwhile"
         return [

@@ -119,7 +119,7 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         )
 
     def _only_other(self, instance: Instance) -> Node | None:
-        """The target node when the user names none and only one is possible."""
+        """Return the target node when the user names none and only one is possible."""
         if self.op.iallocator or self.config.cluster().default_iallocator:
             return None
         primary = self.config.node(instance.primary_node)
@@ -190,7 +190,9 @@ class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
         }
 
     def nodes_with_hooks(self) -> list[str]:
-        """UUIDs of the nodes whose hooks run: the master, the nodes of the instance, the target."""
+        """Return the UUIDs of the nodes whose hooks run: the master, the nodes of the instance,
+        the target.
+        """
         assert self.instance is not None
         nodes = [self.config.master_node().uuid, *self.config.instance_nodes(self.instance)]
         if self.target is not None:

@@ -40,7 +40,7 @@ def network_env(network: Network) -> dict[str, object]:
 
 
 def master_only(unit: AnyUnit) -> tuple[list[str], list[str]]:
-    """UUIDs of the nodes for both phases of hooks: the master only."""
+    """Return the UUIDs of the nodes for both phases of hooks: the master only."""
     master = [unit.config.master_node().uuid]
     return master, master
 
@@ -82,7 +82,7 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
 
 
 def users(unit: AnyUnit, network_uuid: str, group_uuid: str | None = None) -> list[str]:
-    """Names of the instances which have a NIC in a network.
+    """Return the names of the instances which have a NIC in a network.
 
     :param group_uuid: only instances of this node group; None for all.
     """

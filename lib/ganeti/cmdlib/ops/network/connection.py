@@ -45,7 +45,7 @@ class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"], ABC):
         return {} if group is None else self._group_env(group)
 
     def _group_env(self, group: NodeGroup) -> dict[str, object]:
-        """Variables of a group and of its connection."""
+        """Return the variables of a group and of its connection."""
         return {"GROUP_NAME": group.name, **checks.connection_env(self._connection(group))}
 
     @abstractmethod

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def nic_name(instance_name: str) -> str:
-    """Name of the communication NIC of an instance."""
+    """Return the name of the communication NIC of an instance."""
     return f"{NIC_PREFIX}{instance_name}"
 
 

@@ -29,7 +29,7 @@ def eligible(node: Node) -> bool:
 
 
 def wanted_count(data: ConfigData, without: Collection[str] = ()) -> int:
-    """Number of candidates which there should be.
+    """Return the number of candidates which there should be.
 
     :param without: UUIDs of nodes which do not count.
     """
@@ -38,7 +38,7 @@ def wanted_count(data: ConfigData, without: Collection[str] = ()) -> int:
 
 
 def present_count(data: ConfigData, without: Collection[str] = ()) -> int:
-    """Number of candidates which there are.
+    """Return the number of candidates which there are.
 
     :param without: UUIDs of nodes which do not count.
     """

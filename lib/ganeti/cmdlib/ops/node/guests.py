@@ -19,7 +19,7 @@ from ganeti.wire.calls import ALL_INSTANCES_INFO, INSTANCE_SHUTDOWN
 
 
 def running_on(unit: AnyUnit, node: Node) -> list[str]:
-    """Names of the instances whose guests run on a node, also when it is marked offline.
+    """Return the names of the instances whose guests run on a node, also when it is marked offline.
 
     :raises errors.RpcError: it does not tell.
     """

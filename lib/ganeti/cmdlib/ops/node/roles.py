@@ -103,7 +103,10 @@ class RequestedFlags:
     master_capable: bool | None = None
 
     def of(self, role: Role) -> bool | None:
-        """The requested value of the flag of a role; None if not mentioned, or without flag."""
+        """Return the requested value of the flag of a role.
+
+        The result is None if not mentioned, or without flag.
+        """
         flag = FLAG_OF.get(role)
         return None if flag is None else getattr(self, flag)
 

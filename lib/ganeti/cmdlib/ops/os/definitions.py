@@ -137,6 +137,6 @@ def _merge(
 
 
 def _shared(lists: list[tuple[Any, ...]]) -> list[Any]:
-    """The items which are in all lists, in the order of the first list."""
+    """Return the items which are in all lists, in the order of the first list."""
     first, *others = lists
     return [item for item in first if all(item in other for other in others)]

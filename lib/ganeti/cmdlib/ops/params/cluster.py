@@ -64,7 +64,7 @@ class _Builder:
         self.notes: list[tuple[str, bool]] = []
 
     def now(self, name: str) -> Any:
-        """An attribute of the cluster as it will be; its type depends on the attribute."""
+        """Return an attribute of the cluster as it will be; its type depends on the attribute."""
         return self.values.get(name, getattr(self.old, name))
 
     def note(self, text: str, *, warning: bool = False) -> None:
@@ -534,7 +534,10 @@ def _require_not_global(os_name: str, params: Mapping[str, Any]) -> None:
 
 
 def _merged(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The present entries with the given ones; the values None and ``default`` remove an entry."""
+    """Return the present entries with the given ones.
+
+    The values None and ``default`` remove an entry.
+    """
     found = {**present, **given}
     return {
         name: value for name, value in found.items() if name not in given or value not in _UNSET

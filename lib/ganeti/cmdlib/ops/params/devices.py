@@ -157,7 +157,7 @@ def updated_params(
     check: Callable[[Mapping[str, Any]], dict[str, Any]],
     known: Collection[str],
 ) -> dict[str, Any]:
-    """An object's own parameters after changes; ``default`` and None reset one.
+    """Return an object's own parameters after changes; ``default`` and None reset one.
 
     :param check: checks names and types of parameters which are set.
     :param known: names of all parameters; a parameter which is reset must exist, too.

@@ -31,7 +31,7 @@ def merged_ndparams(present: Mapping[str, Any], given: Mapping[str, Any]) -> dic
 def merged_diskparams(
     present: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Parameters per disk template after a change, without templates which have none."""
+    """Return the parameters per disk template after a change, without templates which have none."""
     changed = {template: dict(params) for template, params in present.items()}
     for template, params in given.items():
         if template not in disk_c.TEMPLATES:
@@ -60,7 +60,7 @@ def _check_access(template: str, params: Mapping[str, Any]) -> None:
 def merged_ipolicy(
     cluster: Cluster, present: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The group's own part of its instance policy after a change.
+    """Return the group's own part of its instance policy after a change.
 
     :raises errors.OpPrereqError: an unknown key, a standard size (which only the cluster has), or
         limits which contradict each other or the cluster's.
@@ -98,7 +98,7 @@ def merged_ipolicy(
 
 
 def merged_hv_state(present: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The static state of hypervisors after a change: hypervisor -> name -> number."""
+    """Return the static state of hypervisors after a change: hypervisor -> name -> number."""
     changed = {name: dict(state) for name, state in (present or {}).items()}
     types = dict.fromkeys(node_c.HV_STATE_PARAMS, "int")
     _check_state_names(given, ())
@@ -112,7 +112,7 @@ def merged_hv_state(present: Mapping[str, Any] | None, given: Mapping[str, Any])
 def merged_disk_state(
     present: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The static state of storage after a change: disk template -> name -> state."""
+    """Return the static state of storage after a change: disk template -> name -> state."""
     changed = {kind: dict(named) for kind, named in (present or {}).items()}
     types = dict.fromkeys(_DISK_STATE_PARAMS, "int")
     _check_state_names((), given)

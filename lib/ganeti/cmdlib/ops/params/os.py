@@ -36,7 +36,7 @@ def refuse_image(params: Params | None) -> None:
 
 
 def merged(own: Params, changes: Params | None) -> dict[str, Any]:
-    """An object's own OS parameters after changes; the value ``default`` removes one.
+    """Return an object's own OS parameters after changes; the value ``default`` removes one.
 
     :raises errors.OpPrereqError: a parameter is not supported.
     """
@@ -48,8 +48,8 @@ def merged(own: Params, changes: Params | None) -> dict[str, Any]:
 def for_installation(
     cluster: Cluster, os_name: str, public: Params, private: Params, secret: Params
 ) -> dict[str, Any]:
-    """The OS parameters for the scripts of an OS definition: the cluster's values, then those
-    given.
+    """Return the OS parameters for the scripts of an OS definition: the cluster's values, then
+    those given.
 
     :raises errors.OpPrereqError: a name is given with different visibility, or is not supported.
     """

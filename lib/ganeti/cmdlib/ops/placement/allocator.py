@@ -72,7 +72,7 @@ def require_explainable(chosen: str | None) -> None:
 def candidates(
     config: ConfigData, group_uuid: str | None = None, hypervisor: str | None = None
 ) -> frozenset[str]:
-    """UUIDs of the nodes which may get a new instance, as configured.
+    """Return the UUIDs of the nodes which may get a new instance, as configured.
 
     :param group_uuid: only nodes of this group; None for all.
     :param hypervisor: only nodes which have it; None for all.

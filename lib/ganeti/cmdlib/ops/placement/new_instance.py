@@ -76,7 +76,7 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         return placement.candidates(self.config.snapshot(), group_uuid, self.hypervisor)
 
     def _all(self) -> frozenset[str]:
-        """UUIDs of the candidates and of those which only lack the hypervisor."""
+        """Return the UUIDs of the candidates and of those which only lack the hypervisor."""
         group_uuid = None if self.group is None else self.group.uuid
         return placement.candidates(self.config.snapshot(), group_uuid)
 
@@ -101,7 +101,9 @@ class NewInstanceUnit(LogicalUnit[OpInstanceCreate, PlanT]):
         )
 
     def named_nodes(self) -> list[Node]:
-        """The nodes which the user named: the primary, and for mirrored disks the secondary."""
+        """Return the nodes which the user named: the primary, and for mirrored disks the
+        secondary.
+        """
         op = self.op
         primary = self._named_node(op.pnode, op.pnode_uuid)
         if self.template not in INT_MIRRORED:

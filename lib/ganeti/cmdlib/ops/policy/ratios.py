@@ -40,7 +40,7 @@ class Use(NamedTuple):
 
 
 def use_of(beparams: Mapping[str, Any], disk_template: str, *, primary: bool) -> Use:
-    """What one instance uses of its primary node, or of its secondary node.
+    """Return what one instance uses of its primary node, or of its secondary node.
 
     :param beparams: its filled backend parameters.
     """
@@ -51,7 +51,7 @@ def use_of(beparams: Mapping[str, Any], disk_template: str, *, primary: bool) ->
 
 
 def present_uses(data: ConfigData, nodes: Iterable[str]) -> dict[str, Use]:
-    """What all instances use together of each of these nodes, forthcoming ones included.
+    """Return what all instances use together of each of these nodes, forthcoming ones included.
 
     :returns: UUID of a node -> use.
     """
@@ -59,7 +59,7 @@ def present_uses(data: ConfigData, nodes: Iterable[str]) -> dict[str, Use]:
 
 
 def present_use(data: ConfigData, node_uuid: str, own: Use, without: str | None) -> Use:
-    """What the instances of one node use together, as far as another instance adds to it.
+    """Return what the instances of one node use together, as far as another instance adds to it.
 
     :param own: what the other instance uses.
     :param without: UUID of an instance which is not counted.
@@ -76,14 +76,14 @@ def _sum(data: ConfigData, node_uuid: str, start: Use, without: str | None = Non
 
 
 def _use_of(data: ConfigData, instance: Instance, node_uuid: str) -> Use:
-    """What an existing instance uses of one of its nodes."""
+    """Return what an existing instance uses of one of its nodes."""
     primary = instance.primary_node == node_uuid and instance.admin_state != ADMIN_OFFLINE
     template = fill.disk_template(fill.instance_disks(data, instance))
     return use_of(data.cluster.fill_be(instance), template, primary=primary)
 
 
 def problems(data: ConfigData, node: Node, use: Use, facts: Mapping[str, Any] | None) -> list[str]:
-    """List in words which ratios a use of a node exceeds.
+    """Return the list in words which ratios a use of a node exceeds.
 
     :param use: what all instances use together.
     :param facts: what the hypervisor reports, with ``cpu_total`` and ``cpu_dom0``; None when the

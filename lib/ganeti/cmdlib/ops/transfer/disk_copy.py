@@ -81,7 +81,7 @@ class TransferEnd:
 
     @property
     def ok(self) -> bool:
-        """Whether the transfer ended without a failure."""
+        """True if the transfer ended without a failure."""
         return self.done and self.problem is None
 
 
@@ -167,7 +167,7 @@ def _copy(unit: AnyUnit, pairs: Sequence[tuple[TransferEnd, TransferEnd]]) -> li
 
 
 def _complete(unit: AnyUnit, receiver: TransferEnd, sender: TransferEnd) -> bool:
-    """Whether both ends succeeded, and have counted the same number of bytes."""
+    """Return True if both ends succeeded, and have counted the same number of bytes."""
     if not (receiver.ok and sender.ok):
         return False
     sent, received = (
@@ -213,7 +213,7 @@ def _listens(end: TransferEnd) -> bool:
 
 
 def _newly(end: TransferEnd, event: str, happened: bool) -> bool:
-    """Whether an event has happened which was not reported before."""
+    """Return True if an event has happened which was not reported before."""
     if not happened or event in end.reported:
         return False
     end.reported.add(event)

@@ -46,7 +46,7 @@ _last: tuple[ConfigData, paths.Paths, dict[str, str]] | None = None
 
 
 def _facts(unit: AnyUnit) -> Mapping[str, str]:
-    """Path and checksum of each ssconf file, computed from the present configuration."""
+    """Return the path and checksum of each ssconf file, computed from the present configuration."""
     # The groups of a large cluster would compute the same, with the names of all instances.
     global _last
     data = unit.config.snapshot()
@@ -65,7 +65,7 @@ def _facts(unit: AnyUnit) -> Mapping[str, str]:
 
 
 def listed(unit: AnyUnit) -> list[str]:
-    """Paths of the files whose checksums the nodes are asked for."""
+    """Return the paths of the files whose checksums the nodes are asked for."""
     return [*_shared(unit), _configuration(), *_facts(unit)]
 
 
