@@ -94,7 +94,7 @@ class Renewal(Subject):
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
         super().__init__(directory)
-        self._tests: Any = importlib.import_module("unit.cmdlib.test_renew_crypto")
+        self._tests: Any = importlib.import_module("unit.cmdlib.cluster.test_renew_crypto")
         self._patch = patch
         self._lab: Any = None
         self._new_pem = x509.create_self_signed()
@@ -142,7 +142,7 @@ class NodeAdded(Subject):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._tests: Any = importlib.import_module("unit.cmdlib.test_node")
+        self._tests: Any = importlib.import_module("unit.cmdlib.node.test_node")
         self._master: Any = None
 
     def make(self) -> None:

@@ -1,7 +1,7 @@
 """Each operation on an instance: the master and its nodes die together, at any point.
 
 The clusters, the operations and how each is set right are those of the tests of interruptions
-(``test/unit/cmdlib/test_*interruptions*.py``), which break node calls. Here the process which has
+(``test/unit/cmdlib/interruptions``), which break node calls. Here the process which has
 master and nodes dies: at every change of a disk by the real code of the nodes, before and after
 every node call, before and after every commit. Files, guests, volumes and the made-up kernel with
 the mirrored disks go on.
@@ -121,7 +121,7 @@ class Operation(Subject):
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"unit.cmdlib.{name}")
+    return importlib.import_module(f"unit.cmdlib.interruptions.{name}")
 
 
 def subjects(base: Path, patch: pytest.MonkeyPatch) -> Iterator[Operation]:
@@ -142,7 +142,7 @@ def subjects(base: Path, patch: pytest.MonkeyPatch) -> Iterator[Operation]:
 
 
 def _files(base: Path) -> Iterator[Operation]:
-    tests = _module("test_interruptions")
+    tests = _module("test_instance")
     for name, (op, start, recover) in tests.CASES.items():
         yield Operation(
             base / f"file-{name}",
@@ -156,7 +156,7 @@ def _files(base: Path) -> Iterator[Operation]:
 
 
 def _mirrored(base: Path) -> Iterator[Operation]:
-    tests = _module("test_interruptions_mirrored")
+    tests = _module("test_mirrored")
     for name, (op, start, recover, content) in tests.CASES.items():
         yield Operation(
             base / f"lvm-{name}",
@@ -170,7 +170,7 @@ def _mirrored(base: Path) -> Iterator[Operation]:
 
 
 def _snapshots(base: Path) -> Iterator[Operation]:
-    tests = _module("test_snapshot_interruptions")
+    tests = _module("test_snapshots")
     for template in ("file", "drbd"):
         for name, (op, start, recover, wanted) in tests.CASES.items():
             yield Operation(
@@ -187,7 +187,7 @@ def _snapshots(base: Path) -> Iterator[Operation]:
 
 
 def _exports(base: Path, patch: pytest.MonkeyPatch) -> Iterator[Operation]:
-    tests = _module("test_backup_interruptions")
+    tests = _module("test_export_import")
 
     def fresh(directory: Path, exported: bool, up: bool) -> Cluster:
         with pytest.MonkeyPatch.context() as nodes:

@@ -94,3 +94,10 @@ def test_nothing_else_stands_at_the_top() -> None:
     assert {path.stem for path in CMDLIB.glob("*.py")} == FRAMEWORK
     folders = {path.name for path in CMDLIB.iterdir() if path.is_dir()} - {"__pycache__"}
     assert folders == {*SUBJECTS, "ops"}
+
+
+def test_the_folders_of_these_tests_are_those_of_the_package() -> None:
+    here = Path(__file__).parent
+    folders = {str(path.parent.relative_to(here)) for path in here.rglob("test_*.py")}
+    theirs = {str(path.parent.relative_to(CMDLIB)) for path in CMDLIB.rglob("*.py")}
+    assert folders - theirs == {"interruptions", "safety"}

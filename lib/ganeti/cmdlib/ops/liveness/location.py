@@ -4,7 +4,7 @@ An instance must never run twice: two guests which write to one disk destroy its
 configuration names one node, but an interrupted migration, manual work, or a living node which was
 marked as offline may have left a guest on another node. So every unit which starts or stops a
 guest, or reads, changes or destroys its disks, asks here, and this is the only module of the units
-which asks hypervisors about one guest (``test_who_asks.py`` compares that with the code).
+which asks hypervisors about one guest (``test_location.py`` compares that with the code).
 
 *Who is asked.* All nodes which can run the instance (:func:`possible_nodes`); the disks decide: any
 node of the group when several nodes can reach them, both nodes of a mirror, else only the primary

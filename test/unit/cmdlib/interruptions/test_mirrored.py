@@ -1,5 +1,5 @@
 """Operations on logical volumes and mirrored disks are broken at every node call, in four ways, and
-set right again, like those of :mod:`.test_interruptions`.
+set right again, like those of :mod:`.test_instance`.
 
 The driver of mirrored disks is the real one; the kernel below it and the volumes are made up
 (:mod:`fakes.mirror`). Besides what holds there, no interruption leads to a split brain, loses

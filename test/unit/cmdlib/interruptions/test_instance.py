@@ -303,12 +303,12 @@ ONLY_ASK = {
 }
 #: Those of other files.
 BROKEN_ELSEWHERE = {
-    "OP_INSTANCE_REPLACE_DISKS": "test_interruptions_mirrored.py",
-    "OP_INSTANCE_SNAPSHOT": "test_snapshot_interruptions.py",
-    "OP_INSTANCE_SNAPSHOT_REMOVE": "test_snapshot_interruptions.py",
-    "OP_INSTANCE_SNAPSHOT_RESTORE": "test_snapshot_interruptions.py",
-    "OP_BACKUP_EXPORT": "test_backup_interruptions.py",
-    "OP_BACKUP_REMOVE": "test_backup_interruptions.py",
+    "OP_INSTANCE_REPLACE_DISKS": "test_mirrored.py",
+    "OP_INSTANCE_SNAPSHOT": "test_snapshots.py",
+    "OP_INSTANCE_SNAPSHOT_REMOVE": "test_snapshots.py",
+    "OP_INSTANCE_SNAPSHOT_RESTORE": "test_snapshots.py",
+    "OP_BACKUP_EXPORT": "test_export_import.py",
+    "OP_BACKUP_REMOVE": "test_export_import.py",
 }
 
 

@@ -1,7 +1,7 @@
 """The cases of a review: ordinary commands which used to destroy the only good copy of a disk.
 
 The guest of ``web`` confirms numbered blocks on a mirrored disk (:mod:`fakes.confirmed`); none of
-them may be missing afterwards in what the instance uses. ``safety/test_every_state.py`` tries all
+them may be missing afterwards in what the instance uses. ``test_every_state.py`` tries all
 operations in all states; here each rule has its example.
 """
 

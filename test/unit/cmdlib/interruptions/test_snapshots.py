@@ -1,6 +1,6 @@
 """Making, removing and restoring snapshots, broken at every node call and set right again.
 
-As :mod:`.test_interruptions`; the disks are files, volumes, or mirrors. Besides what holds there,
+As :mod:`.test_instance`; the disks are files, volumes, or mirrors. Besides what holds there,
 no snapshot is left which the command or ``remove-snapshot`` would not find, and after a restore all
 disks have the content of the snapshot.
 """

@@ -17,8 +17,7 @@ from ganeti.cmdlib.ops.disks import mirror, sync
 from ganeti.locking import Level, Owner
 from ganeti.objects import BlockDevStatus
 from ganeti.opcodes.instance import OpInstanceReplaceDisks
-
-from .test_instance_disks import NODE1, NODE2, NODE3, disks_of, master_with, mirrored
+from unit.cmdlib.instance.test_disks import NODE1, NODE2, NODE3, disks_of, master_with, mirrored
 
 MODES = {
     "replace_on_primary": "node1",
