@@ -207,7 +207,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("move_jobs", "unattended"),
     ),
     "cmdlib/ops/params": (
-        ("devices", "group", "instance", "node", "os"),
+        ("devices", "group", "instance", "new_instance", "node", "os"),
         ("cluster", "modify_instance"),
     ),
     "cmdlib/ops/transfer": (

@@ -199,6 +199,14 @@ class OpCode:
             )
         return self
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values of some parameters."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
     def to_dict(self, redact: bool | str = False) -> dict[str, Any]:
         """Return all parameters and ``OP_ID``.
 

@@ -44,11 +44,11 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
     # -- arguments that need no lock -------------------------------------------
 
     def expand_names(self) -> None:
-        # A reservation completes the parameters first, then an import does.
+        forthcoming.require_possible(self, self.op)
+        self.reserved = forthcoming.reserved_instance(self.config, self.op)
         anew = not self.op.disks and not self.op.file_storage_dir and not self.op.file_driver
-        self.reserved = forthcoming.prepare(self, self.op)
         self.keeps_disks = anew and self.reserved is not None
-        self.imported = import_source.prepare(self, self.op)
+        self.op = self._completed_op()
         self._check_arguments()
         self.name, self.ip = names.checked_name(self.op)
         self.hypervisor = self._chosen_hypervisor()
@@ -61,12 +61,18 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         self._need_instance()
         self._need_nodes(self.given_nodes)
 
+    def _completed_op(self) -> OpInstanceCreate:
+        """Complete the parameters from a reservation first, then from an import."""
+        op = forthcoming.completed_op(self.config, self.op, self.reserved)
+        self.imported, op = import_source.prepare(self, op)
+        if not (op.no_install and op.start):
+            return op
+        self.info("the OS is not installed, so the instance will not be started")
+        return op.replace(start=False)
+
     def _check_arguments(self) -> None:
         op = self.op
         operating_system.timeouts(op.helper_startup_timeout, op.helper_shutdown_timeout)
-        if op.no_install and op.start:
-            self.info("the OS is not installed, so the instance will not be started")
-            op.start = False
         installs = not (op.no_install or op.forthcoming or self.imported is not None)
         if op.os_type is None and installs:
             raise errors.OpPrereqError(

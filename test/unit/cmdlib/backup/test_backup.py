@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -507,17 +508,18 @@ def test_a_copy_has_another_address_and_is_told_its_name():
 
 def test_what_the_user_says_goes_first():
     master, _nodes = importing()
-    master.run(
-        anew(
-            beparams={"memory": 256},
-            tags=["mine"],
-            nics=[{}, {}],
-            osparams_secret={"size": "small"},
-            disks=[{"size": 2048}, {"size": 1024}, {"size": 1500}],
-            disk_template="sharedfile",
-            identify_defaults=True,
-        )
+    op = anew(
+        beparams={"memory": 256},
+        tags=["mine"],
+        nics=[{}, {}],
+        osparams_secret={"size": "small"},
+        disks=[{"size": 2048}, {}, {"size": 1500}],
+        disk_template="sharedfile",
+        identify_defaults=True,
     )
+    before = copy.deepcopy(op.to_dict())
+    master.run(op)
+    assert op.to_dict() == before
     (instance,) = master.config.instances()
     # What equals the cluster's defaults is the cluster's again.
     assert instance.beparams == {"maxmem": 256, "minmem": 256}

@@ -8,7 +8,7 @@ a disk refuse it (:func:`ganeti.cmdlib.prereq.require_not_forthcoming`).
 
 ``OP_INSTANCE_CREATE`` makes both steps: with ``forthcoming`` it ends after the checks and the
 commit of the configuration, with ``commit`` it gets the name of the reservation and completes its
-parameters from there: :func:`prepare`. A commit which fails leaves the reservation, with the
+parameters from there: :func:`completed_op`. A commit which fails leaves the reservation, with the
 changes of the commit; one whose master dies leaves an instance marked down, like any other
 creation.
 """
@@ -16,10 +16,11 @@ creation.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, ht
+from ganeti import errors
+from ganeti.cmdlib.ops.params import new_instance
 from ganeti.constants.disk import DRBD8, EXT, PLAIN
 from ganeti.constants.instance import ADMIN_DOWN, REMOTE_IMPORT
 from ganeti.objects import fill
@@ -27,6 +28,7 @@ from ganeti.objects.disk_templates import HAVE_ACCESS, INT_MIRRORED, LVM_BASED
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import ConfigData, Disk, Instance
     from ganeti.opcodes.instance import OpInstanceCreate
 
@@ -34,35 +36,34 @@ if TYPE_CHECKING:
 # -- parameters ------------------------------------------------------------------
 
 
-def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Instance | None:
-    """Complete the parameters of a new instance from its reservation, if it has one.
+def reserved_instance(config: Config, op: OpInstanceCreate) -> Instance | None:
+    """Find the reservation which is to become real; None if the opcode commits none.
 
-    Changes only the opcode.
-
-    :returns: the reservation which is to become real; None if the opcode commits none.
-    :raises errors.OpPrereqError: there is none of this name, or parameters exclude each other.
+    :raises errors.OpPrereqError: there is none of this name, or it was made real already.
     """
-    if op.forthcoming and op.commit:
-        raise errors.OpPrereqError(
-            "an instance is either reserved (forthcoming) or made real (commit), not both at once",
-            errors.ECODE_INVAL,
-        )
-    if op.forthcoming:
-        _check_reservation(unit, op)
     if not op.commit:
         return None
-    reserved = unit.config.expand_instance(op.instance_name)
+    reserved = config.expand_instance(op.instance_name)
     if not reserved.forthcoming:
         raise errors.OpPrereqError(
             f"instance {reserved.name} is not forthcoming, so there is nothing to commit",
             errors.ECODE_STATE,
         )
-    op.instance_name = reserved.name
-    _take_over(unit, op, reserved)
     return reserved
 
 
-def _check_reservation(unit: AnyUnit, op: OpInstanceCreate) -> None:
+def require_possible(unit: AnyUnit, op: OpInstanceCreate) -> None:
+    """Check the parameters of a reservation.
+
+    :raises errors.OpPrereqError: parameters exclude each other.
+    """
+    if not op.forthcoming:
+        return
+    if op.commit:
+        raise errors.OpPrereqError(
+            "an instance is either reserved (forthcoming) or made real (commit), not both at once",
+            errors.ECODE_INVAL,
+        )
     if op.mode == REMOTE_IMPORT:
         raise errors.OpPrereqError(
             "an instance from another cluster cannot be forthcoming. Reserve it without a source,"
@@ -76,49 +77,39 @@ def _check_reservation(unit: AnyUnit, op: OpInstanceCreate) -> None:
         )
     if op.osparams_secret:
         unit.warn("secret OS parameters are not stored, give them again with the commit")
-    op.start = False
 
 
-def _take_over(unit: AnyUnit, op: OpInstanceCreate, reserved: Instance) -> None:
-    """Take parameters which are not given from the reservation."""
-    disks = unit.config.instance_disks(reserved)
+def completed_op(
+    config: Config, op: OpInstanceCreate, reserved: Instance | None
+) -> OpInstanceCreate:
+    """Return the opcode with the parameters of the reservation where no others are given."""
+    if reserved is None:
+        return op.replace(start=False) if op.forthcoming else op
+    op = _with_disks(new_instance.completed_op(op, reserved), config.instance_disks(reserved))
+    hypervisor = (reserved.hypervisor or None) if op.hypervisor is None else op.hypervisor
+    hvparams = reserved.hvparams if hypervisor == reserved.hypervisor else {}
+    op = op.replace(
+        instance_name=reserved.name,
+        hypervisor=hypervisor,
+        hvparams={**hvparams, **op.hvparams},
+    )
+    if op.pnode or op.pnode_uuid or op.iallocator or op.group_name or not reserved.primary_node:
+        return op
+    op = op.replace(pnode_uuid=reserved.primary_node)
+    others = config.instance_nodes(reserved)[1:]
+    if others and op.disk_template in INT_MIRRORED and not (op.snode or op.snode_uuid):
+        op = op.replace(snode_uuid=others[0])
+    return op
+
+
+def _with_disks(op: OpInstanceCreate, disks: Sequence[Disk]) -> OpInstanceCreate:
     template = fill.disk_template(disks)
     if op.disk_template is None and not any(spec.get("dev_type") for spec in op.disks):
-        op.disk_template = template if disks or not op.disks else None
-    if not op.disks:
-        op.disks = [_disk_spec(disk, as_before=op.disk_template == template) for disk in disks]
-    if op.hypervisor is None:
-        op.hypervisor = reserved.hypervisor or None
-    if op.hypervisor == reserved.hypervisor:
-        op.hvparams = {**reserved.hvparams, **op.hvparams}
-    given = dict(op.beparams)
-    if "memory" in given:
-        given["minmem"] = given["maxmem"] = given.pop("memory")
-    op.beparams = {**reserved.beparams, **given}
-    if op.os_type is None:
-        op.os_type = reserved.os or None
-    if op.os_type == reserved.os:
-        _take_osparams(op, reserved)
-    if not op.tags:
-        op.tags = list(reserved.tags)
-    if not (op.pnode or op.pnode_uuid or op.iallocator or op.group_name) and reserved.primary_node:
-        op.pnode_uuid = reserved.primary_node
-        others = unit.config.instance_nodes(reserved)[1:]
-        mirrored = op.disk_template in INT_MIRRORED
-        if others and mirrored and not (op.snode or op.snode_uuid):
-            op.snode_uuid = others[0]
-
-
-def _take_osparams(op: OpInstanceCreate, reserved: Instance) -> None:
-    """Merge OS parameters; one which is given now, in any visibility, replaces the reserved one."""
-    given = {*op.osparams, *(op.osparams_private or ()), *(op.osparams_secret or ())}
-
-    def kept(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in values.items() if key not in given}
-
-    op.osparams = {**kept(reserved.osparams), **op.osparams}
-    private = {**kept(reserved.osparams_private), **(op.osparams_private or {})}
-    op.osparams_private = ht.PrivateDict(private) if private else None
+        op = op.replace(disk_template=template if disks or not op.disks else None)
+    if op.disks:
+        return op
+    as_before = op.disk_template == template
+    return op.replace(disks=[_disk_spec(disk, as_before=as_before) for disk in disks])
 
 
 def _disk_spec(disk: Disk, *, as_before: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Creating an instance from an export, or from an instance of another cluster.
 
 The creation of an instance (:mod:`ganeti.cmdlib.instance.create`) uses this module. First
-:func:`prepare` completes the parameters of the opcode with those of the export. Then, in place of
+:func:`prepare` finds the export and completes the opcode with its parameters. Then, in place of
 the installation of an OS, :meth:`ImportSource.run` fills the new disks.
 """
 
@@ -11,9 +11,11 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ganeti import errors, ht
+from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.ops.params import new_instance
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
+from ganeti.cmdlib.ops.transfer.export_description import ExportedInstance
 from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
 from ganeti.cmdlib.ops.transfer.keys import keys_of
 from ganeti.constants.disk import DISKLESS
@@ -52,21 +54,21 @@ class ImportSource(Protocol):
         """Hook variables about the source, without prefix."""
 
 
-def prepare(unit: AnyUnit, op: OpInstanceCreate) -> ImportSource | None:
-    """Complete the parameters of an instance to be imported; changes only the opcode.
+def prepare(unit: AnyUnit, op: OpInstanceCreate) -> tuple[ImportSource | None, OpInstanceCreate]:
+    """Find the source of an instance to be imported.
 
-    :returns: the source; None when the instance is created without import.
+    :returns: the source, None when the instance is created without import; and the opcode with the
+        parameters of the source where no others are given.
     :raises errors.OpPrereqError: there is no such export, or it contradicts the parameters.
     """
     if op.mode == CREATE:
-        return None
+        return None, op
     disk_copy.require_compression(unit, op.compress)
     if op.no_install:
         unit.info("the parameter no_install is ignored, because the disks are imported")
-        op.no_install = False
     # The variant was accepted when the exported instance was installed.
-    op.force_variant = True
-    return _prepare_local(unit, op) if op.mode == IMPORT else _prepare_remote(unit, op)
+    op = op.replace(no_install=False, force_variant=True)
+    return _prepare_local(unit, op) if op.mode == IMPORT else (_prepare_remote(unit, op), op)
 
 
 # -- from an export in this cluster --------------------------------------------------------------
@@ -164,7 +166,7 @@ def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
         )
 
 
-def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> LocalImport:
+def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> tuple[LocalImport, OpInstanceCreate]:
     node, path = _find(unit, op)
     answer = unit.rpc.call(calls.EXPORT_INFO, node.uuid, path=path)
     if answer.failure is not None:
@@ -173,8 +175,9 @@ def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> LocalImport:
             errors.ECODE_ENVIRON,
         ) from answer.failure
     found = export_description.parse(answer.data, unit.warn)
-    dumps = _take_over(unit, op, found)
-    return LocalImport(node, path, found.name, dumps, answer.data)
+    op = _completed_op(unit, op, found)
+    dumps = tuple(disk.dump for disk in found.disks) if op.disk_template != DISKLESS else ()
+    return LocalImport(node, path, found.name, dumps, answer.data), op
 
 
 def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
@@ -203,59 +206,29 @@ def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
     return unit.config.node(having[0]), absolute
 
 
-def _take_over(
-    unit: AnyUnit, op: OpInstanceCreate, found: export_description.ExportedInstance
-) -> tuple[str | None, ...]:
-    """Complete the parameters with those of the export.
-
-    :returns: for each disk the name of the file with its content.
-    """
+def _completed_op(unit: AnyUnit, op: OpInstanceCreate, found: ExportedInstance) -> OpInstanceCreate:
+    """Return the opcode with the parameters of the export where no others are given."""
     cluster = unit.config.cluster()
-    if op.os_type is None:
-        op.os_type = found.os or None
-    if not op.disk_template:
-        op.disk_template = found.disk_template
-    dumps = _take_disks(op, found)
+    op = new_instance.completed_op(op, found)
+    op = op.replace(disk_template=op.disk_template or found.disk_template)
+    op = op.replace(disks=_disk_specs(op, found))
     if op.hypervisor is None and found.hypervisor in cluster.enabled_hypervisors:
-        op.hypervisor = found.hypervisor
+        op = op.replace(hypervisor=found.hypervisor)
     hypervisor = op.hypervisor or cluster.enabled_hypervisors[0]
     if hypervisor == found.hypervisor:
-        op.hvparams = {**found.hvparams, **op.hvparams}
+        op = op.replace(hvparams={**found.hvparams, **op.hvparams})
     elif found.hypervisor is not None:
         unit.info(
             f"the hypervisor parameters of the export are ignored, because they are for"
             f" {found.hypervisor} and not for {hypervisor}"
         )
-    given = dict(op.beparams)
-    if "memory" in given:
-        given["minmem"] = given["maxmem"] = given.pop("memory")
-    op.beparams = {**found.beparams, **given}
-    if op.os_type == found.os:
-        _take_osparams(op, found)
     if not op.nics:
-        op.nics = [_nic(unit, op, found, dict(nic)) for nic in found.nics]
-    if not op.tags:
-        op.tags = list(found.tags)
-    if op.identify_defaults:
-        _drop_defaults(op, cluster, hypervisor)
-    return dumps
+        op = op.replace(nics=[_nic(unit, op, found, dict(nic)) for nic in found.nics])
+    return _without_defaults(op, cluster, hypervisor) if op.identify_defaults else op
 
 
-def _take_osparams(op: OpInstanceCreate, found: export_description.ExportedInstance) -> None:
-    """Take the OS parameters of the export which the user did not give, in any visibility."""
-    given = {*op.osparams, *(op.osparams_private or ()), *(op.osparams_secret or ())}
-
-    def not_given(values: dict[str, str]) -> dict[str, str]:
-        return {key: value for key, value in values.items() if key not in given}
-
-    op.osparams = {**not_given(found.osparams), **op.osparams}
-    private = {**not_given(found.osparams_private), **(op.osparams_private or {})}
-    op.osparams_private = ht.PrivateDict(private) if private else None
-
-
-def _take_disks(
-    op: OpInstanceCreate, found: export_description.ExportedInstance
-) -> tuple[str | None, ...]:
+def _disk_specs(op: OpInstanceCreate, found: ExportedInstance) -> list[dict[str, Any]]:
+    """Return the specs of disks which can take the content of those of the export."""
     if op.disk_template == DISKLESS:
         if any(disk.dump for disk in found.disks):
             raise errors.OpPrereqError(
@@ -263,9 +236,9 @@ def _take_disks(
                 " be diskless",
                 errors.ECODE_INVAL,
             )
-        return ()
+        return op.disks
     if not op.disks:
-        op.disks = [
+        return [
             {"size": disk.size_mib, **({"name": disk.name} if disk.name else {})}
             for disk in found.disks
         ]
@@ -275,23 +248,20 @@ def _take_disks(
             f" only {len(op.disks)}",
             errors.ECODE_INVAL,
         )
-    for index, (spec, disk) in enumerate(zip(op.disks, found.disks, strict=False)):
-        size = spec.get("size", disk.size_mib)
+    specs = [dict(spec) for spec in op.disks]
+    for index, (spec, disk) in enumerate(zip(specs, found.disks, strict=False)):
+        size = spec.setdefault("size", disk.size_mib)
         if spec.get("adopt") or (isinstance(size, int) and size < disk.size_mib):
             raise errors.OpPrereqError(
                 f"disk {index} must be a new disk of at least {disk.size_mib} MiB, its size in the"
                 " export",
                 errors.ECODE_INVAL,
             )
-        spec["size"] = size
-    return tuple(disk.dump for disk in found.disks)
+    return specs
 
 
 def _nic(
-    unit: AnyUnit,
-    op: OpInstanceCreate,
-    found: export_description.ExportedInstance,
-    nic: dict[str, str],
+    unit: AnyUnit, op: OpInstanceCreate, found: ExportedInstance, nic: dict[str, str]
 ) -> dict[str, str]:
     """Make the spec of a NIC of the export; an instance with a new name gets a new MAC address."""
     if op.instance_name != found.name:
@@ -308,20 +278,19 @@ def _nic(
     return nic
 
 
-def _drop_defaults(op: OpInstanceCreate, cluster: Cluster, hypervisor: str) -> None:
-    """Remove the parameters which have the values of the cluster's defaults."""
+def _without_defaults(op: OpInstanceCreate, cluster: Cluster, hypervisor: str) -> OpInstanceCreate:
+    """Return the opcode without the parameters which have the values of the cluster's defaults."""
 
     def own(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in values.items() if defaults.get(key, ...) != value}
 
     os_type = op.os_type or ""
-    op.hvparams = own(op.hvparams, fill.fill_hv(cluster, hypervisor, os_type))
-    op.beparams = own(op.beparams, fill.fill_be(cluster))
-    op.osparams = own(op.osparams, fill.fill_osparams(cluster, os_type))
-    for nic in op.nics:
-        for key, value in fill.fill_nic(cluster).items():
-            if nic.get(key) == value:
-                del nic[key]
+    return op.replace(
+        hvparams=own(op.hvparams, fill.fill_hv(cluster, hypervisor, os_type)),
+        beparams=own(op.beparams, fill.fill_be(cluster)),
+        osparams=own(op.osparams, fill.fill_osparams(cluster, os_type)),
+        nics=[own(nic, fill.fill_nic(cluster)) for nic in op.nics],
+    )
 
 
 # -- from another cluster ------------------------------------------------------------------------

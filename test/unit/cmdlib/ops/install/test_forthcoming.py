@@ -213,6 +213,13 @@ def test_a_commit_may_want_something_else(master):
     assert consistent(master)
 
 
+def test_the_opcode_stays_as_it_was_given(master):
+    for op in (reserve(), commit()):
+        before = op.to_dict()
+        master.run(op)
+        assert op.to_dict() == before
+
+
 def test_another_kind_of_disks_gives_minors_and_ports_back():
     master = with_drbd()
     master.rpc.answers["node_info"] = vg_of(8000)
