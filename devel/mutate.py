@@ -197,7 +197,7 @@ def _wrong_texts(text: str, faults: Sequence[Fault]) -> list[str]:
         if _syntax_error(changed):
             for fault in together:
                 if error := _syntax_error(fault.apply(text)):
-                    found.append(f"{fault}: the new text is no Python: {error}")
+                    found.append(f"{fault}: the new text is not Python: {error}")
         fitting = later
     return found
 

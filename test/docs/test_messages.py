@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 
 def text_of(node: ast.AST) -> str | None:
-    """The text of an expression; None if it is no text."""
+    """The text of an expression; None if it is not text."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):

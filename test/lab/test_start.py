@@ -81,7 +81,7 @@ def test_units_show_the_role_of_each_node(cluster: Cluster) -> None:
         assert active(first, unit), unit
     for unit in (*NODE_UNITS, "ganeti-watcher.timer", "ganeti-cleaner.timer"):
         assert active(second, unit), unit
-    # The master daemon is started on every node. That another one is the master is no failure.
+    # The master daemon is started on every node. That another one is the master is not a failure.
     for daemon, text in (("masterd", "the master is node1"), ("rapi", "not needed on this node")):
         second.run(f"systemctl start ganeti-{daemon}")
         done = second.call(f"{UTIL} start ganeti-{daemon}")

@@ -57,7 +57,7 @@ def cluster(lab: machines.Lab) -> OriginalCluster:
     prepare_xen(lab, "xen-br0")
     found = OriginalCluster(lab)
     found.make_original(_HYPERVISOR, _PARAMETERS)
-    # An empty file is no password: Debian 12's QEMU for Xen has not what a password needs (DES).
+    # An empty file is not a password: Debian 12's QEMU for Xen has not what a password needs (DES).
     found.master.write("/etc/ganeti/vnc-cluster-password", "", 0o600)
     found.gnt(
         "instance", "add", "-t", "plain", "--disk", "0:size=16M", "-n", "node1",

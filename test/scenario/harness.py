@@ -393,7 +393,7 @@ def children(pid: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process exists and is no zombie.
+    """Whether the process exists and is not a zombie.
 
     When its first thread has ended, the others may still hold its sockets for a moment.
     """

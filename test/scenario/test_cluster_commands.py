@@ -235,7 +235,7 @@ def test_disks_that_are_gone(cluster: Cluster) -> None:
     assert str(disk.name) in shown.stdout
     moved.rename(disk)
     gnt(cluster, "verify-disks").ok()
-    cluster.kill(NODE3, "ganeti-noded", 19)  # a node that does not answer is no node of this disk
+    cluster.kill(NODE3, "ganeti-noded", 19)  # its failure does not concern this disk
     try:
         gnt(cluster, "verify-disks").ok()
     finally:

@@ -337,7 +337,7 @@ def test_two_nodes(two: Lab) -> None:
     two.failover(master, "--no-voting", "--yes-do-it")
     assert two.masters() == [master]
     assert "without a vote" in two.log(master)
-    # One candidate of two is no majority; the missing node has to be marked.
+    # One candidate of two is not a majority; the missing node has to be marked.
     two.cluster.on(master, "gnt-node", "modify", "--offline=yes", "--force", other)
     assert two.change(master)
     two.cluster.on(other, "daemon-util", "start", NODED).ok()

@@ -39,7 +39,7 @@ def test_a_hypervisor_which_only_some_nodes_have(cluster: Cluster) -> None:
         ["default", "fake"],
         ["rack2", "fake,chroot"],
     ]
-    # A hypervisor which a group does not have is no problem there.
+    # A hypervisor which a group does not have is not a problem there.
     verified = cluster.run("gnt-cluster", "verify").ok()
     assert "xen" not in verified.text
     cluster.run("gnt-group", "modify", "--enabled-hypervisors=default", "default").ok()

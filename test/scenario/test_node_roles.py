@@ -126,7 +126,7 @@ def test_what_is_refused(cluster: Cluster) -> None:
     modify(cluster, NODE2, "-C", "no").failed("too few master candidates", "--auto-promote")
     modify(cluster, "nosuch", "-O", "yes").failed("nosuch")
     cluster.on(NODE3, "gnt-cluster", "master-failover").failed(
-        "is no master candidate", f"Use one of the candidates ({NODE1}, {NODE2})"
+        "is not a master candidate", f"Use one of the candidates ({NODE1}, {NODE2})"
     )
     modify(cluster, NODE3, "--node-powered=no").failed("no out-of-band helper program")
     agreed(cluster)

@@ -220,7 +220,7 @@ def test_nobody_without_the_key_sends_or_receives_a_guest(
 def test_the_target_obeys_no_word_of_the_source(
     nodes: tuple[Node, Node], guest: FilledInstance, tmp_path: Path
 ) -> None:
-    """A node which is no master candidate may be the source, and QEMU starts as root."""
+    """A node which is not a master candidate may be the source, and QEMU starts as root."""
     first, second = nodes
     first.start(guest)
     boot, _ = first.wait_booted(guest)

@@ -50,7 +50,7 @@ def test_facts_are_remembered(node: Node, monkeypatch: pytest.MonkeyPatch) -> No
         first = facts.of(find_qemu())
         with process.forbid("the facts are known"):
             assert facts.of(find_qemu()) == first
-        # Damage is no obstacle, the question is asked again.
+        # Damage is not an obstacle, the question is asked again.
         (remembered,) = Path(node.paths.kvm_root).glob(".qemu-*")
         remembered.write_text("{")
         assert facts.of(find_qemu()) == first

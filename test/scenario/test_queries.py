@@ -188,7 +188,7 @@ def test_what_infos_tell_is_what_the_page_says(line: str, cluster: Cluster) -> N
     wanted = known.get(f"{program} {command}") or known[command]
     objects = found if isinstance(found, list) else [found]
     assert objects and all(set(one) == wanted for one in objects), objects[0]
-    # Nobody answers for the hardware here, which is no success.
+    # Nobody answers for the hardware here, which is not a success.
     assert done.exit_code == (1 if command in ("health", "power") else 0)
 
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from ganeti.utils import process
 
-# A slow machine is no failure.
+# A slow machine is not a failure.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 

@@ -11,7 +11,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.wire import json
 
-# So many characters of a wrong answer are quoted in the error.
+# Number of characters of a wrong answer which the error quotes.
 _SHOWN = 200
 
 

@@ -157,7 +157,7 @@ def survey(*, ignore_offline: bool = True, hasty: bool = False) -> Survey:
         )
     if not os.path.exists(here.cluster_conf_file):
         raise _no_candidate(
-            f"this node ({me}) is no master candidate, so it has no copy of the"
+            f"this node ({me}) is not a master candidate, so it has no copy of the"
             " present configuration",
             here,
         )
@@ -182,7 +182,7 @@ def _runner(members: Members) -> AddressRunner:
 def _require_candidate(own: Node, here: paths.Paths) -> None:
     wrong = None
     if not own.master_candidate:
-        wrong = "is no master candidate, so it has no copy of the present configuration"
+        wrong = "is not a master candidate, so it has no copy of the present configuration"
     elif own.offline:
         wrong = "is marked offline"
     elif own.drained:

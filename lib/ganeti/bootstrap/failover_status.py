@@ -53,7 +53,7 @@ class Status(NamedTuple):
 
     :ivar limit_s: the parameter ``auto_failover``; 0 for never.
     :ivar master: the master, as this node knows it.
-    :ivar witness: the witness; None without one, and on a node which is no candidate.
+    :ivar witness: the witness; None without one, and on a node which is not a candidate.
     """
 
     limit_s: int

@@ -36,7 +36,7 @@ from ganeti.utils.undo import UndoStack
 LIFETIME_S = 3600
 #: Seconds in which an unauthenticated peer must prove that it knows the secret.
 PROOF_S = 15.0
-#: So many unauthenticated peers are served at the same time.
+#: Maximum number of unauthenticated peers at the same time.
 MAX_UNAUTHENTICATED = 16
 # Between the proofs and the report of the machine, it starts its daemons.
 _MACHINE_S = 600.0

@@ -33,7 +33,7 @@ from ganeti.wire.calls import CONFIG_READ, JOBQUEUE_INVENTORY, JOBQUEUE_READ, Ca
 _FILES: Final = 50
 # The node daemon here may still have the copy of the queue open, for a moment.
 _LOCK_WAIT_S: Final = 10.0
-# A process of the other node writes what it has received at last within APPLY_AFTER_S.
+# A process of the other node writes what it has received last within APPLY_AFTER_S.
 _PAUSE_S: Final = 2 * APPLY_AFTER_S
 
 

@@ -25,7 +25,7 @@ from ganeti.utils import x509
 from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import VERSION
 
-# A new machine usually gives no answer, and that is no warning.
+# A new machine usually gives no answer, and that is not a warning.
 _QUESTION = dataclasses.replace(VERSION, probe=True)
 
 

@@ -127,7 +127,7 @@ def pack_request(key: bytes, request: ConfdRequest, now: float) -> bytes:
 def parse_request(message: Any) -> ConfdRequest:
     """Read the message of a request.
 
-    :raises ConfdClientError: it is no request of this protocol.
+    :raises ConfdClientError: it is not a request of this protocol.
     """
     if not isinstance(message, dict):
         raise errors.ConfdClientError("the request is not a JSON object")

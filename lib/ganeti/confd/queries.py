@@ -44,8 +44,8 @@ class _QueryError(Exception):
 _UNKNOWN = const.ERROR_UNKNOWN_ENTRY
 _ARGUMENT = const.ERROR_ARGUMENT
 
-#: The answer to every request while the daemon has no configuration, because its node is no master
-#: candidate yet.
+#: The answer to every request while the daemon has no configuration, because its node is not a
+#: master candidate yet.
 NO_CONFIG = ConfdReply(const.STATUS_ERROR, const.ERROR_INTERNAL, 0)
 
 

@@ -50,7 +50,7 @@ def check(name: str, text: str) -> None:
     try:
         content = json.loads_strict(text)
     except errors.ParseError as err:
-        raise errors.ParameterError(f"the document is no JSON text: {err}") from err
+        raise errors.ParameterError(f"the document is not JSON: {err}") from err
     if not isinstance(content, dict):
         raise errors.ParameterError("the document must be a JSON object")
 

@@ -350,7 +350,7 @@ class History:
     def commits(self) -> Iterator[Commit]:
         """Iterate over all records, the newest first. A file is read when its records are needed.
 
-        :raises ConfigurationError: a file cannot be read, or is no file of the history.
+        :raises ConfigurationError: a file cannot be read, or is not a file of the history.
         """
         for name in reversed(_names(self._directory)):
             path = f"{self._directory}/{name}"
@@ -402,7 +402,7 @@ def _parse(path: str, text: bytes) -> list[Commit]:
             raise errors.ConfigurationError(f"{path} has format {header['format']}, not {_FORMAT}")
         return [_commit(json.loads(line), header["version"]) for line in lines[1:]]
     except (errors.ParseError, AttributeError, KeyError, TypeError, ValueError) as err:
-        raise errors.ConfigurationError(f"{path} is no history of the configuration") from err
+        raise errors.ConfigurationError(f"{path} is not a history of the configuration") from err
 
 
 def _commit(record: dict[str, Any], version: int) -> Commit:

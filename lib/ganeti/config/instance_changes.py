@@ -140,7 +140,7 @@ class InstanceChanges(Change):
             instance_const.ADMIN_UP: True,
             instance_const.ADMIN_OFFLINE: False,
         }.get(admin_state, instance.disks_active)
-        # An instance which somebody starts is no rest of an import any more.
+        # An instance which somebody starts does not belong to an unfinished import any more.
         importing = None if admin_state == instance_const.ADMIN_UP else instance.importing_since
         wanted = (admin_state, source, active, importing)
         present = (instance.admin_state, instance.admin_state_source, instance.disks_active)

@@ -54,7 +54,7 @@ def read_members(path: str) -> Members:
         text = files.read(path)
     except FileNotFoundError as err:
         raise errors.ConfigurationError(
-            f"file {path} is missing. This node is no master candidate."
+            f"file {path} is missing. This node is not a master candidate."
         ) from err
     except OSError as err:
         raise errors.ConfigurationError(
@@ -86,7 +86,7 @@ def members_of(text: str | bytes, source: str) -> Members:
     except (errors.ParseError, errors.ConfigurationError) as err:
         raise errors.ConfigurationError(f"{source}: {err}") from err
     except (KeyError, TypeError, AttributeError) as err:
-        raise errors.ConfigurationError(f"{source} is no configuration: {err!r:.200}") from err
+        raise errors.ConfigurationError(f"{source} is not a configuration: {err!r:.200}") from err
     if all(node.uuid != found.master_uuid for node in found.nodes.values()):
         raise errors.ConfigurationError(
             f"{source}: cluster/master_node: node {found.master_uuid} is not in the configuration"

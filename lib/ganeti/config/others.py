@@ -10,7 +10,7 @@ Promises:
   long as the other candidates are a majority. A node which hangs delays one commit, by
   :data:`PATIENCE_S` after the majority has the change; its message goes on in the background.
 * Candidates get the difference between the new file and the one which they have.
-* In a large cluster, the nodes which are no candidates get the names of instances some seconds
+* In a large cluster, the nodes which are not candidates get the names of instances some seconds
   later, and together.
 """
 
@@ -463,8 +463,8 @@ class OtherNodes:
         """Return the nodes to which a commit is not sent, because the thread tries them again.
 
         These are the unresponsive nodes, and those to which something is sent in the background. No
-        node is left out if the others are no majority of the candidates; then this waits until the
-        messages in the background have ended.
+        node is left out if the others are not a majority of the candidates; then this waits until
+        the messages in the background have ended.
         """
         skip = frozenset(self._unresponsive) | self._under_way.nodes()
         others = 1 + sum(uuid not in skip for uuid in candidates)

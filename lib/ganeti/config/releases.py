@@ -55,7 +55,7 @@ def parse_facts(text: str) -> Facts:
     """
     values = json.loads(text)
     if not isinstance(values, dict) or not set(Facts._fields) <= values.keys():
-        raise errors.ParseError("these are no facts about a release")
+        raise errors.ParseError("these are not facts about a release")
     facts = Facts(**{name: values[name] for name in Facts._fields})
     if not isinstance(facts.release, str) or not isinstance(facts.config_version, int):
         raise errors.ParseError("facts about a release: wrong release or version")

@@ -62,7 +62,7 @@ def is_committed(have: Collection[str], candidates: Collection[str]) -> bool:
     return has_quorum(have, candidates)
 
 
-#: Name of the witness among the voters; no node has it, because it is no host name.
+#: Name of the witness among the voters; no node has it, because it is not a host name.
 WITNESS = "the witness"
 _WITNESS_SERVES = 2
 

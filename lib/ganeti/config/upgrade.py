@@ -45,7 +45,7 @@ def upgrade(config: Any, *, new_uuid: NewUuid = text.new_uuid) -> Config:
     :param config: the content of the file; it is not changed.
     :param new_uuid: makes UUIDs for objects which had none in an old version.
     :returns: the same dictionary if there was nothing to do.
-    :raises ConfigurationError: it is no configuration.
+    :raises ConfigurationError: it is not a configuration.
     :raises ConfigVersionMismatch: no steps lead from its version to this one.
     """
     version = version_of(config)
@@ -59,7 +59,7 @@ def upgrade(config: Any, *, new_uuid: NewUuid = text.new_uuid) -> Config:
 def version_of(config: Any) -> int:
     """Return the version of a configuration, as the number in it.
 
-    :raises ConfigurationError: it is no configuration.
+    :raises ConfigurationError: it is not a configuration.
     """
     if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
         raise errors.ConfigurationError("the file contains no cluster configuration", "cluster")
@@ -87,7 +87,7 @@ def upgrade_once(config: Config, *, new_uuid: NewUuid = text.new_uuid) -> Config
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as err:
         what = f"key {err} is missing" if isinstance(err, KeyError) else str(err)
         raise errors.ConfigurationError(
-            f"this is no configuration of version {version_text(version)}: {what}"
+            f"this is not a configuration of version {version_text(version)}: {what}"
         ) from err
     changed["version"] = number
     return changed
@@ -500,7 +500,7 @@ def _with_defaults(config: Config) -> Config:
     found: Config = {}
     for key, defaults in wanted.items():
         given = cluster.get(key, {})
-        # A value which is no dictionary is left to the decoder, whose message names the place.
+        # A value which is not a dictionary is left to the decoder, whose message names the place.
         if isinstance(given, dict):
             found[key] = _filled(given, defaults, only_known=key == "hvparams")
     if isinstance(cluster.get("ndparams", {}), dict):

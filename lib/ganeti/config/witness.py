@@ -93,7 +93,7 @@ def parse_document(text: str) -> Document:
 def _text(raw: dict[str, object], name: str) -> str:
     value = raw.get(name)
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise errors.ParseError(f"witness: {name} is no text")
+        raise errors.ParseError(f"witness: {name} is not text")
     return value
 
 
@@ -116,5 +116,5 @@ def _seconds(value: object) -> float:
 def _state(raw: dict[str, object], name: str, most: int) -> tuple[Epoch, int]:
     value = raw.get(name)
     if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):  # noqa: PLR2004
-        raise errors.ParseError(f"witness: {name} is no pair of epoch and number")
+        raise errors.ParseError(f"witness: {name} is not a pair of epoch and number")
     return parse(value[0]), _number(value[1], most)

@@ -135,7 +135,7 @@ def opened(path: str) -> Iterator[Snapshot]:
     """Open the present state of a configuration.
 
     :param path: of the file; it may have no journal.
-    :raises FileNotFoundError: there is no file; a journal alone is no configuration.
+    :raises FileNotFoundError: there is no file; a journal alone is not a configuration.
     :raises OSError: the file or the journal cannot be read; the error has its name.
     """
     journal = _read_journal(path)

@@ -34,7 +34,7 @@ ReadRange = Callable[[int, int], bytes]
 def encode(change: Change) -> bytes:
     """Return the record of a change.
 
-    :raises UnicodeDecodeError: the texts are no UTF-8.
+    :raises UnicodeDecodeError: the texts are not UTF-8.
     """
     payload = json.dumps(
         {

@@ -103,7 +103,7 @@ def require_name(name: str) -> str:
 def parse_entry(text: str) -> Image:
     """Read an entry.
 
-    :raises ParseError: the text is no entry; the message says why.
+    :raises ParseError: the text is not an entry; the message says why.
     """
     found = json.loads(text)
     if not isinstance(found, dict):

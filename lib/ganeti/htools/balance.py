@@ -244,7 +244,7 @@ class Finder:
         return best
 
 
-#: So many moves with the best estimates are tried before all others are looked at again.
+#: Number of moves with the best estimates which are tried before all others are examined again.
 _FIRST_TRIED = 64
 
 

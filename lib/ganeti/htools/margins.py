@@ -22,7 +22,7 @@ from ganeti.htools.limits import violates
 from ganeti.htools.node import Node
 from ganeti.htools.space import sharing
 
-#: So many refuges are enough: a place changes at most two nodes.
+#: Number of refuges which is enough: a place changes at most two nodes.
 _ENOUGH = 3
 
 

@@ -227,7 +227,7 @@ def _spec(text: str) -> Spec:
     if not _SPEC_MIN <= len(fields) <= _SPEC_MAX or not all(
         one.isascii() and one.isdecimal() for one in fields[2:]
     ):
-        raise errors.ParseError(f"'{text}' is no size; disk,memory,cpus[,spindles] is expected")
+        raise errors.ParseError(f"'{text}' is not a size; disk,memory,cpus[,spindles] is expected")
     spindles = int(fields[3]) if len(fields) > _SPEC_MIN else 1
     return Spec(
         amount("memory", fields[1]), int(fields[2]), amount("disk", fields[0]), 1, 1, spindles
@@ -255,7 +255,7 @@ def _ratio(value: str) -> float:
     except ValueError:
         ratio = math.nan
     if not (math.isfinite(ratio) and ratio > 0):
-        raise errors.ParseError(f"'{value}' is no ratio above 0")
+        raise errors.ParseError(f"'{value}' is not a ratio above 0")
     return ratio
 
 

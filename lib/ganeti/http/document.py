@@ -123,7 +123,7 @@ class WebDocument:
     def read(self) -> Found:
         """Read the document.
 
-        :raises DocumentError: no answer, or one which is no document.
+        :raises DocumentError: no answer, or one which is not a document.
         """
         status, tag, body = self._perform("GET", None, ())
         if status in _MISSING:
@@ -137,7 +137,7 @@ class WebDocument:
         try:
             return Found(body.decode("utf-8"), tag)
         except UnicodeDecodeError as err:
-            raise DocumentError(f"{self.url}: the document is no text") from err
+            raise DocumentError(f"{self.url}: the document is not text") from err
 
     def replace(self, text: str, tag: str) -> None:
         """Write the document if it is still the one with this tag; with no tag, if there is none.

@@ -54,7 +54,7 @@ class RawHead(NamedTuple):
 def parse_raw_head(data: bytes) -> RawHead:
     """Read the head of a request, without the empty line at its end.
 
-    :raises HeadError: 400 if it is no head; 431 for too many headers; 505 for another version.
+    :raises HeadError: 400 if it is not a head; 431 for too many headers; 505 for another version.
     """
     # In Latin-1 every byte is a character.
     lines = data.decode("latin-1").split("\r\n")

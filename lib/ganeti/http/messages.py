@@ -83,7 +83,7 @@ class Response:
 def parse_head(data: bytes) -> Head:
     """Read the head of a request, without the empty line at its end.
 
-    :raises Refused: 400 if it is no head; 413, 431, 501 or 505 if the request is not supported.
+    :raises Refused: 400 if it is not a head; 413, 431, 501 or 505 if the request is not supported.
     """
     try:
         line, method, target, minor, headers = head.parse_raw_head(data)

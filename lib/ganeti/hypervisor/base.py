@@ -108,7 +108,7 @@ class Hypervisor(ABC):
         """Ask a guest to shut down, or with ``force`` end it.
 
         Without ``force`` this returns at once; the caller checks with :meth:`is_running`, and asks
-        again. After a forced stop the guest has ended. A guest that does not run is no error.
+        again. After a forced stop the guest has ended. A guest that does not run is not an error.
 
         :raises HypervisorError: it cannot be asked, or does not end.
         """
@@ -262,7 +262,7 @@ class Hypervisor(ABC):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> Any:
-        """Unplug a device from a running guest; one that the guest lacks is no error.
+        """Unplug a device from a running guest; one that the guest lacks is not an error.
 
         :raises HotplugError: it is still plugged in.
         """

@@ -89,7 +89,7 @@ def prepare(name: str, uuid: str, link: str) -> None:
 
 
 def remove(name: str, uuid: str) -> None:
-    """Remove the log of an instance from this node; a missing one is no error.
+    """Remove the log of an instance from this node; a missing one is not an error.
 
     :raises OSError: it cannot be removed.
     """
@@ -253,7 +253,7 @@ def _rotation(path: str) -> str:
 def _parsed(position: str) -> tuple[str, int]:
     mark, _, start = position.rpartition(":")
     if not mark or not start.isascii() or not start.isdigit() or len(start) > 18:
-        raise errors.HypervisorError(f"'{position:.100}' is no position in a console log")
+        raise errors.HypervisorError(f"'{position:.100}' is not a position in a console log")
     return mark, int(start)
 
 

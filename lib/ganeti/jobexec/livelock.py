@@ -73,7 +73,7 @@ def path_of(directory: str, job_id: int, token: str) -> str:
 
 
 def token_of(path: str) -> str | None:
-    """Return the token in the path of a livelock; None for a file which is no job process's."""
+    """Return the token in the path of a livelock; None for a file which is not a job process's."""
     found = _NAME.fullmatch(os.path.basename(path))
     return None if found is None else found[2]
 

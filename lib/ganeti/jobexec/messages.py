@@ -67,7 +67,7 @@ def protocol() -> str:
     return f"{PROTOCOL}-{digest[:_DIGITS]}"
 
 
-class ChannelClosed(Exception):  # noqa: N818  it is no failure of an operation
+class ChannelClosed(Exception):  # noqa: N818  it is not a failure of an operation
     """The other end has closed the connection, or has ended.
 
     This is not an error of our tree, so that no logical unit takes it for the failure of a step.

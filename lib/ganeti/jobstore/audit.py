@@ -30,7 +30,7 @@ from ganeti.wire import json
 #: The ``prev`` of the first line.
 NOTHING: Final = "0" * 64
 _MODE: Final = 0o600
-# So many bytes at the end of the file contain its last line.
+# Number of bytes at the end of the file which contain its last line.
 _TAIL_BYTES: Final = 1 << 20
 
 _log = logging.getLogger(__name__)
@@ -224,5 +224,5 @@ def _read(line: bytes) -> tuple[dict[str, Any], str | None]:
         or not isinstance(data.get("n"), int)
         or not isinstance(data.get("prev"), str)
     ):
-        return {}, "it is no line of an audit log"
+        return {}, "it is not a line of an audit log"
     return data, None

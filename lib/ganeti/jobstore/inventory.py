@@ -59,7 +59,7 @@ class Inventory(NamedTuple):
     def from_wire(cls, wire: Mapping[str, Any]) -> Inventory:
         """Read the result of :meth:`to_wire`.
 
-        :raises errors.ParseError: the value is no inventory.
+        :raises errors.ParseError: the value is not an inventory.
         """
         try:
             return cls(

@@ -106,7 +106,7 @@ class LocalQueue:
         :raises errors.JobQueueError: the directory cannot be read.
         """
         text = self._reading(lambda: self._store.read_published(name))
-        # A file with bytes which are no text is damaged, and no message can carry it.
+        # A file with bytes which are not text is damaged, and no message can carry it.
         return None if text is None or not _is_text(text) else text
 
     def is_damaged(self, job_id: int, name: str) -> bool:

@@ -18,7 +18,7 @@ from ganeti.opcodes.base import OpCode
 Execute = Callable[[OpCode, Callbacks], Any]
 
 
-class JobDetached(Exception):  # noqa: N818  it is no failure of the job
+class JobDetached(Exception):  # noqa: N818  it is not a failure of the job
     """The master daemon ends, and the job goes on in its process."""
 
 

@@ -21,7 +21,7 @@ from ganeti.jqueue import job as jobs
 #: ``[values of the fields, new log entries]``, the answer to ``WaitForJobChange``.
 JobChange = list[Any]
 
-#: So many changes of a job are answered at once; after them, so many in a second.
+#: Changes of a job which are answered at once; after them, as many in a second.
 BURST = 20
 RATE = 10.0
 # The time until the next answer is possible cannot be exact in binary.

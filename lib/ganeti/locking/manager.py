@@ -365,7 +365,9 @@ class LockManager:
         level: Level | None = None,
         keys: Collection[str] | None = ALL,
     ) -> None:
-        """Release the named locks, all locks of a level, or all locks. Holding none is no error.
+        """Release the named locks, all locks of a level, or all locks.
+
+        It is not an error to hold none.
 
         When members are released while the whole level is held, the owner keeps the other present
         members, each separately, and no longer holds the level.

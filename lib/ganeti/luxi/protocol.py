@@ -145,7 +145,7 @@ def parse_request(message: bytes) -> tuple[str, list[Any], str]:
 
     The version of the client is not compared, because all versions have the same fields.
 
-    :raises errors.ParseError: the message is no request; says why.
+    :raises errors.ParseError: the message is not a request; says why.
     """
     request = json.loads(message)
     if not isinstance(request, dict):
@@ -183,7 +183,7 @@ def encode_error(error: BaseException) -> bytes:
 
 
 def encode_refusal(reason: str) -> bytes:
-    """Return the bytes of the answer to a message that is no valid request."""
+    """Return the bytes of the answer to a message that is not a valid request."""
     text = json.dumps({"success": False, "result": f"failed to parse request: {reason}"})
     return text.encode("ascii") + ETX
 

@@ -154,7 +154,7 @@ class LuxiRequest:
         self._send(wire.encode_error(error), f"{type(error).__name__}: {error}")
 
     def refuse(self, reason: str) -> None:
-        """Answer that this is no valid request."""
+        """Answer that this is not a valid request."""
         self._send(wire.encode_refusal(reason), reason)
 
     def done(self, result: Any, error: Exception | None) -> None:

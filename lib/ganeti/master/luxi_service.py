@@ -441,7 +441,7 @@ class LuxiService:
             for table in (data.nodes, data.nodegroups, data.instances, data.networks, data.disks)
         ):
             raise errors.OpPrereqError(
-                f"uuid {uuid} belongs to another object, which is no filter rule",
+                f"uuid {uuid} belongs to another object, which is not a filter rule",
                 errors.ECODE_NOTUNIQUE,
             )
 

@@ -154,7 +154,7 @@ def _release_address() -> str:
 
     here = paths.current()
     if not os.path.exists(here.cluster_conf_file):
-        return "this node is no candidate any more; its address was not looked at"
+        return "this node is not a candidate any more; its address was not looked at"
     data = api.load(here.cluster_conf_file)[0]
     me = machine.current().hostname()
     own = next((node for node in data.nodes.values() if node.name.lower() == me), None)

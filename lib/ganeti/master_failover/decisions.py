@@ -43,12 +43,12 @@ class View(NamedTuple):
     :ivar rank: how many candidates come before this one.
     :ivar state: the state of the master daemon, a word of :mod:`ganeti.constants.failover`.
     :ivar detail: why nothing is known, for states without an answer.
-    :ivar seen_at: when it served at last, or when this candidate began to watch it.
+    :ivar seen_at: when it served last, or when this candidate began to watch it.
     :ivar ever_seen: whether it has served since then.
     :ivar tries: how often this candidate has asked in vain since then.
-    :ivar tried_at: when it asked at last.
+    :ivar tried_at: when it asked last.
     :ivar moves: when the role moved to another node, as far as this daemon has noticed.
-    :ivar answered_at: when the node of the master answered at last, with or without a master
+    :ivar answered_at: when the node of the master answered last, with or without a master
         daemon; None if it has not answered since then.
     """
 
@@ -199,7 +199,7 @@ class OwnMaster(NamedTuple):
     :ivar state: as in :class:`View`.
     :ivar dead_since: when it was found dead; None if it is not.
     :ivar tries: how often it was started again since it served.
-    :ivar tried_at: when that was tried at last.
+    :ivar tried_at: when that was tried last.
     :ivar replaced: why it must not be started any more; empty if it may.
     """
 

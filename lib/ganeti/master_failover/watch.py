@@ -158,7 +158,7 @@ class Watch:
         except (errors.GenericError, OSError) as err:
             self._report("", Seen(""), f"this node cannot watch the master: {err}")
             pause_s = IDLE_S
-        # What this look itself took is no pause of the daemon.
+        # What this look itself took is not a pause of the daemon.
         self._looked_at = self._now()
         self._pause_s = pause_s
         return pause_s
@@ -177,7 +177,7 @@ class Watch:
             self._look_at_own(facts, begun)
             return LOOK_S
         if facts.me not in facts.candidates:
-            self._report("", Seen(""), "this node is no master candidate, or is marked offline")
+            self._report("", Seen(""), "this node is not a master candidate, or is marked offline")
             return IDLE_S
         return self._look_at(facts, begun)
 
@@ -195,7 +195,7 @@ class Watch:
         self._epoch = master_epoch.read().epoch
 
     def _forget_absence(self, now: float) -> None:
-        """Begin anew after a pause of this daemon: what it did not see is no absence."""
+        """Begin anew after a pause of this daemon: what it did not see is not absence."""
         _log.info("this daemon was paused; it begins to watch anew")
         self._view = self._view._replace(seen_at=now, tries=0)
         self._own = self._own._replace(dead_since=None)

@@ -32,7 +32,7 @@ _SINGLE = (
 )  # fmt: skip
 # Parameters with a dictionary for each owner, such as a hypervisor.
 _BY_OWNER = ("hvparams", "beparams", "nicparams", "diskparams")
-# The same, by operating system; one which only one of the clusters has is no conflict.
+# The same, by operating system; one which only one of the clusters has is not a conflict.
 _BY_OS = ("os_hvp", "osparams", "osparams_private_cluster")
 _SECRET = frozenset(("osparams_private_cluster",))
 

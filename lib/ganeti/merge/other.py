@@ -119,7 +119,7 @@ def find(name: str, keep_fds: Sequence[int] = (), port: int | None = None) -> Ot
             raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
         except errors.OpExecError as err:
             raise errors.OpPrereqError(
-                f"{name} is no cluster, or no node of one: {err}", errors.ECODE_ENVIRON
+                f"{name} is not a cluster, or no node of one: {err}", errors.ECODE_ENVIRON
             ) from err
         facts[fact] = done.stdout.strip()
     master = facts[ssconf_const.MASTER_NODE]
@@ -184,7 +184,7 @@ def parse_config(text: str, name: str) -> ConfigData:
     """Read the text of a configuration.
 
     :param name: name of the cluster, for messages.
-    :raises ConfigurationError: it is no configuration of this version, or of one before it.
+    :raises ConfigurationError: it is not a configuration of this version, or of one before it.
     """
     try:
         return codec.from_dict(ConfigData, upgrade.upgrade(json.loads(text)))

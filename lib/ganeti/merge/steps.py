@@ -474,7 +474,7 @@ def _online(data: ConfigData) -> list[Node]:
 
 
 def _needs_no_voting(merged: ConfigData, other: ConfigData) -> bool:
-    """Return True if the nodes of this cluster alone are no majority of all nodes.
+    """Return True if the nodes of this cluster alone are not a majority of all nodes.
 
     The nodes of the other cluster do not answer before they are added again.
     """

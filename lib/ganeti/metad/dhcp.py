@@ -61,7 +61,7 @@ class DhcpRequest(NamedTuple):
 
 
 def parse_request(data: bytes) -> DhcpRequest | None:
-    """Read a request; None for a message which is no request, or which this server ignores."""
+    """Read a request; None for a message which is not a request, or which this server ignores."""
     if len(data) < _HEADER.size + len(_MAGIC):
         return None
     (
@@ -124,7 +124,7 @@ def _address(data: bytes | None) -> str | None:
 
 
 def reply(request: DhcpRequest, guests: Guests) -> bytes | None:
-    """Return the answer to a request; None when the client is no guest, or chose another server."""
+    """Return the answer to a request; None for another client or server."""
     guest = guests.by_mac(":".join(f"{byte:02x}" for byte in request.mac))
     if guest is None:
         return None

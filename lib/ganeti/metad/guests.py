@@ -82,7 +82,7 @@ class Guest:
 def parse(description: object) -> Guest:
     """Read the description of a guest.
 
-    :raises ParameterError: it is no description, or the guest has no communication interface.
+    :raises ParameterError: it is not a description, or the guest has no communication interface.
     """
     if not isinstance(description, dict):
         raise errors.ParameterError("the description of a guest is a dictionary")
@@ -94,7 +94,7 @@ def parse(description: object) -> Guest:
     environment = _dict(helper, "environment", name)
     task = helper.get("task")
     if task not in (None, const.TASK_INSTALL, const.TASK_ZERO):
-        raise errors.ParameterError(f"guest {name}: '{task}' is no task of a helper guest")
+        raise errors.ParameterError(f"guest {name}: '{task}' is not a task of a helper guest")
     left_out = {"helper", "osparams", *(key for key, _ in _PARAMETERS)}
     return Guest(
         name,

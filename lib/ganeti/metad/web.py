@@ -164,7 +164,7 @@ class MetadataApplication:
     def environment(self, request: _GuestRequest) -> Response:
         """Return the variables of the script which a helper guest runs, quoted for a shell."""
         if request.guest.task is None:
-            raise Refused(404, "this is no helper guest")
+            raise Refused(404, "this is not a helper guest")
         lines = [
             f"{name}={shlex.quote(value)}\n"
             for name, value in sorted(request.guest.environment.items())

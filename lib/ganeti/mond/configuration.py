@@ -73,7 +73,8 @@ def parse_intervals(collectors: Any) -> dict[str, float]:
 
     :param collectors: the object of the configuration: name -> ``active``, ``interval`` in
         microseconds. A collector which it does not have is active, and so are all when the value
-        is no object. An interval which is no finite number of a sensible size counts as not given.
+        is not an object. An interval which is not a finite number of a sensible size
+        counts as not given.
     """
     found = {}
     for name in cluster_const.DATA_COLLECTORS:

@@ -26,8 +26,8 @@ LARGEST_PREFIX: Final = 16
 def empty(network: Network) -> Network:
     """Return a network with new pools, in which only first, last and gateway address are taken.
 
-    :raises AddressPoolError: it is no IPv4 network, or too large or too small, or the gateway is
-        not in it.
+    :raises AddressPoolError: it is not an IPv4 network, or too large or too small, or the gateway
+        is not in it.
     """
     size = _parsed(network).num_addresses
     fresh = dataclasses.replace(
@@ -42,7 +42,7 @@ class AddressPool:
     """The addresses of a network. Methods take addresses as text.
 
     :raises AddressPoolError: the object of the network is damaged. All methods raise this error for
-        a text which is no address, or an address outside of the network.
+        a text which is not an address, or an address outside of the network.
     """
 
     def __init__(self, network: Network) -> None:

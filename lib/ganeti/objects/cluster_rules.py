@@ -101,7 +101,7 @@ def auto_failover(seconds: int) -> int | None:
 def witness(url: str) -> str | None:
     """Check the URL of the document of the witness; ``none`` or nothing for no witness.
 
-    :raises errors.ParameterError: it is no URL of a document on an HTTPS server.
+    :raises errors.ParameterError: it is not a URL of a document on an HTTPS server.
     """
     import urllib.parse
 

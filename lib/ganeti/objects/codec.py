@@ -111,8 +111,8 @@ def _bad_keys(
 ) -> dict[str, Any]:
     """Return a dictionary without its unknown keys.
 
-    :raises errors.ConfigurationError: it is no dictionary, a key is missing, or there are unknown
-        ones outside of :func:`tolerating`.
+    :raises errors.ConfigurationError: it is not a dictionary, a key is missing, or there are
+        unknown ones outside of :func:`tolerating`.
     """
     if not isinstance(value, dict):
         _wrong(path, "", dict, value)

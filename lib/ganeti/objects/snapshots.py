@@ -93,7 +93,7 @@ def volume_name(volume: str, name: str) -> str:
 
 
 def split(volume: str) -> tuple[str, str] | None:
-    """Return volume and name of a snapshot; None for a volume which is no snapshot."""
+    """Return volume and name of a snapshot; None for a volume which is not a snapshot."""
     origin, separator, name = volume.rpartition(SEPARATOR)
     if not (origin and separator) or wrong_name(name) is not None:
         return None

@@ -178,10 +178,10 @@ class MasterSight:
     :ivar watching: whether ``ganeti-failoverd`` runs on the node.
     :ivar watched: the node which that daemon watches; empty for none. The members below are its
         report.
-    :ivar state: the state in which it saw the master daemon of that node at last.
+    :ivar state: the state in which it saw the master daemon of that node last.
     :ivar seen_s: seconds since that one served; None if it never did.
     :ivar text: what it does, and why.
-    :ivar acted: what it did at last, and when; empty for nothing.
+    :ivar acted: what it did last, and when; empty for nothing.
     :ivar paused_until: end of the watcher's pause in seconds since 1970, or None.
     """
 

@@ -112,7 +112,7 @@ class OpInstanceCreate(OpCode):
     )
     conflicts_check: bool = param(
         ht.Bool,
-        "Refuse addresses which are reserved or belong to a network of which the NIC is no part",
+        "Refuse addresses which are reserved or belong to a network of which the NIC is not part",
         default=True,
     )
     mode: str = param(
@@ -620,7 +620,7 @@ class OpInstanceSetParams(OpCode):
     )
     conflicts_check: bool = param(
         ht.Bool,
-        "Refuse addresses which are reserved or belong to a network of which the NIC is no part",
+        "Refuse addresses which are reserved or belong to a network of which the NIC is not part",
         default=True,
     )
     hotplug: bool = param(ht.Bool, "Change the devices of the running guest as well", default=True)

@@ -23,9 +23,9 @@ class Report(NamedTuple):
 
     :ivar watched: name of the node whose master daemon is watched; empty for none.
     :ivar state: its state, a word of :mod:`ganeti.constants.failover`; empty for none.
-    :ivar seen_at: when it served at last; None if it never did.
+    :ivar seen_at: when it served last; None if it never did.
     :ivar text: what the daemon does, and why.
-    :ivar acted: what it did at last, and when; empty for nothing.
+    :ivar acted: what it did last, and when; empty for nothing.
     """
 
     watched: str = ""

@@ -158,7 +158,7 @@ def _value(op: str, value: Any, field: Field) -> str | int:
         )
     if field.compare == JOB_ID and isinstance(value, str):
         if not is_number(value):
-            raise errors.ParameterError(f"{_shorten(value)} is no job id")
+            raise errors.ParameterError(f"{_shorten(value)} is not a job id")
         return int(value)
     return value
 
@@ -332,7 +332,7 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
             return any(search(one) for one in value)
         if not isinstance(value, str):
             raise errors.ParameterError(
-                f"field {field.name}: {_shorten(value)} is no text to search in"
+                f"field {field.name}: {_shorten(value)} is not text to search in"
             )
         return search(value)
 
@@ -342,7 +342,7 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
 def _contains(field: Field, wanted: str | int) -> Callable[[Any], bool]:
     def test(value: Any) -> bool:
         if not isinstance(value, (list, tuple)):
-            raise errors.ParameterError(f"field {field.name}: {_shorten(value)} is no list")
+            raise errors.ParameterError(f"field {field.name}: {_shorten(value)} is not a list")
         return any(member == wanted and not isinstance(member, bool) for member in value)
 
     return test
@@ -451,7 +451,7 @@ def glob_to_regex(pattern: str) -> str:
 def parse(text: str) -> list[Any]:
     """Convert the text form of a filter to its JSON form.
 
-    :raises errors.QueryFilterParseError: the text is no filter; the error has the column.
+    :raises errors.QueryFilterParseError: the text is not a filter; the error has the column.
     """
     import pyparsing
 

@@ -51,7 +51,7 @@ _Judge = Callable[[Any], "bool | None"]
 def check_action(action: Any) -> None:
     """Check the action of a rule.
 
-    :raises errors.ParameterError: it is no action.
+    :raises errors.ParameterError: it is not an action.
     """
     if isinstance(action, str) and action in const.FILTER_ACTIONS:
         return

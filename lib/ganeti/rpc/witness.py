@@ -205,7 +205,7 @@ class Witness:
         """Let several writers replace the same content at once, again and again.
 
         A server which compares the tag first and writes afterwards accepts two of them. That it
-        does not is no proof, but servers which do are common.
+        does not is not a proof, but servers which do are common.
         """
         stores = [self._store.another() for _ in range(_WRITERS)]
         with ThreadPoolExecutor(_WRITERS) as pool:

@@ -120,7 +120,7 @@ def _warm_up(context: x509.FreshContext, here: paths.Paths, served: str | None) 
             raise
         raise errors.X509CertError(
             served,
-            "is no certificate which other nodes accept. Sign it with the key in"
+            "is not a certificate which other nodes accept. Sign it with the key in"
             f" {here.noded_cert_file}.",
         ) from err
 

@@ -81,7 +81,7 @@ class BlockDevice(ABC):
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove the device with its content; one which does not exist is no error."""
+        """Remove the device with its content; one which does not exist is not an error."""
 
     @abstractmethod
     def exists(self) -> bool:

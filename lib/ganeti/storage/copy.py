@@ -59,7 +59,7 @@ def fetch_argv(target: str, max_bytes: int) -> list[str]:
         "--fail",
         "--silent",  # glossary: allow
         "--show-error",
-        # Brackets and braces in a URL are no pattern for many URLs.
+        # Brackets and braces in a URL do not form a pattern for many URLs.
         "--globoff",
         "--max-filesize",
         str(max_bytes),

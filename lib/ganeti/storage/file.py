@@ -106,7 +106,7 @@ def _local(virtual_path: str) -> str:
 
 
 def create_dir(virtual_path: str) -> None:
-    """Create a directory for the disks of an instance; one which exists is no error.
+    """Create a directory for the disks of an instance; one which exists is not an error.
 
     :raises FileStoragePathError: the path is not allowed, or the directory cannot be created.
     """
@@ -120,7 +120,7 @@ def create_dir(virtual_path: str) -> None:
 
 
 def remove_dir(virtual_path: str) -> None:
-    """Remove an empty directory; one which does not exist is no error.
+    """Remove an empty directory; one which does not exist is not an error.
 
     :raises FileStoragePathError: the path is not allowed, the directory is not empty, or it cannot
         be removed.
@@ -137,7 +137,7 @@ def remove_dir(virtual_path: str) -> None:
 
 
 def rename_dir(old_virtual: str, new_virtual: str) -> None:
-    """Rename a directory; one which has been renamed already is no error.
+    """Rename a directory; one which has been renamed already is not an error.
 
     :raises FileStoragePathError: a path is not allowed, the new one exists, or the directory cannot
         be renamed.
@@ -271,7 +271,7 @@ class FileDevice(BlockDevice):
         """Return True if the file exists; absent is only a file whose directory exists.
 
         :raises BlockDeviceError: the directory is missing, as it is while its file system is not
-            mounted; the path is no regular file; or it cannot be examined.
+            mounted; the path is not a regular file; or it cannot be examined.
         """
         try:
             found = os.stat(self._path)

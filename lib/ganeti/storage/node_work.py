@@ -44,7 +44,7 @@ _REVOKED_S = 86400.0
 # Digits of a token which are the token of a process.
 _PREFIX = 16
 _MAX_HOLDERS = 5
-# A file of this size is no record.
+# A file of this size is not a record.
 _MAX_BYTES = 1 << 16
 
 _numbers = itertools.count(1)

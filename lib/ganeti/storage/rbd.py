@@ -191,7 +191,7 @@ class RbdDevice(BlockDevice):
         )
 
     def remove(self) -> None:
-        """Unmap and destroy the image; one which is surely absent is no error."""
+        """Unmap and destroy the image; one which is surely absent is not an error."""
         self.shutdown()
         if self._exists_in_pool():
             self._run(image_argv(["rm"], self._pool, self.name, self._user), "cannot be removed")

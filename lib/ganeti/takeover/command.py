@@ -88,7 +88,7 @@ class Takeover:
         given = {*options.leave_out, *options.include}
         unknown = given - {node.name for node in self.members}
         if unknown:
-            raise errors.ConfigurationError(f"these are no nodes: {', '.join(sorted(unknown))}")
+            raise errors.ConfigurationError(f"these are not nodes: {', '.join(sorted(unknown))}")
         if self.master in options.leave_out:
             raise errors.ConfigurationError("the master cannot be left out")
         if given and set(options.leave_out) & set(options.include):

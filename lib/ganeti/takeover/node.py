@@ -59,7 +59,7 @@ OWN_FILES = (
     "witness-auth",
     "witness-ca.pem",
 )
-# So much of what a program has printed goes into an error.
+# Maximum number of lines of the output of a program in an error.
 _LINES = 6
 _STOP_S = 90.0
 _KILL_S = 10.0

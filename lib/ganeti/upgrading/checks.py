@@ -26,7 +26,7 @@ class Member(NamedTuple):
 def find_target(text: str, known: dict[str, versions.Version]) -> versions.Version:
     """Find the version which the user names: ``0.9``, or one of its releases: ``0.9.3``.
 
-    :raises OpPrereqError: it is no version, or is not installed on this node.
+    :raises OpPrereqError: it is not a version, or is not installed on this node.
     """
     words = text.split(".")
     if not 2 <= len(words) <= 3 or not all(word.isdecimal() for word in words):

@@ -23,7 +23,7 @@ _STATUS_BYTES = 2000
 
 
 class Notifier:
-    """Sends reports of this process; an unreachable manager is no error.
+    """Sends reports of this process; an unreachable manager is not an error.
 
     :param address: path of the socket, or ``@`` and an abstract name; empty: send nothing.
     :param watchdog_s: seconds within which the manager expects a sign of life; None for never.

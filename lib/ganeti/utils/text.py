@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ganeti import errors
 
 _DIGITS = re.compile(r"(\d+)")
-# Numbers with more digits are no sizes, and cost time to read.
+# Numbers with more digits are not sizes, and cost time to read.
 _SIZE_DIGITS = 30
 _UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

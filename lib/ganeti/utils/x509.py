@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 DEFAULT_COMMON_NAME = "ganeti.example.com"
 #: The validity of new certificates: five years.
 DEFAULT_VALIDITY_DAYS = 1825
-#: So many days before a certificate expires, ``gnt-cluster verify`` reports a warning or an error.
+#: Days before the end of a certificate at which ``gnt-cluster verify`` reports a warning or
+#: an error.
 EXPIRATION_WARN_DAYS = 30
 EXPIRATION_ERROR_DAYS = 7
 
@@ -197,7 +198,7 @@ def _public_part(der: bytes) -> bytes:
     Without the library, which takes a tenth of a second to import in each program that calls nodes.
     Source: RFC 5280, section 4.1, and the lengths of DER in X.690.
 
-    :raises ValueError: it is no certificate (:class:`IndexError`: it is too short).
+    :raises ValueError: it is not a certificate (:class:`IndexError`: it is too short).
     """
     start, _ = _der_content(der, 0)  # Certificate
     place, _ = _der_content(der, start)  # TBSCertificate

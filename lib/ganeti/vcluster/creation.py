@@ -269,7 +269,7 @@ def create_like(
     :param directory: must not exist, or must be empty.
     :param path: a file ``config.data``; it is only read.
     :raises ParameterError: an argument is wrong.
-    :raises ConfigurationError: the file is no configuration of this version or of an earlier one.
+    :raises ConfigurationError: the file is not a configuration of this or an earlier version.
     :raises OpExecError: a step failed; the message has its output.
     """
     model = like.read_model(path)

@@ -56,7 +56,7 @@ class Model(NamedTuple):
 def read_model(path: str) -> Model:
     """Read a file ``config.data`` of this version, or of an earlier one.
 
-    :raises ConfigurationError: it is no configuration which this version can read, or its nodes
+    :raises ConfigurationError: it is not a configuration which this version can read, or its nodes
         have names which virtual nodes cannot have.
     """
     try:
@@ -118,7 +118,7 @@ def transformed(model: dict[str, Any], virtual: dict[str, Any]) -> dict[str, Any
 def put_in(cluster: VirtualCluster, model: Model) -> None:
     """Give a virtual cluster whose daemons are stopped the configuration of a real one.
 
-    :raises ConfigurationError: the result is no configuration.
+    :raises ConfigurationError: the result is not a configuration.
     """
     for node in cluster.nodes:
         here = cluster.paths(node)

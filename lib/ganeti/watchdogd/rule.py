@@ -55,7 +55,7 @@ def parse_opinion(answer: Any) -> Opinion:
     :raises ParseError: it has not the form of an answer.
     """
     if not isinstance(answer, dict):
-        raise errors.ParseError("the answer is no object")
+        raise errors.ParseError("the answer is not an object")
     found, left, age_s = (answer.get(name) for name in ("candidates", "left", "age_s"))
     if (
         not isinstance(found, list)
@@ -65,7 +65,7 @@ def parse_opinion(answer: Any) -> Opinion:
         raise errors.ParseError("the answer names no candidates")
     if not isinstance(left, bool):
         raise errors.ParseError("the answer does not say whether the node is left behind")
-    # Comparing first: a number of hundreds of digits is no float.
+    # Comparing first: a number of hundreds of digits is not a float.
     if isinstance(age_s, bool) or not isinstance(age_s, int | float) or not 0 <= age_s <= 1e6:
         raise errors.ParseError("the answer has no age")
     return Opinion(frozenset(found), left, float(age_s))

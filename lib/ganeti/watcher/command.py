@@ -2,8 +2,8 @@
 
 Exit codes: 0 when everything that is missing was tried; 1 when a part of the work could not be
 done, for example because the master daemon does not answer; 2 for wrong options. A run which finds
-another one at work, a paused cluster, or a machine that is no node, ends with 0. So does one which
-fails because the role of the master moved, or the cluster was destroyed, while it worked.
+another one at work, a paused cluster, or a machine that is not a node, ends with 0. So does one
+which fails because the role of the master moved, or the cluster was destroyed, while it worked.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-strict",
         action="store_true",
-        help="a node which does not answer when disks are verified is no error",
+        help="a node which does not answer when disks are verified is not an error",
     )
     parser.add_argument(
         "--rapi-ip",
@@ -145,7 +145,7 @@ def _change_since(was_master: bool | None) -> str:
     """
     is_master = _is_master()
     if was_master is not None and is_master is None:
-        return "this machine is no node of a cluster any more; nothing is left to do"
+        return "this machine is not a node of a cluster any more; nothing is left to do"
     if was_master and not is_master:
         return "the role of the master moved to another node, whose watcher goes on"
     return ""
@@ -203,7 +203,7 @@ def _is_paused(options: argparse.Namespace) -> bool:
         return False
     if until is None or until <= clock.now():
         return False
-    # For the log of a timer this is no news.
+    # For the log of a timer this is not news.
     _say(options, f"paused until {clock.format_time(until)}; nothing is done", logging.DEBUG)
     return True
 

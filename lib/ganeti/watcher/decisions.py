@@ -14,7 +14,7 @@ from ganeti.watcher.memory import Memory
 
 #: Seconds after which an import from another cluster that has not ended is given up.
 IMPORT_S = 24 * 3600
-#: So many restarts of one instance are tried; then an administrator has to act.
+#: Maximum number of restarts of one instance; then an administrator has to act.
 MAX_RESTARTS = 5
 #: Seconds after the last restart of an instance when its restarts are forgotten.
 FORGET_S = 8 * 3600

@@ -153,7 +153,7 @@ class GroupRun:
             memory.store(self._file, self._memory)
 
         def forget(instances: Sequence[str]) -> None:
-            # Nobody has taken their jobs, so these were no restarts.
+            # Nobody has taken their jobs, so these were not restarts.
             if not instances:
                 return
             for instance in instances:

@@ -39,7 +39,7 @@ def run_hooks(*, dry_run: bool) -> None:
         return
     for name, status, output in rows:
         if status == hooks_c.RESULT_SKIP:
-            _log.debug("hook %s is no program, and does not run", name)
+            _log.debug("hook %s is not a program, and does not run", name)
         elif status == hooks_c.RESULT_FAIL:
             _log.error("hook %s has failed: %s", name, output)
         else:

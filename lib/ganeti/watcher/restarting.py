@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ganeti.luxi.client import Client
     from ganeti.opcodes.base import OpCode
 
-#: So many jobs of one node group are unfinished at the same time.
+#: Maximum number of unfinished jobs of one node group.
 MAX_JOBS = 10
 #: A run waits for its jobs so many seconds. Jobs which take longer continue without it; the next
 #: run sees them.

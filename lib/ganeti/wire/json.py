@@ -138,7 +138,7 @@ def check_nesting(value: Any) -> None:
 
 
 def check_texts(value: Any) -> None:
-    """Refuse a value with a text that is no sequence of characters, or has a zero character.
+    """Refuse a value with a text that is not a sequence of characters, or has a zero character.
 
     JSON can name a single part of a surrogate pair, which cannot be written as UTF-8; names of
     files and arguments of programs cannot contain a zero character.

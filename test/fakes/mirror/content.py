@@ -130,7 +130,7 @@ def copied(source: str, target: str, share: float = 1.0) -> None:
 
 
 def _written(descriptor: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file before an end which are no holes."""
+    """The parts of a file before an end which are not holes."""
     at = 0
     while at < end:
         try:

@@ -391,7 +391,7 @@ def test_a_validity_that_no_certificate_has(here, validity_s):
         ({"compress": "\ud800"}, "compress"),
         ({"compress": "--file"}, "compress"),
         ({"key_name": "\0"}, "key_name"),
-        ({"ca_pem": "\udfff"}, "no PEM text"),
+        ({"ca_pem": "\udfff"}, "not a PEM text"),
         # As a master of an older version sends it: with the key which all nodes have.
         ({"key_name": None, "ca_pem": None}, "needs a key of its own"),
         ({"key_name": None}, "needs a key of its own"),

@@ -288,7 +288,7 @@ def test_what_a_killed_process_left_undone_is_done_by_who_asks(here):
 
 
 def test_a_copy_that_is_given_up_does_not_come_back(here):
-    """A node that is no candidate any more; the process with the old connection still lives."""
+    """A node that is not a candidate any more; the process with the old connection still lives."""
     jobqueue.update_many([("version", "1\n"), ("job-1", "one")])
     jobqueue.remove_jobs()
     jobqueue.settle()
@@ -297,7 +297,7 @@ def test_a_copy_that_is_given_up_does_not_come_back(here):
 
 @pytest.mark.parametrize("look_first", [False, True])
 def test_a_candidate_again_at_once(here, look_first):
-    """Between two messages on one connection it was no candidate: nothing goes to the old copy."""
+    """Between two messages it was not a candidate: nothing goes to the old copy."""
     jobqueue.update_many([("version", "1\n"), ("job-1", "one")])
     jobqueue.remove_jobs()  # by another process, as the node was told to give up its copies
     if look_first:

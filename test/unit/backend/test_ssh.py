@@ -33,7 +33,7 @@ def test_trust_and_its_check(here, monkeypatch):
     assert len(wrong) == 3 and all(here.root in text for text in wrong)
     ssh.trust(authorized=[KEY], known_hosts="hosts\n", public_keys=None)
     assert not os.path.exists(here.ssh_public_keys_file)
-    # Who is no candidate has no list.
+    # Who is not a candidate has no list.
     assert ssh.problems([[KEY], "hosts\n", "keys\n", ["node2"]]) == []
     assert len(ssh.problems([[KEY], "hosts\n", "keys\n", ["node1"]])) == 1
 

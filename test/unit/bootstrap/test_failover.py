@@ -411,7 +411,7 @@ def test_a_newer_configuration_in_which_this_node_is_no_candidate(
 
     other = cluster_of(3, node_changes={2: {"master_candidate": False}})
     monkeypatch.setattr(failover.newer_copies, "fetch_config", check_only)
-    with pytest.raises(errors.OpPrereqError, match="no master candidate"):
+    with pytest.raises(errors.OpPrereqError, match="not a master candidate"):
         run()
     assert master_now(here) == uuid_of("node1")
 
@@ -428,7 +428,7 @@ def test_newer_data_do_not_replace_a_quorum(here: paths.Paths, nodes: Nodes) -> 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"master_candidate": False}, "is no master candidate"),
+        ({"master_candidate": False}, "is not a master candidate"),
         ({"offline": True}, "is marked offline"),
         ({"drained": True}, "is marked drained"),
     ],
@@ -443,7 +443,7 @@ def test_a_node_in_another_role(
 
 def test_a_node_without_configuration(here: paths.Paths) -> None:
     os.unlink(here.cluster_conf_file)
-    with pytest.raises(errors.OpPrereqError, match="is no master candidate, so it has no copy"):
+    with pytest.raises(errors.OpPrereqError, match="is not a master candidate, so it has no copy"):
         failover.survey()
 
 

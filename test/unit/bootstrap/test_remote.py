@@ -306,7 +306,7 @@ def test_what_the_program_prints(
         assert node_daemon_setup.main([]) == 0
     printed = capsys.readouterr().out
     assert remote.printed_certificate(printed) == x509.digest_file(there.noded_client_cert_file)
-    # A banner of the SSH server is no harm; an older release prints nothing.
+    # A banner of the SSH server does no harm; an older release prints nothing.
     assert remote.printed_certificate(f"Welcome\r\n{printed}") is not None
     assert remote.printed_certificate("") is None
     assert remote.printed_certificate("certificate of the machine") is None

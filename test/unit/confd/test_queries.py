@@ -200,7 +200,7 @@ def test_no_answer_tells_a_secret(facts: queries.ConfigFacts) -> None:
     text = repr(everything)
     assert SECRET not in text and "hunter2" not in text
     assert everything[2].answer[0]["logical_id"][5] == ht.REDACTED
-    # Which parameters there are is no secret.
+    # Which parameters there are is not secret.
     assert everything[1].answer[0][0]["osparams_private"] == {"password": ht.REDACTED}
 
 

@@ -74,7 +74,7 @@ def test_a_replay_gets_no_answer_as_long_as_its_time_is_good(one: responder.Resp
 
 
 def test_the_clock_is_put_forward_and_back(one: responder.Responder) -> None:
-    """What was answered before is no fresh request afterwards."""
+    """What was answered before is not a fresh request afterwards."""
     seen = request(now=NOW)
     assert one.answer(seen, NOW, TICK) is not None
     day = 86400

@@ -26,7 +26,7 @@ STORED: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data" / "query_cluster.json").read_text()
 )
 TABLES = ("instances", "disks", "networks", "filters")
-# Texts are refused elsewhere when they are no valid ones; here they must do no harm.
+# Texts are refused elsewhere when they are not valid ones; here they must do no harm.
 ODD = (
     *(None, 0, -1, 1, 2**70, 1e300, 0.5, True),
     *("", "x", "\x00", "\ud800", "../..", "a b\n", "198.51.100.0/8", "::1/200", "0" * 50),

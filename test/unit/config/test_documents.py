@@ -41,9 +41,9 @@ def test_wrong_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("content", "fragment"),
     [
-        ("", "no JSON text"),
+        ("", "is not JSON"),
         ("[]", "must be a JSON object"),
-        ('{"a":1,"a":2}', "no JSON text"),
+        ('{"a":1,"a":2}', "is not JSON"),
         ('{"a":"' + "x" * documents.MAX_BYTES + '"}', "at most 16384"),
     ],
 )

@@ -97,7 +97,7 @@ def test_the_last_candidate_informs_the_witness_once(lab: Lab) -> None:
 
 
 def test_a_third_candidate_is_a_change_of_the_members(lab: Lab) -> None:
-    """The new node and the master are no majority of those who decided before."""
+    """The new node and the master are not a majority of those who decided before."""
     assert lab.reached(cluster("a", "b"), "a", "b")
     lab.failure = "no answer"
     assert not lab.reached(cluster("a", "b", "c"), "a", "c")

@@ -162,7 +162,7 @@ def test_a_change_waits_for_hanging_candidates_when_they_are_needed() -> None:
     thread.start()
     until(lambda: bool(nodes.received))
     thread.join(0.05)
-    assert thread.is_alive(), "one of three candidates is no majority"
+    assert thread.is_alive(), "one of three candidates is not a majority"
     nodes.let_go.set()
     thread.join()
     until(lambda: config.lagging() == {})

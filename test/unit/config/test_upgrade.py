@@ -180,7 +180,7 @@ def test_a_missing_key_is_named() -> None:
     config = _original("2.8")
     del config["nodes"]
     with pytest.raises(
-        errors.ConfigurationError, match="no configuration of version 2.8: key 'nodes' is missing"
+        errors.ConfigurationError, match="a configuration of version 2.8: key 'nodes' is missing"
     ):
         upgrade.upgrade(config)
 

@@ -40,7 +40,7 @@ def _fault(**changes: object) -> Fault:
         (_fault(old="b = 1"), "the old text occurs 0 times in lib/ganeti/one.py"),
         (_fault(old="="), "the old text occurs 2 times in lib/ganeti/one.py"),
         (_fault(new="a = 1"), "the new text is the old one"),
-        (_fault(new="a = "), "the new text is no Python"),
+        (_fault(new="a = "), "the new text is not Python"),
         (_fault(tests=("gone",)), "there is no gone"),
         (_fault(tests=()), "no tests are named"),
         (_fault(file="two.py"), "two.py"),
@@ -68,7 +68,7 @@ def test_faults_of_one_file_are_compiled_together_and_one_by_one(tmp_path: Path)
     ]
     assert mutate.problems(right, tmp_path) == []
     (found,) = mutate.problems([*right, bad], tmp_path)
-    assert found.startswith("p: bad: the new text is no Python")
+    assert found.startswith("p: bad: the new text is not Python")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.programs
 
 @pytest.fixture(scope="module", autouse=True)
 def modules() -> Iterator[dict[str, ModuleType]]:
-    """The modules of the definition, which is no package and has names of its own."""
+    """The modules of the definition, which is not a package and has names of its own."""
     sys.path.insert(0, str(DEFINITION))
     try:
         yield {name: importlib.import_module(name) for name in NAMES}

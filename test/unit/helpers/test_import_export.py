@@ -285,7 +285,7 @@ def test_a_process_that_is_killed(ends, tmp_path, victim):
 
 
 def runs(pid):
-    """Whether a process exists and is no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

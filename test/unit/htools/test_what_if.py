@@ -105,8 +105,8 @@ def test_other_sizes_reach_all_policies(load: Callable[..., Cluster]) -> None:
         (["min-size=2t,1g,1"], "disk size of the smallest size .2097152. exceeds that of the larg"),
         (["max-size=512,1g,1"], "disk size of the smallest size .1024. exceeds"),
         (["std-size=2t,1g,1"], "disk size of the standard size .2097152. is not from 1024 to"),
-        (["std-size=1g"], "'1g' is no size"),
-        (["max-size=1g,1g,x"], "is no size"),
+        (["std-size=1g"], "'1g' is not a size"),
+        (["max-size=1g,1g,x"], "is not a size"),
     ],
 )
 def test_sizes_must_agree(load: Callable[..., Cluster], changes: list[str], message: str) -> None:

@@ -207,7 +207,7 @@ def test_a_part_has_a_limit(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_wrong_position_is_refused(here: paths.Paths, position: str) -> None:
     prepare(here)
-    with pytest.raises(errors.HypervisorError, match="is no position in a console log"):
+    with pytest.raises(errors.HypervisorError, match="is not a position in a console log"):
         console_log.read(UUID, 0, position)
 
 

@@ -144,7 +144,7 @@ class Looks:
 def test_guests_that_stop_by_themselves() -> None:
     looks = Looks()
     looks.log.after(None)
-    assert looks.look("web1", "web2") == [], "the first look is no event"
+    assert looks.look("web1", "web2") == [], "the first look is not an event"
     assert looks.look("web1", "web2") == []
     assert looks.look("web1") == [("web2", "ERROR_down")]
     assert looks.look("web1") == []

@@ -86,5 +86,5 @@ def test_secrets_are_for_root(
     ):
         with pytest.raises(errors.OpPrereqError, match="Only root may use it"):
             ask()
-    # Who did what is no secret.
+    # Who did what is not secret.
     assert client.query_config_history()[0]["opcode"] == "OP_TAGS_SET"

@@ -50,7 +50,7 @@ def test_a_node_which_answers_gets_more_time(state: str) -> None:
 
 
 def test_a_node_counts_as_unreachable_from_its_last_answer_on() -> None:
-    """It answered, without a master daemon, until the moment before: one late answer is no loss."""
+    """It answered until the moment before, without a master daemon: one late answer is no loss."""
     assert not decide(view(answered_at=110.0), 114.9).ask
     assert decide(view(answered_at=110.0), 115.0).ask
     # An older answer changes nothing, and a node which answers now and then gets no more time than

@@ -58,5 +58,5 @@ def test_find_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.OpPrereqError, match=f"ssh root@{NAME} true"):
         other.find(NAME)
     monkeypatch.setattr(other, "_remote", lambda name, address, port: Answering("ssh", 1))
-    with pytest.raises(errors.OpPrereqError, match="is no cluster"):
+    with pytest.raises(errors.OpPrereqError, match="is not a cluster"):
         other.find(NAME)

@@ -51,7 +51,7 @@ def test_parameters_have_their_visibility_and_are_in_no_repr():
         ({"name": "web1", "nics": [{**NIC, "ip": None}]}, "no IPv4 address"),
         ({"name": "web1", "nics": [{**NIC, "ip": "169.254.0.7/16"}]}, "no IPv4 address"),
         (describe(osparams_secret=["hush"]), "osparams_secret is not a dictionary"),
-        (describe(helper={"task": "burn"}), "'burn' is no task"),
+        (describe(helper={"task": "burn"}), "'burn' is not a task"),
     ],
 )
 def test_what_is_no_description(description, fragment):

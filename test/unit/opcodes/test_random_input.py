@@ -47,4 +47,4 @@ def test_random_opcodes(value):
             opcodes.from_dict(candidate)
         except (errors.OpPrereqError, errors.OpCodeUnknown):
             continue
-        raise AssertionError(f"{candidate!r} is no opcode")
+        raise AssertionError(f"{candidate!r} is not an opcode")

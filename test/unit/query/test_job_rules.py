@@ -148,7 +148,7 @@ def test_all_predicates_must_hold() -> None:
         ([["nosuch", ["=", "id", 1]]], "no kind of predicate 'nosuch'"),
         ([[["a"], ["=", "id", 1]]], "no kind of predicate"),
         ([["jobid", ["=", "nosuch", 1]]], "no field 'nosuch'"),
-        ([["jobid", ["=", "id", "soon"]]], "'soon' is no job id"),
+        ([["jobid", ["=", "id", "soon"]]], "'soon' is not a job id"),
         ([["jobid", ["=", "id", True]]], "must be text or an integer"),
         ([["reason", ["=", "who", "x"]]], "no field 'who'"),
         ([["opcode", ["=", 5, "x"]]], "no field 5"),

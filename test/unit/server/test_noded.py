@@ -283,7 +283,7 @@ def test_a_certificate_of_its_own(own_lab, tmp_path):
     own_lab.start("node1.example.com", "--max-clients", "1", *options)
     shown = ssl.get_server_certificate((own_lab.addresses["node1.example.com"], own_lab.port))
     assert x509.digest(shown) == x509.digest(certificate)
-    # The master accepts it, and the limit is no obstacle for one client.
+    # The master accepts it, and the limit is not an obstacle for one client.
     answers = own_lab.runner().call_many(calls.VERSION, [ONE, TWO])
     assert [answer.payload() for answer in answers.values()] == [3010000] * 2
 
@@ -292,7 +292,7 @@ def test_a_certificate_which_nobody_accepts(own_lab, tmp_path):
     options, _ = own_certificate(tmp_path, x509.create_self_signed())
     done = start_by_hand(own_lab, "node1.example.com", "-p", str(own_lab.port), *options)
     assert done.returncode == 1
-    assert "is no certificate which other nodes accept" in done.stderr
+    assert "is not a certificate which other nodes accept" in done.stderr
 
 
 def test_the_address_of_an_interface(own_lab):

@@ -119,7 +119,7 @@ def test_arguments_of_an_interrupted_start_are_not_used(systemctl: Systemctl) ->
             1,
             "a condition of ganeti-masterd.service does not hold",
         ),
-        # Ended by signal 11, which is no exit code.
+        # Ended by signal 11, which is not an exit code.
         (
             "ActiveState=failed\nResult=core-dump\nExecMainCode=3\nExecMainStatus=11\n",
             1,

@@ -159,7 +159,7 @@ def test_no_answers_hide_the_record_when_the_candidates_change() -> None:
         opinions = {
             name: Opinion(frozenset(HISTORY[number]), number == len(HISTORY) - 1, 0.0)
             for name, number in have.items()
-            # One which knows that it is no candidate any more does not answer.
+            # One which knows that it is not a candidate any more does not answer.
             if name in HISTORY[number]
         }
         for size in range(1, len(opinions) + 1):

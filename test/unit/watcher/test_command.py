@@ -90,7 +90,7 @@ def test_what_ends_in_the_middle_is_no_failure(
 
     monkeypatch.setattr(command.luxi, "Client", lambda: _Broken(leave))
     assert command.main([]) == 0
-    expected = {"no node": "no node of a cluster any more", "another master": "role of the master"}
+    expected = {"no node": "not a node of a cluster", "another master": "role of the master"}
     assert expected[change] in Path(here.log_watcher_file).read_text("ascii")
 
 

@@ -68,7 +68,7 @@ def test_restarts_come_later_and_later_and_end() -> None:
 
 
 def test_nothing_waits_when_the_machine_has_started_again() -> None:
-    """The power failed twice within minutes; that is no fault of the instance. But it counts."""
+    """The power failed twice within minutes; that is not a fault of the instance. But it counts."""
     one = instance()
     memory = Memory(restarts={"web1": (1, NOW - 10)})
     assert not decisions.restarts([one], memory, {}, NOW, {"another": "b"})[0].act

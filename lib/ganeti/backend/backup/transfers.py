@@ -87,7 +87,7 @@ def x509_cert_create(validity_s: int) -> list[str]:
 
 @serves(calls.X509_CERT_REMOVE)
 def x509_cert_remove(name: str) -> None:
-    """Remove a key and its certificate; a missing key is no error."""
+    """Remove a key and its certificate; a missing key is not an error."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(_crypto_dir(name))
 
@@ -173,7 +173,7 @@ def _check(options: ImportExportOptions, component: str) -> None:
             " of an older version, which used the certificate of the cluster; update it."
         )
     if not options.ca_pem.isascii():
-        raise errors.ParameterError("the certificate of the other end is no PEM text")
+        raise errors.ParameterError("the certificate of the other end is not a PEM text")
     if options.magic is not None and not text.is_transfer_magic(options.magic):
         raise errors.ParameterError("the magic word of a transfer has a wrong form")
     timeout_s = options.connect_timeout
@@ -382,7 +382,7 @@ def _pid(directory: str) -> int:
 
 @serves(calls.IMPEXP_ABORT)
 def impexp_abort(name: str) -> None:
-    """Ask a transfer to end; an ended transfer is no error."""
+    """Ask a transfer to end; an ended transfer is not an error."""
     pid = _pid(_directory(name))
     if pid:
         with contextlib.suppress(ProcessLookupError):

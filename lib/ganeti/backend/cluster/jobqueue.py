@@ -133,7 +133,7 @@ def _update(texts: dict[str, str]) -> None:
 
 @serves(calls.JOBQUEUE_RENAME)
 def rename(rename: list[list[str]]) -> list[None]:
-    """Move files, usually into the archive; a file which was moved before is no error.
+    """Move files, usually into the archive; a file which was moved before is not an error.
 
     :raises JobQueueError: a name is not that of a file of the queue, a file exists under neither
         name, or the newest content of a file cannot be written; in the last case nothing was moved.

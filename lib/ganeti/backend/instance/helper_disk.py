@@ -147,5 +147,5 @@ def _side_parameters(image: str) -> dict[str, Any]:
 
 
 def remove(instance_name: str) -> None:
-    """Remove the directory with all files; a missing directory is no error."""
+    """Remove the directory with all files; a missing directory is not an error."""
     shutil.rmtree(directory(instance_name), ignore_errors=True)

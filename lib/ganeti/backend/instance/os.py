@@ -58,7 +58,7 @@ _LOG_TAIL_BYTES = 64 * 1024
 _CREATE_TIMEOUT_S = 86000.0
 _VERIFY_TIMEOUT_S = 280.0
 _UMASK = 0o077
-#: So many definitions a message about a missing one names.
+#: Maximum number of definitions which a message about a missing one names.
 _SHOWN = 5
 
 

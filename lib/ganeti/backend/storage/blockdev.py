@@ -67,7 +67,7 @@ def make_link(instance_name: str, index: int, device_path: str) -> str:
 
 
 def remove_link(instance_name: str, index: int) -> None:
-    """Remove the link of a disk; a missing link is no error."""
+    """Remove the link of a disk; a missing link is not an error."""
     fs.remove_file(link_path(instance_name, index))
 
 

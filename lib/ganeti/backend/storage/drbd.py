@@ -109,7 +109,7 @@ def wait_for_peer(disks: Sequence[Disk]) -> list[str]:
 
 @serves(calls.DRBD_WRITE_ALONE)
 def write_alone(disks: Sequence[Disk]) -> None:
-    """Let disks confirm writes again which their peers do not have.
+    """Let disks confirm writes again although their peers do not have them.
 
     :raises BlockDeviceError: a disk is not active, or a command of DRBD fails.
     """

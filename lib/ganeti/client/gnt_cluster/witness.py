@@ -35,7 +35,7 @@ def _read(option: str, path: str) -> bytes:
         ) from err
     except (UnicodeDecodeError, errors.GenericError) as err:
         # The message of an error about credentials does not contain them.
-        why = "it is no text" if isinstance(err, UnicodeDecodeError) else str(err)
+        why = "it is not text" if isinstance(err, UnicodeDecodeError) else str(err)
         raise errors.OpPrereqError(f"{option}: {path}: {why}", errors.ECODE_INVAL) from err
     return content
 

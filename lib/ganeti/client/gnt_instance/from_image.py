@@ -165,7 +165,7 @@ def _user_data(path: str) -> str:
     text = _text(path)
     if not text.startswith(_USER_DATA_BEGINS):
         raise errors.OpPrereqError(
-            f"--metadata: {path} is no user data of cloud-init, which begin with a line such as"
+            f"--metadata: {path} is not user data of cloud-init, which begin with a line such as"
             " '#cloud-config' or '#!/bin/sh'",
             errors.ECODE_INVAL,
         )

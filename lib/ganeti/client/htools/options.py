@@ -339,7 +339,7 @@ def _wrong_choice(option: Option, argument: str) -> str:
 def _number(option: Option, argument: str) -> int | float:
     """Read a number; the texts of the errors are published.
 
-    :raises WrongValueError: it is no number, not finite, or too small.
+    :raises WrongValueError: it is not a number, not finite, or too small.
     """
     try:
         value = int(argument) if option.convert == "int" else float(argument)

@@ -14,7 +14,7 @@ from ganeti.opcodes.cluster import OpClusterRedistConf
 class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
     """Send configuration, common files and SSH keys to all nodes, and compare the job queues.
 
-    Nodes which are no master candidates remove what only candidates have.
+    Nodes which are not master candidates remove what only candidates have.
     """
 
     def expand_names(self) -> None:

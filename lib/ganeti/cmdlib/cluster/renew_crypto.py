@@ -214,7 +214,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
             self.feedback(f"  - done on {', '.join(node.name for node in nodes)}")
 
     def _debug(self, text: str) -> None:
-        """With ``debug``, log details: digests of certificates, which are no secrets."""
+        """With ``debug``, log details: digests of certificates, which are not secret."""
         if self.op.debug:
             self.feedback(f"  - {text}")
 

@@ -367,7 +367,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
     def _data(self, answers: dict[str, Result], expected: Collection[str] = ()) -> dict[str, Any]:
         """Return the answers by UUID of the node; report failures.
 
-        :param expected: UUIDs of the nodes whose failure is no problem.
+        :param expected: UUIDs of the nodes whose failure is not a problem.
         """
         found = {}
         for uuid, answer in answers.items():

@@ -12,7 +12,7 @@ from ganeti.opcodes.tags import OpTagsSet
 
 @executes(OpTagsSet)
 class LUTagsSet(TagsChangeUnit[OpTagsSet]):
-    """Add tags to an object; tags which it has already are no error."""
+    """Add tags to an object; tags which it has already are not an error."""
 
     def check_prereq(self) -> Tagged:
         obj = objects.fresh(self.config, self.op.kind, self.target)

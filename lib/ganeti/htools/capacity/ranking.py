@@ -411,7 +411,7 @@ def _combined(start: list[float], columns: Sequence[_Multiple]) -> list[float]:
     return found
 
 
-#: So many columns :func:`_combined` adds at a time.
+#: Number of columns which :func:`_combined` adds at a time.
 _AT_ONCE = 3
 
 

@@ -57,7 +57,7 @@ def check_reports(node: str, data: Any) -> list[dict[str, Any]]:
     if not isinstance(data, list) or not all(
         isinstance(one, dict) and isinstance(one.get("name"), str) for one in data
     ):
-        raise errors.ParseError(f"node {node}: its reports are no list of objects with a 'name'")
+        raise errors.ParseError(f"node {node}: its reports are not a list of objects with a 'name'")
     return data
 
 

@@ -160,7 +160,7 @@ class KvmHypervisor(KvmMigration):
         parameters.require_files(hvparams)
 
     def missing_program(self, hvparams: Mapping[str, Any]) -> str | None:
-        """QEMU, if ``kvm_path`` is no program."""
+        """QEMU, if ``kvm_path`` is not a program."""
         kvm_path = hvparams["kvm_path"]
         try:
             facts.resolve_program(kvm_path)
@@ -276,7 +276,7 @@ class KvmHypervisor(KvmMigration):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> None:
-        """Unplug a device from the running guest; one that the guest lacks is no error.
+        """Unplug a device from the running guest; one that the guest lacks is not an error.
 
         :raises HotplugError: it is still plugged in.
         """

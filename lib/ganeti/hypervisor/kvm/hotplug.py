@@ -138,7 +138,7 @@ def _remove_device(control: Qmp, device_id: str, what: str) -> None:
 
 
 def _remove_backend(control: Qmp, command: str, arguments: Mapping[str, Any]) -> None:
-    """Remove a backend; one which does not exist is no error."""
+    """Remove a backend; one which does not exist is not an error."""
     try:
         control.execute(command, dict(arguments))
     except ObjectNotFound:
@@ -223,7 +223,7 @@ def add_disk(
 
 
 def remove_disk(control: Qmp, record: Runtime, disk: Disk, links: Callable[[int], str]) -> Runtime:
-    """Unplug a disk; one which the guest lacks is no error.
+    """Unplug a disk; one which the guest lacks is not an error.
 
     :raises HotplugError: the guest still has it.
     """
@@ -322,7 +322,7 @@ def _netdev(
 
 
 def remove_nic(control: Qmp, record: Runtime, nic: Nic) -> tuple[Runtime, int | None]:
-    """Unplug a NIC; one which the guest lacks is no error.
+    """Unplug a NIC; one which the guest lacks is not an error.
 
     :returns: the record, and the position of the NIC, or None.
     :raises HotplugError: the guest still has it.

@@ -129,14 +129,14 @@ def use_key(
 
 
 def drop_object(control: Qmp) -> None:
-    """Remove the key of an earlier migration from QEMU; none is no error."""
+    """Remove the key of an earlier migration from QEMU; none is not an error."""
     objects = control.execute("qom-list", {"path": "/objects"})
     if any(entry.get("name") == KEY_OBJECT for entry in objects):
         control.execute("object-del", {"id": KEY_OBJECT})
 
 
 def forget_key(layout: Layout) -> None:
-    """Remove the file with the key; none is no error."""
+    """Remove the file with the key; none is not an error."""
     shutil.rmtree(_directory(layout), ignore_errors=True)
 
 

@@ -48,7 +48,7 @@ def parse_pool(text: str) -> list[range]:
         try:
             pool.append(range(int(first), int(last or first) + 1))
         except ValueError as err:
-            raise errors.ParseError(f"uid pool: '{line}' is no id and no range") from err
+            raise errors.ParseError(f"uid pool: '{line}' is neither an id nor a range") from err
     return pool
 
 

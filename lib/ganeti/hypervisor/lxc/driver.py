@@ -30,7 +30,7 @@ from ganeti.platform import machine, paths, systemd
 from ganeti.utils import fs, process, retry
 
 _SECCOMP_PROFILE = "/usr/share/lxc/config/common.seccomp"
-# For startup_timeout 0, which is no limit.
+# For startup_timeout 0, which means no limit.
 _START_TIMEOUT_S = 3600.0
 _END_TIMEOUT_S = 30.0
 _RELEASE_TIMEOUT_S = 30.0

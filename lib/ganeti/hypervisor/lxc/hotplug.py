@@ -60,7 +60,7 @@ class LxcHotplug(base.Hypervisor):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> None:
-        """Unplug a NIC from the running container; a device that it lacks is no error.
+        """Unplug a NIC from the running container; a device that it lacks is not an error.
 
         :raises HotplugError: it is still plugged in; or the device is a disk of the container.
         """

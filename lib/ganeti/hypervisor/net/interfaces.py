@@ -131,7 +131,7 @@ def _naming_instance(guest: GuestNetwork) -> Iterator[None]:
 
 
 def remove(guest: GuestNetwork) -> None:
-    """Disconnect and delete all interfaces of a guest; none is no error."""
+    """Disconnect and delete all interfaces of a guest; none is not an error."""
     try:
         names = fs.list_visible(guest.directory)
     except FileNotFoundError:

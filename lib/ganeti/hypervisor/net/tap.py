@@ -88,7 +88,7 @@ def create(features: TapFeatures, name: str = TAP_NAME) -> str:
 
 
 def delete(tap: str) -> None:
-    """Delete a device; one that does not exist is no error."""
+    """Delete a device; one that does not exist is not an error."""
     if os.path.exists(f"/sys/class/net/{tap}"):
         process.run(["ip", "link", "delete", tap], timeout_s=_TIMEOUT_S, check=False)
 

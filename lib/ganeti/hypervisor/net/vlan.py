@@ -24,7 +24,7 @@ NO_VLANS = Vlans(None)
 def parse_vlans(text: str) -> Vlans:
     """Read the parameter ``vlan``: ``7`` or ``.7``, ``:8:9``, ``.7:8:9``; empty is none.
 
-    :raises HypervisorError: the text has another form, or a number is no VLAN.
+    :raises HypervisorError: the text has another form, or a number is not a VLAN.
     """
     if not re.fullmatch(r"|\.?\d{1,9}(:\d{1,9})*|(:\d{1,9})+", text, re.ASCII):
         raise errors.HypervisorError(f"{text!r:.100} is not a VLAN like 7, .7, :7:8 or .7:8")

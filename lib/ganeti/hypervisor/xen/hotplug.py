@@ -61,7 +61,7 @@ class XenHotplug(XenGuests):
         extra: Sequence[Any] | None,
         seq: int,
     ) -> None:
-        """Unplug a device from the running guest; one that the guest lacks is no error.
+        """Unplug a device from the running guest; one that the guest lacks is not an error.
 
         :raises HotplugError: it is still plugged in.
         """

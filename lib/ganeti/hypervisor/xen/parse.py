@@ -171,7 +171,7 @@ def parse_long(text: str) -> dict[int, LongDomain]:
 
     What the output does not tell of a domain is empty.
 
-    :raises ParseError: the text is no list of domains in JSON.
+    :raises ParseError: the text is not a list of domains in JSON.
     """
     value = json.loads(text)
     if not isinstance(value, list):

@@ -330,7 +330,7 @@ def with_attached(record: Record, disks: Sequence[AttachedDisk]) -> Record:
 
 
 def remove(instance_name: str) -> None:
-    """Remove record and configuration file; none is no error."""
+    """Remove record and configuration file; none is not an error."""
     fs.remove_file(config_file(instance_name))
     fs.remove_file(record_file(instance_name))
 

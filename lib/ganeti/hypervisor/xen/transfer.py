@@ -274,5 +274,5 @@ def end_program(instance_name: str) -> None:
 
 
 def forget(instance_name: str) -> None:
-    """Remove the files of a migration; none is no error."""
+    """Remove the files of a migration; none is not an error."""
     shutil.rmtree(directory(instance_name), ignore_errors=True)

@@ -72,7 +72,7 @@ _STORED = (
 
 
 def cluster_info(context: MasterContext) -> dict[str, Any]:
-    """Return everything about the cluster that is no secret, by its published name."""
+    """Return everything about the cluster that is not secret, by its published name."""
     config = context.config
     cluster = config.cluster()
     state = codec.to_dict(cluster)

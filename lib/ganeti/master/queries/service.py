@@ -93,7 +93,7 @@ def query_fields(what: str, names: Sequence[str] | None = None) -> engine.Fields
 
 
 def _check_names(names: Any) -> None:
-    """Refuse a value which is no list of field names; the older LUXI methods check no types."""
+    """Refuse a value which is not a list of field names; the older LUXI methods check no types."""
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise errors.OpPrereqError("fields must be a list of names", errors.ECODE_INVAL)
 

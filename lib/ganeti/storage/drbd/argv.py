@@ -252,7 +252,7 @@ class Commands84(Commands):
         return ["drbdmeta", "--force", self.device, "v08", meta, "flex-external", "create-md"]
 
     def make(self) -> list[list[str]]:
-        # It is no error when both exist.
+        # It is not an error when both exist.
         return [
             ["drbdsetup", "new-resource", self.resource],
             ["drbdsetup", "new-minor", self.resource, str(self.minor), "0"],

@@ -152,7 +152,7 @@ class DrbdDevice(BlockDevice):
     def assemble(self) -> None:
         """Attach the local storage and connect to the peer, where this is not done yet.
 
-        The loss of the storage is no error, except for a new device: the device then uses the
+        The loss of the storage is not an error, except for a new device: the device then uses the
         replica of the peer until the storage is replaced.
 
         :raises BlockDeviceError: the minor is in use by something else and cannot be taken down, or
@@ -525,7 +525,7 @@ class DrbdDevice(BlockDevice):
         self._run(self._commands().pause_sync(), "cannot pause its synchronisation")
 
     def resume_sync(self) -> None:
-        """Resume a synchronisation; one which is not paused is no error."""
+        """Resume a synchronisation; one which is not paused is not an error."""
         if self._state().connection.startswith("Paused"):
             self._run(self._commands().resume_sync(), "cannot resume its synchronisation")
 

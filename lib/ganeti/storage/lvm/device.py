@@ -120,7 +120,7 @@ class LogicalVolumeDevice(BlockDevice):
         self.clean_up(f"cannot be created: {problem}", lambda: self._known() is not None)
 
     def remove(self) -> None:
-        """Remove the volume; one which does not exist is no error."""
+        """Remove the volume; one which does not exist is not an error."""
         # Its existence is checked only after a failure: a query takes as long as the removal.
         done = facts.here().change(argv.remove_argv(self.group, self.name), check=False)
         if done.failed and self.exists():

@@ -541,7 +541,7 @@ class Call:
         call which changes neither. A node keeps a record of such work
         (:mod:`ganeti.storage.node_work`).
     :param lasting: the work goes on after the answer.
-    :param probe: the call finds out whether a node answers, so that a failure is no warning.
+    :param probe: the call finds out whether a node answers, so that a failure is not a warning.
     """
 
     name: str

@@ -323,7 +323,7 @@ DRBD_WAIT_FOR_PEER = Call(
     timeout_s=TIMEOUT_URGENT_S,
     work="protection of disks against writes to one replica only",
 )
-#: Let DRBD disks confirm writes again which their peers do not have.
+#: Let DRBD disks confirm writes again although their peers do not have them.
 DRBD_WRITE_ALONE = Call(
     "drbd_write_alone",
     (Arg("disks", DISKS),),

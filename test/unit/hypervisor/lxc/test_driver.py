@@ -460,7 +460,7 @@ def test_a_parameter_reaches_the_configuration(lxc: Lxc, web: Any, name: str) ->
 
 
 def test_the_other_parameters(lxc: Lxc, web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is complete: what is no line of the configuration has its effect elsewhere."""
+    """The table is complete: what is not a line of the configuration has its effect elsewhere."""
     assert sorted(hvparams.defaults("lxc")) == sorted(
         [*EFFECTS, "extra_cgroups", "startup_timeout"]
     )

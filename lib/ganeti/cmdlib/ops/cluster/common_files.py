@@ -1,7 +1,7 @@
 """Copying the files which are the same on all nodes, such as keys and certificates.
 
 These files change seldom. They are copied when a node joins the cluster, or on request. The
-configuration and ssconf files are no part of them; the package :mod:`ganeti.config` distributes
+configuration and ssconf files are not part of them; the package :mod:`ganeti.config` distributes
 these with every change.
 """
 

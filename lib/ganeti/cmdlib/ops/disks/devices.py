@@ -100,7 +100,7 @@ def mirrored_internally(disks: Iterable[Disk]) -> bool:
 
 
 def storage_dir(disks: Sequence[Disk]) -> str | None:
-    """Directory which holds the disk files of one instance; None when the disks are no files."""
+    """Directory which holds the disk files of one instance; None when the disks are not files."""
     for disk in disks:
         if disk.dev_type in IN_OWN_DIRECTORY:
             return posixpath.dirname(str(disk.logical_id[1]))
@@ -250,7 +250,7 @@ def remove_disks(
     disks: Sequence[Disk],
     node_uuids: Sequence[str] | None = None,
 ) -> None:
-    """Remove disks from all their nodes; a disk which does not exist is no error.
+    """Remove disks from all their nodes; a disk which does not exist is not an error.
 
     Devices which this operation was refused to create stay. The replica on the primary node is
     removed last, and only when the others are removed: it is the one which has all data. What a

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 IN_SYNC = "in sync"
 #: A replica receives what it lacks.
 SYNCHRONISING = "synchronising"
-#: A node reports that its replica is no complete copy of the data, or has lost its storage.
+#: A node reports that its replica is not a complete copy of the data, or has lost its storage.
 INCOMPLETE = "incomplete"
 #: The configuration has the record that a replica missed writes.
 OUTDATED = "outdated"

@@ -420,7 +420,7 @@ def _identity(
     directory: str | None,
     driver: str | None,
 ) -> tuple[Any, ...]:
-    """Return the ``logical_id`` of a device which is no DRBD device."""
+    """Return the ``logical_id`` of a device which is not a DRBD device."""
     request = IdRequest(
         template, lambda: _new_uuid(unit), index, spec, directory, driver or FILE_DRIVER_LOOP
     )

@@ -26,8 +26,8 @@ POLL_S = 1.0
 POLL_MAX_S = 15.0
 #: After so many status calls in a row without an answer, waiting for the primary node ends.
 UNANSWERED_POLLS = 10
-#: So many status calls may report a degraded disk which is not synchronising: that is normal for a
-#: moment before and after the transfer.
+#: Number of status calls which may report a degraded disk without a synchronisation: that is
+#: normal for a moment before and after the transfer.
 DEGRADED_POLLS = 10
 
 

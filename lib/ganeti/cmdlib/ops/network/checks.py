@@ -50,7 +50,7 @@ def mac_prefix(given: str | None, present: str | None = None) -> str | None:
 
     :param given: the prefix in the request; None keeps the present one, ``none`` removes it.
     :returns: the prefix in lower case with colons; None for no prefix.
-    :raises errors.OpPrereqError: it is no prefix, or one of multicast addresses.
+    :raises errors.OpPrereqError: it is not a prefix, or one of multicast addresses.
     """
     if given is None:
         return present

@@ -100,7 +100,7 @@ def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
 
 
 def give_up(unit: AnyUnit, *nodes: Node) -> None:
-    """Let nodes which are no candidates remove their copies of configuration and jobs.
+    """Let nodes which are not candidates remove their copies of configuration and jobs.
 
     The configuration has to be changed before. A failure is a warning: the node refuses to act on
     old copies, but they hold secrets. Nodes which are marked offline are not called.

@@ -50,7 +50,7 @@ class Transition:
     :ivar refusal: why the change is not possible by modifying the node; empty if it is.
     :ivar answers: the node must answer first, because it was not called while it was offline.
     :ivar enlists: the node becomes a candidate: its certificate is listed with the change.
-    :ivar leaves: the node is no candidate any more: another one may have to take its place.
+    :ivar leaves: the node is not a candidate any more: another one may have to take its place.
     """
 
     refusal: str = ""

@@ -47,7 +47,7 @@ class Findings:
         self._feedback(f"* {text}")
 
     def note(self, text: str) -> None:
-        """Write a notice, which is no problem."""
+        """Write a notice, which is not a problem."""
         self._feedback(f"  - NOTICE: {text}")
 
     def detail(self, text: str) -> None:

@@ -134,8 +134,8 @@ def _differences(
 ) -> dict[str, str | None]:
     """Find the files which differ: name -> state in the copy, None if the copy lacks the file.
 
-    Archived jobs which only the copy has are no difference: a node which has been a candidate for a
-    long time may have more of them than a new master.
+    Archived jobs which only the copy has do not count as a difference: a node which has been a
+    candidate for a long time may have more of them than a new master.
     """
     return {
         name: there.get(name)

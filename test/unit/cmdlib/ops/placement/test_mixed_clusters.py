@@ -212,7 +212,7 @@ def test_a_stopped_instance_changes_its_hypervisor() -> None:
     web_port = web.network_port
     assert master.config.instance(uuid_of("web")).network_port is None
     assert web_port in master.config.cluster().tcpudp_port_pool
-    # The present hypervisor is no change.
+    # The present hypervisor is not a change.
     assert master.run(modify(hypervisor="fake", beparams={"vcpus": 2})) == [["be/vcpus", 2]]
 
 

@@ -122,7 +122,7 @@ def test_spindles():
     assert ratios.problems(data, node, more, FACTS) == [
         "node node1.example.com would have a spindle use of 33, spindle-ratio 32 permits 32"
     ]
-    # Disks which are no logical volumes occupy no spindles.
+    # Disks which are not logical volumes occupy no spindles.
     assert ratios.use_of({"vcpus": 1, "spindle_use": 3}, "file", primary=False) == ratios.Use()
 
 
