@@ -28,6 +28,7 @@ MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "job
 PROGRAMS = (
     "bootstrap", "runbook", "rapi", "cli", "upgrading", "client", "tools", "watcher",
     "master_failover", "watchdogd", "burnin", "takeover", "merge", "helpers", "vcluster", "server",
+    "launcher",
 )  # fmt: skip
 # Bottom-up: a package imports from itself and from the packages before it.
 ORDER = (*SHARED, *NODE_SIDE, *MASTER_SIDE, *PROGRAMS)
@@ -453,7 +454,7 @@ APART = frozenset(
 
 #: The only modules which import a third-party package.
 IMPORTERS = {
-    "pycurl": {"http/client.py", "http/document.py", "rapi/client/transport.py"},
+    "pycurl": {"http/client.py", "http/document.py", "rapi/client/transport.py", "launcher.py"},
     "OpenSSL": {"utils/x509.py"},
     "cryptography": {"utils/x509.py"},
     "simplejson": {"wire/json.py"},

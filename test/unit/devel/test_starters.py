@@ -6,12 +6,15 @@ import ast
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ganeti import launcher
 
 TOP = Path(__file__).resolve().parents[3]
 STARTERS = sorted(
@@ -22,50 +25,20 @@ STARTERS = sorted(
 )
 TEMPLATE = """\
 #!/usr/bin/env python3
-import _signal as signal  # the module without the underscore takes milliseconds to load
 import os
 import sys
 
-# An interrupt ends the program without a traceback, also while it is being loaded.
-on_interrupt = signal.getsignal(signal.SIGINT)
-if on_interrupt != signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+sys.path.insert(0, os.path.realpath(f"{os.path.realpath(__file__)}/../../lib"))
+from ganeti import launcher
 
-# In a checkout: its lib, and the packages of its .venv. An installed program has neither.
-top = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-if os.path.isfile(f"{top}/lib/ganeti/__init__.py"):
-    python = f"{top}/.venv/bin/python"
-    packages = f"{top}/.venv/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    sys.path[:0] = [f"{top}/lib", packages]
-    if os.path.isdir(packages):
-        sys.executable = python  # for the programs that this one starts
-    elif os.path.exists(python) and sys.executable != python:
-        os.execv(python, [python, __file__, *sys.argv[1:]])
-    else:
-        try:
-            import pycurl  # noqa: F401  without .venv, the packages of the machine must do
-        except ImportError:
-            program = os.path.basename(__file__)
-            sys.exit(f"{program}: no virtual environment. Run 'make venv' first.")
-
-from @MODULE@ import @FUNCTION@  # noqa: E402  the path comes first
-
-try:
-    signal.signal(signal.SIGINT, on_interrupt)
-    code = @FUNCTION@()
-except KeyboardInterrupt:
-    code = 128 + signal.SIGINT
-finally:
-    if on_interrupt != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-sys.exit(code)
+launcher.start("@MODULE@:@FUNCTION@")
 """
-_IMPORT = re.compile(r"^from (ganeti[\w.]*) import (\w+)", re.MULTILINE)
+_START = re.compile(r"^launcher\.start\(\"(ganeti[\w.]*):(\w+)\"\)$", re.MULTILINE)
 
 
 def _entry_point(starter: str) -> tuple[str, str]:
-    found = _IMPORT.search((TOP / starter).read_text())
-    assert found is not None, f"{starter} imports nothing of the package"
+    found = _START.search((TOP / starter).read_text())
+    assert found is not None, f"{starter} starts nothing"
     return found[1], found[2]
 
 
@@ -102,6 +75,7 @@ class TestCheckouts:
         package = tmp_path / "lib/ganeti"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
+        shutil.copy(launcher.__file__, package)
         (package / "program.py").write_text(
             "import sys\n\n\ndef main():\n    print(sys.executable, *sys.argv[1:])\n    return 3\n"
         )
