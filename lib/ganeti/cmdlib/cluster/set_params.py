@@ -126,7 +126,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         self._check_systems(new)
         self._check_storage(data.cluster, new)
         if self.op.instance_communication_network:
-            require_alike(self, self.op.instance_communication_network)
+            require_alike(self.config, self.op.instance_communication_network)
         if "ipolicy" in change.values:
             self._tell_violations(new)
         return ClusterChangePlan(data.cluster, change)
@@ -299,7 +299,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
                     " candidates"
                 )
         if self.op.instance_communication_network:
-            jobs = communication_jobs(self, self.op.instance_communication_network)
+            jobs = communication_jobs(self.config, self.op.instance_communication_network)
             if jobs:
                 found.append(
                     f"submit {len(jobs)} jobs for network {self.op.instance_communication_network}"
@@ -331,7 +331,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, ClusterChangePlan]):
         if "node_watchdog" in values:
             self._ensure_watchdog_daemons()
         if self.op.instance_communication_network:
-            jobs = communication_jobs(self, self.op.instance_communication_network)
+            jobs = communication_jobs(self.config, self.op.instance_communication_network)
             return ResultWithJobs(jobs) if jobs else None
         return None
 

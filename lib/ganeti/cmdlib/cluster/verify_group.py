@@ -232,7 +232,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
             nv.VERSION: None,
         }
         if ssh_keys.is_managed(cluster):
-            argument, self.ssh_problems = ssh_keys.verification(self)
+            argument, self.ssh_problems = ssh_keys.verification(self.config, self.rpc)
             if argument is not None:
                 checks[nv.SSH_SETUP] = argument
             if self.op.verify_clutter:
@@ -502,7 +502,7 @@ class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
         node = self.config.node(instance.primary_node)
         # Filling all parameters of the instance is slow, and the policy uses only a few of them.
         for problem in policy.violations(
-            self,
+            self.config,
             node,
             beparams=self.config.cluster().fill_be(instance),
             disk_sizes_mib=policy.counted_sizes(

@@ -35,7 +35,7 @@ class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
 
     def exec(self, plan: Instance) -> dict[str, Any]:
         """Describe the console; the result is a serialised ``InstanceConsole``."""
-        if not prereq.is_running(location.info_on_primary(self, plan)):
+        if not prereq.is_running(location.info_on_primary(self.config, self.rpc, plan)):
             # The error names another node on which it runs.
             location.require_not_elsewhere(self, plan)
             raise errors.OpExecError(

@@ -119,7 +119,9 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
     def _check_policy(self, plan: GrowPlan) -> None:
         filled = self.config.filled(plan.instance)
         before = set(
-            policy.instance_violations(self, filled, self.config.node(plan.instance.primary_node))
+            policy.instance_violations(
+                self.config, filled, self.config.node(plan.instance.primary_node)
+            )
         )
         disks = tuple(
             resized(disk, plan.size_mib) if disk.uuid == plan.disk.uuid else disk
@@ -127,7 +129,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         )
         node = self.config.node(plan.instance.primary_node)
         after = policy.instance_violations(
-            self, dataclasses.replace(filled, disks_info=disks), node
+            self.config, dataclasses.replace(filled, disks_info=disks), node
         )
         # Violations which exist already are not caused by this operation.
         new = [found for found in after if found not in before]

@@ -140,7 +140,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         if node.offline:
             return None
         try:
-            info = location.info_on_primary(self, instance)
+            info = location.info_on_primary(self.config, self.rpc, instance)
         except errors.RpcError as err:
             self.warn(f"node {node.name} did not report instance {instance.name}: {why(err)}")
             return None

@@ -371,7 +371,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             )
             violations.append(
                 policy.violations(
-                    self,
+                    self.config,
                     primary,
                     beparams=beparams,
                     disk_sizes_mib=policy.counted_sizes(one.hypervisor, filled_hv, named_sizes),

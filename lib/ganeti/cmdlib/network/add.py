@@ -37,7 +37,7 @@ class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
         return checks.network_env(plan)
 
     def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
-        return checks.master_only(self)
+        return checks.master_only(self.config)
 
     def check_prereq(self) -> Network:
         op = self.op

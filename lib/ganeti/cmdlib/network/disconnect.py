@@ -34,7 +34,7 @@ class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
                 " changed"
             )
             return None
-        users = checks.users(self, network.uuid, group.uuid)
+        users = checks.users(self.config, network.uuid, group.uuid)
         if users:
             raise errors.OpPrereqError(
                 f"network {network.name} is used in node group {group.name} by instances"

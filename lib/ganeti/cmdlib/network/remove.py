@@ -30,11 +30,11 @@ class LUNetworkRemove(LogicalUnit[OpNetworkRemove, Network]):
         return {"NETWORK_NAME": self.network.name}
 
     def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
-        return checks.master_only(self)
+        return checks.master_only(self.config)
 
     def check_prereq(self) -> Network:
         network = self.config.network(self.network.uuid)
-        users = checks.users(self, network.uuid)
+        users = checks.users(self.config, network.uuid)
         if users:
             raise errors.OpPrereqError(
                 f"network {network.name} is used by instances {checks.listed(users)}",

@@ -43,7 +43,7 @@ class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
         return checks.network_env(self.config.network(self.network.uuid))
 
     def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
-        return checks.master_only(self)
+        return checks.master_only(self.config)
 
     def check_prereq(self) -> Network:
         return self._changed(self.config.network(self.network.uuid))

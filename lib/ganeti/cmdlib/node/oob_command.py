@@ -48,7 +48,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
             )
         if op.command in _DANGEROUS and master.uuid in self.node_uuids:
             if self.named:
-                program = oob.program_of(self, master) or "the helper"
+                program = oob.program_of(self.config, master) or "the helper"
                 raise errors.OpPrereqError(
                     f"node {master.name} is the master node, and the job would end with it. Run"
                     f" '{program} {op.command} {master.name}' by hand,"
@@ -65,7 +65,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
                     errors.ECODE_STATE,
                 )
         if self.named:
-            without = [node.name for node in nodes if not oob.program_of(self, node)]
+            without = [node.name for node in nodes if not oob.program_of(self.config, node)]
             if without and op.command not in (oob.HEALTH, oob.POWER_STATUS):
                 raise errors.OpPrereqError(
                     f"nodes {', '.join(without)} have no out-of-band helper program. Set the node"
@@ -79,7 +79,7 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
         switched = False
         for node in plan:
             name: tuple[int, Any] = (query_c.RS_NORMAL, node.name)
-            program = oob.program_of(self, node)
+            program = oob.program_of(self.config, node)
             if not program:
                 rows.append([name, (query_c.RS_UNAVAIL, None)])
                 continue
@@ -87,7 +87,9 @@ class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
                 _sleep(self.op.power_delay)
             switched = True
             try:
-                answer = oob.ask(self, node, program, self.op.command, self.op.timeout)
+                answer = oob.ask(
+                    self.config, self.rpc, node, program, self.op.command, self.op.timeout
+                )
             except (errors.RpcError, errors.ParseError) as err:
                 self.warn(
                     f"out-of-band command {self.op.command} failed for node {node.name}: {why(err)}"

@@ -15,16 +15,16 @@ from ganeti.constants import metad
 from ganeti.opcodes.network import OpNetworkAdd, OpNetworkConnect
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.opcodes.base import OpCode
 
 
-def require_alike(unit: AnyUnit, name: str) -> None:
+def require_alike(config: Config, name: str) -> None:
     """Check that a network, if it exists, can be the instance communication network.
 
     :raises errors.OpPrereqError: the network has other parameters.
     """
-    network = unit.config.network_by_name(name)
+    network = config.network_by_name(name)
     if network is None:
         return
     wrong = [
@@ -44,9 +44,9 @@ def require_alike(unit: AnyUnit, name: str) -> None:
         )
 
 
-def communication_jobs(unit: AnyUnit, name: str) -> list[list[OpCode]]:
+def communication_jobs(config: Config, name: str) -> list[list[OpCode]]:
     """Make the jobs which create the network, if it is missing, and connect it to all groups."""
-    network = unit.config.network_by_name(name)
+    network = config.network_by_name(name)
     jobs: list[list[OpCode]] = []
     if network is None:
         jobs.append(
@@ -62,7 +62,7 @@ def communication_jobs(unit: AnyUnit, name: str) -> list[list[OpCode]]:
                 )
             ]
         )
-    for group in unit.config.groups():
+    for group in config.groups():
         if network is not None and network.uuid in group.networks:
             continue
         # Relative job number: each job depends on the first one, which creates the network.

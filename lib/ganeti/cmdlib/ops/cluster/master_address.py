@@ -12,7 +12,8 @@ from ganeti.rpc import master_ip
 from ganeti.utils.undo import UndoStack
 
 if TYPE_CHECKING:
-    pass
+    from ganeti.config import Config
+    from ganeti.rpc import RpcRunner
 
 _HINT = "Bring it up with 'gnt-cluster activate-master-ip'."
 
@@ -43,7 +44,7 @@ def move_address(
     if failure is not None:
         refused(f"the master address cannot be taken down: {why(failure)}")
     with UndoStack(unit.warn, hint=_HINT) as undo:
-        undo.add("the master address, which is down", _bring_up, unit)
+        undo.add("the master address, which is down", _bring_up, unit.config, unit.rpc)
         commit()
         undo.add("the new parameters", put_back)
         failure = master_ip.activate_master_ip(unit.rpc, unit.config.snapshot())
@@ -52,7 +53,7 @@ def move_address(
         undo.commit()
 
 
-def _bring_up(unit: AnyUnit) -> None:
-    failure = master_ip.activate_master_ip(unit.rpc, unit.config.snapshot())
+def _bring_up(config: Config, rpc: RpcRunner) -> None:
+    failure = master_ip.activate_master_ip(rpc, config.snapshot())
     if failure is not None:
         raise failure

@@ -24,7 +24,9 @@ from ganeti.utils import fs, ssh
 from ganeti.wire.calls import ETC_HOSTS_MODIFY, NODE_SSH_ACTIVATE, NODE_SSH_KEYS, NODE_SSH_TRUST
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Cluster, ConfigData, Node
+    from ganeti.rpc import RpcRunner
 
 
 NOTHING, MISSING, NEW = "nothing", "missing", "new"
@@ -83,7 +85,7 @@ def ssh_files(config: ConfigData, keys: NodeKeys) -> SshFiles:
 
 
 def collect(
-    unit: AnyUnit, nodes: Sequence[Node], *, kind: str, bits: int, make: str = MISSING
+    rpc: RpcRunner, nodes: Sequence[Node], *, kind: str, bits: int, make: str = MISSING
 ) -> tuple[NodeKeys, list[tuple[str, str]]]:
     """Ask nodes for their keys.
 
@@ -92,7 +94,7 @@ def collect(
     :param make: which keys the nodes make first: :data:`NOTHING`, :data:`MISSING` or :data:`NEW`.
     :returns: the keys; and for each problem the UUID of its node and a message.
     """
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         NODE_SSH_KEYS, [node.uuid for node in nodes], kind=kind, bits=bits, make=make
     )
     keys = NodeKeys({}, {})
@@ -111,7 +113,7 @@ def collect(
     return keys, failed
 
 
-def send(unit: AnyUnit, nodes: Sequence[Node], found: SshFiles) -> list[str]:
+def send(rpc: RpcRunner, nodes: Sequence[Node], found: SshFiles) -> list[str]:
     """Send nodes the content of their SSH files.
 
     :returns: a message for each failure.
@@ -121,7 +123,7 @@ def send(unit: AnyUnit, nodes: Sequence[Node], found: SshFiles) -> list[str]:
         members = [node for node in nodes if node.master_candidate is group]
         if not members:
             continue
-        answers = unit.rpc.call_many(
+        answers = rpc.call_many(
             NODE_SSH_TRUST,
             [node.uuid for node in members],
             authorized=found.authorized,
@@ -167,28 +169,28 @@ def distribute(unit: AnyUnit, *, without: Collection[str] = ()) -> None:
         return
     nodes = [node for node in unit.config.online_nodes() if node.uuid not in without]
     keys, failed = collect(
-        unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits
+        unit.rpc, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits
     )
     answered = [node for node in nodes if node.uuid in keys.root]
     for node in nodes:
         if node.uuid not in keys.root:
             keys.root[node.uuid], keys.hosts[node.uuid] = remembered(data, node)
     problems = [text for _, text in failed]
-    problems += send(unit, answered, ssh_files(data, keys))
+    problems += send(unit.rpc, answered, ssh_files(data, keys))
     for problem in problems:
         unit.warn(problem, hint="Repair the node, then run 'gnt-cluster redist-conf'.")
 
 
-def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[tuple[str, str]]]:
+def verification(config: Config, rpc: RpcRunner) -> tuple[list[Any] | None, list[tuple[str, str]]]:
     """Make the argument of the check ``ssh-setup`` from the present keys of the nodes.
 
     :returns: the argument; and for each problem the UUID of its node and a message. The argument is
         None if a node did not answer, because then the right content of the files is not known.
     """
-    data = unit.config.snapshot()
-    nodes = unit.config.online_nodes()
+    data = config.snapshot()
+    nodes = config.online_nodes()
     keys, failed = collect(
-        unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits, make=NOTHING
+        rpc, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits, make=NOTHING
     )
     if len(keys.root) < len(nodes):
         return None, failed
@@ -216,9 +218,9 @@ def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]
     nodes = list(unit.config.online_nodes())
     cluster = unit.config.cluster()
     unit.feedback("* Making new SSH keys")
-    old, failed = collect(unit, nodes, kind=cluster.ssh_key_type, bits=cluster.ssh_key_bits)
+    old, failed = collect(unit.rpc, nodes, kind=cluster.ssh_key_type, bits=cluster.ssh_key_bits)
     _all_or_nothing([text for _, text in failed])
-    new, failed = collect(unit, nodes, kind=kind, bits=bits, make=NEW)
+    new, failed = collect(unit.rpc, nodes, kind=kind, bits=bits, make=NEW)
     _all_or_nothing([text for _, text in failed])
     done(nodes)
     both = NodeKeys(
@@ -226,7 +228,7 @@ def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]
         new.hosts,
     )
     unit.feedback("* Accepting old and new SSH keys")
-    _all_or_nothing(send(unit, nodes, ssh_files(unit.config.snapshot(), both)))
+    _all_or_nothing(send(unit.rpc, nodes, ssh_files(unit.config.snapshot(), both)))
     done(nodes)
     unit.feedback("* Using the new SSH keys")
     answers = unit.rpc.call_many(
@@ -244,7 +246,7 @@ def renew(unit: AnyUnit, *, kind: str, bits: int, done: Callable[[Sequence[Node]
         change.update_cluster(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
     unit.feedback("* Removing the old SSH keys")
     last = NodeKeys({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
-    _all_or_nothing(send(unit, nodes, ssh_files(unit.config.snapshot(), last)))
+    _all_or_nothing(send(unit.rpc, nodes, ssh_files(unit.config.snapshot(), last)))
     done(nodes)
 
 

@@ -150,7 +150,7 @@ def check_policy(
     :raises errors.OpPrereqError: it violates the policy, and the user does not ignore that.
     """
     found = policy.violations(
-        unit,
+        unit.config,
         nodes[0],
         beparams=parameters.beparams_filled,
         disk_sizes_mib=policy.counted_sizes(

@@ -93,7 +93,7 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
         return False
     answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
     if answer.failure is not None or not answer.data["running"]:
-        raise location.still_runs(unit, instance, action)
+        raise location.still_runs(unit.config, instance, action)
     return True
 
 

@@ -47,20 +47,20 @@ from ganeti.wire.calls import INSTANCE_INFO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ganeti.config import Config
     from ganeti.objects import Instance, Node
-    from ganeti.rpc import Result
+    from ganeti.rpc import Result, RpcRunner
 
 
 #: A fenced machine usually does not answer, and each of its instances would wait for that.
 _FENCED_INFO = dataclasses.replace(INSTANCE_INFO, timeout_s=2)
 
 
-def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
+def possible_nodes(config: Config, instance: Instance) -> list[Node]:
     """Return the nodes which can run the instance, the primary first.
 
     Some may be marked as offline.
     """
-    config = unit.config
     own = config.instance_nodes(instance)
     nodes = [config.node(uuid) for uuid in own]
     if config.disk_template(instance) in EXT_MIRRORED:
@@ -90,14 +90,16 @@ class _Whereabouts:
     unresponsive: list[tuple[Node, Exception]]
 
 
-def _ask(unit: AnyUnit, instance: Instance, nodes: Sequence[Node]) -> dict[str, Result]:
-    question = _question(unit, instance)
+def _ask(
+    config: Config, rpc: RpcRunner, instance: Instance, nodes: Sequence[Node]
+) -> dict[str, Result]:
+    question = _question(config, instance)
     found: dict[str, Result] = {}
     # The others first, which answer.
     for fenced, call in ((False, INSTANCE_INFO), (True, _FENCED_INFO)):
         asked = [node.uuid for node in nodes if _is_fenced(node) is fenced]
         if asked:
-            found |= unit.rpc.call_many(call, asked, even_offline=True, **question)
+            found |= rpc.call_many(call, asked, even_offline=True, **question)
     return found
 
 
@@ -106,22 +108,24 @@ def _is_fenced(node: Node) -> bool:
     return node.offline and node.auto_failover is not None and node.auto_failover.fenced
 
 
-def _question(unit: AnyUnit, instance: Instance) -> dict[str, Any]:
+def _question(config: Config, instance: Instance) -> dict[str, Any]:
     return {
         "instance_name": instance.name,
         "hypervisor": instance.hypervisor,
-        "hvparams": unit.config.filled(instance).hvparams,
+        "hvparams": config.filled(instance).hvparams,
     }
 
 
-def _find(unit: AnyUnit, instance: Instance, *, others_only: bool = False) -> _Whereabouts:
+def _find(
+    config: Config, rpc: RpcRunner, instance: Instance, *, others_only: bool = False
+) -> _Whereabouts:
     primary = instance.primary_node
     nodes = [
         node
-        for node in possible_nodes(unit, instance)
+        for node in possible_nodes(config, instance)
         if not (others_only and node.uuid == primary)
     ]
-    answers = _ask(unit, instance, nodes) if nodes else {}
+    answers = _ask(config, rpc, instance, nodes) if nodes else {}
     own = answers.get(primary)
     elsewhere: list[Node] = []
     unresponsive: list[tuple[Node, Exception]] = []
@@ -153,12 +157,12 @@ def require_only_on_primary(
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     :raises errors.RpcError: the primary does not answer.
     """
-    found = _find(unit, instance)
-    _refuse_elsewhere(unit, instance, found)
+    found = _find(unit.config, unit.rpc, instance)
+    _refuse_elsewhere(unit.config, instance, found)
     if found.failure is not None:
         raise found.failure
     if certain_to and not prereq.is_running(found.info or {}):
-        _refuse_unresponsive(unit, instance, found, certain_to)
+        _refuse_unresponsive(instance, found, certain_to)
     else:
         _warn_unresponsive(unit, instance, found.unresponsive)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
@@ -174,32 +178,32 @@ def require_not_elsewhere(unit: AnyUnit, instance: Instance, *, certain_to: str 
     :param certain_to: as in :func:`require_only_on_primary`.
     :raises errors.OpPrereqError: it runs elsewhere, or it is not known whether it does.
     """
-    primary = _primary(unit, instance)
-    found = _find(unit, instance, others_only=not primary.offline)
-    _refuse_elsewhere(unit, instance, found)
-    _refuse_on_offline_primary(unit, instance, found)
+    primary = _primary(unit.config, instance)
+    found = _find(unit.config, unit.rpc, instance, others_only=not primary.offline)
+    _refuse_elsewhere(unit.config, instance, found)
+    _refuse_on_offline_primary(unit.config, instance, found)
     if certain_to:
-        _refuse_unresponsive(unit, instance, found, certain_to)
+        _refuse_unresponsive(instance, found, certain_to)
     else:
         _warn_unresponsive(unit, instance, found.unresponsive)
     prereq.note(f"instance {instance.name} runs on no other node than its primary node")
 
 
-def require_not_on_offline_node(unit: AnyUnit, instance: Instance) -> None:
+def require_not_on_offline_node(config: Config, rpc: RpcRunner, instance: Instance) -> None:
     """Check that the instance does not run on a living node which is marked as offline.
 
     For the repair after a migration, which itself asks the nodes that are not marked.
 
     :raises errors.OpPrereqError: it runs there.
     """
-    marked = [node for node in possible_nodes(unit, instance) if node.offline]
-    answers = _ask(unit, instance, marked) if marked else {}
+    marked = [node for node in possible_nodes(config, instance) if node.offline]
+    answers = _ask(config, rpc, instance, marked) if marked else {}
     elsewhere = [
         node
         for node in marked
         if answers[node.uuid].failure is None and prereq.is_running(answers[node.uuid].data)
     ]
-    _refuse_elsewhere(unit, instance, _Whereabouts(None, None, elsewhere, []))
+    _refuse_elsewhere(config, instance, _Whereabouts(None, None, elsewhere, []))
 
 
 def require_stopped(
@@ -215,34 +219,34 @@ def require_stopped(
     :raises errors.RpcError: the primary node did not answer.
     """
     prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
-    primary = _primary(unit, instance)
+    primary = _primary(unit.config, instance)
     if primary_may_be_off and primary.offline:
-        found = _find(unit, instance)
-        _refuse_elsewhere(unit, instance, found)
-        _refuse_unresponsive(unit, instance, found, action)
+        found = _find(unit.config, unit.rpc, instance)
+        _refuse_elsewhere(unit.config, instance, found)
+        _refuse_unresponsive(instance, found, action)
         _require_dead(unit, instance, primary, found)
     elif prereq.is_running(require_only_on_primary(unit, instance, certain_to=action)):
-        raise still_runs(unit, instance, action)
+        raise still_runs(unit.config, instance, action)
     prereq.note(f"instance {instance.name} does not run")
 
 
-def still_runs(unit: AnyUnit, instance: Instance, action: str) -> errors.OpPrereqError:
+def still_runs(config: Config, instance: Instance, action: str) -> errors.OpPrereqError:
     """Return the refusal of an operation because the instance runs on its primary node."""
     return errors.OpPrereqError(
         f"cannot {action} instance {instance.name}: it runs on node"
-        f" {_primary(unit, instance).name} although it is marked {instance.admin_state!r}. Stop it"
-        f" with 'gnt-instance shutdown {instance.name}'.",
+        f" {_primary(config, instance).name} although it is marked {instance.admin_state!r}."
+        f" Stop it with 'gnt-instance shutdown {instance.name}'.",
         errors.ECODE_STATE,
     )
 
 
-def info_on_primary(unit: AnyUnit, instance: Instance) -> Mapping[str, Any]:
+def info_on_primary(config: Config, rpc: RpcRunner, instance: Instance) -> Mapping[str, Any]:
     """Ask the hypervisor of the primary node about the instance, only to show or compare facts.
 
     :returns: name of a fact -> value; empty when the instance does not run there.
     :raises errors.RpcError: the node did not answer, or is marked as offline.
     """
-    answer = unit.rpc.call(INSTANCE_INFO, instance.primary_node, **_question(unit, instance))
+    answer = rpc.call(INSTANCE_INFO, instance.primary_node, **_question(config, instance))
     info: Mapping[str, Any] = answer.payload()
     return info
 
@@ -263,10 +267,10 @@ def require_failover(
     :raises errors.OpPrereqError: it runs elsewhere, or the primary node is marked as offline and
         may run it.
     """
-    found = _find(unit, instance)
-    _refuse_elsewhere(unit, instance, found)
+    found = _find(unit.config, unit.rpc, instance)
+    _refuse_elsewhere(unit.config, instance, found)
     _warn_unresponsive(unit, instance, found.unresponsive)
-    node = _primary(unit, instance)
+    node = _primary(unit.config, instance)
     if node.offline:
         option = option or f"'gnt-instance failover --ignore-consistency {instance.name}'"
         _require_dead(unit, instance, node, found, force=force, option=option)
@@ -289,7 +293,7 @@ def _require_dead(
 
     :param option: the way to set ``force``, for errors.
     """
-    _refuse_on_offline_primary(unit, instance, found)
+    _refuse_on_offline_primary(unit.config, instance, found)
     problem = _sign_of_life(unit, node, found.failure)
     if not problem:
         prereq.note(f"node {node.name}, which is marked offline, does not answer")
@@ -309,8 +313,8 @@ def _require_dead(
     )
 
 
-def _refuse_on_offline_primary(unit: AnyUnit, instance: Instance, found: _Whereabouts) -> None:
-    node = _primary(unit, instance)
+def _refuse_on_offline_primary(config: Config, instance: Instance, found: _Whereabouts) -> None:
+    node = _primary(config, instance)
     if node.offline and prereq.is_running(found.info or {}):
         raise errors.OpPrereqError(
             f"node {node.name} is marked offline, but it answers, and instance {instance.name} runs"
@@ -345,12 +349,12 @@ def _sign_of_life(unit: AnyUnit, node: Node, failure: Exception | None) -> str:
     return ""
 
 
-def _primary(unit: AnyUnit, instance: Instance) -> Node:
-    node: Node = unit.config.node(instance.primary_node)
+def _primary(config: Config, instance: Instance) -> Node:
+    node: Node = config.node(instance.primary_node)
     return node
 
 
-def _refuse_elsewhere(unit: AnyUnit, instance: Instance, found: _Whereabouts) -> None:
+def _refuse_elsewhere(config: Config, instance: Instance, found: _Whereabouts) -> None:
     if not found.elsewhere:
         return
     names = ", ".join(node.name for node in found.elsewhere)
@@ -363,14 +367,12 @@ def _refuse_elsewhere(unit: AnyUnit, instance: Instance, found: _Whereabouts) ->
         )
     raise errors.OpPrereqError(
         f"instance {instance.name} runs on node {names}, its primary node is"
-        f" {_primary(unit, instance).name}. {way}",
+        f" {_primary(config, instance).name}. {way}",
         errors.ECODE_STATE,
     )
 
 
-def _refuse_unresponsive(
-    unit: AnyUnit, instance: Instance, found: _Whereabouts, action: str
-) -> None:
+def _refuse_unresponsive(instance: Instance, found: _Whereabouts, action: str) -> None:
     for node, failure in found.unresponsive:
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: node {node.name} did not report whether it"

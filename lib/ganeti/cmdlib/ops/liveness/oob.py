@@ -6,7 +6,7 @@ The helper runs on the master node. Its output is checked here: rows of item and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import AnyUnit, why
@@ -14,6 +14,10 @@ from ganeti.constants import node as node_c
 from ganeti.objects import Node
 from ganeti.wire import json
 from ganeti.wire.calls import RUN_OOB
+
+if TYPE_CHECKING:
+    from ganeti.config import Config
+    from ganeti.rpc import RpcRunner
 
 POWER_ON, POWER_OFF, POWER_CYCLE = "power-on", "power-off", "power-cycle"
 POWER_STATUS, HEALTH = "power-status", "health"
@@ -23,23 +27,25 @@ HEALTH_STATUSES = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
 STATUS_TIMEOUT_S = 30
 
 
-def program_of(unit: AnyUnit, node: Node) -> str:
+def program_of(config: Config, node: Node) -> str:
     """Return the path of the helper which controls a node; empty when it has none."""
-    data = unit.config.snapshot()
+    data = config.snapshot()
     program: str = data.cluster.fill_nd(node, data.nodegroups[node.group])["oob_program"]
     return program
 
 
-def ask(unit: AnyUnit, node: Node, program: str, command: str, timeout_s: int) -> Any:
+def ask(
+    config: Config, rpc: RpcRunner, node: Node, program: str, command: str, timeout_s: int
+) -> Any:
     """Run a command of the helper for a node.
 
     :returns: what :func:`parse_answer` returns.
     :raises errors.RpcError: the helper failed, or the master node did not run it.
     :raises errors.ParseError: its output has another form.
     """
-    text = unit.rpc.call(
+    text = rpc.call(
         RUN_OOB,
-        unit.config.master_node().uuid,
+        config.master_node().uuid,
         oob_program=program,
         command=command,
         remote_node=node.name,
@@ -53,11 +59,11 @@ def is_powered(unit: AnyUnit, node: Node) -> bool | None:
 
     The result is None when it is not known, with a warning if the helper failed.
     """
-    program = program_of(unit, node)
+    program = program_of(unit.config, node)
     if not program:
         return None
     try:
-        answer = ask(unit, node, program, POWER_STATUS, STATUS_TIMEOUT_S)
+        answer = ask(unit.config, unit.rpc, node, program, POWER_STATUS, STATUS_TIMEOUT_S)
     except (errors.RpcError, errors.ParseError) as err:
         unit.warn(
             f"the out-of-band helper did not tell whether node {node.name} is switched on:"

@@ -68,7 +68,7 @@ def plan_cleanup(unit: AnyUnit, instance: Instance) -> CleanupPlan:
     :raises errors.OpPrereqError: the disks exist on the primary node only.
     """
     require_mirrored(unit, instance, "clean up after a migration of")
-    location.require_not_on_offline_node(unit, instance)
+    location.require_not_on_offline_node(unit.config, unit.rpc, instance)
     source = unit.config.node(instance.primary_node)
     nodes = tuple(
         node

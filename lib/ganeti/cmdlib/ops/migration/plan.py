@@ -255,7 +255,7 @@ def _needed_balloon(
     unit: AnyUnit, instance: Instance, free_mib: int, allowed: bool, target: Node
 ) -> int | None:
     """Memory (MiB) to which the guest must shrink to fit on the target; None if it fits."""
-    current_mib = location.info_on_primary(unit, instance).get("memory", 0)
+    current_mib = location.info_on_primary(unit.config, unit.rpc, instance).get("memory", 0)
     if not isinstance(current_mib, int) or current_mib <= free_mib:
         return None
     if not allowed:

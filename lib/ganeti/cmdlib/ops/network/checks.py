@@ -12,7 +12,7 @@ from ganeti.cmdlib.hooks import Hooks
 from ganeti.constants.net import VALUE_NONE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Network
 
 _MAC_PREFIX = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){2}$")
@@ -39,9 +39,9 @@ def network_env(network: Network) -> dict[str, object]:
     return {key: value for key, value in values.items() if value}
 
 
-def master_only(unit: AnyUnit) -> tuple[list[str], list[str]]:
+def master_only(config: Config) -> tuple[list[str], list[str]]:
     """Return the UUIDs of the nodes for both phases of hooks: the master only."""
-    master = [unit.config.master_node().uuid]
+    master = [config.master_node().uuid]
     return master, master
 
 
@@ -81,16 +81,16 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
         )
 
 
-def users(unit: AnyUnit, network_uuid: str, group_uuid: str | None = None) -> list[str]:
+def users(config: Config, network_uuid: str, group_uuid: str | None = None) -> list[str]:
     """Return the names of the instances which have a NIC in a network.
 
     :param group_uuid: only instances of this node group; None for all.
     """
-    data = unit.config.snapshot()
+    data = config.snapshot()
     nodes = {n.uuid for n in data.nodes.values() if group_uuid in (None, n.group)}
     return [
         instance.name
-        for instance in unit.config.instances()
+        for instance in config.instances()
         if any(nic.network == network_uuid for nic in instance.nics)
         and (group_uuid is None or instance.primary_node in nodes)
     ]

@@ -46,7 +46,7 @@ def fence(
     :returns: the node, with the record by which it is left behind.
     :raises errors.OpExecError: it is not certain.
     """
-    program = oob.program_of(unit, node)
+    program = oob.program_of(unit.config, node)
     if program:
         try:
             _switch_off(unit, node, program)
@@ -124,7 +124,7 @@ def _switch_off(unit: AnyUnit, node: Node, program: str) -> None:
     try:
         if not _is_on(unit, node, program):
             return
-        oob.ask(unit, node, program, oob.POWER_OFF, HELPER_TIMEOUT_S)
+        oob.ask(unit.config, unit.rpc, node, program, oob.POWER_OFF, HELPER_TIMEOUT_S)
         if not _is_on(unit, node, program):
             return
     except (errors.RpcError, errors.ParseError) as err:
@@ -133,7 +133,7 @@ def _switch_off(unit: AnyUnit, node: Node, program: str) -> None:
 
 
 def _is_on(unit: AnyUnit, node: Node, program: str) -> bool:
-    answer = oob.ask(unit, node, program, oob.POWER_STATUS, HELPER_TIMEOUT_S)
+    answer = oob.ask(unit.config, unit.rpc, node, program, oob.POWER_STATUS, HELPER_TIMEOUT_S)
     return bool(answer[oob.POWERED])
 
 

@@ -167,7 +167,7 @@ def _check_memory(
     if filled_be["maxmem"] <= before["maxmem"]:
         return
     hypervisor = unit.op.hypervisor or instance.hypervisor
-    used_mib = location.info_on_primary(unit, instance).get("memory", 0)
+    used_mib = location.info_on_primary(unit.config, unit.rpc, instance).get("memory", 0)
     free_mib = prereq.node_facts(unit, primary.uuid, hypervisor, filled_hv).get("memory_free")
     if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
         raise errors.OpPrereqError(

@@ -10,6 +10,7 @@ from ganeti.objects import hypervisors, ipolicy
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import FilledInstance, Node
 
 
@@ -39,7 +40,7 @@ def counted_sizes(
 
 
 def violations(
-    unit: AnyUnit,
+    config: Config,
     node: Node,
     *,
     beparams: Mapping[str, Any],
@@ -48,9 +49,9 @@ def violations(
     disk_template: str,
 ) -> list[str]:
     """List the violations of the policy of the node's group by an instance, in words."""
-    group = unit.config.snapshot().nodegroups[node.group]
+    group = config.snapshot().nodegroups[node.group]
     return ipolicy.check(
-        unit.config.cluster().fill_ipolicy(group),
+        config.cluster().fill_ipolicy(group),
         memory_mib=beparams["maxmem"],
         vcpus=beparams["vcpus"],
         disk_sizes_mib=disk_sizes_mib,
@@ -72,10 +73,10 @@ OVERRIDING = {
 }
 
 
-def instance_violations(unit: AnyUnit, instance: FilledInstance, node: Node) -> list[str]:
+def instance_violations(config: Config, instance: FilledInstance, node: Node) -> list[str]:
     """List the violations of the policy of a node's group by an existing instance, in words."""
-    group = unit.config.snapshot().nodegroups[node.group]
-    return of_instance(unit.config.cluster().fill_ipolicy(group), instance)
+    group = config.snapshot().nodegroups[node.group]
+    return of_instance(config.cluster().fill_ipolicy(group), instance)
 
 
 def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str]:
@@ -101,7 +102,9 @@ def require_policy(unit: AnyUnit, instance: FilledInstance, node: Node, *, ignor
     :param ignore: violations are warnings.
     :raises errors.OpPrereqError: it violates the policy.
     """
-    refuse(unit, instance.name, node, instance_violations(unit, instance, node), ignore=ignore)
+    refuse(
+        unit, instance.name, node, instance_violations(unit.config, instance, node), ignore=ignore
+    )
 
 
 def refuse(unit: AnyUnit, name: str, node: Node, found: list[str], *, ignore: bool) -> None:
