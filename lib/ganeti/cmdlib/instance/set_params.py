@@ -272,7 +272,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
     ) -> tuple[nic_modify.NicPlan | None, Instance]:
         changes = list(self.nic_mods)
         if self.op.instance_communication is not None:
-            changes += communication.changes(self, planned, self.op.instance_communication)
+            changes += communication.changes(self.config, planned, self.op.instance_communication)
             results.append(("instance_communication", str(self.op.instance_communication)))
         if not changes:
             return None, planned

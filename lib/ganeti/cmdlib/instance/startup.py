@@ -70,7 +70,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         snapshots.require_restored(self, instance, force=self.op.force)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
         filled, hvparams, beparams = checked_overrides(
-            self, instance, self.op.hvparams, self.op.beparams
+            self.config, instance, self.op.hvparams, self.op.beparams
         )
         node = self.config.node(instance.primary_node)
         if node.offline and self.op.ignore_offline_nodes:

@@ -128,10 +128,10 @@ def planned_nics(unit: NewInstanceUnit[CreatePlan]) -> list[nics.PlannedNic]:
     """
     op = unit.op
     wanted = list(op.nics)
-    kept = nics.reserved_nics(unit, unit.reserved) if not wanted else []
+    kept = nics.reserved_nics(unit.config, unit.reserved) if not wanted else []
     communicates = any(p.nic.name == communication.nic_name(unit.name) for p in kept)
     if op.instance_communication and not communicates:
-        wanted.append(communication.nic_spec(unit, unit.name))
+        wanted.append(communication.nic_spec(unit.config, unit.name))
     return [*kept, *nics.plan_nics(unit, wanted, unit.ip, reserved=unit.reserved)]
 
 

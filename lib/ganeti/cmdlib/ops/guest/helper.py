@@ -76,7 +76,7 @@ def plan_nic(
     names = [one.nic.name if isinstance(one, specs.PlannedNic) else one.name for one in present]
     if any((name or "").startswith(const.NIC_PREFIX) for name in names):
         return None
-    (planned,) = specs.plan_nics(unit, [communication.nic_spec(unit, instance_name)], None)
+    (planned,) = specs.plan_nics(unit, [communication.nic_spec(unit.config, instance_name)], None)
     what = "the NIC of the helper guest"
     return specs.settled(unit, what, planned, node, conflicts_check=False).nic
 

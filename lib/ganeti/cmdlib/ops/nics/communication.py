@@ -18,6 +18,7 @@ from ganeti.wire.calls import INSTANCE_METADATA_MODIFY
 if TYPE_CHECKING:
     from typing import Any
 
+    from ganeti.config import Config
     from ganeti.objects import Instance
 
 
@@ -26,12 +27,12 @@ def nic_name(instance_name: str) -> str:
     return f"{NIC_PREFIX}{instance_name}"
 
 
-def nic_spec(unit: AnyUnit, instance_name: str) -> dict[str, Any]:
+def nic_spec(config: Config, instance_name: str) -> dict[str, Any]:
     """Make the spec of a communication NIC.
 
     :raises errors.OpPrereqError: the cluster has no network for communication.
     """
-    network = unit.config.cluster().instance_communication_network
+    network = config.cluster().instance_communication_network
     if not network:
         raise errors.OpPrereqError(
             "the cluster has no network over which guests talk to their nodes. Name one with"
@@ -74,12 +75,12 @@ def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
         )
 
 
-def changes(unit: AnyUnit, instance: Instance, wanted: bool) -> list[DeviceChange]:
+def changes(config: Config, instance: Instance, wanted: bool) -> list[DeviceChange]:
     """Make the changes which add a communication NIC to an instance, or remove it."""
     name = nic_name(instance.name)
     present = [nic for nic in instance.nics if nic.name == name]
     if wanted and not present:
-        return [DeviceChange(MOD_ADD, END, nic_spec(unit, instance.name))]
+        return [DeviceChange(MOD_ADD, END, nic_spec(config, instance.name))]
     if not wanted and present:
         return [DeviceChange(MOD_REMOVE, present[0].uuid, {})]
     return []

@@ -147,7 +147,7 @@ def _modify(
 def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
     """Apply changes to a NIC, except for those which depend on its node."""
     network = (
-        nics.requested_network(unit, what, changes)
+        nics.requested_network(unit.config, what, changes)
         if "network" in changes
         else None
         if present.network is None

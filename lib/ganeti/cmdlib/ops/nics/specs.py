@@ -33,6 +33,7 @@ from ganeti.utils import net
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Instance, Network, Node, NodeGroup
 
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
@@ -75,11 +76,11 @@ def plan_nics(
     return planned
 
 
-def reserved_nics(unit: AnyUnit, reserved: Instance | None) -> list[PlannedNic]:
+def reserved_nics(config: Config, reserved: Instance | None) -> list[PlannedNic]:
     """Return the NICs which were reserved for a forthcoming instance; none for another one."""
     if reserved is None:
         return []
-    cluster = unit.config.cluster()
+    cluster = config.cluster()
     return [PlannedNic(nic, cluster.fill_nic(nic.nicparams)) for nic in reserved.nics]
 
 
@@ -91,7 +92,7 @@ def _plan(
     reserved: Instance | None,
 ) -> PlannedNic:
     what = f"network interface {index}"
-    network = requested_network(unit, what, spec)
+    network = requested_network(unit.config, what, spec)
     own = own_parameters(what, spec)
     filled = unit.config.cluster().fill_nic(own)
     if network is None:
@@ -146,7 +147,7 @@ def require_mode(what: str, filled: Mapping[str, Any]) -> None:
         raise errors.OpPrereqError(f"{what}: mode {mode} needs a link", errors.ECODE_INVAL)
 
 
-def requested_network(unit: AnyUnit, what: str, spec: Mapping[str, Any]) -> Network | None:
+def requested_network(config: Config, what: str, spec: Mapping[str, Any]) -> Network | None:
     """Return the network which the spec of a NIC names; None without one.
 
     :raises errors.OpPrereqError: the network is unknown, or the spec has parameters which the
@@ -164,7 +165,7 @@ def requested_network(unit: AnyUnit, what: str, spec: Mapping[str, Any]) -> Netw
             " the connection of the network to the node group determines them",
             errors.ECODE_INVAL,
         )
-    return unit.config.expand_network(str(given))
+    return config.expand_network(str(given))
 
 
 # -- networks, once the node is known -----------------------------------------------------------
@@ -220,7 +221,7 @@ def settled(
     group = unit.config.group(node.group)
     if nic.network is None:
         if conflicts_check and nic.ip is not None:
-            _require_foreign(unit, what, nic.ip, group)
+            _require_foreign(unit.config, what, nic.ip, group)
         return planned
     network = unit.config.network(nic.network)
     connection = group.networks.get(network.uuid)
@@ -249,10 +250,10 @@ def settled(
     return PlannedNic(replace(nic, ip=ip, nicparams=dict(connection)), filled)
 
 
-def _require_foreign(unit: AnyUnit, what: str, ip: str, group: NodeGroup) -> None:
+def _require_foreign(config: Config, what: str, ip: str, group: NodeGroup) -> None:
     if net.is_ipv4(ip):
         for uuid in group.networks:
-            network = unit.config.network(uuid)
+            network = config.network(uuid)
             if ip in AddressPool(network):
                 raise errors.OpPrereqError(
                     f"{what}: address {ip} belongs to network {network.name}, but the interface is"

@@ -13,7 +13,7 @@ from ganeti.constants.net import VALUE_DEFAULT
 from ganeti.objects import hvparams as hv
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import FilledInstance, Instance
 
 
@@ -123,7 +123,7 @@ def require_firmware_disks(
 
 
 def checked_overrides(
-    unit: AnyUnit, instance: Instance, hvparams: Mapping[str, Any], beparams: Mapping[str, Any]
+    config: Config, instance: Instance, hvparams: Mapping[str, Any], beparams: Mapping[str, Any]
 ) -> tuple[FilledInstance, dict[str, Any], dict[str, Any]]:
     """Check the parameters for one start of an instance.
 
@@ -131,7 +131,7 @@ def checked_overrides(
     """
     hv_own = checked_hvparams(instance.hypervisor, hvparams) if hvparams else {}
     be_own = checked_beparams(beparams) if beparams else {}
-    filled = unit.config.filled(instance, hvparams=hv_own, beparams=be_own)
+    filled = config.filled(instance, hvparams=hv_own, beparams=be_own)
     if hv_own:
         require_hv_syntax(instance.hypervisor, filled.hvparams)
     if be_own:
