@@ -295,7 +295,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
 
     def _deactivate(self, instance: Instance) -> None:
         try:
-            disk_work.shutdown_disks(self, instance)
+            disk_work.shutdown_disks(self.config, self.rpc, instance)
         except errors.OpExecError as err:
             self.warn(str(err))
 
@@ -305,7 +305,7 @@ class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
         :param snapshots: each snapshot is appended at once, for the clean-up.
         """
         found = []
-        disks = sizes.real(self, plan.instance, self.config.instance_disks(plan.instance))
+        disks = sizes.real(self.rpc, plan.instance, self.config.instance_disks(plan.instance))
         for disk in disks:
             snapshot = None
             if disk.dev_type in _SNAPSHOTS:

@@ -66,7 +66,7 @@ class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
         assert self.instance is not None
         disks = self.config.instance_disks(self.instance)
         with self.config.transaction() as change:
-            for disk in sizes.real(self, self.instance, disks):
+            for disk in sizes.real(self.rpc, self.instance, disks):
                 if disk.size != change.data.disks[disk.uuid].size:
                     self.info(f"{disk.iv_name} has {disk.size} MiB")
                     change.update_disk(specs.resized(change.data.disks[disk.uuid], disk.size))

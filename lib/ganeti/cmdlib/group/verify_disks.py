@@ -115,9 +115,10 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
                 instance.name for disk, instance in expected.mirrored[uuid] if disk.uuid in lost
             )
         replicas.record_active(
-            self,
+            self.config,
             replicas.observe(
-                self,
+                self.config,
+                self.rpc,
                 [
                     (disk, instance)
                     for instance in plan
@@ -129,9 +130,11 @@ class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
         for instance in plan:
             if instance.primary_node in gone:
                 continue
-            together.release(self, instance)
+            together.release(self.config, self.rpc, instance)
             if not _is_left_out(self.config.node(instance.primary_node)):
-                together.protect(self, instance, self.config.instance_disks(instance))
+                together.protect(
+                    self.config, self.rpc, instance, self.config.instance_disks(instance)
+                )
         others = {uuid: pairs for uuid, pairs in expected.others.items() if uuid not in gone}
         answers = self.rpc.call_many(
             BLOCKDEV_GETDIMENSIONS,

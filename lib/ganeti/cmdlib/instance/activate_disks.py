@@ -41,7 +41,13 @@ class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
         was_active = plan.disks_active
         with UndoStack(self.warn) as undo:
             if not was_active:
-                undo.add(f"active disks of {plan.name}", disk_work.shutdown_disks, self, plan)
+                undo.add(
+                    f"active disks of {plan.name}",
+                    disk_work.shutdown_disks,
+                    self.config,
+                    self.rpc,
+                    plan,
+                )
             found = disk_work.assemble_disks(self, plan, disks=disks)
             undo.commit()
         with self.config.transaction() as change:

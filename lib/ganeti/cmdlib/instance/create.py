@@ -52,7 +52,7 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
         self._check_arguments()
         self.name, self.ip = names.checked_name(self.op)
         self.hypervisor = self._chosen_hypervisor()
-        self.template = specs.choose_template(self, self.op.disk_template, self.op.disks)
+        self.template = specs.choose_template(self.config, self.op.disk_template, self.op.disks)
         self.group = None
         if self.op.group_name is not None:
             self.group = self.config.expand_group(self.op.group_name)
@@ -172,17 +172,22 @@ class LUInstanceCreate(NewInstanceUnit[CreatePlan]):
             forthcoming.require_unchanged(self, self.reserved)
         given = [self.require_named_node(node) for node in self.given_nodes]
         parameters = planning.checked_parameters(self)
-        disk_specs = specs.plan_disks(self, self.template, op.disks)
+        disk_specs = specs.plan_disks(self.config, self.template, op.disks)
         directory = planning.disk_directory(self)
         planned_nics = planning.planned_nics(self)
         nodes = given or self.place(parameters.beparams_filled, disk_specs, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
-        specs.use_group(self, disk_specs, op.disks, node.uuid)
+        specs.use_group(self.config, disk_specs, op.disks, node.uuid)
         planned_nics = nics.settle(
             self, planned_nics, node, conflicts_check=op.conflicts_check, reserved=self.reserved
         )
         adopt.require_storage(
-            self, self.template, [node.uuid for node in nodes], disk_specs, reserved=self.reserved
+            self.config,
+            self.rpc,
+            self.template,
+            [node.uuid for node in nodes],
+            disk_specs,
+            reserved=self.reserved,
         )
         disk_work.require_spindles_allowed(self.config, [one.uuid for one in nodes], op.disks)
         facts = planning.check_policy(self, nodes, parameters, disk_specs, len(planned_nics))

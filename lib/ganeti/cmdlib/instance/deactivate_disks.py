@@ -27,6 +27,6 @@ class LUInstanceDeactivateDisks(DiskActivationUnit[OpInstanceDeactivateDisks]):
         return instance
 
     def exec(self, plan: Instance) -> None:
-        disk_work.shutdown_disks(self, plan)
+        disk_work.shutdown_disks(self.config, self.rpc, plan)
         with self.config.transaction() as change:
             change.set_disks_active(plan.uuid, False)

@@ -93,7 +93,8 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         grown = capacity.volumes_mib([resized(disk, plan.size_mib)])
         before = capacity.volumes_mib([disk])
         capacity.require_free_space(
-            self,
+            self.config,
+            self.rpc,
             disk_work.disk_nodes(disk, instance.primary_node),
             {
                 group: size - before.get(group, 0)
@@ -156,9 +157,9 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         nodes = disk_work.disk_nodes(disk, instance.primary_node)
         for uuid in nodes:
             self._grow_storage(plan, uuid, dry_run=True)
-        reached_mib = wipe.reached_mib(self, instance, disk)
+        reached_mib = wipe.reached_mib(self.rpc, instance, disk)
         self._require_larger(plan, reached_mib)
-        wipe.begin_growth(self, disk, reached_mib)
+        wipe.begin_growth(self.config, disk, reached_mib)
         for uuid in nodes:
             self._grow_storage(plan, uuid, dry_run=False)
             wipe.wipe(self, instance, wipe.stored(disk), uuid, offset_mib=reached_mib)
@@ -173,7 +174,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
         fresh = self.config.instance(instance.uuid)
         if not fresh.disks_active:
             if self.op.wait_for_sync or changed.dev_type != DRBD8:
-                disk_work.shutdown_disks(self, fresh, disks=[changed])
+                disk_work.shutdown_disks(self.config, self.rpc, fresh, disks=[changed])
             else:
                 self.warn(
                     f"instance {instance.name} is stopped; its disk stays active until it is"
@@ -194,7 +195,7 @@ class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
             )
 
     def _grow_storage(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool) -> None:
-        present = sizes.present_bytes(self, plan.instance, wipe.stored(plan.disk), node_uuid)
+        present = sizes.present_bytes(self.rpc, plan.instance, wipe.stored(plan.disk), node_uuid)
         # Where the storage cannot be measured, the configured size counts.
         present_mib = plan.disk.size if present is None else present // _MIB
         if present_mib < plan.size_mib:

@@ -112,8 +112,10 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
             prereq.require_hvparams_usable(
                 self, [target.uuid], instance.hypervisor, filled.hvparams
             )
-        disks = sizes.real(self, instance, self.config.instance_disks(instance))
-        capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(disks))
+        disks = sizes.real(self.rpc, instance, self.config.instance_disks(instance))
+        capacity.require_free_space(
+            self.config, self.rpc, [target.uuid], capacity.volumes_mib(disks)
+        )
         return MovePlan(instance, source, target, disks, up)
 
     # -- act -------------------------------------------------------------------
@@ -167,7 +169,7 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         """Make the target the primary node; mark the disks on the source as detached."""
         instance = plan.instance
         with self.config.transaction() as change:
-            for detached in convert.marked(self, instance):
+            for detached in convert.marked(self.config, instance):
                 change.remove_detached_disk(detached.uuid)
             for disk in disks:
                 change.add_detached_disk(
@@ -186,14 +188,14 @@ class LUInstanceMove(LogicalUnit[OpInstanceMove, MovePlan]):
         undo.add(
             f"directory of disks on node {target.name}",
             disk_work.remove_storage_dir,
-            self,
+            self.rpc,
             instance,
             disks,
             target.uuid,
         )
-        disk_work.create_storage_dir(self, instance, disks, target.uuid)
+        disk_work.create_storage_dir(self.rpc, instance, disks, target.uuid)
         # The disks keep their names, which something else may have on the target.
-        ownership.require_absent(self, instance, [(disk, target.uuid) for disk in disks])
+        ownership.require_absent(self.rpc, instance, [(disk, target.uuid) for disk in disks])
         with self.config.transaction() as change:
             for disk in disks:
                 change.add_detached_disk(convert.detached_part(self, instance, disk, target.uuid))

@@ -95,7 +95,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
 
     def _request(self, op: OpInstanceCreate, usable: frozenset[str]) -> allocator.Allocate:
         cluster = self.config.cluster()
-        template = disk_specs.choose_template(self, op.disk_template, op.disks)
+        template = disk_specs.choose_template(self.config, op.disk_template, op.disks)
         beparams = fill.fill_be(cluster, params.checked_beparams(op.beparams))
         group = None if op.group_name is None else self.config.expand_group(op.group_name).uuid
         hypervisor = op.hypervisor or cluster.enabled_hypervisors[0]
@@ -108,7 +108,7 @@ class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placement
             vcpus=beparams["vcpus"],
             spindle_use=beparams["spindle_use"],
             disk_template=template,
-            disks=tuple(disk_specs.plan_disks(self, template, op.disks)),
+            disks=tuple(disk_specs.plan_disks(self.config, template, op.disks)),
             nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned),
             tags=tuple(op.tags),
             group=group,

@@ -191,7 +191,7 @@ class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
         }
         if instance.forthcoming:
             details["forthcoming"] = True
-        kept = replica_report.kept_volumes(self, instance, ask=not self.op.static)
+        kept = replica_report.kept_volumes(self.config, self.rpc, instance, ask=not self.op.static)
         if kept:
             details["kept_volumes"] = kept
         return details

@@ -221,7 +221,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
         uuids = [node.uuid for node in nodes] or list(self.config.instance_nodes(instance))
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
-        capacity.require_free_space(self, uuids, capacity.volumes_mib(disks))
+        capacity.require_free_space(self.config, self.rpc, uuids, capacity.volumes_mib(disks))
 
     # -- act -------------------------------------------------------------------
 
@@ -245,8 +245,10 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             instance = self.config.instance(plan.instance.uuid)
             disks = self.config.instance_disks(instance)
             if plan.nodes:
-                undo.add("the disk directory", disk_work.remove_storage_dir, self, instance, disks)
-            disk_work.create_storage_dir(self, instance, disks)
+                undo.add(
+                    "the disk directory", disk_work.remove_storage_dir, self.rpc, instance, disks
+                )
+            disk_work.create_storage_dir(self.rpc, instance, disks)
             for index, disk in plan.disks:
                 self.feedback(f"* making disk {index}, size {disk.size} MiB")
             new = [disks[index] for index, _disk in plan.disks]
@@ -265,7 +267,7 @@ class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]
             try:
                 sync.require_in_sync(self, instance, mirrored)
             finally:
-                disk_work.shutdown_disks(self, instance, disks=mirrored)
+                disk_work.shutdown_disks(self.config, self.rpc, instance, disks=mirrored)
 
     def _require_lost(self, instance: Instance, disks: tuple[Disk, ...]) -> None:
         """Check that the disks do not exist on their present nodes, where they would stay.

@@ -108,7 +108,13 @@ class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
             instance = self.config.instance(instance.uuid)
         with UndoStack(self.warn) as undo:
             # Always undone: the instance is stopped afterwards as it was before.
-            undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, self, instance)
+            undo.add(
+                f"active disks of {instance.name}",
+                disk_work.shutdown_disks,
+                self.config,
+                self.rpc,
+                instance,
+            )
             disk_work.assemble_disks(self, instance)
             self.info("Running the OS's create script...")
             operating_system.install(

@@ -195,4 +195,4 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
             self.warn(f"the rename script of OS {instance.os} could not run: {err}")
         finally:
             if not instance.disks_active:
-                disk_work.shutdown_disks(self, instance)
+                disk_work.shutdown_disks(self.config, self.rpc, instance)

@@ -140,7 +140,10 @@ class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | N
             disks=[index for index, _disk in chosen],
         )
         capacity.require_free_space(
-            self, [node.uuid], capacity.volumes_mib([disk for _index, disk in chosen])
+            self.config,
+            self.rpc,
+            [node.uuid],
+            capacity.volumes_mib([disk for _index, disk in chosen]),
         )
         return ReplacePlan(instance, tuple(chosen), node, other, False)
 

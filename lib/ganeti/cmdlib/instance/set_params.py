@@ -313,8 +313,8 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
             return None, None
         for uuid in self.config.secondary_nodes(instance):
             prereq.require_online(self.config.node(uuid))
-        disk_plan = disk_modify.plan(self, instance, self.disk_mods, op.ext_params)
-        disk_modify.require_free_space(self, instance, disk_plan)
+        disk_plan = disk_modify.plan(self.config, instance, self.disk_mods, op.ext_params)
+        disk_modify.require_free_space(self.config, self.rpc, instance, disk_plan)
         for step in disk_plan.steps:
             results += step.result
         return disk_plan, None
@@ -432,7 +432,7 @@ class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
         if plan.disks.template not in disk_work.IN_OWN_DIRECTORY:
             return None
         return specs.file_directory(
-            self, plan.disks.template, self.op.file_storage_dir, plan.instance.name
+            self.config, plan.disks.template, self.op.file_storage_dir, plan.instance.name
         )
 
     def _record(self, plan: ModifyPlan) -> None:

@@ -123,7 +123,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             if disk.dev_type in LVM_BASED:
                 group = str(naming.stored(disk).logical_id[0])
                 needed[group] = needed.get(group, 0) + naming.volume_size_mib(disk.size)
-        capacity.require_free_space(self, [node.uuid], needed)
+        capacity.require_free_space(self.config, self.rpc, [node.uuid], needed)
         return SnapshotPlan(
             instance, node, self.name, tuple(chosen), running, running and self.op.shutdown
         )
@@ -193,7 +193,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
         finally:
             if not instance.disks_active:
                 try:
-                    disk_work.shutdown_disks(self, instance, disks=mirrored)
+                    disk_work.shutdown_disks(self.config, self.rpc, instance, disks=mirrored)
                 except errors.OpExecError as err:
                     self.warn(
                         str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'."
@@ -206,7 +206,7 @@ class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
             " the cause is gone."
         )
         ownership.require_absent(
-            self,
+            self.rpc,
             instance,
             [
                 (naming.as_disk(disk, plan.name), node.uuid)

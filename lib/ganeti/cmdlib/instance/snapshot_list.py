@@ -41,7 +41,7 @@ class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]
         return []
 
     def exec(self, plan: list[Instance]) -> list[SnapshotDetails]:
-        kept, unresponsive = snapshots.collect(self, plan)
+        kept, unresponsive = snapshots.collect(self.config, self.rpc, plan)
         for node_uuid, failure in unresponsive.items():
             self.warn(
                 f"node {self.config.node(node_uuid).name} did not report its snapshots:"

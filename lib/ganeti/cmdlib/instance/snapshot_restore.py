@@ -141,10 +141,10 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
         try:
             if not instance.disks_active:
                 disk_work.assemble_disks(self, instance, disks=disks)
-            snapshots.mark_partly_restored(self, instance, disks, self.op.snapshot_name)
+            snapshots.mark_partly_restored(self.config, instance, disks, self.op.snapshot_name)
             for one in plan.kept:
                 self._restore(plan, one)
-                snapshots.unmark(self, instance, [one.disk])
+                snapshots.unmark(self.config, instance, [one.disk])
         finally:
             if not instance.disks_active:
                 self._deactivate(instance)
@@ -171,6 +171,6 @@ class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePl
 
     def _deactivate(self, instance: Instance) -> None:
         try:
-            disk_work.shutdown_disks(self, self.config.instance(instance.uuid))
+            disk_work.shutdown_disks(self.config, self.rpc, self.config.instance(instance.uuid))
         except errors.OpExecError as err:
             self.warn(str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")

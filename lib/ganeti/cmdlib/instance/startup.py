@@ -119,7 +119,7 @@ class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
         if plan.node_offline:
             return
         # A start by force ends the warning about partly restored disks.
-        snapshots.unmark(self, instance)
+        snapshots.unmark(self.config, instance)
         if plan.running:
             self.info(f"instance {instance.name} is already running")
             return

@@ -151,7 +151,7 @@ class LUNodeAutoFailover(LogicalUnit[OpNodeAutoFailover, Node]):
         That is one change of the configuration. A change before the node is marked offline would be
         sent to it, too, and wait until the connection fails.
         """
-        found = together.complete_without(self, self._disks(node), node.uuid)
+        found = together.complete_without(self.config, self.rpc, self._disks(node), node.uuid)
         with self.config.transaction() as change:
             if change.data.nodes[node.uuid].watchdog != node.watchdog:
                 raise errors.OpExecError(

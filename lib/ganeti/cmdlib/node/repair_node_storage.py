@@ -45,7 +45,7 @@ class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
             for disk in replicas.mirrored(self.config.instance_disks(instance))
             if not disk.forthcoming
         ]
-        seen = {one.disk.uuid: one for one in replicas.observe(self, pairs)}
+        seen = {one.disk.uuid: one for one in replicas.observe(self.config, self.rpc, pairs)}
         for disk, instance in pairs:
             if self._is_kept_elsewhere(disk, instance, seen.get(disk.uuid)):
                 continue

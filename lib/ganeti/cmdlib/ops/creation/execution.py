@@ -115,7 +115,7 @@ class Creation:
             to_make = [] if adopted else disks
             _add(unit, instance, disks)
             unit.instance = instance = unit.config.instance(instance.uuid)
-            adopt.rename(unit, undo, instance, adopted)
+            adopt.rename(unit.rpc, undo, instance, adopted)
             self._make_disks(undo, instance, disks, to_make)
             mirrored = disk_work.mirrored_internally(disks)
             if mirrored:
@@ -154,15 +154,23 @@ class Creation:
         if to_make:
             unit.feedback("* making the disks of the instance")
             # Files which stay there are not of this instance, so it need not stay for them.
-            undo.add("the disk directory", disk_work.remove_storage_dir, unit, instance, disks)
-            disk_work.create_storage_dir(unit, instance, disks)
+            undo.add("the disk directory", disk_work.remove_storage_dir, unit.rpc, instance, disks)
+            disk_work.create_storage_dir(unit.rpc, instance, disks)
         undo.add("", self._attempt, "disks", disk_work.remove_disks, unit, instance, to_make)
         disk_work.create_disks(unit, instance, to_make)
 
     def _synchronise(self, undo: UndoStack, instance: Instance) -> None:
         """Activate mirrored disks so that their replicas connect; wait for sync if wanted."""
         unit = self._unit
-        undo.add("", self._attempt, "active disks", disk_work.shutdown_disks, unit, instance)
+        undo.add(
+            "",
+            self._attempt,
+            "active disks",
+            disk_work.shutdown_disks,
+            unit.config,
+            unit.rpc,
+            instance,
+        )
         disk_work.assemble_disks(unit, instance)
         in_sync = sync.wait_for_sync(
             unit, instance, once=not unit.op.wait_for_sync, cancelable=True
@@ -185,12 +193,12 @@ class Creation:
                 unit.imported.run(unit, instance, unit.op.compress)
         except errors.GenericError:
             # Disks which stay active are the smaller problem and must not hide the greater one.
-            self._attempt("active disks", disk_work.shutdown_disks, unit, instance)
+            self._attempt("active disks", disk_work.shutdown_disks, unit.config, unit.rpc, instance)
             raise
 
     def _deactivate(self, instance: Instance) -> None:
         try:
-            disk_work.shutdown_disks(self._unit, instance)
+            disk_work.shutdown_disks(self._unit.config, self._unit.rpc, instance)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err}. Instance {instance.name} is complete, but has active disks. Repeat"

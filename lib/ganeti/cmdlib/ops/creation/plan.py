@@ -107,7 +107,7 @@ def disk_directory(unit: NewInstanceUnit[CreatePlan]) -> str | None:
     """
     op = unit.op
     if unit.template in disk_work.IN_OWN_DIRECTORY:
-        return specs.file_directory(unit, unit.template, op.file_storage_dir, unit.name)
+        return specs.file_directory(unit.config, unit.template, op.file_storage_dir, unit.name)
     if op.file_storage_dir:
         raise errors.OpPrereqError(
             f"disk template {unit.template} does not use a file storage directory",

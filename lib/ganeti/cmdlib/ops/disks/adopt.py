@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit, why
+from ganeti.cmdlib.base import why
 from ganeti.cmdlib.ops.disks import capacity
 from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, PLAIN
 from ganeti.objects import Disk, snapshots
@@ -21,7 +21,9 @@ from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.disks.specs import DiskSpec
+    from ganeti.config import Config
     from ganeti.objects import ConfigData, Instance
+    from ganeti.rpc import RpcRunner
     from ganeti.utils.undo import UndoStack
 
 _MIB = 1 << 20
@@ -74,7 +76,7 @@ def require_unused(
 
 
 def measure_devices(
-    unit: AnyUnit, node_uuid: str, template: str, disk_specs: Sequence[Mapping[str, Any]]
+    rpc: RpcRunner, node_uuid: str, template: str, disk_specs: Sequence[Mapping[str, Any]]
 ) -> list[int]:
     """Ask a node for the sizes (MiB) of the devices to be adopted.
 
@@ -85,7 +87,7 @@ def measure_devices(
         Disk(dev_type=template, logical_id=existing_id(template, spec), size=0)
         for spec in disk_specs
     ]
-    answer = unit.rpc.call(
+    answer = rpc.call(
         BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(disk, _OnNode(node_uuid)) for disk in disks]
     )
     sizes = []
@@ -100,7 +102,8 @@ def measure_devices(
 
 
 def require_storage(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     template: str,
     node_uuids: Sequence[str],
     disk_specs: Sequence[DiskSpec],
@@ -115,8 +118,8 @@ def require_storage(
     :raises errors.OpPrereqError: a device cannot be adopted, or a node has too little free space.
     """
     if any(spec.get("adopt") for spec in disk_specs):
-        require_unused(unit.config.snapshot(), template, disk_specs)
-        sizes = measure_devices(unit, node_uuids[0], template, disk_specs)
+        require_unused(config.snapshot(), template, disk_specs)
+        sizes = measure_devices(rpc, node_uuids[0], template, disk_specs)
         for spec, size_mib in zip(disk_specs, sizes, strict=True):
             spec["size"] = size_mib
         return
@@ -127,11 +130,11 @@ def require_storage(
         needed[spec["vg"]] = needed.get(spec["vg"], 0) + spec["size"]
         if template in INT_MIRRORED:
             needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + DRBD_META_SIZE_MIB
-    capacity.require_free_space(unit, node_uuids, needed, reserved=reserved)
+    capacity.require_free_space(config, rpc, node_uuids, needed, reserved=reserved)
 
 
 def rename(
-    unit: AnyUnit, undo: UndoStack, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]
+    rpc: RpcRunner, undo: UndoStack, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]
 ) -> None:
     """Rename adopted volumes; the undo gives them their old names.
 
@@ -141,12 +144,12 @@ def rename(
     pairs = [(old, new) for old, new in pairs if old.dev_type == PLAIN]
     if not pairs:
         return
-    undo.add("new names of adopted volumes", _rename, unit, instance, [(n, o) for o, n in pairs])
-    _rename(unit, instance, pairs)
+    undo.add("new names of adopted volumes", _rename, rpc, instance, [(n, o) for o, n in pairs])
+    _rename(rpc, instance, pairs)
 
 
-def _rename(unit: AnyUnit, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]) -> None:
-    answer = unit.rpc.call(
+def _rename(rpc: RpcRunner, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]) -> None:
+    answer = rpc.call(
         BLOCKDEV_RENAME,
         instance.primary_node,
         renames=[(old, instance, new.logical_id) for old, new in pairs],

@@ -16,8 +16,9 @@ from ganeti.objects import fill
 from ganeti.wire.calls import NODE_INFO
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import ConfigData, Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 
 def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
@@ -51,7 +52,8 @@ def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) 
 
 
 def require_free_space(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     node_uuids: Collection[str],
     needed_mib: Mapping[str, int],
     reserved: Instance | None = None,
@@ -66,14 +68,14 @@ def require_free_space(
     if not needed_mib:
         return
     groups = sorted(needed_mib)
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         NODE_INFO,
         list(node_uuids),
         hv_specs=[],
         per_node={
             uuid: {
                 "storage_units": [
-                    [ST_LVM_VG, group, [exclusive_storage(unit.config, uuid)]] for group in groups
+                    [ST_LVM_VG, group, [exclusive_storage(config, uuid)]] for group in groups
                 ]
             }
             for uuid in node_uuids
@@ -90,7 +92,7 @@ def require_free_space(
                     f" {group}",
                     errors.ECODE_ENVIRON,
                 )
-            taken = reserved_mib(unit.config.snapshot(), node_uuid, reserved).get(group, 0)
+            taken = reserved_mib(config.snapshot(), node_uuid, reserved).get(group, 0)
             if free < needed_mib[group] + taken:
                 reservation = (
                     f", {taken} MiB of them reserved for forthcoming instances" if taken else ""

@@ -39,7 +39,9 @@ from ganeti.utils.undo import UndoStack
 from ganeti.wire.calls import BLOCKDEV_CONVERT, BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
+    from ganeti.rpc import RpcRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ def mark(instance_uuid: str) -> str:
     return f"conversion-{instance_uuid}"
 
 
-def marked(unit: AnyUnit, instance: Instance) -> list[Disk]:
+def marked(config: Config, instance: Instance) -> list[Disk]:
     """Detached disks which an interrupted conversion of an instance has left."""
-    data = unit.config.snapshot()
+    data = config.snapshot()
     name = mark(instance.uuid)
     return [
         disk
@@ -96,9 +98,9 @@ def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
     :raises errors.OpExecError: a disk could not be destroyed; all keep their marks.
     :raises errors.RpcError: a directory could not be removed; likewise.
     """
-    disks = marked(unit, instance)
+    disks = marked(unit.config, instance)
     if disks and not last:
-        _require_present(unit, instance)
+        _require_present(unit.config, unit.rpc, instance)
     by_nodes: dict[tuple[str, ...], list[Disk]] = {}
     for disk in disks:
         by_nodes.setdefault(tuple(_nodes_of(disk, instance)), []).append(disk)
@@ -109,25 +111,25 @@ def clear(unit: AnyUnit, instance: Instance, *, last: bool = False) -> None:
         # Files of one disk template are in one directory, which is removed with the last of them.
         node = _nodes_of(disk, instance)[0]
         if disk_work.storage_dir([disk]) != used or node != instance.primary_node:
-            disk_work.remove_storage_dir(unit, instance, [disk], node)
+            disk_work.remove_storage_dir(unit.rpc, instance, [disk], node)
     if disks:
         with unit.config.transaction() as change:
             for disk in disks:
                 change.remove_detached_disk(disk.uuid)
 
 
-def _require_present(unit: AnyUnit, instance: Instance) -> None:
+def _require_present(config: Config, rpc: RpcRunner, instance: Instance) -> None:
     """Check that each disk of the instance exists, a mirrored one at least on one of its nodes.
 
     :raises errors.OpExecError: a disk does not exist, or no node can tell.
     """
-    disks = unit.config.instance_disks(instance)
+    disks = config.instance_disks(instance)
     nodes = dict.fromkeys(
         uuid for disk in disks for uuid in disk_work.disk_nodes(disk, instance.primary_node)
     )
-    online = [uuid for uuid in nodes if not unit.config.node(uuid).offline]
+    online = [uuid for uuid in nodes if not config.node(uuid).offline]
     stored = [disk.children[0] if disk.dev_type == DRBD8 else disk for disk in disks]
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         BLOCKDEV_GETDIMENSIONS, online, disks=[(disk, instance) for disk in stored]
     )
     for index, disk in enumerate(disks):
@@ -140,8 +142,8 @@ def _require_present(unit: AnyUnit, instance: Instance) -> None:
         ):
             kept = ", ".join(
                 f"{'/'.join(map(str, one.logical_id[:2]))} on"
-                f" {unit.config.node(_nodes_of(one, instance)[0]).name}"
-                for one in marked(unit, instance)
+                f" {config.node(_nodes_of(one, instance)[0]).name}"
+                for one in marked(config, instance)
             )
             raise errors.OpExecError(
                 f"disk {index} of instance {instance.name} was not found on its nodes, so these"
@@ -186,7 +188,7 @@ def plan(
             raise errors.OpPrereqError(
                 f"disks cannot be converted from {old} to {template}", errors.ECODE_INVAL
             )
-    specs.require_enabled(unit, template)
+    specs.require_enabled(unit.config, template)
     location.require_stopped(unit, instance, "convert disks of")
     snapshots.require_restored(unit, instance)
     if (old, template) != (PLAIN, DRBD8):
@@ -200,13 +202,13 @@ def plan(
         )
     _check_secondary(unit, instance, template, secondary)
     disk_specs: list[specs.DiskSpec] = []
-    for index, disk in enumerate(sizes.real(unit, instance, disks)):
+    for index, disk in enumerate(sizes.real(unit.rpc, instance, disks)):
         wipe.require_finished(instance, index, disk)
         spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
         if template == EXT:
             spec |= ext_params
         planned = specs.plan_disk(
-            unit, template, f"disk {index}", spec, node_uuid=instance.primary_node
+            unit.config, template, f"disk {index}", spec, node_uuid=instance.primary_node
         )
         # The size of a volume which becomes a part of a DRBD disk is not rounded.
         disk_specs.append({**planned, "name": disk.name, "size": disk.size})
@@ -217,10 +219,10 @@ def plan(
         needed = _needed_mib(disk_specs)
         if (old, template) == (PLAIN, DRBD8):
             nodes = nodes[1:]
-    capacity.require_free_space(unit, nodes, needed)
+    capacity.require_free_space(unit.config, unit.rpc, nodes, needed)
     directory = None
     if template in disk_work.IN_OWN_DIRECTORY:
-        directory = specs.file_directory(unit, template, file_storage_dir, instance.name)
+        directory = specs.file_directory(unit.config, template, file_storage_dir, instance.name)
     elif file_storage_dir:
         raise errors.OpPrereqError(
             f"disk template {template} does not use a file storage directory", errors.ECODE_INVAL
@@ -294,7 +296,7 @@ def carry_out(
         disk_work.assemble_disks(unit, instance)
         in_sync = sync.wait_for_sync(unit, instance, once=not wait_for_sync)
         if wait_for_sync:
-            disk_work.shutdown_disks(unit, instance)
+            disk_work.shutdown_disks(unit.config, unit.rpc, instance)
         if wait_for_sync and not in_sync:
             raise errors.OpExecError(
                 f"disks of instance {instance.name} were converted, but are degraded. Look at them"
@@ -315,7 +317,7 @@ def _require_latest(unit: AnyUnit, instance: Instance, *, accept_loss: bool) -> 
             unit, instance, primary, alone=secondary.offline, ignore=accept_loss
         )
     finally:
-        disk_work.shutdown_disks(unit, instance)
+        disk_work.shutdown_disks(unit.config, unit.rpc, instance)
 
 
 def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
@@ -338,7 +340,7 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
     with UndoStack(unit.warn, hint=hint) as undo:
         undo.add(f"disks of template {conversion.template}", clear, unit, instance)
         try:
-            disk_work.create_storage_dir(unit, instance, made)
+            disk_work.create_storage_dir(unit.rpc, instance, made)
             for index in range(len(made)):
                 unit.feedback(f"* creating disk {index} with template {conversion.template}")
             disk_work.create_disks(unit, instance, [unit.config.disk(disk.uuid) for disk in made])
@@ -347,8 +349,14 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
                 f"could not create disks of template {conversion.template} for instance"
                 f" {instance.name}: {why(err)}"
             ) from err
-        undo.add("active disks", _shut_down_detached, unit, instance, made)
-        undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, unit, instance)
+        undo.add("active disks", _shut_down_detached, unit.config, unit.rpc, instance, made)
+        undo.add(
+            f"active disks of {instance.name}",
+            disk_work.shutdown_disks,
+            unit.config,
+            unit.rpc,
+            instance,
+        )
         disk_work.assemble_disks(unit, instance)
         for index, (source, target) in enumerate(zip(old, made, strict=True)):
             unit.feedback(f"* copying disk {index}, size {source.size} MiB")
@@ -363,8 +371,8 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
                     f"could not copy disk {index} of instance {instance.name}:"
                     f" {why(answer.failure)}"
                 ) from answer.failure
-        disk_work.shutdown_disks(unit, instance)
-        _exchange(unit, instance, old, made)
+        disk_work.shutdown_disks(unit.config, unit.rpc, instance)
+        _exchange(unit.config, instance, old, made)
         undo.commit()
     fresh = unit.config.instance(instance.uuid)
     try:
@@ -376,22 +384,23 @@ def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> 
         ) from err
 
 
-def _shut_down_detached(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+def _shut_down_detached(
+    config: Config, rpc: RpcRunner, instance: Instance, disks: Sequence[Disk]
+) -> None:
     disk_work.shutdown_disks(
-        unit,
+        config,
+        rpc,
         instance,
         instance.primary_node,
-        disks=[
-            unit.config.disk(disk.uuid)
-            for disk in disks
-            if disk.uuid in unit.config.snapshot().disks
-        ],
+        disks=[config.disk(disk.uuid) for disk in disks if disk.uuid in config.snapshot().disks],
     )
 
 
-def _exchange(unit: AnyUnit, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]) -> None:
+def _exchange(
+    config: Config, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]
+) -> None:
     """Exchange the old disks of an instance for the new ones, and mark the old ones."""
-    with unit.config.transaction() as change:
+    with config.transaction() as change:
         for before, after in zip(old, made, strict=True):
             change.update_disk(dataclasses.replace(change.data.disks[after.uuid], name=before.name))
             change.update_disk(
@@ -430,7 +439,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         )
     ]
     # The data volumes keep their names, which something else may have on the secondary node.
-    ownership.require_absent(unit, instance, [(part, node) for _index, node, part in parts])
+    ownership.require_absent(unit.rpc, instance, [(part, node) for _index, node, part in parts])
     with unit.config.transaction() as change:
         for _index, _node, part in parts:
             change.add_detached_disk(part)
@@ -443,7 +452,7 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
             for node in (primary, secondary)
         }
         disk_work.create_devices(unit, instance, volumes, writable_on=primary)
-        undo.add("DRBD devices", _shut_down_mirrors, unit, instance, made)
+        undo.add("DRBD devices", _shut_down_mirrors, unit.config, unit.rpc, instance, made)
         # The volumes below exist already, with their content.
         disk_work.create_devices(
             unit, instance, {primary: made, secondary: made}, writable_on=primary, children=False
@@ -459,8 +468,10 @@ def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPl
         undo.commit()
 
 
-def _shut_down_mirrors(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
-    disk_work.shutdown_disks(unit, instance, disks=disks)
+def _shut_down_mirrors(
+    config: Config, rpc: RpcRunner, instance: Instance, disks: Sequence[Disk]
+) -> None:
+    disk_work.shutdown_disks(config, rpc, instance, disks=disks)
 
 
 def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
@@ -470,7 +481,7 @@ def _mirror_to_plain(unit: AnyUnit, instance: Instance, *, good: bool) -> None:
         stay, with the mark, because they may have what is missing.
     """
     primary = instance.primary_node
-    disk_work.shutdown_disks(unit, instance)
+    disk_work.shutdown_disks(unit.config, unit.rpc, instance)
     old = unit.config.instance_disks(instance)
     with unit.config.transaction() as change:
         for disk in old:

@@ -108,7 +108,7 @@ def storage_dir(disks: Sequence[Disk]) -> str | None:
 
 
 def create_storage_dir(
-    unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
+    rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
 ) -> None:
     """Create the directory for the disk files of an instance.
 
@@ -117,11 +117,11 @@ def create_storage_dir(
     directory = storage_dir(disks)
     if directory is not None:
         node = node_uuid or instance.primary_node
-        unit.rpc.call(FILE_STORAGE_DIR_CREATE, node, path=directory).payload()
+        rpc.call(FILE_STORAGE_DIR_CREATE, node, path=directory).payload()
 
 
 def remove_storage_dir(
-    unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
+    rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
 ) -> None:
     """Remove the directory for the disk files of an instance, which must be empty or missing.
 
@@ -130,7 +130,7 @@ def remove_storage_dir(
     directory = storage_dir(disks)
     if directory is not None:
         node = node_uuid or instance.primary_node
-        unit.rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory).payload()
+        rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory).payload()
 
 
 # -- creating and removing -------------------------------------------------------
@@ -356,7 +356,7 @@ def assemble_disks(
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     active = _activate_everywhere(unit, instance, node, chosen, ignore_secondaries, accept_loss)
     if node.uuid == instance.primary_node:
-        together.protect(unit, instance, chosen)
+        together.protect(unit.config, unit.rpc, instance, chosen)
     indexes = _indexes(unit.config, instance)
     return [
         (node.name, f"disk/{indexes[disk.uuid]}", one.device)
@@ -371,7 +371,7 @@ def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> ActiveDisk:
     """
     node = unit.config.node(instance.primary_node)
     (active,) = _activate_everywhere(unit, instance, node, [disk], False, False)
-    together.protect(unit, instance, [disk])
+    together.protect(unit.config, unit.rpc, instance, [disk])
     return active
 
 
@@ -396,10 +396,12 @@ def _activate_everywhere(
     mirrored = replicas.mirrored(chosen)
     # Disks which were in sync when they were deactivated are equal on both nodes until now.
     latest = [
-        disk for disk in mirrored if replicas.is_latest(replicas.with_record(unit, disk), node.uuid)
+        disk
+        for disk in mirrored
+        if replicas.is_latest(replicas.with_record(unit.config, disk), node.uuid)
     ]
     replicas.record_use(
-        unit, mirrored, [(disk, replicas.other_node(disk, node.uuid)) for disk in alone]
+        unit.config, mirrored, [(disk, replicas.other_node(disk, node.uuid)) for disk in alone]
     )
     return _activate(
         unit,
@@ -436,7 +438,9 @@ def connect_replicas(
     """
     disks = replicas.mirrored(unit.config.instance_disks(instance))
     parts = {node_uuid: disks} if node_uuid else by_node(disks, instance.primary_node)
-    for _disk, text, failure in _failures_to_assemble(unit, instance, parts, "node"):
+    for _disk, text, failure in _failures_to_assemble(
+        unit.config, unit.rpc, instance, parts, "node"
+    ):
         if not ignore_failures:
             raise errors.OpExecError(text) from failure
         unit.warn(text)
@@ -461,7 +465,9 @@ def _activate_mirrors(
     parts = by_node(disks, primary_node)
     parts.pop(primary_node, None)
     alone = []
-    for disk, text, failure in _failures_to_assemble(unit, instance, parts, "secondary node"):
+    for disk, text, failure in _failures_to_assemble(
+        unit.config, unit.rpc, instance, parts, "secondary node"
+    ):
         if not (ignore_failures or isinstance(failure, errors.NodeOffline)):
             raise errors.OpExecError(text) from failure
         unit.warn(text)
@@ -470,7 +476,11 @@ def _activate_mirrors(
 
 
 def _failures_to_assemble(
-    unit: AnyUnit, instance: Instance, parts: Mapping[str, Sequence[Disk]], role: str
+    config: Config,
+    rpc: RpcRunner,
+    instance: Instance,
+    parts: Mapping[str, Sequence[Disk]],
+    role: str,
 ) -> list[tuple[Disk, str, Exception]]:
     """Activate disks on nodes on which they do not become writable.
 
@@ -481,11 +491,11 @@ def _failures_to_assemble(
     return [
         (
             disk,
-            f"{_name(unit.config, instance, disk)} of instance {instance.name} cannot be activated"
+            f"{_name(config, instance, disk)} of instance {instance.name} cannot be activated"
             f" on {role} {answer.node_name}: {why(answer.failure)}",
             answer.failure,
         )
-        for uuid, answers in _assemble(unit, instance, parts, on_primary=False).items()
+        for uuid, answers in _assemble(config, rpc, instance, parts, on_primary=False).items()
         for disk, answer in zip(parts[uuid], answers, strict=True)
         if answer.failure is not None
     ]
@@ -501,10 +511,10 @@ def _require_usable_alone(
 
     :raises errors.OpExecError: the replica is known to have missed writes.
     """
-    present = replicas.with_record(unit, disk)
+    present = replicas.with_record(unit.config, disk)
     if present.outdated_node != node.uuid:
         return
-    loss = replicas.possible_loss(unit, present, node)
+    loss = replicas.possible_loss(unit.config, present, node)
     if not accept_loss:
         other = unit.config.node(replicas.other_node(disk, node.uuid)).name
         raise errors.OpExecError(
@@ -534,7 +544,9 @@ def _activate(
     answers = dict(
         zip(
             [disk.uuid for disk in disks],
-            _assemble(unit, instance, {node_uuid: disks}, on_primary=True)[node_uuid],
+            _assemble(unit.config, unit.rpc, instance, {node_uuid: disks}, on_primary=True)[
+                node_uuid
+            ],
             strict=True,
         )
     )
@@ -545,7 +557,7 @@ def _activate(
         # Recorded first, as always when only one of the replicas is written to.
         reason = "it was in sync when it was deactivated"
         if disk not in latest:
-            reason = replicas.possible_loss(unit, disk, unit.config.node(node_uuid))
+            reason = replicas.possible_loss(unit.config, disk, unit.config.node(node_uuid))
         unit.warn(
             f"{_name(unit.config, instance, disk)} of instance {instance.name}:"
             f" {why(answer.failure)}. Its replica on node {answer.node_name} is used"
@@ -553,9 +565,11 @@ def _activate(
         )
     if lonely:
         replicas.record_use(
-            unit, lonely, [(disk, replicas.other_node(disk, node_uuid)) for disk in lonely]
+            unit.config, lonely, [(disk, replicas.other_node(disk, node_uuid)) for disk in lonely]
         )
-        again = _assemble(unit, instance, {node_uuid: lonely}, on_primary=True)[node_uuid]
+        again = _assemble(unit.config, unit.rpc, instance, {node_uuid: lonely}, on_primary=True)[
+            node_uuid
+        ]
         answers.update(zip([disk.uuid for disk in lonely], again, strict=True))
     problems = [
         f"{_name(unit.config, instance, disk)} of instance {instance.name} cannot be activated on"
@@ -586,19 +600,27 @@ def _lacking_only_their_peers(
 
 
 def _assemble(
-    unit: AnyUnit, instance: Instance, parts: Mapping[str, Sequence[Disk]], *, on_primary: bool
+    config: Config,
+    rpc: RpcRunner,
+    instance: Instance,
+    parts: Mapping[str, Sequence[Disk]],
+    *,
+    on_primary: bool,
 ) -> dict[str, list[Result]]:
     """Activate disks on nodes, which are all called at the same time.
 
     :param parts: UUID of a node -> disks.
     :returns: UUID of a node -> the results, in the order of its disks.
     """
-    indexes = _indexes(unit.config, instance)
-    together.forget(unit, {disk.uuid: disk for some in parts.values() for disk in some}.values())
+    indexes = _indexes(config, instance)
+    together.forget(config, {disk.uuid: disk for some in parts.values() for disk in some}.values())
     return call_for_disks(
-        unit.rpc,
+        rpc,
         BLOCKDEV_ASSEMBLE_MULTI,
-        {uuid: [replicas.with_record(unit, disk) for disk in some] for uuid, some in parts.items()},
+        {
+            uuid: [replicas.with_record(config, disk) for disk in some]
+            for uuid, some in parts.items()
+        },
         instance,
         per_node={
             uuid: {"indexes": [indexes[disk.uuid] for disk in some]} for uuid, some in parts.items()
@@ -621,7 +643,8 @@ def try_to_shut_down(unit: AnyUnit, instance: Instance, disks: Sequence[Disk], n
 
 
 def shutdown_disks(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     instance: Instance,
     node_uuid: str | None = None,
     *,
@@ -639,24 +662,24 @@ def shutdown_disks(
     :param disks: disks of the instance to deactivate; all by default.
     :raises errors.OpExecError: some disks stay active; names them.
     """
-    all_disks = unit.config.instance_disks(instance)
+    all_disks = config.instance_disks(instance)
     indexes = {disk.uuid: index for index, disk in enumerate(all_disks)}
     chosen = all_disks if disks is None else disks
     primary = instance.primary_node
-    seen = [] if node_uuid else replicas.observe(unit, [(disk, instance) for disk in chosen])
-    replicas.record_active(unit, seen)
+    seen = [] if node_uuid else replicas.observe(config, rpc, [(disk, instance) for disk in chosen])
+    replicas.record_active(config, seen)
     parts = {node_uuid: list(chosen)} if node_uuid else by_node(chosen, primary)
     failures: dict[str, list[str]] = {}
 
     def shut_down(which: Mapping[str, Sequence[Disk]]) -> set[str]:
         """Deactivate disks on nodes; return the UUIDs of those which a node still uses."""
         in_use = set()
-        answers = call_for_disks(unit.rpc, BLOCKDEV_SHUTDOWN_MULTI, which, instance)
+        answers = call_for_disks(rpc, BLOCKDEV_SHUTDOWN_MULTI, which, instance)
         for uuid, some in which.items():
             for disk, answer in zip(some, answers[uuid], strict=True):
                 if answer.failure is not None:
                     label = indexes.get(disk.uuid, disk.iv_name)
-                    name = unit.config.node(uuid).name
+                    name = config.node(uuid).name
                     failures.setdefault(name, []).append(f"disk {label}: {why(answer.failure)}")
                     if not isinstance(answer.failure, errors.NodeOffline):
                         in_use.add(disk.uuid)
@@ -669,11 +692,11 @@ def shutdown_disks(
         {
             uuid: [disk for disk in some if disk.uuid not in in_use]
             for uuid, some in parts.items()
-            if not unit.config.node(uuid).offline
+            if not config.node(uuid).offline
         }
     )
     if seen and not failed_on_primary:
-        replicas.record_equal(unit, instance, seen)
+        replicas.record_equal(config, instance, seen)
     if failures:
         text = "; ".join(
             f"on node {name}: {'; '.join(lines)}" for name, lines in sorted(failures.items())

@@ -41,23 +41,24 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
-    from ganeti.rpc import Result
+    from ganeti.rpc import Result, RpcRunner
 
 POLL_S = 2.0
 
 
-def mirrored_disks(unit: AnyUnit, instance: Instance) -> tuple[Disk, ...]:
+def mirrored_disks(config: Config, instance: Instance) -> tuple[Disk, ...]:
     """Return the disks of an instance which have a second replica on another node."""
-    return tuple(
-        disk for disk in unit.config.instance_disks(instance) if disk.dev_type in INT_MIRRORED
-    )
+    return tuple(disk for disk in config.instance_disks(instance) if disk.dev_type in INT_MIRRORED)
 
 
-def _states(unit: AnyUnit, instance: Instance, node: Node) -> list[tuple[Disk, Result]]:
+def _states(
+    config: Config, rpc: RpcRunner, instance: Instance, node: Node
+) -> list[tuple[Disk, Result]]:
     """Ask a node for the states of its replicas of the mirrored disks of an instance."""
-    disks = mirrored_disks(unit, instance)
-    answers = call_for_disks(unit.rpc, BLOCKDEV_FIND_MULTI, {node.uuid: disks}, instance)
+    disks = mirrored_disks(config, instance)
+    answers = call_for_disks(rpc, BLOCKDEV_FIND_MULTI, {node.uuid: disks}, instance)
     return list(zip(disks, answers[node.uuid], strict=True))
 
 
@@ -83,7 +84,7 @@ def require_good_replica(
     :raises errors.OpExecError: a replica is bad, or the target did not report its state.
     """
     all_good = True
-    for disk, answer in _states(unit, instance, target):
+    for disk, answer in _states(unit.config, unit.rpc, instance, target):
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"node {target.name} did not report the state of {disk.iv_name} of instance"
@@ -100,7 +101,7 @@ def require_good_replica(
         if status.ldisk_status == LDS_OKAY and status.sync_percent is not None:
             # The other replica is being synchronised from this one, which has all data.
             continue
-        loss = replicas.possible_loss(unit, disk, target)
+        loss = replicas.possible_loss(unit.config, disk, target)
         if not ignore:
             raise errors.OpExecError(
                 f"{here} is not connected to its peer, and may have missed writes: {loss}."
@@ -128,7 +129,7 @@ def ensure_good_replica(
         try:
             connect_replicas(unit, instance, node_uuid=target.uuid)
             assemble_disks(unit, instance)
-            disks = mirrored_disks(unit, instance)
+            disks = mirrored_disks(unit.config, instance)
             wait_in_sync(unit, instance, disks, [target.uuid])
         except (errors.OpExecError, errors.RpcError) as err:
             unit.warn(str(err))
@@ -144,9 +145,9 @@ def require_good_primary(unit: AnyUnit, instance: Instance) -> None:
 
     :raises errors.OpExecError: a replica lost its storage, or may have missed writes.
     """
-    open_primary(unit, instance, mirrored_disks(unit, instance))
+    open_primary(unit, instance, mirrored_disks(unit.config, instance))
     primary = unit.config.node(instance.primary_node)
-    for disk, answer in _states(unit, instance, primary):
+    for disk, answer in _states(unit.config, unit.rpc, instance, primary):
         status = answer.payload()
         if status is None or status.ldisk_status != LDS_OKAY:
             raise errors.OpExecError(
@@ -172,7 +173,7 @@ def compare_inactive(
     else:
         try:
             connect_replicas(unit, instance)
-            wait_in_sync(unit, instance, mirrored_disks(unit, instance), [target.uuid])
+            wait_in_sync(unit, instance, mirrored_disks(unit.config, instance), [target.uuid])
         except (errors.OpExecError, errors.RpcError) as err:
             if not ignore:
                 raise errors.OpExecError(
@@ -190,20 +191,20 @@ def change_primary(unit: AnyUnit, instance: Instance, target: Node, *, ignore: b
     :param ignore: as for :func:`require_good_replica`.
     :raises errors.OpExecError: the replicas on the target may have missed writes.
     """
-    disks = mirrored_disks(unit, instance)
+    disks = mirrored_disks(unit.config, instance)
     source = unit.config.node(instance.primary_node)
     good = True
     if disks:
         try:
             good = compare_inactive(unit, instance, target, alone=source.offline, ignore=ignore)
         finally:
-            shutdown_disks(unit, instance, target.uuid if source.offline else None)
+            shutdown_disks(unit.config, unit.rpc, instance, target.uuid if source.offline else None)
     with unit.config.transaction() as change:
         change.set_instance_primary(instance.uuid, target.uuid)
         replicas.record_new_primary(change, disks, source, good=good)
 
 
-def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None:
+def require_own_storage(config: Config, rpc: RpcRunner, instance: Instance, source: Node) -> None:
     """Check that the replicas on the source node have their storage.
 
     A replica without storage reads from its peer. The replicas are disconnected for a moment when
@@ -211,7 +212,7 @@ def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None
 
     :raises errors.OpExecError: a replica has lost its storage, or the source did not report it.
     """
-    for disk, answer in _states(unit, instance, source):
+    for disk, answer in _states(config, rpc, instance, source):
         status = answer.payload()
         if status is not None and status.ldisk_status == LDS_OKAY:
             continue
@@ -237,10 +238,10 @@ def make_dual_primary(
     :raises errors.OpExecError: the replicas cannot be disconnected or connected, or are not in
         sync.
     """
-    disks = mirrored_disks(unit, instance)
+    disks = mirrored_disks(unit.config, instance)
     if not disks:
         return
-    _close(unit, instance, disks, target)
+    _close(unit.rpc, instance, disks, target)
     _reconnect(unit, instance, disks, dual_primary=True, sleep=sleep)
     unit.rpc.call(
         BLOCKDEV_OPEN,
@@ -260,15 +261,15 @@ def make_single_primary(
     :raises errors.OpExecError: the replicas cannot be disconnected or connected, or are not in
         sync.
     """
-    disks = mirrored_disks(unit, instance)
+    disks = mirrored_disks(unit.config, instance)
     if disks:
-        _close(unit, instance, disks, other)
+        _close(unit.rpc, instance, disks, other)
         _reconnect(unit, instance, disks, dual_primary=False, sleep=sleep)
-        together.protect(unit, unit.config.instance(instance.uuid), disks)
+        together.protect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
 
 
-def _close(unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
-    unit.rpc.call(
+def _close(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
+    rpc.call(
         BLOCKDEV_CLOSE, node.uuid, instance_name=instance.name, disks=(disks, instance)
     ).payload()
 
@@ -283,7 +284,7 @@ def _reconnect(
 ) -> None:
     nodes = list(dict.fromkeys(uuid for disk in disks for uuid in disk.all_node_uuids()))
     which = (disks, instance)
-    together.unprotect(unit, unit.config.instance(instance.uuid), disks)
+    together.unprotect(unit.config, unit.rpc, unit.config.instance(instance.uuid), disks)
     answers = unit.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
     _require_all(instance, answers, "disconnected")
     answers = unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=dual_primary)

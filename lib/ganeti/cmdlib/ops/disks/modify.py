@@ -42,7 +42,9 @@ from ganeti.wire.calls import VERSION
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.ops.guest.hotplug import Hotplug
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 WHAT = "disk"
 _MODIFIABLE = frozenset(("mode", "name", "access"))
@@ -87,7 +89,7 @@ class _Planned:
 
 
 def plan(
-    unit: AnyUnit,
+    config: Config,
     instance: Instance,
     changes: Sequence[DeviceChange],
     ext_params: Mapping[str, Any],
@@ -97,16 +99,16 @@ def plan(
     :param ext_params: parameters of added disks of an external storage provider.
     :raises errors.OpPrereqError: a change is not possible.
     """
-    current: list[Any] = list(unit.config.instance_disks(instance))
-    template = unit.config.disk_template(instance)
+    current: list[Any] = list(config.instance_disks(instance))
+    template = config.disk_template(instance)
     steps = []
     for change in changes:
         if change.action == MOD_ADD:
-            template = _template_of_new(unit, instance, template, change.params)
-            step = _add(unit, instance, template, current, change, ext_params)
+            template = _template_of_new(config, instance, template, change.params)
+            step = _add(config, instance, template, current, change, ext_params)
             current.insert(step.index, _Planned(step.spec))
         elif change.action == MOD_ATTACH:
-            step = _attach(unit, instance, current, change)
+            step = _attach(config, instance, current, change)
             current.insert(step.index, step.disk)
             assert step.disk is not None
             template = step.disk.dev_type if template == DISKLESS else template
@@ -126,8 +128,8 @@ def plan(
                 current[index] = step.disk
         steps.append(step)
     disk_work.require_spindles_allowed(
-        unit.config,
-        unit.config.instance_nodes(instance),
+        config,
+        config.instance_nodes(instance),
         [change.params for change in changes if change.action == MOD_ADD],
     )
     names = tuple(disk.name for disk in current)
@@ -137,11 +139,11 @@ def plan(
 
 
 def _template_of_new(
-    unit: AnyUnit, instance: Instance, template: str, params: Mapping[str, Any]
+    config: Config, instance: Instance, template: str, params: Mapping[str, Any]
 ) -> str:
     wanted = params.get("dev_type")
     if template == DISKLESS:
-        enabled = unit.config.cluster().enabled_disk_templates
+        enabled = config.cluster().enabled_disk_templates
         wanted = wanted or next((kind for kind in enabled if kind != DISKLESS), None)
         if wanted is None or wanted == DISKLESS:
             raise errors.OpPrereqError(
@@ -153,7 +155,7 @@ def _template_of_new(
                 " need",
                 errors.ECODE_INVAL,
             )
-        specs.require_enabled(unit, wanted)
+        specs.require_enabled(config, wanted)
         return str(wanted)
     if template == MIXED:
         raise errors.OpPrereqError(
@@ -170,7 +172,7 @@ def _template_of_new(
 
 
 def _add(
-    unit: AnyUnit,
+    config: Config,
     instance: Instance,
     template: str,
     current: Sequence[Any],
@@ -179,7 +181,9 @@ def _add(
 ) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
     params = {**(ext_params if template == EXT else {}), **change.params}
-    spec = specs.plan_disk(unit, template, f"disk {index}", params, node_uuid=instance.primary_node)
+    spec = specs.plan_disk(
+        config, template, f"disk {index}", params, node_uuid=instance.primary_node
+    )
     if spec.get("adopt"):
         raise errors.OpPrereqError(
             f"disk {index}: a device can be adopted only when the instance is created",
@@ -190,7 +194,7 @@ def _add(
 
 
 def _attach(
-    unit: AnyUnit, instance: Instance, current: Sequence[Any], change: DeviceChange
+    config: Config, instance: Instance, current: Sequence[Any], change: DeviceChange
 ) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
     uuid, name = change.params.get("uuid"), change.params.get("name")
@@ -200,7 +204,7 @@ def _attach(
             " attach:uuid=... or --disk attach:name=...",
             errors.ECODE_INVAL,
         )
-    data = unit.config.snapshot()
+    data = config.snapshot()
     owned = {one for other in data.instances.values() for one in other.disks}
     found = [
         disk for disk in data.disks.values() if disk.uuid == uuid or (name and disk.name == name)
@@ -214,25 +218,25 @@ def _attach(
     disk = free[0]
     if disk.uuid in {one.uuid for one in current}:
         raise errors.OpPrereqError(f"disk {uuid or name} is given twice", errors.ECODE_INVAL)
-    _require_attachable(unit, instance, disk)
+    _require_attachable(config, instance, disk)
     return DiskStep(MOD_ATTACH, index, disk, {}, ((f"disk/{index}", "attach"),))
 
 
-def _require_attachable(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
+def _require_attachable(config: Config, instance: Instance, disk: Disk) -> None:
     """Check that a disk is on the nodes of the instance and of the template of its other disks."""
     if disk.nodes and disk.nodes[0] != instance.primary_node:
         raise errors.OpPrereqError(
-            f"disk {disk.uuid} is on node {unit.config.node(disk.nodes[0]).name}, instance"
-            f" {instance.name} on {unit.config.node(instance.primary_node).name}",
+            f"disk {disk.uuid} is on node {config.node(disk.nodes[0]).name}, instance"
+            f" {instance.name} on {config.node(instance.primary_node).name}",
             errors.ECODE_INVAL,
         )
-    secondaries = unit.config.secondary_nodes(instance)
+    secondaries = config.secondary_nodes(instance)
     if secondaries and set(disk.secondary_nodes(instance.primary_node)) != set(secondaries):
         raise errors.OpPrereqError(
             f"disk {disk.uuid} is not mirrored to the secondary node of instance {instance.name}",
             errors.ECODE_INVAL,
         )
-    template = unit.config.disk_template(instance)
+    template = config.disk_template(instance)
     if template not in (DISKLESS, disk.dev_type):
         raise errors.OpPrereqError(
             f"disk {disk.uuid} has template {disk.dev_type}, but the disks of instance"
@@ -286,7 +290,9 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
     return DiskStep("modify", index, dataclasses.replace(disk, **values), {}, result)
 
 
-def require_free_space(unit: AnyUnit, instance: Instance, disk_plan: DiskPlan) -> None:
+def require_free_space(
+    config: Config, rpc: RpcRunner, instance: Instance, disk_plan: DiskPlan
+) -> None:
     """Check that the volume groups have free space for the disks which are added.
 
     :raises errors.OpPrereqError: they have not.
@@ -296,7 +302,7 @@ def require_free_space(unit: AnyUnit, instance: Instance, disk_plan: DiskPlan) -
         for group in (step.spec.get("vg"),) if step.action == MOD_ADD else ():
             if group:
                 needed[group] = needed.get(group, 0) + step.spec["size"]
-    capacity.require_free_space(unit, unit.config.instance_nodes(instance), needed)
+    capacity.require_free_space(config, rpc, config.instance_nodes(instance), needed)
 
 
 # -- carrying out ----------------------------------------------------------------
@@ -370,12 +376,12 @@ def _make(
     unit.feedback(f"* disk {step.index}, size {disk.size} MiB")
     hint = f"Remove it with 'gnt-instance modify --disk {step.index}:remove {instance.name}'."
     with UndoStack(unit.warn, hint=hint) as undo:
-        undo.add(f"disk {step.index} in the configuration", _forget, unit, instance, disk)
+        undo.add(f"disk {step.index} in the configuration", _forget, unit.config, instance, disk)
         with unit.config.transaction() as change:
             change.add_disk(instance.uuid, disk, step.index)
         undo.add(f"disk {step.index}", disk_work.remove_disks, unit, instance, [disk])
         try:
-            disk_work.create_storage_dir(unit, instance, [disk])
+            disk_work.create_storage_dir(unit.rpc, instance, [disk])
         except errors.RpcError as err:
             raise errors.OpExecError(
                 f"could not create disk {step.index} of instance {instance.name}: {why(err)}"
@@ -399,9 +405,9 @@ def _driver_of(disks: Sequence[Disk]) -> str | None:
     return None
 
 
-def _forget(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
-    if disk.uuid in unit.config.instance(instance.uuid).disks:
-        with unit.config.transaction() as change:
+def _forget(config: Config, instance: Instance, disk: Disk) -> None:
+    if disk.uuid in config.instance(instance.uuid).disks:
+        with config.transaction() as change:
             change.remove_disk(instance.uuid, disk.uuid)
 
 
@@ -409,7 +415,7 @@ def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Hotpl
     """Activate a new disk if the others are active, and plug it into a running guest."""
     instance = unit.config.instance(instance.uuid)
     if not instance.disks_active:
-        disk_work.shutdown_disks(unit, instance, disks=[disk])
+        disk_work.shutdown_disks(unit.config, unit.rpc, instance, disks=[disk])
         return
     found = disk_work.activate_disk(unit, instance, disk)
     _renew_links(unit, instance, index + 1)
@@ -421,14 +427,14 @@ def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | No
     """Unplug a disk from the guest and remove it from the instance; destroy it unless detached."""
     disk = step.disk
     assert disk is not None
-    _require_reachable(unit, instance, disk, step)
+    _require_reachable(unit.config, unit.rpc, instance, disk, step)
     if plug is not None and plug.running:
         if not plug.disk(HOTPLUG_ACTION_REMOVE, disk, step.index):
             raise errors.OpExecError(
                 f"disk {step.index} was not removed, because the running instance"
                 f" {instance.name} uses it. Stop the instance first."
             )
-    disk_work.shutdown_disks(unit, instance, disks=[disk])
+    disk_work.shutdown_disks(unit.config, unit.rpc, instance, disks=[disk])
     if step.action == MOD_REMOVE:
         try:
             disk_work.remove_disks(unit, instance, [disk])
@@ -446,7 +452,9 @@ def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Hotplug | No
         _renew_links(unit, instance, step.index)
 
 
-def _require_reachable(unit: AnyUnit, instance: Instance, disk: Disk, step: DiskStep) -> None:
+def _require_reachable(
+    config: Config, rpc: RpcRunner, instance: Instance, disk: Disk, step: DiskStep
+) -> None:
     """Check that the nodes of a disk answer, before a running guest loses it.
 
     :raises errors.OpExecError: a node which is not marked offline does not answer.
@@ -454,9 +462,9 @@ def _require_reachable(unit: AnyUnit, instance: Instance, disk: Disk, step: Disk
     nodes = [
         uuid
         for uuid in disk_work.disk_nodes(disk, instance.primary_node)
-        if not unit.config.node(uuid).offline
+        if not config.node(uuid).offline
     ]
-    for answer in unit.rpc.call_many(VERSION, nodes).values():
+    for answer in rpc.call_many(VERSION, nodes).values():
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"disk {step.index} of instance {instance.name} was not removed, because node"
@@ -467,7 +475,7 @@ def _require_reachable(unit: AnyUnit, instance: Instance, disk: Disk, step: Disk
 
 def _remove_directory(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
     try:
-        disk_work.remove_storage_dir(unit, instance, [disk])
+        disk_work.remove_storage_dir(unit.rpc, instance, [disk])
     except errors.RpcError as err:
         unit.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
 

@@ -26,9 +26,10 @@ from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
     from ganeti.objects import Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 
-def require_absent(unit: AnyUnit, instance: Instance, parts: Sequence[tuple[Disk, str]]) -> None:
+def require_absent(rpc: RpcRunner, instance: Instance, parts: Sequence[tuple[Disk, str]]) -> None:
     """Check that nodes have no devices under the names of those which will be created.
 
     :param parts: each device with the UUID of its node.
@@ -38,7 +39,7 @@ def require_absent(unit: AnyUnit, instance: Instance, parts: Sequence[tuple[Disk
     for device, node_uuid in parts:
         by_node.setdefault(node_uuid, []).append(device)
     for node_uuid, devices in by_node.items():
-        answer = unit.rpc.call(
+        answer = rpc.call(
             BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance) for device in devices]
         )
         if answer.failure is not None:

@@ -110,7 +110,7 @@ def plan_new_secondary(
         ignore=ignore_policy or primary.offline, facts=None, without=instance.uuid,
     )  # fmt: skip
     capacity.require_free_space(
-        unit, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
+        unit.config, unit.rpc, [node.uuid], capacity.volumes_mib([disk for _index, disk in disks])
     )
     return ReplacePlan(instance, tuple(disks), node, primary, True)
 
@@ -148,7 +148,7 @@ class Replacement:
         instance = plan.instance
         was_active = instance.disks_active
         numbers = ", ".join(str(index) for index, _disk in plan.disks)
-        together.unprotect(unit, instance, [disk for _index, disk in plan.disks])
+        together.unprotect(unit.config, unit.rpc, instance, [disk for _index, disk in plan.disks])
         unit.feedback(f"Replacing disk(s) {numbers} for instance '{instance.name}'")
         if not was_active:
             disk_work.assemble_disks(unit, instance)
@@ -166,7 +166,7 @@ class Replacement:
                 self._on_one_node()
         finally:
             if not was_active:
-                disk_work.shutdown_disks(unit, unit.config.instance(instance.uuid))
+                disk_work.shutdown_disks(unit.config, unit.rpc, unit.config.instance(instance.uuid))
 
     def _finish(self, instance: Instance, disks: list[Disk]) -> None:
         """Wait until the disks are in sync; destroy the old volumes before or after that."""
@@ -254,7 +254,9 @@ class Replacement:
         """
         unit = self._unit
         # Volumes with a mark are destroyed by the next operation.
-        ownership.require_absent(unit, self._plan.instance, [(one, node.uuid) for one in devices])
+        ownership.require_absent(
+            unit.rpc, self._plan.instance, [(one, node.uuid) for one in devices]
+        )
         with unit.config.transaction() as change:
             for device in devices:
                 change.add_detached_disk(
@@ -326,7 +328,7 @@ class Replacement:
         # are connected.
         mark = convert.mark(instance.uuid)
         with unit.config.transaction() as change:
-            for detached in convert.marked(unit, instance):
+            for detached in convert.marked(unit.config, instance):
                 if detached.name == mark and detached.nodes == (node.uuid,):
                     change.remove_detached_disk(detached.uuid)
             for disk in new:

@@ -18,8 +18,9 @@ from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance, Node
+    from ganeti.rpc import RpcRunner
 
 #: Both replicas are connected and equal, or were found equal when the disk was deactivated.
 IN_SYNC = "in sync"
@@ -257,21 +258,23 @@ def kept_hint(instance: Instance) -> str:
     )
 
 
-def kept_volumes(unit: AnyUnit, instance: Instance, *, ask: bool) -> list[KeptVolume]:
+def kept_volumes(
+    config: Config, rpc: RpcRunner, instance: Instance, *, ask: bool
+) -> list[KeptVolume]:
     """Describe what interrupted operations on disks of an instance have left on the nodes.
 
     :param ask: ask the nodes whether it exists; a mark is made before a volume is.
     """
     by_node: dict[str, list[Disk]] = {}
-    for disk in convert.marked(unit, instance):
+    for disk in convert.marked(config, instance):
         for uuid in disk.nodes or (instance.primary_node,):
             by_node.setdefault(uuid, []).append(disk)
     found: list[KeptVolume] = []
     for uuid, disks in by_node.items():
-        node = unit.config.node(uuid)
+        node = config.node(uuid)
         exists: list[bool | None] = [None] * len(disks)
         if ask and not node.offline:
-            answer = unit.rpc.call(
+            answer = rpc.call(
                 BLOCKDEV_GETDIMENSIONS, uuid, disks=[(disk, instance) for disk in disks]
             )
             if answer.failure is None:

@@ -22,14 +22,15 @@ import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ganeti.cmdlib.base import AnyUnit
 from ganeti.constants.disk import DRBD8, LDS_FAULTY, LDS_OKAY
 from ganeti.utils import clock
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS_MULTI
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.config.transaction import Transaction
     from ganeti.objects import BlockDevStatus, Disk, Instance, Node
+    from ganeti.rpc import RpcRunner
 
 #: The protocol of DRBD which confirms a write after both nodes have it.
 SYNCHRONOUS = "C"
@@ -64,9 +65,9 @@ def since(disk: Disk) -> str:
     return clock.format_time(disk.outdated_since)
 
 
-def possible_loss(unit: AnyUnit, disk: Disk, node: Node) -> str:
+def possible_loss(config: Config, disk: Disk, node: Node) -> str:
     """Say what is lost when the replica on a node is used without comparing it with the other."""
-    other = unit.config.node(other_node(disk, node.uuid)).name
+    other = config.node(other_node(disk, node.uuid)).name
     if disk.outdated_node == node.uuid:
         return (
             f"the replica of {disk.iv_name} on node {node.name} is known to miss the writes since"
@@ -79,9 +80,9 @@ def possible_loss(unit: AnyUnit, disk: Disk, node: Node) -> str:
     )
 
 
-def with_record(unit: AnyUnit, disk: Disk) -> Disk:
+def with_record(config: Config, disk: Disk) -> Disk:
     """Return a disk with the record which the configuration has of it now."""
-    stored = unit.config.snapshot().disks.get(disk.uuid)
+    stored = config.snapshot().disks.get(disk.uuid)
     if stored is None:
         return disk
     return dataclasses.replace(
@@ -93,7 +94,7 @@ def with_record(unit: AnyUnit, disk: Disk) -> Disk:
 
 
 def record_use(
-    unit: AnyUnit, disks: Sequence[Disk], outdated: Iterable[tuple[Disk, str]] = ()
+    config: Config, disks: Sequence[Disk], outdated: Iterable[tuple[Disk, str]] = ()
 ) -> None:
     """Record that disks become writable, and whose replicas miss the writes from now on.
 
@@ -102,31 +103,31 @@ def record_use(
     :param outdated: disk, and UUID of the node whose replica is not written to.
     :raises errors.ConfigurationError: a majority of the candidates does not have the record.
     """
-    stored = unit.config.snapshot().disks
+    stored = config.snapshot().disks
     used = [disk.uuid for disk in disks if disk.uuid in stored]
     left = [(disk.uuid, node) for disk, node in outdated if disk.uuid in stored]
     if not left and all(stored[uuid].in_sync_at is None for uuid in used):
         return
-    with unit.config.transaction() as change:
+    with config.transaction() as change:
         for uuid in used:
             change.forget_in_sync(uuid)
         for uuid, node in left:
             change.mark_outdated(uuid, node)
     if left:
         # The record may be that of an earlier attempt, which reached too few candidates.
-        unit.config.require_committed()
+        config.require_committed()
 
 
-def forget_outdated(unit: AnyUnit, disks: Sequence[Disk]) -> None:
+def forget_outdated(config: Config, disks: Sequence[Disk]) -> None:
     """Record that no replica of these disks misses writes: they were seen in sync."""
-    stored = unit.config.snapshot().disks
+    stored = config.snapshot().disks
     known = [
         disk.uuid
         for disk in disks
         if disk.uuid in stored and stored[disk.uuid].outdated_node is not None
     ]
     if known:
-        with unit.config.transaction() as change:
+        with config.transaction() as change:
             for uuid in known:
                 change.forget_outdated(uuid)
 
@@ -162,7 +163,10 @@ class Observation:
 
 
 def observe(
-    unit: AnyUnit, pairs: Sequence[tuple[Disk, Instance]], gone: Collection[str] = ()
+    config: Config,
+    rpc: RpcRunner,
+    pairs: Sequence[tuple[Disk, Instance]],
+    gone: Collection[str] = (),
 ) -> list[Observation]:
     """Ask the nodes for the state of the replicas of mirrored disks.
 
@@ -175,11 +179,11 @@ def observe(
     chosen = [(disk, instance) for disk, instance in pairs if disk.dev_type == DRBD8]
     for disk, instance in chosen:
         for uuid in disk.all_node_uuids():
-            if uuid not in gone and not unit.config.node(uuid).offline:
+            if uuid not in gone and not config.node(uuid).offline:
                 asked.setdefault(uuid, []).append((disk, instance))
     if not asked:
         return []
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         BLOCKDEV_GETMIRRORSTATUS_MULTI,
         asked,
         per_node={uuid: {"disks": disks} for uuid, disks in asked.items()},
@@ -213,9 +217,9 @@ def _observation(
     return Observation(disk, equal, outdated)
 
 
-def record_active(unit: AnyUnit, seen: Sequence[Observation]) -> None:
+def record_active(config: Config, seen: Sequence[Observation]) -> None:
     """Record what was observed of disks which are in use: which replica misses writes, if any."""
-    stored = unit.config.snapshot().disks
+    stored = config.snapshot().disks
     changes = [
         one
         for one in seen
@@ -227,7 +231,7 @@ def record_active(unit: AnyUnit, seen: Sequence[Observation]) -> None:
     ]
     if not changes:
         return
-    with unit.config.transaction() as change:
+    with config.transaction() as change:
         for one in changes:
             if one.outdated is not None:
                 change.mark_outdated(one.disk.uuid, one.outdated)
@@ -235,13 +239,13 @@ def record_active(unit: AnyUnit, seen: Sequence[Observation]) -> None:
                 change.forget_outdated(one.disk.uuid)
 
 
-def record_equal(unit: AnyUnit, instance: Instance, seen: Sequence[Observation]) -> None:
+def record_equal(config: Config, instance: Instance, seen: Sequence[Observation]) -> None:
     """Record that disks which are inactive now had equal replicas before.
 
     Only the synchronous protocol guarantees that: with the others, the last writes may still be on
     their way to the peer.
     """
-    filled = {disk.uuid: disk for disk in unit.config.filled(instance).disks_info}
+    filled = {disk.uuid: disk for disk in config.filled(instance).disks_info}
     equal = [
         one.disk.uuid
         for one in seen
@@ -250,6 +254,6 @@ def record_equal(unit: AnyUnit, instance: Instance, seen: Sequence[Observation])
         and (filled[one.disk.uuid].params or {}).get("protocol", SYNCHRONOUS) == SYNCHRONOUS
     ]
     if equal:
-        with unit.config.transaction() as change:
+        with config.transaction() as change:
             for uuid in equal:
                 change.mark_in_sync(uuid)

@@ -18,20 +18,20 @@ from ganeti.constants.disk import DRBD8, FILE, PLAIN, SHARED_FILE
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 _MIB = 1 << 20
 #: Disk templates whose devices can be measured; a DRBD device only while it is active.
 _MEASURED = frozenset((DRBD8, FILE, PLAIN, SHARED_FILE))
 
 
-def present_bytes(unit: AnyUnit, instance: Instance, device: Disk, node_uuid: str) -> int | None:
+def present_bytes(rpc: RpcRunner, instance: Instance, device: Disk, node_uuid: str) -> int | None:
     """Measure a device on a node.
 
     :returns: None when it is not active there, or its storage cannot be measured.
     """
-    answer = unit.rpc.call(BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance)])
+    answer = rpc.call(BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(device, instance)])
     if answer.failure is not None or answer.data[0] is None:
         return None
     return int(answer.data[0][0])
@@ -42,7 +42,7 @@ def rounded_up_mib(size_bytes: int) -> int:
     return -(-size_bytes // _MIB)
 
 
-def real(unit: AnyUnit, instance: Instance, disks: Iterable[Disk]) -> tuple[Disk, ...]:
+def real(rpc: RpcRunner, instance: Instance, disks: Iterable[Disk]) -> tuple[Disk, ...]:
     """Return the disks of an instance with the sizes which they have on its primary node.
 
     :raises errors.OpPrereqError: the node did not report the size of a disk.
@@ -51,7 +51,7 @@ def real(unit: AnyUnit, instance: Instance, disks: Iterable[Disk]) -> tuple[Disk
     for disk in disks:
         size_mib = disk.size
         if disk.dev_type in _MEASURED:
-            answer = unit.rpc.call(
+            answer = rpc.call(
                 BLOCKDEV_GETDIMENSIONS, instance.primary_node, disks=[(disk, instance)]
             )
             if answer.failure is not None:

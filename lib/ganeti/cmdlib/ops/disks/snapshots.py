@@ -24,7 +24,9 @@ from ganeti.objects.base import updated
 from ganeti.wire.calls import BLOCKDEV_SNAPSHOT_LIST
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 #: Disk templates whose snapshots can be listed, removed and restored.
 MANAGED_KINDS = (PLAIN, DRBD8, FILE, SHARED_FILE)
@@ -59,7 +61,8 @@ class DiskSnapshot:
 
 
 def collect(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     instances: Iterable[Instance],
     *,
     nodes: Collection[str] | None = None,
@@ -77,7 +80,7 @@ def collect(
     for instance in instances:
         if instance.forthcoming:
             continue
-        for index, disk in enumerate(unit.config.instance_disks(instance)):
+        for index, disk in enumerate(config.instance_disks(instance)):
             if disk.dev_type not in MANAGED_KINDS or (disks is not None and index not in disks):
                 continue
             order[instance.uuid, index] = len(order)
@@ -86,7 +89,7 @@ def collect(
                     asked.setdefault(node_uuid, []).append((instance, index, disk))
     if not asked:
         return [], {}
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         BLOCKDEV_SNAPSHOT_LIST,
         list(asked),
         per_node={
@@ -117,7 +120,7 @@ def of_instance(unit: AnyUnit, instance: Instance) -> list[DiskSnapshot]:
 
     :raises errors.OpPrereqError: a node did not report its snapshots.
     """
-    kept, unresponsive = collect(unit, [instance])
+    kept, unresponsive = collect(unit.config, unit.rpc, [instance])
     for node_uuid, failure in unresponsive.items():
         _point_out(unit, node_uuid, failure, may_be_dead=False)
     return kept
@@ -162,7 +165,7 @@ def require_none(
     :param may_be_dead: a node which cannot be reached is only a warning.
     :raises errors.OpPrereqError: there are snapshots, or a node did not report them.
     """
-    kept, unresponsive = collect(unit, [instance], nodes=nodes, disks=disks)
+    kept, unresponsive = collect(unit.config, unit.rpc, [instance], nodes=nodes, disks=disks)
     for node_uuid, failure in unresponsive.items():
         if not isinstance(failure, errors.NodeOffline):
             _point_out(unit, node_uuid, failure, may_be_dead=may_be_dead)
@@ -182,35 +185,35 @@ def require_none(
 
 
 def mark_partly_restored(
-    unit: AnyUnit, instance: Instance, disks: Iterable[Disk], name: str
+    config: Config, instance: Instance, disks: Iterable[Disk], name: str
 ) -> None:
     """Tag an instance: these disks are about to be overwritten with the snapshot ``name``."""
-    _change_tags(unit, instance, add=[f"{_TAG}{name}:{disk.uuid}" for disk in disks])
+    _change_tags(config, instance, add=[f"{_TAG}{name}:{disk.uuid}" for disk in disks])
 
 
-def unmark(unit: AnyUnit, instance: Instance, disks: Sequence[Disk] | None = None) -> None:
+def unmark(config: Config, instance: Instance, disks: Sequence[Disk] | None = None) -> None:
     """Remove the tags of :func:`mark_partly_restored` for these disks, by default for all."""
     uuids = None if disks is None else {disk.uuid for disk in disks}
     gone = [
         tag
-        for tag in unit.config.instance(instance.uuid).tags
+        for tag in config.instance(instance.uuid).tags
         if tag.startswith(_TAG) and (uuids is None or tag.rpartition(":")[2] in uuids)
     ]
     if gone:
-        _change_tags(unit, instance, remove=gone)
+        _change_tags(config, instance, remove=gone)
 
 
 def _change_tags(
-    unit: AnyUnit, instance: Instance, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    config: Config, instance: Instance, *, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> None:
-    present = unit.config.instance(instance.uuid)
+    present = config.instance(instance.uuid)
     tags = {*present.tags, *add}.difference(remove)
     if tags != set(present.tags):
-        with unit.config.transaction() as change:
+        with config.transaction() as change:
             change.update_instance(updated(present, tags=tuple(sorted(tags))))
 
 
-def partly_restored(unit: AnyUnit, instance: Instance) -> list[tuple[int, str]]:
+def partly_restored(instance: Instance) -> list[tuple[int, str]]:
     """Return the number of each partly restored disk, and the name of the snapshot."""
     places = {uuid: index for index, uuid in enumerate(instance.disks)}
     found = []
@@ -228,7 +231,7 @@ def require_restored(unit: AnyUnit, instance: Instance, *, force: bool = False) 
     :param force: a partly restored disk is only a warning.
     :raises errors.OpPrereqError: a disk is partly restored.
     """
-    partly = partly_restored(unit, instance)
+    partly = partly_restored(instance)
     if not partly:
         return
     text = "; ".join(

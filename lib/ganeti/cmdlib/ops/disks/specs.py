@@ -38,6 +38,7 @@ from ganeti.utils import clock, text
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
+    from ganeti.config import Config
 
 #: Letters of the older spelling of the access mode, ``access=r`` and ``access=w``.
 _MODE_LETTERS = {"r": RDONLY, "w": RDWR}
@@ -73,7 +74,9 @@ class DiskSpec(TypedDict):
     params: NotRequired[dict[str, Any]]
 
 
-def choose_template(unit: AnyUnit, template: str | None, given: Sequence[Mapping[str, Any]]) -> str:
+def choose_template(
+    config: Config, template: str | None, given: Sequence[Mapping[str, Any]]
+) -> str:
     """Choose the disk template of a new instance.
 
     :param template: the template in the request; None to derive it from the disks.
@@ -92,22 +95,22 @@ def choose_template(unit: AnyUnit, template: str | None, given: Sequence[Mapping
         elif kinds:
             template = kinds.pop()
         else:
-            template = str(unit.config.cluster().enabled_disk_templates[0])
+            template = str(config.cluster().enabled_disk_templates[0])
     elif kinds - {template}:
         raise errors.OpPrereqError(
             f"disks of template {', '.join(sorted(kinds))} contradict disk template {template}",
             errors.ECODE_INVAL,
         )
-    require_enabled(unit, template)
+    require_enabled(config, template)
     return template
 
 
-def require_enabled(unit: AnyUnit, template: str) -> None:
+def require_enabled(config: Config, template: str) -> None:
     """Check that the cluster allows a disk template.
 
     :raises errors.OpPrereqError: the template is not enabled.
     """
-    enabled = unit.config.cluster().enabled_disk_templates
+    enabled = config.cluster().enabled_disk_templates
     if template not in enabled:
         raise errors.OpPrereqError(
             f"disk template {template} is not enabled in this cluster, only"
@@ -119,7 +122,7 @@ def require_enabled(unit: AnyUnit, template: str) -> None:
 # -- specs -----------------------------------------------------------------------
 
 
-def plan_disks(unit: AnyUnit, template: str, given: Sequence[Mapping[str, Any]]) -> list[DiskSpec]:
+def plan_disks(config: Config, template: str, given: Sequence[Mapping[str, Any]]) -> list[DiskSpec]:
     """Check and complete the disk specs of a new instance.
 
     :returns: for each disk what :func:`plan_disk` returns.
@@ -137,7 +140,9 @@ def plan_disks(unit: AnyUnit, template: str, given: Sequence[Mapping[str, Any]])
         raise errors.OpPrereqError(
             f"an instance has at most {MAX_DISKS} disks, not {len(given)}", errors.ECODE_INVAL
         )
-    planned = [plan_disk(unit, template, f"disk {index}", spec) for index, spec in enumerate(given)]
+    planned = [
+        plan_disk(config, template, f"disk {index}", spec) for index, spec in enumerate(given)
+    ]
     require_unique_names([spec["name"] for spec in planned])
     adopted = [bool(spec.get("adopt")) for spec in planned]
     if any(adopted) and not all(adopted):
@@ -160,7 +165,7 @@ def require_unique_names(names: Sequence[str | None], what: str = "disks") -> No
 
 
 def use_group(
-    unit: AnyUnit, planned: Sequence[DiskSpec], given: Sequence[Mapping[str, Any]], node_uuid: str
+    config: Config, planned: Sequence[DiskSpec], given: Sequence[Mapping[str, Any]], node_uuid: str
 ) -> None:
     """Complete the specs of the DRBD disks of a new instance when its primary node is known.
 
@@ -168,14 +173,14 @@ def use_group(
     """
     for spec, asked in zip(planned, given, strict=True):
         if spec.get("metavg") and not asked.get("metavg"):
-            spec["metavg"] = _default_metavg(unit, node_uuid) or spec["vg"]
+            spec["metavg"] = _default_metavg(config, node_uuid) or spec["vg"]
 
 
-def _default_metavg(unit: AnyUnit, node_uuid: str | None) -> str | None:
+def _default_metavg(config: Config, node_uuid: str | None) -> str | None:
     """Return the volume group for metadata of DRBD: of the group of the node, else of the
     cluster.
     """
-    data = unit.config.snapshot()
+    data = config.snapshot()
     tables = [data.cluster.diskparams]
     if node_uuid is not None:
         tables.insert(0, data.nodegroups[data.nodes[node_uuid].group].diskparams)
@@ -184,7 +189,7 @@ def _default_metavg(unit: AnyUnit, node_uuid: str | None) -> str | None:
 
 
 def plan_disk(
-    unit: AnyUnit,
+    config: Config,
     template: str,
     what: str,
     spec: Mapping[str, Any],
@@ -203,7 +208,7 @@ def plan_disk(
     _require_known(template, what, spec)
     size = spec.get("size")
     if size == VALUE_AUTO:
-        size = unit.config.cluster().ipolicy["std"]["disk-size"]
+        size = config.cluster().ipolicy["std"]["disk-size"]
     planned: DiskSpec = {
         "size": 0 if spec.get("adopt") else checked_size(what, size),
         "mode": checked_mode(what, spec.get("mode") or RDWR),
@@ -226,7 +231,7 @@ def plan_disk(
             errors.ECODE_INVAL,
         )
     if template in LVM_BASED:
-        group = spec.get("vg") or unit.config.cluster().volume_group_name
+        group = spec.get("vg") or config.cluster().volume_group_name
         if not group:
             raise errors.OpPrereqError(
                 f"{what}: the cluster has no volume group for disks of template {template}",
@@ -234,7 +239,7 @@ def plan_disk(
             )
         planned["vg"] = group
     if template == DRBD8:
-        default = _default_metavg(unit, node_uuid) or planned["vg"]
+        default = _default_metavg(config, node_uuid) or planned["vg"]
         planned["metavg"] = spec.get("metavg") or default
     if template == EXT:
         if not spec.get("provider"):
@@ -298,13 +303,13 @@ def checked_mode(what: str, mode: Any) -> str:
     return str(mode)
 
 
-def file_directory(unit: AnyUnit, template: str, below: str | None, instance_name: str) -> str:
+def file_directory(config: Config, template: str, below: str | None, instance_name: str) -> str:
     """Return the directory for the disk files of an instance.
 
     :param below: directory between the cluster's directory and the one of the instance.
     :raises errors.OpPrereqError: the cluster has no such directory, or ``below`` leaves it.
     """
-    cluster = unit.config.cluster()
+    cluster = config.cluster()
     base = disk_templates.directory(cluster, template)
     if not base:
         raise errors.OpPrereqError(

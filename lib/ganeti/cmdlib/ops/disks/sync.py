@@ -84,7 +84,7 @@ def wait_for_sync(
         if not busy or once:
             if not busy and not broken:
                 unit.info(f"Instance {instance.name}'s disks are in sync")
-                replicas.forget_outdated(unit, mirrored)
+                replicas.forget_outdated(unit.config, mirrored)
             return not broken
         sleep(min(max(wait_s, POLL_S), pause_s))
         pause_s = min(2 * pause_s, POLL_MAX_S)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.disks import replicas
 from ganeti.constants.disk import LDS_OKAY
 from ganeti.constants.instance_failover import ALONE_TAG
@@ -34,7 +33,9 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
+    from ganeti.config import Config
     from ganeti.objects import BlockDevStatus, Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ _log = logging.getLogger(__name__)
 _NOTICE_S = 20.0
 
 
-def protect(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+def protect(config: Config, rpc: RpcRunner, instance: Instance, disks: Sequence[Disk]) -> None:
     """Let writable mirrored disks confirm no write alone from now on, and record that.
 
     This is done where instances are failed over automatically, except with the tag
@@ -52,9 +53,9 @@ def protect(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
 
     :param disks: of this instance, active on its primary node.
     """
-    if not is_wanted(unit, instance):
+    if not is_wanted(config, instance):
         return
-    stored = unit.config.snapshot().disks
+    stored = config.snapshot().disks
     chosen = [
         disk
         for disk in replicas.mirrored(disks)
@@ -63,27 +64,27 @@ def protect(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
         and stored[disk.uuid].outdated_node is None
     ]
     if chosen:
-        synchronous = _synchronous(unit, instance)
+        synchronous = _synchronous(config, instance)
         chosen = [disk for disk in chosen if disk.uuid in synchronous]
     if not chosen:
         return
     primary = instance.primary_node
-    answer = unit.rpc.call(DRBD_WAIT_FOR_PEER, primary, disks=(chosen, instance))
+    answer = rpc.call(DRBD_WAIT_FOR_PEER, primary, disks=(chosen, instance))
     if answer.failure is not None:
         _log.warning("disks of instance %s may write alone: %s", instance.name, answer.failure)
         return
-    with unit.config.transaction() as change:
+    with config.transaction() as change:
         for uuid in answer.data:
             # When the master has let it go on alone meanwhile, it has another serial number.
             change.mark_never_alone(uuid, primary, stored[uuid].serial_no)
 
 
-def is_wanted(unit: AnyUnit, instance: Instance) -> bool:
+def is_wanted(config: Config, instance: Instance) -> bool:
     """Tell whether the mirrored disks of an instance are to confirm no write alone.
 
     It would have no use where the primary node cannot be fenced.
     """
-    data = unit.config.snapshot()
+    data = config.snapshot()
     node = data.nodes[instance.primary_node]
     group = data.nodegroups[node.group]
     return (
@@ -93,68 +94,69 @@ def is_wanted(unit: AnyUnit, instance: Instance) -> bool:
     )
 
 
-def _synchronous(unit: AnyUnit, instance: Instance) -> set[str]:
+def _synchronous(config: Config, instance: Instance) -> set[str]:
     """Return the UUIDs of the disks which confirm a write after both nodes have it."""
     return {
         disk.uuid
-        for disk in unit.config.filled(instance).disks_info
+        for disk in config.filled(instance).disks_info
         if (disk.params or {}).get("protocol", replicas.SYNCHRONOUS) == replicas.SYNCHRONOUS
     }
 
 
-def forget(unit: AnyUnit, disks: Iterable[Disk]) -> None:
+def forget(config: Config, disks: Iterable[Disk]) -> None:
     """Remove the record, before something is done by which the disks might write alone."""
     chosen = replicas.mirrored(disks)
-    known = _protected(unit, chosen)
+    known = _protected(config, chosen)
     if known:
-        with unit.config.transaction() as change:
+        with config.transaction() as change:
             for disk in known:
                 change.forget_never_alone(disk.uuid)
-    elif chosen and unit.config.cluster().auto_instance_failover:
+    elif chosen and config.cluster().auto_instance_failover:
         # An earlier attempt may have removed it on this node only.
-        unit.config.require_committed()
+        config.require_committed()
 
 
-def unprotect(unit: AnyUnit, instance: Instance, disks: Iterable[Disk]) -> None:
+def unprotect(config: Config, rpc: RpcRunner, instance: Instance, disks: Iterable[Disk]) -> None:
     """Let disks write alone again, before their replicas are separated on purpose.
 
     A failure is only logged: the master lets a disk go on which waits nevertheless.
     """
-    known = _protected(unit, disks)
+    known = _protected(config, disks)
     if known:
-        forget(unit, known)
-        _write_alone(unit, instance, known)
+        forget(config, known)
+        _write_alone(rpc, instance, known)
 
 
-def release(unit: AnyUnit, instance: Instance) -> None:
+def release(config: Config, rpc: RpcRunner, instance: Instance) -> None:
     """Let the disks of an instance write alone again, if they are protected and need not be."""
-    known = _protected(unit, unit.config.instance_disks(instance))
-    if not known or is_wanted(unit, instance):
+    known = _protected(config, config.instance_disks(instance))
+    if not known or is_wanted(config, instance):
         return
-    if unit.config.cluster().auto_instance_failover:
-        unprotect(unit, instance, known)
-    elif _write_alone(unit, instance, known):
+    if config.cluster().auto_instance_failover:
+        unprotect(config, rpc, instance, known)
+    elif _write_alone(rpc, instance, known):
         # Until then the master looks after disks which wait. It relies on no record meanwhile, and
         # what switches the parameter on removes all of them.
-        forget(unit, known)
+        forget(config, known)
 
 
-def _protected(unit: AnyUnit, disks: Iterable[Disk]) -> list[Disk]:
-    stored = unit.config.snapshot().disks
+def _protected(config: Config, disks: Iterable[Disk]) -> list[Disk]:
+    stored = config.snapshot().disks
     return [
         disk for disk in disks if disk.uuid in stored and stored[disk.uuid].never_alone is not None
     ]
 
 
-def _write_alone(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> bool:
-    answer = unit.rpc.call(DRBD_WRITE_ALONE, instance.primary_node, disks=(disks, instance))
+def _write_alone(rpc: RpcRunner, instance: Instance, disks: Sequence[Disk]) -> bool:
+    answer = rpc.call(DRBD_WRITE_ALONE, instance.primary_node, disks=(disks, instance))
     if answer.failure is not None:
         _log.warning("disks of instance %s may wait as before: %s", instance.name, answer.failure)
     return answer.failure is None
 
 
 def conclude(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     pairs: Iterable[tuple[Disk, Instance]],
     source_uuid: str,
     sleep: Callable[[float], None] = time.sleep,
@@ -163,15 +165,16 @@ def conclude(
 
     :func:`complete_without` describes the parameters.
     """
-    found = complete_without(unit, pairs, source_uuid, sleep)
+    found = complete_without(config, rpc, pairs, source_uuid, sleep)
     if found:
-        with unit.config.transaction() as change:
+        with config.transaction() as change:
             for uuid in found:
                 change.conclude_outdated(uuid, source_uuid)
 
 
 def complete_without(
-    unit: AnyUnit,
+    config: Config,
+    rpc: RpcRunner,
     pairs: Iterable[tuple[Disk, Instance]],
     source_uuid: str,
     sleep: Callable[[float], None] = time.sleep,
@@ -187,9 +190,9 @@ def complete_without(
     :param pairs: disks with their instances.
     :param source_uuid: the dead node, on which the disks were writable.
     """
-    if not unit.config.cluster().auto_instance_failover:
+    if not config.cluster().auto_instance_failover:
         return []
-    stored = unit.config.snapshot().disks
+    stored = config.snapshot().disks
     asked: dict[str, list[tuple[Disk, Instance]]] = {}
     for disk, instance in pairs:
         if disk.uuid in stored and stored[disk.uuid].never_alone == source_uuid:
@@ -198,7 +201,7 @@ def complete_without(
         return []
 
     def noticed() -> dict[str, BlockDevStatus]:
-        states = _states(unit, asked)
+        states = _states(rpc, asked)
         if any(not state.is_degraded for state in states.values()):
             raise retry.Again("a replica still seems to be connected to the dead node")
         return states
@@ -207,7 +210,7 @@ def complete_without(
         states = retry.until(noticed, timeout_s=_NOTICE_S, sleep=sleep)
     except errors.RetryTimeout as err:
         _log.warning("%s", err)
-        states = {uuid: one for uuid, one in _states(unit, asked).items() if one.is_degraded}
+        states = {uuid: one for uuid, one in _states(rpc, asked).items() if one.is_degraded}
     return [
         uuid
         for uuid, state in states.items()
@@ -216,9 +219,9 @@ def complete_without(
 
 
 def _states(
-    unit: AnyUnit, asked: dict[str, list[tuple[Disk, Instance]]]
+    rpc: RpcRunner, asked: dict[str, list[tuple[Disk, Instance]]]
 ) -> dict[str, BlockDevStatus]:
-    answers = unit.rpc.call_many(
+    answers = rpc.call_many(
         BLOCKDEV_GETMIRRORSTATUS_MULTI,
         asked,
         per_node={uuid: {"disks": disks} for uuid, disks in asked.items()},

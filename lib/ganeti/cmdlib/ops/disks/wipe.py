@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
     from ganeti.objects import Disk, Instance
+    from ganeti.rpc import RpcRunner
 
 KINDS = disk_templates.WIPED
 # Devices are overwritten in pieces, so that the log of the job shows the progress and no node call
@@ -58,7 +59,7 @@ def wipe(
     """
     if not is_wanted(unit.config, device):
         return
-    present = sizes.present_bytes(unit, instance, device, node_uuid)
+    present = sizes.present_bytes(unit.rpc, instance, device, node_uuid)
     end_mib = device.size if present is None else sizes.rounded_up_mib(present)
     total_mib = end_mib - offset_mib
     if total_mib <= 0:
@@ -82,19 +83,19 @@ def wipe(
             unit.feedback(f" - {what}: {100 * done_mib // total_mib} % wiped")
 
 
-def reached_mib(unit: AnyUnit, instance: Instance, disk: Disk) -> int:
+def reached_mib(rpc: RpcRunner, instance: Instance, disk: Disk) -> int:
     """Return the size (MiB) of an active disk up to which a guest can read and write."""
-    present = sizes.present_bytes(unit, instance, disk, instance.primary_node)
+    present = sizes.present_bytes(rpc, instance, disk, instance.primary_node)
     return disk.size if present is None else sizes.rounded_up_mib(present)
 
 
-def begin_growth(unit: AnyUnit, disk: Disk, reached: int) -> None:
+def begin_growth(config: Config, disk: Disk, reached: int) -> None:
     """Record, if necessary, that the storage of a disk is about to grow.
 
     :param reached: size (MiB) behind which no guest can read now.
     """
-    if is_wanted(unit.config, stored(disk)):
-        with unit.config.transaction() as change:
+    if is_wanted(config, stored(disk)):
+        with config.transaction() as change:
             change.update_disk(updated(change.data.disks[disk.uuid], unwiped_from=reached))
 
 

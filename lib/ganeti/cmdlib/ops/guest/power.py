@@ -46,7 +46,11 @@ def start(
     with UndoStack(unit.warn) as undo:
         # Registered first, because an activation may fail after some of the disks.
         undo.add(
-            f"active disks of {instance.name} on node {node_name}", shutdown_disks, unit, instance
+            f"active disks of {instance.name} on node {node_name}",
+            shutdown_disks,
+            unit.config,
+            unit.rpc,
+            instance,
         )
         if not active:
             assemble_disks(
@@ -111,7 +115,7 @@ def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
 
 def deactivate_disks(unit: AnyUnit, instance: Instance) -> None:
     """Deactivate the disks of a stopped instance and mark them inactive in the configuration."""
-    shutdown_disks(unit, instance)
+    shutdown_disks(unit.config, unit.rpc, instance)
     _mark_disks_inactive(unit, instance)
 
 

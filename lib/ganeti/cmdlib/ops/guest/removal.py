@@ -74,7 +74,7 @@ def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
             ignore=ignore,
         )
     try:
-        disk_work.remove_storage_dir(unit, instance, disks)
+        disk_work.remove_storage_dir(unit.rpc, instance, disks)
     except errors.RpcError as err:
         _tolerate(
             unit,

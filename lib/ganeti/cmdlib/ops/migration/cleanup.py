@@ -163,7 +163,7 @@ def clean_up(unit: AnyUnit, plan: CleanupPlan, sleep: Callable[[float], None] = 
         if unit.config.disk_template(instance) in INT_MIRRORED:
             mirror.make_single_primary(unit, unit.config.instance(instance.uuid), node)
         else:
-            shutdown_disks(unit, instance, node.uuid)
+            shutdown_disks(unit.config, unit.rpc, instance, node.uuid)
     unit.feedback("* done")
 
 

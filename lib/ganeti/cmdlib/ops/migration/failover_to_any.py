@@ -143,8 +143,8 @@ def plan(
     running = prereq.is_running(location.require_failover(unit, instance, force=ignore_consistency))
     filled = config.filled(instance)
     facts = require_policy(unit, filled, target, ignore=ignore_policy)
-    disks = mirror.mirrored_disks(unit, instance)
-    capacity.require_free_space(unit, [target.uuid], capacity.volumes_mib(disks))
+    disks = mirror.mirrored_disks(unit.config, instance)
+    capacity.require_free_space(unit.config, unit.rpc, [target.uuid], capacity.volumes_mib(disks))
     if instance.admin_state == prereq.ADMIN_UP:
         prereq.require_instance_bridges(unit, filled, target.uuid)
         prereq.require_free_memory(
@@ -208,11 +208,13 @@ def carry_out(
     """
     instance, source, target = chosen.instance, chosen.source, chosen.target
     was_active = instance.disks_active
-    mirrored = mirror.mirrored_disks(unit, instance)
+    mirrored = mirror.mirrored_disks(unit.config, instance)
     if source.offline:
-        together.conclude(unit, [(disk, instance) for disk in mirrored], source.uuid)
+        together.conclude(
+            unit.config, unit.rpc, [(disk, instance) for disk in mirrored], source.uuid
+        )
     else:
-        together.unprotect(unit, instance, mirrored)
+        together.unprotect(unit.config, unit.rpc, instance, mirrored)
     try:
         chosen = _checked_partner(unit, chosen, ignore_consistency)
         # Nothing is destroyed before the replica which stays is known to be good.
@@ -221,11 +223,11 @@ def carry_out(
             f"Failing instance {instance.name} over from {source.name} to {target.name}, mirrored"
             f" to {chosen.partner.name}"
         )
-        old = mirror.mirrored_disks(unit, instance)
+        old = mirror.mirrored_disks(unit.config, instance)
         new = _make_replicas(unit, chosen, old)
     except errors.GenericError:
         if not was_active:
-            disk_work.shutdown_disks(unit, instance)
+            disk_work.shutdown_disks(unit.config, unit.rpc, instance)
         raise
     if source.offline:
         unit.warn(f"node {source.name} is offline: not stopping the instance there")
@@ -250,7 +252,7 @@ def carry_out(
     _deactivate_old_disks(unit, chosen, old)
     _change_config(unit, chosen, old, new)
     moved = unit.config.instance(instance.uuid)
-    disks = mirror.mirrored_disks(unit, moved)
+    disks = mirror.mirrored_disks(unit.config, moved)
     _connect(unit, chosen, moved, disks)
     if chosen.wait_for_sync:
         _wait_before_start(unit, chosen, moved, disks)
@@ -267,7 +269,7 @@ def carry_out(
         sync.require_in_sync(unit, moved, disks)
     _remove_old_replicas(unit, chosen, moved)
     if not was_active and instance.admin_state != prereq.ADMIN_UP:
-        disk_work.shutdown_disks(unit, moved)
+        disk_work.shutdown_disks(unit.config, unit.rpc, moved)
 
 
 def _wait_before_start(
@@ -370,7 +372,7 @@ def _make_replicas(
     new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
     parts = [child for disk in new for child in disk.children]
     # They keep their names, which something else may have on the target.
-    ownership.require_absent(unit, instance, [(child, target.uuid) for child in parts])
+    ownership.require_absent(unit.rpc, instance, [(child, target.uuid) for child in parts])
     with unit.config.transaction() as change:
         for child in parts:
             change.add_detached_disk(convert.detached_part(unit, instance, child, target.uuid))
@@ -420,7 +422,7 @@ def _change_config(
     instance = chosen.instance
     mark = convert.mark(instance.uuid)
     with unit.config.transaction() as change:
-        for detached in convert.marked(unit, instance):
+        for detached in convert.marked(unit.config, instance):
             if detached.name == mark and detached.nodes == (chosen.target.uuid,):
                 change.remove_detached_disk(detached.uuid)
         for disk in new:

@@ -81,7 +81,7 @@ def migrate(
     instance, source, target = plan.instance, plan.source, plan.target
     mirrored = unit.config.disk_template(instance) in INT_MIRRORED
     mirror.require_good_replica(unit, instance, target, alone=False, ignore=False)
-    mirror.require_own_storage(unit, instance, source)
+    mirror.require_own_storage(unit.config, unit.rpc, instance, source)
     unit.feedback(
         f"Moving instance {instance.name} from {source.name} to {target.name}"
         f" {'while it runs' if plan.live else 'while it is stopped'}"
@@ -107,7 +107,8 @@ def migrate(
             undo.add(
                 f"active disks of {instance.name} on node {target.name}",
                 shutdown_disks,
-                unit,
+                unit.config,
+                unit.rpc,
                 instance,
                 target.uuid,
             )
@@ -369,7 +370,7 @@ def _finish(
         if unit.config.disk_template(instance) in INT_MIRRORED:
             mirror.make_single_primary(unit, moved, source, sleep)
         else:
-            shutdown_disks(unit, instance, source.uuid)
+            shutdown_disks(unit.config, unit.rpc, instance, source.uuid)
     except errors.GenericError as err:
         problems.append(str(err))
     if problems:

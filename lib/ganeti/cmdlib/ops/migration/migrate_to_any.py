@@ -85,7 +85,7 @@ def plan(unit: AnyUnit, migration: MigrationPlan, *, ignore_policy: bool) -> Mig
             errors.ECODE_INVAL,
         )
     location.require_only_on_primary(unit, instance, certain_to="replace disks of")
-    disks = list(enumerate(mirror.mirrored_disks(unit, instance)))
+    disks = list(enumerate(mirror.mirrored_disks(unit.config, instance)))
     (secondary_uuid,) = unit.config.secondary_nodes(instance)
     replacement = replace.plan_new_secondary(
         unit, instance, disks, target, ignore_policy=ignore_policy

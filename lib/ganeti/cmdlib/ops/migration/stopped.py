@@ -33,9 +33,9 @@ def fail_over(
     :raises errors.OpExecError: the text says on which node the instance is now.
     """
     instance, source, target = plan.instance, plan.source, plan.target
-    disks = mirror.mirrored_disks(unit, instance)
+    disks = mirror.mirrored_disks(unit.config, instance)
     if source.offline:
-        together.conclude(unit, [(disk, instance) for disk in disks], source.uuid)
+        together.conclude(unit.config, unit.rpc, [(disk, instance) for disk in disks], source.uuid)
     with UndoStack(unit.warn) as undo:
         if disks and not instance.disks_active:
             undo.add(f"active disks of {instance.name}", _deactivate_compared, unit, plan)
@@ -111,9 +111,9 @@ def _deactivate_compared(unit: AnyUnit, plan: MigrationPlan) -> None:
     """Deactivate the disks, which are not in use, on the nodes that can be reached."""
     instance = unit.config.instance(plan.instance.uuid)
     if not plan.source.offline:
-        shutdown_disks(unit, instance)
+        shutdown_disks(unit.config, unit.rpc, instance)
     else:
-        shutdown_disks(unit, instance, plan.target.uuid)
+        shutdown_disks(unit.config, unit.rpc, instance, plan.target.uuid)
 
 
 def _shut_down(
@@ -123,7 +123,7 @@ def _shut_down(
         if node_uuid is None:
             _deactivate_compared(unit, plan)
         else:
-            shutdown_disks(unit, plan.instance, node_uuid)
+            shutdown_disks(unit.config, unit.rpc, plan.instance, node_uuid)
     except errors.OpExecError as err:
         if not ignore_consistency:
             raise

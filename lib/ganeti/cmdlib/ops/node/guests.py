@@ -151,7 +151,7 @@ def release_disks(unit: AnyUnit, node: Node, instances: list[Instance]) -> None:
     warnings."""
     for instance in instances:
         try:
-            shutdown_disks(unit, instance, node.uuid)
+            shutdown_disks(unit.config, unit.rpc, instance, node.uuid)
         except errors.OpExecError as err:
             unit.warn(str(err), hint=f"Deactivate them on node {node.name} by hand.")
     mirrored = [one.name for one in instances if node.uuid in unit.config.instance_nodes(one)]
