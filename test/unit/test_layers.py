@@ -366,6 +366,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "opcodes": (
         ("base", "types"),
+        ("params",),
         (
             "backup", "cluster", "group", "instance", "misc", "network", "node", "os", "query",
             "tags", "test",

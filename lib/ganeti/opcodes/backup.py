@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -18,18 +18,10 @@ class OpBackupExport(OpCode):
     Result: [whether all succeeded, [for each disk whether it did]].
     """
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    compress: str = param(
-        ht.Str, "Program which compresses the disk data during the transfer", default="none"
-    )
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    compress: str = params.COMPRESS
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
     target_node: str | list[Any] = param(
         types.ExportTarget,
         "Node name (mode local), or [host, port, magic, ...] for each disk (mode remote)",
@@ -41,9 +33,7 @@ class OpBackupExport(OpCode):
     )
     shutdown: bool = param(ht.Bool, "Shut the instance down before the export", default=True)
     remove_instance: bool = param(ht.Bool, "Remove the instance after the export", default=False)
-    ignore_remove_failures: bool = param(
-        ht.Bool, "Go on if a part of the instance cannot be removed", default=False
-    )
+    ignore_remove_failures: bool = params.IGNORE_REMOVE_FAILURES
     mode: str = param(
         types.ExportMode,
         "local for an export to a node, remote for one to another cluster",
@@ -80,12 +70,8 @@ class OpBackupExport(OpCode):
 class OpBackupPrepare(OpCode):
     """Prepare an export. Result: keys and signed data for another cluster, or None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     mode: str = param(
         types.ExportMode, "local for an export to a node, remote for one to another cluster"
     )
@@ -96,10 +82,6 @@ class OpBackupPrepare(OpCode):
 class OpBackupRemove(OpCode):
     """Remove the backup of an instance from the nodes. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     RESULT = ht.NoneType

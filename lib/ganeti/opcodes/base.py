@@ -53,6 +53,12 @@ class Param:
         self.required = default is _MISSING
         self.default = None if self.required else default
 
+    def named(self, name: str) -> Param:
+        """Return a copy with this name: several opcodes share a declaration."""
+        copy = Param(self.type, self.doc, _MISSING if self.required else self.default)
+        copy.name = name
+        return copy
+
     def fresh_default(self) -> Any:
         """Return the default as a copy which the caller may change."""
         default = self.default
@@ -256,8 +262,7 @@ def _collect(cls: type[OpCode]) -> dict[str, Param]:
     found = {}
     for name, value in list(cls.__dict__.items()):
         if value.__class__ is Param:
-            value.name = name
-            found[name] = value
+            found[name] = value.named(name)
             delattr(cls, name)
     return found
 

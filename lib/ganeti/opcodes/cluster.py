@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from ganeti import ht
 from ganeti.constants import job
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# Parameters which several opcodes have.
+DEBUG_SIMULATE_ERRORS: Any = param(ht.Bool, "Report an error for every check", default=False)
+ERROR_CODES: Any = param(ht.Bool, "Report problems in a form for programs", default=False)
+SKIP_CHECKS: Any = param(
+    ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
+)
+IGNORE_ERRORS: Any = param(ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[])
+VERBOSE: Any = param(ht.Bool, "Write more messages", default=False)
+ONE_GROUP: Any = param(types.MaybeString, "Only this node group", default=None)
+VERIFY_CLUTTER: Any = param(
+    ht.Bool, "Search for keys which do not belong to the cluster", default=False
+)
 
 
 @opcode()
@@ -111,17 +125,9 @@ class OpClusterRepairDiskSizes(OpCode):
 class OpClusterSetParams(OpCode):
     """Change parameters of the cluster; those which are not given stay. Result: None, or jobs."""
 
-    force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
-    hv_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of nodes, in place of those which the hypervisor reports",
-        default=None,
-    )
-    disk_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of storage, in place of those which nodes report",
-        default=None,
-    )
+    force: bool = params.FORCE
+    hv_state: dict[str, Any] | None = params.HV_STATE
+    disk_state: dict[str, Any] | None = params.DISK_STATE
     vg_name: str | None = param(
         ht.Maybe(ht.Str), "Volume group of LVM disks; an empty text for none", default=None
     )
@@ -149,9 +155,7 @@ class OpClusterSetParams(OpCode):
         "Private parameters per operating system",
         default=None,
     )
-    diskparams: dict[str, dict[str, Any]] | None = param(
-        types.DiskParams, "Parameters per disk template", default=None
-    )
+    diskparams: dict[str, dict[str, Any]] | None = params.DISKPARAMS
     candidate_pool_size: int | None = param(
         ht.Maybe(ht.PositiveInt), "Wanted number of master candidates", default=None
     )
@@ -183,8 +187,8 @@ class OpClusterSetParams(OpCode):
     nicparams: dict[str, Any] | None = param(
         ht.Maybe(types.INicParams), "Default NIC parameters", default=None
     )
-    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
-    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
+    ndparams: dict[str, Any] | None = params.NDPARAMS
+    ipolicy: dict[str, Any] | None = params.IPOLICY
     drbd_helper: str | None = param(
         ht.Maybe(ht.Str),
         "Program which the kernel calls for DRBD; an empty text for none",
@@ -310,19 +314,13 @@ class OpClusterSetParams(OpCode):
 class OpClusterVerify(OpCode):
     """Verify the cluster: submit jobs for the configuration and each node group. Result: jobs."""
 
-    debug_simulate_errors: bool = param(ht.Bool, "Report an error for every check", default=False)
-    error_codes: bool = param(ht.Bool, "Report problems in a form for programs", default=False)
-    skip_checks: list[str] = param(
-        ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
-    )
-    ignore_errors: list[str] = param(
-        ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[]
-    )
-    verbose: bool = param(ht.Bool, "Write more messages", default=False)
-    group_name: str | None = param(types.MaybeString, "Only this node group", default=None)
-    verify_clutter: bool = param(
-        ht.Bool, "Search for keys which do not belong to the cluster", default=False
-    )
+    debug_simulate_errors: bool = DEBUG_SIMULATE_ERRORS
+    error_codes: bool = ERROR_CODES
+    skip_checks: list[str] = SKIP_CHECKS
+    ignore_errors: list[str] = IGNORE_ERRORS
+    verbose: bool = VERBOSE
+    group_name: str | None = ONE_GROUP
+    verify_clutter: bool = VERIFY_CLUTTER
     RESULT = types.JobIdListOnly
 
 
@@ -330,12 +328,10 @@ class OpClusterVerify(OpCode):
 class OpClusterVerifyConfig(OpCode):
     """Verify the configuration without the nodes. Result: True if there is no error."""
 
-    debug_simulate_errors: bool = param(ht.Bool, "Report an error for every check", default=False)
-    error_codes: bool = param(ht.Bool, "Report problems in a form for programs", default=False)
-    ignore_errors: list[str] = param(
-        ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[]
-    )
-    verbose: bool = param(ht.Bool, "Write more messages", default=False)
+    debug_simulate_errors: bool = DEBUG_SIMULATE_ERRORS
+    error_codes: bool = ERROR_CODES
+    ignore_errors: list[str] = IGNORE_ERRORS
+    verbose: bool = VERBOSE
     RESULT = ht.Bool
 
 
@@ -343,12 +339,8 @@ class OpClusterVerifyConfig(OpCode):
 class OpClusterVerifyDisks(OpCode):
     """Verify the disks of all node groups: submit a job for each. Result: jobs."""
 
-    group_name: str | None = param(types.MaybeString, "Only this node group", default=None)
-    is_strict: bool = param(
-        ht.Bool,
-        "Report an error for a node which does not answer, not only a warning",
-        default=True,
-    )
+    group_name: str | None = ONE_GROUP
+    is_strict: bool = params.IS_STRICT
     RESULT = types.JobIdListOnly
 
 
@@ -356,17 +348,11 @@ class OpClusterVerifyDisks(OpCode):
 class OpClusterVerifyGroup(OpCode):
     """Verify nodes and instances of a node group. Result: True if there is no error."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
-    debug_simulate_errors: bool = param(ht.Bool, "Report an error for every check", default=False)
-    error_codes: bool = param(ht.Bool, "Report problems in a form for programs", default=False)
-    skip_checks: list[str] = param(
-        ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
-    )
-    ignore_errors: list[str] = param(
-        ht.SetOf(types.VerifyCode), "Errors to report as warnings", default=[]
-    )
-    verbose: bool = param(ht.Bool, "Write more messages", default=False)
-    verify_clutter: bool = param(
-        ht.Bool, "Search for keys which do not belong to the cluster", default=False
-    )
+    group_name: str = params.GROUP_NAME
+    debug_simulate_errors: bool = DEBUG_SIMULATE_ERRORS
+    error_codes: bool = ERROR_CODES
+    skip_checks: list[str] = SKIP_CHECKS
+    ignore_errors: list[str] = IGNORE_ERRORS
+    verbose: bool = VERBOSE
+    verify_clutter: bool = VERIFY_CLUTTER
     RESULT = ht.Bool

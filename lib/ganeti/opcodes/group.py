@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -11,36 +11,31 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# Parameters which several opcodes have.
+ALLOC_POLICY: Any = param(
+    ht.Maybe(types.AllocPolicy),
+    "Allocation policy: whether allocators place new instances in the group",
+    default=None,
+)
+ENABLED_HYPERVISORS: Any = param(
+    ht.Maybe(ht.ListOf(types.Hypervisor)),
+    "Hypervisors of the nodes of the group; an empty list means all of the cluster",
+    default=None,
+)
+
+
 @opcode(summary="group_name")
 class OpGroupAdd(OpCode):
     """Add a node group. Result: None, or jobs."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
-    alloc_policy: str | None = param(
-        ht.Maybe(types.AllocPolicy),
-        "Allocation policy: whether allocators place new instances in the group",
-        default=None,
-    )
-    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
-    diskparams: dict[str, dict[str, Any]] | None = param(
-        types.DiskParams, "Parameters per disk template", default=None
-    )
-    hv_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of nodes, in place of those which the hypervisor reports",
-        default=None,
-    )
-    disk_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of storage, in place of those which nodes report",
-        default=None,
-    )
-    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
-    enabled_hypervisors: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.Hypervisor)),
-        "Hypervisors of the nodes of the group; an empty list means all of the cluster",
-        default=None,
-    )
+    group_name: str = params.GROUP_NAME
+    alloc_policy: str | None = ALLOC_POLICY
+    ndparams: dict[str, Any] | None = params.NDPARAMS
+    diskparams: dict[str, dict[str, Any]] | None = params.DISKPARAMS
+    hv_state: dict[str, Any] | None = params.HV_STATE
+    disk_state: dict[str, Any] | None = params.DISK_STATE
+    ipolicy: dict[str, Any] | None = params.IPOLICY
+    enabled_hypervisors: list[str] | None = ENABLED_HYPERVISORS
     RESULT = types.MaybeJobIdListOnly
 
 
@@ -48,7 +43,7 @@ class OpGroupAdd(OpCode):
 class OpGroupAssignNodes(OpCode):
     """Move nodes to a node group. Result: None."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
+    group_name: str = params.GROUP_NAME
     force: bool = param(
         ht.Bool, "Move the nodes even if an instance then has nodes in two groups", default=False
     )
@@ -63,16 +58,10 @@ class OpGroupAssignNodes(OpCode):
 class OpGroupEvacuate(OpCode):
     """Move the instances of a node group to other groups. Result: jobs."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
-    early_release: bool = param(
-        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
-    target_groups: list[str] | None = param(
-        types.MaybeStrings, "Node groups to move to; any if not given", default=None
-    )
+    group_name: str = params.GROUP_NAME
+    early_release: bool = params.EARLY_RELEASE
+    iallocator: str | None = params.ALLOCATOR
+    target_groups: list[str] | None = params.TARGET_GROUPS
     sequential: bool = param(ht.Bool, "Move one instance after the other", default=False)
     force_failover: bool = param(
         ht.Bool, "Fail over where migration would be possible", default=False
@@ -84,7 +73,7 @@ class OpGroupEvacuate(OpCode):
 class OpGroupRemove(OpCode):
     """Remove an empty node group. Result: None."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
+    group_name: str = params.GROUP_NAME
     RESULT = ht.NoneType
 
 
@@ -92,8 +81,8 @@ class OpGroupRemove(OpCode):
 class OpGroupRename(OpCode):
     """Rename a node group. Result: the new name."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
-    new_name: str = param(ht.NonEmptyString, "New name")
+    group_name: str = params.GROUP_NAME
+    new_name: str = params.NEW_NAME
     RESULT = ht.NonEmptyString
 
 
@@ -101,32 +90,14 @@ class OpGroupRename(OpCode):
 class OpGroupSetParams(OpCode):
     """Change parameters of a node group. Result: list of [parameter, new value]."""
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
-    alloc_policy: str | None = param(
-        ht.Maybe(types.AllocPolicy),
-        "Allocation policy: whether allocators place new instances in the group",
-        default=None,
-    )
-    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
-    diskparams: dict[str, dict[str, Any]] | None = param(
-        types.DiskParams, "Parameters per disk template", default=None
-    )
-    hv_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of nodes, in place of those which the hypervisor reports",
-        default=None,
-    )
-    disk_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of storage, in place of those which nodes report",
-        default=None,
-    )
-    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Instance policy", default=None)
-    enabled_hypervisors: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.Hypervisor)),
-        "Hypervisors of the nodes of the group; an empty list means all of the cluster",
-        default=None,
-    )
+    group_name: str = params.GROUP_NAME
+    alloc_policy: str | None = ALLOC_POLICY
+    ndparams: dict[str, Any] | None = params.NDPARAMS
+    diskparams: dict[str, dict[str, Any]] | None = params.DISKPARAMS
+    hv_state: dict[str, Any] | None = params.HV_STATE
+    disk_state: dict[str, Any] | None = params.DISK_STATE
+    ipolicy: dict[str, Any] | None = params.IPOLICY
+    enabled_hypervisors: list[str] | None = ENABLED_HYPERVISORS
     RESULT = types.Changes
 
 
@@ -137,12 +108,8 @@ class OpGroupVerifyDisks(OpCode):
     Result: [node -> error, instances to activate, instance -> missing volumes].
     """
 
-    group_name: str = param(ht.NonEmptyString, "Node group")
-    is_strict: bool = param(
-        ht.Bool,
-        "Report an error for a node which does not answer, not only a warning",
-        default=True,
-    )
+    group_name: str = params.GROUP_NAME
+    is_strict: bool = params.IS_STRICT
     RESULT = ht.Tuple(
         ht.DictOf(ht.Str, ht.Str),
         ht.ListOf(ht.Str),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.constants.instance import SHUTDOWN_TIMEOUT_S
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -11,16 +12,53 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# Parameters which several opcodes have.
+FORCE_VARIANT: Any = param(
+    ht.Bool, "Accept an OS variant which the definition does not list", default=False
+)
+WAIT_FOR_SYNC: Any = param(ht.Bool, "Wait until the disks are in sync", default=True)
+NAME_CHECK: Any = param(ht.Bool, "Require that the name resolves", default=False)
+OPPORTUNISTIC_LOCKING: Any = param(
+    ht.Bool,
+    "Use only nodes whose locks are free now, and do not wait for others",
+    default=False,
+)
+BEPARAMS: Any = param(ht.Dict, "Backend parameters (memory, processors, ...)", default={})
+FILE_DRIVER: Any = param(ht.Maybe(types.FileDriver), "Driver for file disks", default=None)
+FILE_STORAGE_DIR: Any = param(
+    types.MaybeString, "Directory for file disks, below the one of the cluster", default=None
+)
+IP_CHECK: Any = param(ht.Bool, "Require that the address of the name is not in use", default=False)
+CONFLICTS_CHECK: Any = param(
+    ht.Bool,
+    "Refuse addresses which are reserved or belong to a network of which the NIC is not part",
+    default=True,
+)
+OSPARAMS: Any = param(ht.Dict, "Parameters of the operating system", default={})
+OSPARAMS_PRIVATE: Any = param(
+    types.PrivateParams, "OS parameters which are not written to logs", default=None
+)
+DISK_INDICES: Any = param(
+    ht.ListOf(types.DiskIndex), "Indices of the disks; all if the list is empty", default=[]
+)
+NEW_SECONDARY: Any = param(types.MaybeString, "New secondary node", default=None)
+NEW_SECONDARY_UUID: Any = param(
+    types.MaybeString,
+    "UUID of the new secondary node; used instead of the name if given",
+    default=None,
+)
+IGNORE_OFFLINE_NODES: Any = param(
+    ht.Bool, "Change the recorded state although the primary node is offline", default=False
+)
+NO_REMEMBER: Any = param(ht.Bool, "Do not change the recorded state of the instance", default=False)
+
+
 @opcode(summary="instance_name")
 class OpInstanceActivateDisks(OpCode):
     """Activate the disks of an instance. Result: list of [node, disk, path]."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     ignore_size: bool = param(
         ht.Bool, "Accept disks whose size differs from the recorded one", default=False
     )
@@ -32,21 +70,11 @@ class OpInstanceActivateDisks(OpCode):
 class OpInstanceChangeGroup(OpCode):
     """Move an instance to another node group. Result: jobs."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    early_release: bool = param(
-        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
-    target_groups: list[str] | None = param(
-        types.MaybeStrings, "Node groups to move to; any if not given", default=None
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    early_release: bool = params.EARLY_RELEASE
+    iallocator: str | None = params.ALLOCATOR
+    target_groups: list[str] | None = params.TARGET_GROUPS
     RESULT = types.JobIdListOnly
 
 
@@ -54,12 +82,8 @@ class OpInstanceChangeGroup(OpCode):
 class OpInstanceConsole(OpCode):
     """Describe how to open the console of an instance. Result: a dictionary."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     RESULT = ht.Dict
 
 
@@ -67,54 +91,26 @@ class OpInstanceConsole(OpCode):
 class OpInstanceCreate(OpCode):
     """Create an instance. Result: names of its nodes."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    force_variant: bool = param(
-        ht.Bool, "Accept an OS variant which the definition does not list", default=False
-    )
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=True)
-    name_check: bool = param(ht.Bool, "Require that the name resolves", default=False)
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
-    opportunistic_locking: bool = param(
-        ht.Bool,
-        "Use only nodes whose locks are free now, and do not wait for others",
-        default=False,
-    )
-    beparams: dict[str, Any] = param(
-        ht.Dict, "Backend parameters (memory, processors, ...)", default={}
-    )
+    instance_name: str = params.INSTANCE_NAME
+    force_variant: bool = FORCE_VARIANT
+    wait_for_sync: bool = WAIT_FOR_SYNC
+    name_check: bool = NAME_CHECK
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
+    opportunistic_locking: bool = OPPORTUNISTIC_LOCKING
+    beparams: dict[str, Any] = BEPARAMS
     disks: list[dict[str, Any]] = param(ht.ListOf(types.IDiskParams), "Disks, each a dictionary")
-    disk_template: str | None = param(ht.Maybe(types.DiskTemplate), "Disk template", default=None)
-    group_name: str | None = param(
-        types.MaybeString, "Node group to place the instance in", default=None
-    )
-    file_driver: str | None = param(
-        ht.Maybe(types.FileDriver), "Driver for file disks", default=None
-    )
-    file_storage_dir: str | None = param(
-        types.MaybeString, "Directory for file disks, below the one of the cluster", default=None
-    )
+    disk_template: str | None = params.DISK_TEMPLATE
+    group_name: str | None = params.GROUP_OF_INSTANCE
+    file_driver: str | None = FILE_DRIVER
+    file_storage_dir: str | None = FILE_STORAGE_DIR
     hvparams: dict[str, Any] = param(ht.Dict, "Hypervisor parameters", default={})
-    hypervisor: str | None = param(
-        ht.Maybe(types.Hypervisor),
-        "Hypervisor; the default of the cluster if not given",
-        default=None,
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    hypervisor: str | None = params.HYPERVISOR
+    iallocator: str | None = params.ALLOCATOR
     identify_defaults: bool = param(
         ht.Bool, "Leave out parameters which equal the defaults of the cluster", default=False
     )
-    ip_check: bool = param(
-        ht.Bool, "Require that the address of the name is not in use", default=False
-    )
-    conflicts_check: bool = param(
-        ht.Bool,
-        "Refuse addresses which are reserved or belong to a network of which the NIC is not part",
-        default=True,
-    )
+    ip_check: bool = IP_CHECK
+    conflicts_check: bool = CONFLICTS_CHECK
     mode: str = param(
         types.InstCreateMode,
         "create: new instance; import: from a backup; remote-import: from another cluster",
@@ -123,16 +119,10 @@ class OpInstanceCreate(OpCode):
     no_install: bool | None = param(
         ht.Maybe(ht.Bool), "Create the disks without an operating system", default=None
     )
-    osparams: dict[str, Any] = param(ht.Dict, "Parameters of the operating system", default={})
-    osparams_private: dict[str, Any] | None = param(
-        types.PrivateParams, "OS parameters which are not written to logs", default=None
-    )
-    osparams_secret: dict[str, Any] | None = param(
-        types.SecretParams,
-        "OS parameters which are not written to logs and never stored",
-        default=None,
-    )
-    os_type: str | None = param(types.MaybeString, "Operating system", default=None)
+    osparams: dict[str, Any] = OSPARAMS
+    osparams_private: dict[str, Any] | None = OSPARAMS_PRIVATE
+    osparams_secret: dict[str, Any] | None = params.OSPARAMS_SECRET
+    os_type: str | None = params.OS
     pnode: str | None = param(types.MaybeString, "Primary node", default=None)
     pnode_uuid: str | None = param(
         types.MaybeString,
@@ -152,7 +142,9 @@ class OpInstanceCreate(OpCode):
         types.MaybeString, "Name of the instance in the other cluster", default=None
     )
     source_shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest in the other cluster has to shut down", default=120
+        ht.NonNegInt,
+        "Seconds which the guest in the other cluster has to shut down",
+        default=SHUTDOWN_TIMEOUT_S,
     )
     source_x509_ca: str | None = param(
         types.MaybeString, "Certificate of the other cluster", default=None
@@ -164,9 +156,7 @@ class OpInstanceCreate(OpCode):
         default=None,
     )
     src_path: str | None = param(types.MaybeString, "Directory of the backup", default=None)
-    compress: str = param(
-        ht.Str, "Program which compresses the disk data during the transfer", default="none"
-    )
+    compress: str = params.COMPRESS
     start: bool = param(ht.Bool, "Start the instance when it is ready", default=True)
     forthcoming: bool = param(
         ht.Bool, "Only reserve names, addresses and capacity (forthcoming instance)", default=False
@@ -175,7 +165,7 @@ class OpInstanceCreate(OpCode):
     explain: bool | None = param(
         ht.Maybe(ht.Bool), "Add to the job log why each node was or was not chosen", default=None
     )
-    tags: list[str] = param(types.Strings, "Tags", default=[])
+    tags: list[str] = params.TAGS
     instance_communication: bool = param(
         ht.Bool, "Let the guest communicate with its node", default=False
     )
@@ -192,12 +182,8 @@ class OpInstanceCreate(OpCode):
 class OpInstanceDeactivateDisks(OpCode):
     """Deactivate the disks of a stopped instance. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     force: bool = param(
         ht.Bool, "Deactivate the disks without a check whether the instance runs", default=False
     )
@@ -208,35 +194,17 @@ class OpInstanceDeactivateDisks(OpCode):
 class OpInstanceFailover(OpCode):
     """Stop an instance and start it on its other node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
     ignore_consistency: bool = param(
         ht.Bool, "Go on although the disks are not in sync", default=False
     )
-    target_node: str | None = param(
-        types.MaybeString,
-        "Target node, if several nodes have access to the disks",
-        default=None,
-    )
-    target_node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the target node, instead of its name or in addition to it",
-        default=None,
-    )
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    target_node: str | None = params.TARGET_NODE
+    target_node_uuid: str | None = params.TARGET_NODE_UUID
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     cleanup: bool = param(ht.Bool, "Clean up after a failover which was interrupted", default=False)
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    iallocator: str | None = params.ALLOCATOR
     new_secondary: str | None = param(
         types.MaybeString,
         "Which of the present nodes keeps its replica, if the target node has none",
@@ -255,19 +223,13 @@ class OpInstanceFailover(OpCode):
 class OpInstanceGrowDisk(OpCode):
     """Make a disk larger. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=True)
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    wait_for_sync: bool = WAIT_FOR_SYNC
     disk: int = param(types.DiskIndex, "Index of the disk")
     amount: int = param(ht.NonNegInt, "MiB to add")
     absolute: bool = param(ht.Bool, "The amount is the new size", default=False)
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     RESULT = ht.NoneType
 
 
@@ -275,44 +237,18 @@ class OpInstanceGrowDisk(OpCode):
 class OpInstanceMigrate(OpCode):
     """Migrate a running instance to another node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    mode: str | None = param(
-        ht.Maybe(types.MigrationMode),
-        "live or non-live; the default of the hypervisor if not given",
-        default=None,
-    )
-    live: bool | None = param(
-        ht.Maybe(ht.Bool),
-        "True for mode live, False for non-live (older form of mode)",
-        default=None,
-    )
-    target_node: str | None = param(
-        types.MaybeString,
-        "Target node, if several nodes have access to the disks",
-        default=None,
-    )
-    target_node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the target node, instead of its name or in addition to it",
-        default=None,
-    )
-    allow_runtime_changes: bool = param(
-        ht.Bool, "Reduce the memory of the guest if the target node has too little", default=True
-    )
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    mode: str | None = params.MIGRATION_MODE
+    live: bool | None = params.LIVE
+    target_node: str | None = params.TARGET_NODE
+    target_node_uuid: str | None = params.TARGET_NODE_UUID
+    allow_runtime_changes: bool = params.ALLOW_RUNTIME_CHANGES
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     cleanup: bool = param(
         ht.Bool, "Clean up after a migration which was interrupted", default=False
     )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    iallocator: str | None = params.ALLOCATOR
     allow_failover: bool = param(ht.Bool, "Fail over if the instance is stopped", default=False)
     ignore_hvversions: bool = param(
         ht.Bool, "Migrate between different versions of the hypervisor", default=False
@@ -324,27 +260,17 @@ class OpInstanceMigrate(OpCode):
 class OpInstanceMove(OpCode):
     """Copy a stopped instance to another node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     target_node: str = param(ht.NonEmptyString, "Target node")
     target_node_uuid: str | None = param(
         types.MaybeString,
         "UUID of the target node; used instead of the name if given",
         default=None,
     )
-    compress: str = param(
-        ht.Str, "Program which compresses the disk data during the transfer", default="none"
-    )
+    compress: str = params.COMPRESS
     ignore_consistency: bool = param(
         ht.Bool, "Go on even if the instance cannot be shut down", default=False
     )
@@ -359,14 +285,8 @@ class OpInstanceMultiAlloc(OpCode):
     of those for which there is no capacity, ``failed``.
     """
 
-    opportunistic_locking: bool = param(
-        ht.Bool,
-        "Use only nodes whose locks are free now, and do not wait for others",
-        default=False,
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    opportunistic_locking: bool = OPPORTUNISTIC_LOCKING
+    iallocator: str | None = params.ALLOCATOR
     instances: list[Any] = param(
         ht.List, "Opcodes INSTANCE_CREATE of the instances to place together", default=[]
     )
@@ -377,7 +297,7 @@ class OpInstanceMultiAlloc(OpCode):
 class OpInstanceQueryData(OpCode):
     """Describe instances completely. Result: dictionary by name."""
 
-    use_locking: bool = param(ht.Bool, "Wait for the locks of the objects first", default=False)
+    use_locking: bool = params.USE_LOCKING
     instances: list[str] = param(
         types.Strings, "Instances to describe; all if the list is empty", default=[]
     )
@@ -391,15 +311,9 @@ class OpInstanceQueryData(OpCode):
 class OpInstanceReboot(OpCode):
     """Reboot an instance. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
     ignore_secondaries: bool = param(
         ht.Bool, "Start although a secondary node cannot be reached", default=False
     )
@@ -411,12 +325,8 @@ class OpInstanceReboot(OpCode):
 class OpInstanceRecreateDisks(OpCode):
     """Create lost disks again, empty. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     disks: list[Any] = param(
         types.RecreateDisksInfo,
         "Disks to create again, as indices or [index, changes]; all if the list is empty",
@@ -432,9 +342,7 @@ class OpInstanceRecreateDisks(OpCode):
         "UUIDs of the new nodes; used instead of the names if given",
         default=None,
     )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    iallocator: str | None = params.ALLOCATOR
     RESULT = ht.NoneType
 
 
@@ -442,29 +350,17 @@ class OpInstanceRecreateDisks(OpCode):
 class OpInstanceReinstall(OpCode):
     """Install the operating system again. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    force_variant: bool = param(
-        ht.Bool, "Accept an OS variant which the definition does not list", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    force_variant: bool = FORCE_VARIANT
     os_type: str | None = param(
         types.MaybeString, "Operating system; the present one if not given", default=None
     )
     osparams: dict[str, Any] | None = param(
         types.MaybeObject, "Parameters of the operating system", default=None
     )
-    osparams_private: dict[str, Any] | None = param(
-        types.PrivateParams, "OS parameters which are not written to logs", default=None
-    )
-    osparams_secret: dict[str, Any] | None = param(
-        types.SecretParams,
-        "OS parameters which are not written to logs and never stored",
-        default=None,
-    )
+    osparams_private: dict[str, Any] | None = OSPARAMS_PRIVATE
+    osparams_secret: dict[str, Any] | None = params.OSPARAMS_SECRET
     RESULT = ht.NoneType
 
 
@@ -472,18 +368,10 @@ class OpInstanceReinstall(OpCode):
 class OpInstanceRemove(OpCode):
     """Remove an instance and its disks. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
-    ignore_failures: bool = param(
-        ht.Bool, "Go on if a part of the instance cannot be removed", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
+    ignore_failures: bool = params.IGNORE_REMOVE_FAILURES
     unfinished_import: bool | None = param(
         ht.Maybe(ht.Bool),
         "Remove the instance only if its import from another cluster has not ended",
@@ -496,17 +384,11 @@ class OpInstanceRemove(OpCode):
 class OpInstanceRename(OpCode):
     """Rename an instance. Result: the new name."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    new_name: str = param(ht.NonEmptyString, "New name")
-    name_check: bool = param(ht.Bool, "Require that the name resolves", default=False)
-    ip_check: bool = param(
-        ht.Bool, "Require that the address of the name is not in use", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    new_name: str = params.NEW_NAME
+    name_check: bool = NAME_CHECK
+    ip_check: bool = IP_CHECK
     RESULT = ht.NonEmptyString
 
 
@@ -514,34 +396,18 @@ class OpInstanceRename(OpCode):
 class OpInstanceReplaceDisks(OpCode):
     """Replace disks of an instance whose disks are mirrored. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    early_release: bool = param(
-        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
-    )
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    early_release: bool = params.EARLY_RELEASE
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     mode: str = param(
         types.ReplaceDisksMode,
         "replace_on_primary, replace_on_secondary, replace_new_secondary or replace_auto",
     )
-    disks: list[int] = param(
-        ht.ListOf(types.DiskIndex), "Indices of the disks; all if the list is empty", default=[]
-    )
-    remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
-    remote_node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the new secondary node; used instead of the name if given",
-        default=None,
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    disks: list[int] = DISK_INDICES
+    remote_node: str | None = NEW_SECONDARY
+    remote_node_uuid: str | None = NEW_SECONDARY_UUID
+    iallocator: str | None = params.ALLOCATOR
     RESULT = ht.NoneType
 
 
@@ -549,24 +415,14 @@ class OpInstanceReplaceDisks(OpCode):
 class OpInstanceSetParams(OpCode):
     """Change parameters or devices of an instance. Result: list of [parameter, new value]."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
-    force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
-    force_variant: bool = param(
-        ht.Bool, "Accept an OS variant which the definition does not list", default=False
-    )
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
+    force: bool = params.FORCE
+    force_variant: bool = FORCE_VARIANT
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     nics: list[Any] = param(types.ParamMods(types.INicParams), "Changes to NICs", default=[])
     disks: list[Any] = param(types.ParamMods(types.IDiskParams), "Changes to disks", default=[])
-    beparams: dict[str, Any] = param(
-        ht.Dict, "Backend parameters (memory, processors, ...)", default={}
-    )
+    beparams: dict[str, Any] = BEPARAMS
     runtime_mem: int | None = param(
         ht.Maybe(ht.PositiveInt), "New memory of the running guest, in MiB", default=None
     )
@@ -582,12 +438,8 @@ class OpInstanceSetParams(OpCode):
     ext_params: dict[str, Any] = param(
         ht.Dict, "Parameters of the external storage provider", default={}
     )
-    file_driver: str | None = param(
-        ht.Maybe(types.FileDriver), "Driver for file disks", default=None
-    )
-    file_storage_dir: str | None = param(
-        types.MaybeString, "Directory for file disks, below the one of the cluster", default=None
-    )
+    file_driver: str | None = FILE_DRIVER
+    file_storage_dir: str | None = FILE_STORAGE_DIR
     pnode: str | None = param(
         types.MaybeString,
         "New primary node; only the record is changed, nothing is moved",
@@ -598,31 +450,19 @@ class OpInstanceSetParams(OpCode):
         "UUID of the primary node; used instead of the name if given",
         default=None,
     )
-    remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
-    remote_node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the new secondary node; used instead of the name if given",
-        default=None,
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
+    remote_node: str | None = NEW_SECONDARY
+    remote_node_uuid: str | None = NEW_SECONDARY_UUID
+    iallocator: str | None = params.ALLOCATOR
     os_name: str | None = param(
         types.MaybeString, "Operating system to record; nothing is installed", default=None
     )
-    osparams: dict[str, Any] = param(ht.Dict, "Parameters of the operating system", default={})
-    osparams_private: dict[str, Any] | None = param(
-        types.PrivateParams, "OS parameters which are not written to logs", default=None
-    )
-    wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in sync", default=True)
+    osparams: dict[str, Any] = OSPARAMS
+    osparams_private: dict[str, Any] | None = OSPARAMS_PRIVATE
+    wait_for_sync: bool = WAIT_FOR_SYNC
     offline: bool | None = param(
         ht.Maybe(ht.Bool), "True marks the instance as offline, False as stopped", default=None
     )
-    conflicts_check: bool = param(
-        ht.Bool,
-        "Refuse addresses which are reserved or belong to a network of which the NIC is not part",
-        default=True,
-    )
+    conflicts_check: bool = CONFLICTS_CHECK
     hotplug: bool = param(ht.Bool, "Change the devices of the running guest as well", default=True)
     instance_communication: bool | None = param(
         ht.Maybe(ht.Bool), "Let the guest communicate with its node", default=None
@@ -635,24 +475,14 @@ class OpInstanceSetParams(OpCode):
 class OpInstanceShutdown(OpCode):
     """Stop an instance. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     force: bool = param(
         ht.Bool, "Stop the guest even if the instance is marked as offline", default=False
     )
-    ignore_offline_nodes: bool = param(
-        ht.Bool, "Change the recorded state although the primary node is offline", default=False
-    )
-    timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
-    no_remember: bool = param(
-        ht.Bool, "Do not change the recorded state of the instance", default=False
-    )
+    ignore_offline_nodes: bool = IGNORE_OFFLINE_NODES
+    timeout: int = params.SHUTDOWN_TIMEOUT
+    no_remember: bool = NO_REMEMBER
     admin_state_source: str | None = param(
         ht.Maybe(types.AdminStateSource), "Who stops the instance: admin or user", default=None
     )
@@ -663,24 +493,16 @@ class OpInstanceShutdown(OpCode):
 class OpInstanceSnapshot(OpCode):
     """Make a snapshot of disks under a name. Result: that name."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     snapshot_name: str | None = param(
         types.MaybeString, "Name of the snapshot; the present time (UTC) if not given", default=None
     )
-    disks: list[int] = param(
-        ht.ListOf(types.DiskIndex), "Indices of the disks; all if the list is empty", default=[]
-    )
+    disks: list[int] = DISK_INDICES
     shutdown: bool = param(
         ht.Bool, "Stop the instance for the snapshot, and start it again afterwards", default=False
     )
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
     RESULT = ht.NonEmptyString
 
 
@@ -696,12 +518,8 @@ class OpInstanceSnapshotList(OpCode):
 class OpInstanceSnapshotRemove(OpCode):
     """Remove a snapshot from all disks which have it. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
     RESULT = ht.NoneType
 
@@ -710,12 +528,8 @@ class OpInstanceSnapshotRemove(OpCode):
 class OpInstanceSnapshotRestore(OpCode):
     """Restore the disks of a stopped instance from a snapshot. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
     RESULT = ht.NoneType
 
@@ -724,31 +538,21 @@ class OpInstanceSnapshotRestore(OpCode):
 class OpInstanceStartup(OpCode):
     """Start a stopped instance on its primary node. Result: None."""
 
-    instance_name: str = param(ht.Str, "Name of the instance")
-    instance_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the instance; if given, the instance of this name must have it",
-        default=None,
-    )
+    instance_name: str = params.INSTANCE_NAME
+    instance_uuid: str | None = params.INSTANCE_UUID
     force: bool = param(
         ht.Bool,
         "Start although a disk is not completely restored, or a secondary node cannot be reached",
         default=False,
     )
-    ignore_offline_nodes: bool = param(
-        ht.Bool, "Change the recorded state although the primary node is offline", default=False
-    )
+    ignore_offline_nodes: bool = IGNORE_OFFLINE_NODES
     hvparams: dict[str, Any] = param(
         ht.Dict, "Hypervisor parameters for this start only", default={}
     )
     beparams: dict[str, Any] = param(ht.Dict, "Backend parameters for this start only", default={})
-    no_remember: bool = param(
-        ht.Bool, "Do not change the recorded state of the instance", default=False
-    )
+    no_remember: bool = NO_REMEMBER
     startup_paused: bool = param(ht.Bool, "Start the guest paused", default=False)
-    shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds which the guest has to shut down before it is stopped", default=120
-    )
+    shutdown_timeout: int = params.SHUTDOWN_TIMEOUT
     wanted_only: bool | None = param(
         ht.Maybe(ht.Bool),
         "Start the instance only if its wanted state is up when the job has its locks; otherwise"

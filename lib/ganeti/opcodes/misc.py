@@ -6,6 +6,18 @@ from ganeti import ht
 from ganeti.opcodes import types
 from ganeti.opcodes.base import OpCode, opcode, param
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+# Parameters which several opcodes have.
+NODE_UUIDS: Any = param(
+    types.MaybeStrings,
+    "UUIDs of the nodes; with names, the node of each name must have the UUID at its place",
+    default=None,
+)
+
 
 @opcode()
 class OpOobCommand(OpCode):
@@ -14,11 +26,7 @@ class OpOobCommand(OpCode):
     node_names: list[str] = param(
         types.Strings, "Names of the nodes; all if the list is empty", default=[]
     )
-    node_uuids: list[str] | None = param(
-        types.MaybeStrings,
-        "UUIDs of the nodes; with names, the node of each name must have the UUID at its place",
-        default=None,
-    )
+    node_uuids: list[str] | None = NODE_UUIDS
     command: str = param(types.OobCommand, "Command of the out-of-band program")
     timeout: int = param(ht.Int, "Time limit of the out-of-band program in seconds", default=60)
     ignore_status: bool = param(
@@ -38,10 +46,6 @@ class OpRestrictedCommand(OpCode):
         ht.Bool, "Hold the locks of the nodes while the command runs", default=False
     )
     nodes: list[str] = param(types.Strings, "Names of the nodes")
-    node_uuids: list[str] | None = param(
-        types.MaybeStrings,
-        "UUIDs of the nodes; with names, the node of each name must have the UUID at its place",
-        default=None,
-    )
+    node_uuids: list[str] | None = NODE_UUIDS
     command: str = param(ht.NonEmptyString, "Name of the command")
     RESULT = ht.ListOf(ht.Tuple(ht.Bool, ht.Str))

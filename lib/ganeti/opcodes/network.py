@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import OpCode, opcode, param
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+# Parameters which several opcodes have.
+NETWORK_NAME: Any = param(ht.NonEmptyString, "Name of the network")
+GATEWAY: Any = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
+NETWORK6: Any = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
+GATEWAY6: Any = param(ht.Maybe(types.Ipv6Address), "IPv6 gateway", default=None)
+MAC_PREFIX: Any = param(
+    types.MaybeString,
+    "First three bytes of MAC addresses generated in this network",
+    default=None,
+)
+ADD_RESERVED_IPS: Any = param(
+    ht.Maybe(ht.ListOf(types.Ipv4Address)),
+    "Addresses to reserve, which no instance gets",
+    default=None,
+)
 
 
 @opcode(summary="network_name")
 class OpNetworkAdd(OpCode):
     """Add a network. Result: None."""
 
-    network_name: str = param(ht.NonEmptyString, "Name of the network")
+    network_name: str = NETWORK_NAME
     network: str = param(types.Ipv4Network, "IPv4 network, as address/bits")
-    gateway: str | None = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
-    network6: str | None = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
-    gateway6: str | None = param(ht.Maybe(types.Ipv6Address), "IPv6 gateway", default=None)
-    mac_prefix: str | None = param(
-        types.MaybeString,
-        "First three bytes of MAC addresses generated in this network",
-        default=None,
-    )
-    add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.Ipv4Address)),
-        "Addresses to reserve, which no instance gets",
-        default=None,
-    )
+    gateway: str | None = GATEWAY
+    network6: str | None = NETWORK6
+    gateway6: str | None = GATEWAY6
+    mac_prefix: str | None = MAC_PREFIX
+    add_reserved_ips: list[str] | None = ADD_RESERVED_IPS
     conflicts_check: bool = param(
         ht.Bool, "Reserve the addresses of the nodes and of the master in the network", default=True
     )
-    tags: list[str] = param(types.Strings, "Tags", default=[])
+    tags: list[str] = params.TAGS
     RESULT = ht.NoneType
 
 
@@ -38,7 +51,7 @@ class OpNetworkConnect(OpCode):
     """Connect a network to a node group. Result: None."""
 
     group_name: str = param(ht.NonEmptyString, "Node group to connect")
-    network_name: str = param(ht.NonEmptyString, "Name of the network")
+    network_name: str = NETWORK_NAME
     network_mode: str = param(types.NicMode, "NIC mode of the group's connection")
     network_link: str = param(ht.NonEmptyString, "NIC link of the group's connection")
     network_vlan: str = param(ht.Str, "VLAN of the group's connection", default="")
@@ -60,7 +73,7 @@ class OpNetworkDisconnect(OpCode):
     """Disconnect a network from a node group. Result: None."""
 
     group_name: str = param(ht.NonEmptyString, "Node group to disconnect")
-    network_name: str = param(ht.NonEmptyString, "Name of the network")
+    network_name: str = NETWORK_NAME
     more_groups: list[str] | None = param(
         ht.Maybe(ht.ListOf(ht.NonEmptyString)),
         "Other node groups to disconnect; either all groups are disconnected, or none",
@@ -73,7 +86,7 @@ class OpNetworkDisconnect(OpCode):
 class OpNetworkRemove(OpCode):
     """Remove a network. Result: None."""
 
-    network_name: str = param(ht.NonEmptyString, "Name of the network")
+    network_name: str = NETWORK_NAME
     force: bool = param(ht.Bool, "Also if a node group is connected to the network", default=False)
     RESULT = ht.NoneType
 
@@ -82,8 +95,8 @@ class OpNetworkRemove(OpCode):
 class OpNetworkRename(OpCode):
     """Rename a network. Result: the new name."""
 
-    network_name: str = param(ht.NonEmptyString, "Name of the network")
-    new_name: str = param(ht.NonEmptyString, "New name")
+    network_name: str = NETWORK_NAME
+    new_name: str = params.NEW_NAME
     RESULT = ht.NonEmptyString
 
 
@@ -91,20 +104,12 @@ class OpNetworkRename(OpCode):
 class OpNetworkSetParams(OpCode):
     """Change a network. Result: None."""
 
-    network_name: str = param(ht.NonEmptyString, "Name of the network")
-    gateway: str | None = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
-    network6: str | None = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
-    gateway6: str | None = param(ht.Maybe(types.Ipv6Address), "IPv6 gateway", default=None)
-    mac_prefix: str | None = param(
-        types.MaybeString,
-        "First three bytes of MAC addresses generated in this network",
-        default=None,
-    )
-    add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(types.Ipv4Address)),
-        "Addresses to reserve, which no instance gets",
-        default=None,
-    )
+    network_name: str = NETWORK_NAME
+    gateway: str | None = GATEWAY
+    network6: str | None = NETWORK6
+    gateway6: str | None = GATEWAY6
+    mac_prefix: str | None = MAC_PREFIX
+    add_reserved_ips: list[str] | None = ADD_RESERVED_IPS
     remove_reserved_ips: list[str] | None = param(
         ht.Maybe(ht.ListOf(types.Ipv4Address)),
         "Addresses whose reservation ends",

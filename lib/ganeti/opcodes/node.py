@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 
 # Parameters which several opcodes have.
+SECONDARY_IP: Any = param(types.MaybeString, "Secondary IP address, for replication", default=None)
+MASTER_CAPABLE: Any = param(ht.Maybe(ht.Bool), "Whether the node may become master", default=None)
+VM_CAPABLE: Any = param(ht.Maybe(ht.Bool), "Whether the node may host instances", default=None)
+STORAGE_TYPE: Any = param(types.StorageType, "Storage type")
+STORAGE_UNIT: Any = param(types.MaybeString, "Name of the storage unit", default=None)
+NODES_OR_ALL: Any = param(types.Strings, "Nodes; all if the list is empty", default=[])
 NODE_NAME: Any = param(ht.NonEmptyString, "Name of the node")
 NODE_UUID: Any = param(
     types.MaybeString,
@@ -34,33 +40,19 @@ class OpNodeAdd(OpCode):
     """Add a node, or add a known node again. Result: None."""
 
     node_name: str = NODE_NAME
-    hv_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of nodes, in place of those which the hypervisor reports",
-        default=None,
-    )
-    disk_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of storage, in place of those which nodes report",
-        default=None,
-    )
+    hv_state: dict[str, Any] | None = params.HV_STATE
+    disk_state: dict[str, Any] | None = params.DISK_STATE
     primary_ip: str | None = param(
         types.MaybeString, "Primary IP address; the one of its name if not given", default=None
     )
-    secondary_ip: str | None = param(
-        types.MaybeString, "Secondary IP address, for replication", default=None
-    )
+    secondary_ip: str | None = SECONDARY_IP
     readd: bool = param(
         ht.Bool, "Add a node which is already in the configuration again", default=False
     )
     group: str | None = param(types.MaybeString, "Node group to join", default=None)
-    master_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may become master", default=None
-    )
-    vm_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
-    )
-    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
+    master_capable: bool | None = MASTER_CAPABLE
+    vm_capable: bool | None = VM_CAPABLE
+    ndparams: dict[str, Any] | None = params.NDPARAMS
     node_setup: bool = param(
         ht.Bool, "Whether the client has set up SSH on the node", default=False
     )
@@ -86,9 +78,7 @@ class OpNodeAutoFailover(OpCode):
 class OpNodeEvacuate(OpCode):
     """Move instances away from a node. Result: jobs."""
 
-    early_release: bool = param(
-        ht.Bool, "Release locks as soon as the new disks are in sync", default=False
-    )
+    early_release: bool = params.EARLY_RELEASE
     node_name: str = NODE_NAME
     node_uuid: str | None = NODE_UUID
     remote_node: str | None = REMOTE_NODE
@@ -149,32 +139,12 @@ class OpNodeMigrate(OpCode):
 
     node_name: str = NODE_NAME
     node_uuid: str | None = NODE_UUID
-    mode: str | None = param(
-        ht.Maybe(types.MigrationMode),
-        "live or non-live; the default of the hypervisor if not given",
-        default=None,
-    )
-    live: bool | None = param(
-        ht.Maybe(ht.Bool),
-        "True for mode live, False for non-live (older form of mode)",
-        default=None,
-    )
-    target_node: str | None = param(
-        types.MaybeString,
-        "Target node, if several nodes have access to the disks",
-        default=None,
-    )
-    target_node_uuid: str | None = param(
-        types.MaybeString,
-        "UUID of the target node, instead of its name or in addition to it",
-        default=None,
-    )
-    allow_runtime_changes: bool = param(
-        ht.Bool, "Reduce the memory of the guest if the target node has too little", default=True
-    )
-    ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance which violates the instance policy of its group", default=False
-    )
+    mode: str | None = params.MIGRATION_MODE
+    live: bool | None = params.LIVE
+    target_node: str | None = params.TARGET_NODE
+    target_node_uuid: str | None = params.TARGET_NODE_UUID
+    allow_runtime_changes: bool = params.ALLOW_RUNTIME_CHANGES
+    ignore_ipolicy: bool = params.IGNORE_IPOLICY
     iallocator: str | None = ALLOCATOR
     RESULT = types.JobIdListOnly
 
@@ -185,8 +155,8 @@ class OpNodeModifyStorage(OpCode):
 
     node_name: str = NODE_NAME
     node_uuid: str | None = NODE_UUID
-    storage_type: str = param(types.StorageType, "Storage type")
-    name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
+    storage_type: str = STORAGE_TYPE
+    name: str | None = STORAGE_UNIT
     changes: dict[str, Any] = param(ht.Dict, "New values by field")
     RESULT = ht.NoneType
 
@@ -205,8 +175,8 @@ class OpNodePowercycle(OpCode):
 class OpNodeQueryvols(OpCode):
     """List logical volumes of nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
-    nodes: list[str] = param(types.Strings, "Nodes; all if the list is empty", default=[])
+    output_fields: list[str] = params.OUTPUT_FIELDS
+    nodes: list[str] = NODES_OR_ALL
     RESULT = ht.List
 
 
@@ -214,9 +184,9 @@ class OpNodeQueryvols(OpCode):
 class OpNodeQueryStorage(OpCode):
     """List storage units of nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
+    output_fields: list[str] = params.OUTPUT_FIELDS
     storage_type: str | None = param(ht.Maybe(types.StorageType), "Storage type", default=None)
-    nodes: list[str] = param(types.Strings, "Nodes; all if the list is empty", default=[])
+    nodes: list[str] = NODES_OR_ALL
     name: str | None = param(types.MaybeString, "Only this storage unit", default=None)
     RESULT = ht.ListOf(ht.List)
 
@@ -236,17 +206,9 @@ class OpNodeSetParams(OpCode):
 
     node_name: str = NODE_NAME
     node_uuid: str | None = NODE_UUID
-    force: bool = param(ht.Bool, "Carry out the change although a check failed", default=False)
-    hv_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of nodes, in place of those which the hypervisor reports",
-        default=None,
-    )
-    disk_state: dict[str, Any] | None = param(
-        types.MaybeObject,
-        "Resources of storage, in place of those which nodes report",
-        default=None,
-    )
+    force: bool = params.FORCE
+    hv_state: dict[str, Any] | None = params.HV_STATE
+    disk_state: dict[str, Any] | None = params.DISK_STATE
     master_candidate: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node is a master candidate", default=None
     )
@@ -257,16 +219,10 @@ class OpNodeSetParams(OpCode):
     auto_promote: bool = param(
         ht.Bool, "Make another node master candidate if the cluster has too few", default=False
     )
-    master_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may become master", default=None
-    )
-    vm_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
-    )
-    secondary_ip: str | None = param(
-        types.MaybeString, "Secondary IP address, for replication", default=None
-    )
-    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
+    master_capable: bool | None = MASTER_CAPABLE
+    vm_capable: bool | None = VM_CAPABLE
+    secondary_ip: str | None = SECONDARY_IP
+    ndparams: dict[str, Any] | None = params.NDPARAMS
     powered: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node is recorded as powered", default=None
     )
@@ -279,8 +235,8 @@ class OpRepairNodeStorage(OpCode):
 
     node_name: str = NODE_NAME
     node_uuid: str | None = NODE_UUID
-    storage_type: str = param(types.StorageType, "Storage type")
-    name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
+    storage_type: str = STORAGE_TYPE
+    name: str | None = STORAGE_UNIT
     ignore_consistency: bool = param(
         ht.Bool, "Go on although a replica on another node is damaged", default=False
     )

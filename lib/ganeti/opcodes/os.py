@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+# Parameters which several opcodes have.
+NAMES_OR_ALL: Any = param(types.Strings, "Names; all if the list is empty", default=[])
 
 
 @opcode(kind=QUERY)
 class OpExtStorageDiagnose(OpCode):
     """Describe providers of external storage. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
-    names: list[str] = param(types.Strings, "Names; all if the list is empty", default=[])
+    output_fields: list[str] = params.OUTPUT_FIELDS
+    names: list[str] = NAMES_OR_ALL
     RESULT = ht.ListOf(ht.List)
 
 
@@ -20,6 +28,6 @@ class OpExtStorageDiagnose(OpCode):
 class OpOsDiagnose(OpCode):
     """Describe operating systems on the nodes. Result: rows of the requested fields."""
 
-    output_fields: list[str] = param(ht.FieldNames, "Names of the fields")
-    names: list[str] = param(types.Strings, "Names; all if the list is empty", default=[])
+    output_fields: list[str] = params.OUTPUT_FIELDS
+    names: list[str] = NAMES_OR_ALL
     RESULT = ht.ListOf(ht.List)

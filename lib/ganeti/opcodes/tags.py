@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+# Parameters which several opcodes have.
+TAGGED_KIND: Any = param(types.TagKind, "Kind of object")
+TAGGED_NAME: Any = param(
+    ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
+)
 
 
 @opcode()
 class OpTagsDel(OpCode):
     """Remove tags. Result: None."""
 
-    kind: str = param(types.TagKind, "Kind of object")
+    kind: str = TAGGED_KIND
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to remove")
-    name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
-    )
+    name: str | None = TAGGED_NAME
     RESULT = ht.NoneType
 
 
@@ -23,11 +32,9 @@ class OpTagsDel(OpCode):
 class OpTagsGet(OpCode):
     """Read tags. Result: the tags."""
 
-    kind: str = param(types.TagKind, "Kind of object")
-    use_locking: bool = param(ht.Bool, "Wait for the locks of the objects first", default=False)
-    name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
-    )
+    kind: str = TAGGED_KIND
+    use_locking: bool = params.USE_LOCKING
+    name: str | None = TAGGED_NAME
     RESULT = types.Strings
 
 
@@ -43,9 +50,7 @@ class OpTagsSearch(OpCode):
 class OpTagsSet(OpCode):
     """Add tags. Result: None."""
 
-    kind: str = param(types.TagKind, "Kind of object")
+    kind: str = TAGGED_KIND
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to add")
-    name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; not given for the cluster", default=None
-    )
+    name: str | None = TAGGED_NAME
     RESULT = ht.NoneType

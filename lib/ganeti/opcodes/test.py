@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import types
+from ganeti.opcodes import params, types
 from ganeti.opcodes.base import TEST, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -24,19 +24,13 @@ class OpTestAllocator(OpCode):
         ht.Maybe(ht.ListOf(types.INicParams)), "NICs, each a dictionary", default=None
     )
     disks: list[Any] | None = param(ht.Maybe(ht.List), "Disks, each a dictionary", default=None)
-    hypervisor: str | None = param(
-        ht.Maybe(types.Hypervisor),
-        "Hypervisor; the default of the cluster if not given",
-        default=None,
-    )
-    iallocator: str | None = param(
-        types.MaybeString, "Allocator which chooses the nodes", default=None
-    )
-    tags: list[str] = param(types.Strings, "Tags", default=[])
+    hypervisor: str | None = params.HYPERVISOR
+    iallocator: str | None = params.ALLOCATOR
+    tags: list[str] = params.TAGS
     memory: int | None = param(ht.Maybe(ht.NonNegInt), "MiB of memory", default=None)
     vcpus: int | None = param(ht.Maybe(ht.NonNegInt), "Number of processors", default=None)
-    os: str | None = param(types.MaybeString, "Operating system", default=None)
-    disk_template: str | None = param(ht.Maybe(types.DiskTemplate), "Disk template", default=None)
+    os: str | None = params.OS
+    disk_template: str | None = params.DISK_TEMPLATE
     instances: list[str] | None = param(
         types.MaybeStrings, "Names of the instances, in modes for several instances", default=None
     )
@@ -45,14 +39,10 @@ class OpTestAllocator(OpCode):
         "Instances to move: primary-only, secondary-only or all",
         default=None,
     )
-    target_groups: list[str] | None = param(
-        types.MaybeStrings, "Node groups to move to; any if not given", default=None
-    )
+    target_groups: list[str] | None = params.TARGET_GROUPS
     spindle_use: int = param(ht.NonNegInt, "Spindles which the instance uses", default=1)
     count: int = param(ht.NonNegInt, "Number of instances", default=1)
-    group_name: str | None = param(
-        types.MaybeString, "Node group to place the instance in", default=None
-    )
+    group_name: str | None = params.GROUP_OF_INSTANCE
     explain: bool | None = param(
         ht.Maybe(ht.Bool),
         "Return for each node why it was or was not chosen, as JSON (for new instances)",
@@ -113,9 +103,5 @@ class OpTestJqueue(OpCode):
 class OpTestOsParams(OpCode):
     """Test how secret parameters are handled. Result: None."""
 
-    osparams_secret: dict[str, Any] | None = param(
-        types.SecretParams,
-        "OS parameters which are not written to logs and never stored",
-        default=None,
-    )
+    osparams_secret: dict[str, Any] | None = params.OSPARAMS_SECRET
     RESULT = ht.NoneType
