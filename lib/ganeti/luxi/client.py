@@ -278,10 +278,7 @@ class Client:
         return list(self.call("QueryConfigValues", list(fields)))
 
     def query_config_history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the newest commits of the configuration (:mod:`ganeti.master.history`).
-
-        An extension of ours.
-        """
+        """Return the newest commits of the configuration (:mod:`ganeti.master.history`)."""
         return list(self.call("QueryConfigHistory", limit))
 
     def query_config_changes(
@@ -291,21 +288,21 @@ class Client:
     ) -> dict[str, Any]:
         """Return the differences between two states of the configuration.
 
-        An extension of ours. A state is a serial number, or a list with one time in seconds.
+        A state is a serial number, or a list with one time in seconds.
         """
         return dict(self.call("QueryConfigChanges", first, last))
 
     def query_config_at(self, point: int | list[float]) -> dict[str, Any]:
         """Return the whole configuration at an earlier time.
 
-        An extension of ours. A state is a serial number, or a list with one time in seconds.
+        A state is a serial number, or a list with one time in seconds.
         """
         return dict(self.call("QueryConfigAt", point))
 
     def check_guests(self) -> None:
         """Let the master ask all nodes for the state of their guests, and wait for the answers.
 
-        Changes follow as events (``WaitForEvents``). An extension of ours.
+        Changes follow as events (``WaitForEvents``).
         """
         self.call("CheckGuests")
 
@@ -314,8 +311,6 @@ class Client:
     ) -> dict[str, Any]:
         """Return a part of the log of an instance's console (``hypervisor/console_log.py``).
 
-        An extension of ours.
-
         :param lines: how many lines of the end; used without a position only.
         :param position: of the part before; empty for the end of the log.
         :returns: ``text``, ``position``, ``lost``, and ``node``, the name of the node.
@@ -323,18 +318,20 @@ class Client:
         return dict(self.call("ReadConsoleLog", instance_name, lines, position))
 
     def query_guests_usage(self) -> dict[str, Any]:
-        """Let the master measure what guests use (:func:`ganeti.master.queries.guests.usage`).
-
-        An extension of ours.
-        """
+        """Let the master measure what guests use (:func:`ganeti.master.queries.guests.usage`)."""
         return dict(self.call("QueryGuestsUsage"))
 
     def query_metrics(self) -> list[dict[str, Any]]:
-        """Return what the master daemon has measured (:func:`ganeti.master.metrics.measured`).
-
-        An extension of ours.
-        """
+        """Return what the master daemon has measured (:func:`ganeti.master.metrics.measured`)."""
         return list(self.call("QueryMetrics"))
+
+    def wait_for_events(self, place: list[Any] | None, timeout_s: float) -> dict[str, Any]:
+        """Return the events after a place (:meth:`ganeti.master.events.EventLog.after`).
+
+        :param place: epoch and number; None for all events which the master has in its log.
+        :param timeout_s: how long to wait when there is no event after the place.
+        """
+        return dict(self.call("WaitForEvents", place, timeout_s))
 
     def query_tags(self, kind: str, name: str = "") -> list[str]:
         """Return the tags of one object, or of the cluster."""
@@ -363,16 +360,11 @@ class Client:
         return str(self.call("ReplaceFilter", uuid, priority, predicates, action, reason))
 
     def query_documents(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Return the documents which programs keep in the cluster; None for all.
-
-        An extension of ours.
-        """
+        """Return the documents which programs keep in the cluster; None for all."""
         return list(self.call("QueryDocuments", None if names is None else list(names)))
 
     def replace_document(self, name: str, tags: Sequence[str] | None, content: str) -> str:
         """Write a document if it has one of these entity tags (None: if there is none).
-
-        An extension of ours.
 
         :returns: its new entity tag.
         :raises errors.OpPrereqError: wrong_state: the condition does not hold.
@@ -381,33 +373,22 @@ class Client:
         return str(self.call("ReplaceDocument", name, given, content))
 
     def delete_document(self, name: str, tags: Sequence[str]) -> None:
-        """Remove a document if it has one of these entity tags.
-
-        An extension of ours.
-        """
+        """Remove a document if it has one of these entity tags."""
         self.call("DeleteDocument", name, list(tags))
 
     def explain_job(self, job_id: int) -> dict[str, Any]:
         """Return why a job waits, with the chain of jobs (:mod:`ganeti.jqueue.explain`).
-
-        An extension of ours.
 
         :raises errors.JobLost: there is no such job.
         """
         return dict(self.call("ExplainJob", job_id))
 
     def explain_jobs(self, job_ids: Sequence[int]) -> list[dict[str, Any] | None]:
-        """Return why each of these jobs waits, without chains; None for an unknown job.
-
-        An extension of ours.
-        """
+        """Return why each of these jobs waits, without chains; None for an unknown job."""
         return list(self.call("ExplainJob", list(job_ids)))
 
     def explain_queue(self) -> dict[str, Any]:
-        """Return the load of the queue (:func:`ganeti.jqueue.explain.explain_queue`).
-
-        An extension of ours.
-        """
+        """Return the load of the queue (:func:`ganeti.jqueue.explain.explain_queue`)."""
         return dict(self.call("ExplainJob", None))
 
     def delete_filter(self, uuid: str) -> None:

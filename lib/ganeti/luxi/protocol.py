@@ -2,9 +2,9 @@
 
 Both ends use this module: the client (:mod:`ganeti.luxi.client`) and the server
 (:mod:`ganeti.master.luxi_server`). It defines the form of requests and answers (Ganeti design 2.0,
-*The LUXI protocol*), not the methods. JSON text cannot contain ETX, so a message ends at the first
-one. A message above the size limit is dropped up to its ETX without being kept in memory, and
-reported, so that the connection stays usable and the answers stay in order.
+*The LUXI protocol*); :mod:`ganeti.luxi.methods` has the methods. JSON text cannot contain ETX, so a
+message ends at the first one. A message above the size limit is dropped up to its ETX without being
+kept in memory, and reported, so that the connection stays usable and the answers stay in order.
 """
 
 from __future__ import annotations
@@ -29,51 +29,6 @@ MAX_MESSAGE_BYTES = 32 << 20
 # The answer to a wait for a job without a change: the client knows that the master lives, and asks
 # again.
 NO_CHANGE = "nochange"
-
-METHODS = (
-    "ArchiveJob",
-    "AutoArchiveJobs",
-    "CancelJob",
-    "ChangeJobPriority",
-    "DeleteFilter",
-    "PickupJob",
-    "Query",
-    "QueryClusterInfo",
-    "QueryConfigValues",
-    "QueryExports",
-    "QueryFields",
-    "QueryFilters",
-    "QueryGroups",
-    "QueryInstances",
-    "QueryJobs",
-    "QueryNetworks",
-    "QueryNodes",
-    "QueryTags",
-    "ReplaceFilter",
-    "SetDrainFlag",
-    "SetWatcherPause",
-    "SubmitJob",
-    "SubmitJobToDrainedQueue",
-    "SubmitManyJobs",
-    "WaitForJobChange",
-)
-
-
-# Extensions of ours, which other masters do not have; see ganeti.master.luxi_service.
-EXTENSIONS = (
-    "CheckGuests",
-    "ExplainJob",
-    "ReadConsoleLog",
-    "QueryGuestsUsage",
-    "QueryConfigHistory",
-    "QueryConfigChanges",
-    "QueryConfigAt",
-    "WaitForEvents",
-    "QueryMetrics",
-    "QueryDocuments",
-    "ReplaceDocument",
-    "DeleteDocument",
-)
 
 
 class Splitter:

@@ -1,32 +1,18 @@
-"""Answers about the history of the configuration: LUXI methods of ours beside the published ones.
+"""Answers about the history of the configuration (``QueryConfigHistory`` and its neighbours).
 
-======================== =======================================================================
-``QueryConfigHistory``   the newest commits, as many as the client wants
-``QueryConfigChanges``   the differences between two states
-``QueryConfigAt``        the whole configuration at an earlier time
-======================== =======================================================================
-
-A serial number, or a time (a list with the seconds since the epoch), identifies a state. The last
-two answers contain the whole configuration, secrets included. So only root, and the user who runs
-the master daemon, get them; other users of the socket, such as the REST daemon, need no secrets.
+A serial number, or a time (a list with the seconds since the epoch), identifies a state.
 """
 
 from __future__ import annotations
 
-import os
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from ganeti import errors, ht
+from ganeti import errors
 
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.config.history import Commit, ObjectChange
-    from ganeti.master.luxi_server import LuxiRequest
-
-_SERIAL: Final = ht.Within(ht.Int, 0, 1 << 62)
-_TIME: Final = ht.Within(ht.Or(ht.Int, ht.Float), 0, 1 << 40)
-POINT: Final = ht.Or(_SERIAL, ht.ListOf(_TIME))
 
 # Number of changes which the answer lists for each commit.
 _NAMED_CHANGES: Final = 20
@@ -72,18 +58,6 @@ class Comparison(TypedDict):
     first: int
     last: int
     changes: list[ChangeReport]
-
-
-def require_administrator(request: LuxiRequest) -> None:
-    """Refuse a client which does not run as root or as the user of the master daemon.
-
-    :raises OpPrereqError: the client may not read secrets.
-    """
-    if request.peer_uid() not in (0, os.geteuid()):
-        raise errors.OpPrereqError(
-            f"the answer of method {request.method} contains secrets. Only root may use it.",
-            errors.ECODE_INVAL,
-        )
 
 
 def point_of(value: int | list[float]) -> int | float:

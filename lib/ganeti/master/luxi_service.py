@@ -1,39 +1,29 @@
-"""The methods of LUXI: one entry for each (Ganeti design 2.0, *The LUXI protocol*).
+"""The service of LUXI: one function for each method (Ganeti design 2.0, *The LUXI protocol*).
 
-Each method is a line in a table: the types of its arguments, whether it may wait for nodes, and the
-function that begins it. The arguments are checked here, so that a wrong request is refused with a
-message and never reaches the queue. The work itself is done by the job queue, the configuration
-and the queries.
-
-Some methods are extensions of ours (``ganeti.luxi.protocol.EXTENSIONS``):
-
-======================== =======================================================================
-``CheckGuests``          ask all nodes for the state of the guests; changes become events
-``ExplainJob``           why a job waits (:mod:`ganeti.jqueue.explain`)
-``ReadConsoleLog``       what an instance wrote to its console (:mod:`ganeti.master.queries.guests`)
-``QueryGuestsUsage``     processor time, memory and traffic of guests (the same module)
-``QueryConfigHistory``   the newest commits of the configuration (:mod:`ganeti.master.history`)
-``QueryConfigChanges``   the differences between two states of the configuration
-``QueryConfigAt``        the whole configuration at an earlier time
-``WaitForEvents``        changes of jobs and instances (:mod:`ganeti.master.events`)
-======================== =======================================================================
+:mod:`ganeti.luxi.methods` says what each method takes, and who may use it. Arguments and rights are
+checked before the function is called, so a wrong request is refused with a message and never
+reaches the queue. The work itself is done by the job queue, the configuration and the queries.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
+import os
 import pwd
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, ht, opcodes
+from ganeti import errors, opcodes
 from ganeti.cmdlib import locks as cmdlib_locks
 from ganeti.config.history import Author
 from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
 from ganeti.jqueue import explain, facts
+from ganeti.luxi import methods
 from ganeti.luxi import protocol as wire
+from ganeti.luxi.methods import Method, Right
 from ganeti.master import documents, history, metrics
 from ganeti.master.events import EventLog
 from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
@@ -56,30 +46,31 @@ _log = logging.getLogger(__name__)
 #: Size of the largest job, as JSON text.
 MAX_JOB_BYTES = 4 << 20
 
-_Begin = Callable[..., None]
+_Function = Callable[..., None]
 
-_NAMES = ht.Maybe(ht.ListOf(ht.Str))
-_FIELDS = ht.AtMost(ht.ListOf(ht.Str), ht.MAX_FIELDS)
-_OPS = ht.ListOf(ht.Dict)
-_NUMBER = ht.Or(ht.Int, ht.Float)
-_COUNT = ht.Within(ht.Int, 0, 1 << 62)
-_TAG_KINDS = ("cluster", "nodegroup", "node", "instance", "network")
+_functions: dict[str, _Function] = {}
 
 
-class _Method(NamedTuple):
-    """A line of the table of methods.
+def _serves(method: Method) -> Callable[[_Function], _Function]:
+    """Return a decorator which makes a function of :class:`LuxiService` the server of a method.
 
-    :ivar begin: called with the request and its arguments.
-    :ivar args: name and type of each argument.
-    :ivar required: number of arguments which must be given; None for all.
-    :ivar slow: as in :class:`~ganeti.master.luxi_server.LuxiHandler`; `overlaps` likewise.
+    :raises ProgrammerError: the method has a server already, or the parameters are not its
+        arguments.
     """
 
-    begin: _Begin
-    args: tuple[tuple[str, ht.Type], ...] = ()
-    required: int | None = None
-    slow: bool = False
-    overlaps: bool = False
+    def register(function: _Function) -> _Function:
+        if method.name in _functions:
+            raise errors.ProgrammerError(f"LUXI method {method.name} has two servers")
+        parameters = list(inspect.signature(function).parameters)
+        wanted = ["self", "request", *(arg.name for arg in method.args)]
+        if parameters != wanted:
+            raise errors.ProgrammerError(
+                f"the server of LUXI method {method.name} has parameters {parameters}, not {wanted}"
+            )
+        _functions[method.name] = function
+        return function
+
+    return register
 
 
 class LuxiService:
@@ -94,9 +85,7 @@ class LuxiService:
         self._events = events or EventLog()
         # Changes of rules reach configuration and queue in the same order.
         self._filter_lock = threading.Lock()
-        self._handlers = {
-            name: self._handler(name, method) for name, method in self._methods().items()
-        }
+        self._handlers = {name: self._handler(method) for name, method in methods.TABLE.items()}
 
     @property
     def _queue(self) -> JobQueue:
@@ -107,148 +96,36 @@ class LuxiService:
         """Return the handler of a method; None when there is no such method."""
         return self._handlers.get(method)
 
-    def _methods(self) -> dict[str, _Method]:
-        ids = ("job", ht.JobId)
-        legacy = (("names", _NAMES), ("fields", _FIELDS), ("use_locking", ht.Bool))
-        return {
-            "SubmitJob": _Method(self._submit_job, (("ops", _OPS),), overlaps=True),
-            "SubmitJobToDrainedQueue": _Method(
-                self._submit_to_drained, (("ops", _OPS),), overlaps=True
-            ),
-            "SubmitManyJobs": _Method(
-                self._submit_many, (("jobs", ht.ListOf(_OPS)),), overlaps=True
-            ),
-            "PickupJob": _Method(self._pickup, (("job", ht.Any),)),
-            "WaitForJobChange": _Method(
-                self._wait_for_change,
-                (
-                    ids,
-                    ("fields", _FIELDS),
-                    ("prev_job_info", ht.Maybe(ht.List)),
-                    ("prev_log_serial", ht.Maybe(ht.Int)),
-                    ("timeout", _NUMBER),
-                ),
-            ),
-            "WaitForEvents": _Method(
-                self._wait_for_events,
-                (("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), ("timeout", _NUMBER)),
-            ),
-            "CheckGuests": _Method(self._check_guests, slow=True),
-            "CancelJob": _Method(self._cancel, (ids, ("kill", ht.Bool)), required=1),
-            "ChangeJobPriority": _Method(self._change_priority, (ids, ("priority", ht.Int))),
-            "ArchiveJob": _Method(self._archive, (ids,)),
-            "AutoArchiveJobs": _Method(
-                self._auto_archive, (("age", _NUMBER), ("timeout", _NUMBER)), slow=True
-            ),
-            "QueryJobs": _Method(
-                self._query_jobs,
-                (("ids", ht.Maybe(ht.ListOf(ht.JobId))), ("fields", _FIELDS)),
-                slow=True,
-            ),
-            "Query": _Method(
-                self._query, (("what", ht.Str), ("fields", _FIELDS), ("qfilter", ht.Any)), slow=True
-            ),
-            "QueryFields": _Method(
-                self._query_fields, (("what", ht.Str), ("fields", ht.Maybe(_FIELDS)))
-            ),
-            "QueryInstances": _Method(self._legacy(query_const.INSTANCE), legacy, slow=True),
-            "QueryNodes": _Method(self._legacy(query_const.NODE), legacy, slow=True),
-            "QueryGroups": _Method(self._legacy(query_const.GROUP), legacy, slow=True),
-            "QueryNetworks": _Method(self._legacy(query_const.NETWORK), legacy, slow=True),
-            "QueryExports": _Method(
-                self._query_exports, (("nodes", _NAMES), ("use_locking", ht.Bool)), slow=True
-            ),
-            "QueryFilters": _Method(self._query_filters, (("uuids", _NAMES), ("fields", _FIELDS))),
-            "ReplaceFilter": _Method(
-                self._replace_filter,
-                (
-                    ("uuid", ht.Maybe(ht.Str)),
-                    ("priority", _COUNT),
-                    ("predicates", ht.List),
-                    ("action", ht.Or(ht.Str, ht.List)),
-                    ("reason", ht.List),
-                ),
-                slow=True,
-            ),
-            "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
-            "QueryDocuments": _Method(self._query_documents, (("names", _NAMES),)),
-            "ReplaceDocument": _Method(
-                self._replace_document,
-                (("name", ht.Str), ("tags", _NAMES), ("text", ht.Str)),
-                slow=True,
-            ),
-            "DeleteDocument": _Method(
-                self._delete_document, (("name", ht.Str), ("tags", ht.ListOf(ht.Str))), slow=True
-            ),
-            "ExplainJob": _Method(
-                self._explain_job,
-                (("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),),
-                slow=True,
-            ),
-            "ReadConsoleLog": _Method(
-                self._read_console_log,
-                (("instance", ht.NonEmptyString), ("lines", _COUNT), ("position", ht.Str)),
-                slow=True,
-            ),
-            "QueryMetrics": _Method(self._query_metrics, slow=True),
-            "QueryGuestsUsage": _Method(self._guests_usage, slow=True),
-            "QueryClusterInfo": _Method(self._cluster_info),
-            "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
-            "QueryConfigHistory": _Method(
-                self._config_history, (("limit", ht.Maybe(_COUNT)),), slow=True
-            ),
-            "QueryConfigChanges": _Method(
-                self._config_changes,
-                (("first", history.POINT), ("last", history.POINT)),
-                slow=True,
-            ),
-            "QueryConfigAt": _Method(self._config_at, (("point", history.POINT),), slow=True),
-            "QueryTags": _Method(
-                self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)), ("name", ht.Str))
-            ),
-            "SetDrainFlag": _Method(self._set_drain, (("flag", ht.Bool),), slow=True),
-            "SetWatcherPause": _Method(
-                self._set_watcher_pause,
-                (("until", ht.Maybe(ht.Within(_NUMBER, 0, 1 << 40))),),
-                slow=True,
-            ),
-        }
-
-    def _handler(self, name: str, method: _Method) -> LuxiHandler:
-        required = len(method.args) if method.required is None else method.required
+    def _handler(self, method: Method) -> LuxiHandler:
+        serve = _functions[method.name]
 
         def begin(request: LuxiRequest) -> None:
-            # Clients may send arguments to a method without parameters.
-            given = request.args if method.args else []
-            if not required <= len(given) <= len(method.args):
-                wanted = ", ".join(arg for arg, _shape in method.args)
-                request.refuse(
-                    f"{name} takes {len(method.args)} arguments ({wanted}), not {len(given)}"
-                )
+            try:
+                args = method.check_args(request.args)
+            except errors.ParseError as err:
+                request.refuse(str(err))
                 return
-            for (arg, shape), value in zip(method.args, given, strict=False):
-                if not shape.check(value):
-                    request.refuse(
-                        f"{name}: argument '{arg}' must be {ht.describe(shape)}, not {value!r:.200}"
-                    )
-                    return
-            method.begin(request, *given)
+            _check_right(request, method)
+            serve(self, request, *args)
 
         return LuxiHandler(begin, method.slow, method.overlaps)
 
     # -- jobs ------------------------------------------------------------------------------------
 
+    @_serves(methods.SUBMIT_JOB)
     def _submit_job(self, request: LuxiRequest, ops: list[dict[str, Any]]) -> None:
         _check_size(request, ops)
         self._queue.submit_async(_opcodes(ops), request.done)
 
+    @_serves(methods.SUBMIT_JOB_TO_DRAINED_QUEUE)
     def _submit_to_drained(self, request: LuxiRequest, ops: list[dict[str, Any]]) -> None:
         _check_size(request, ops)
         self._queue.submit_async(_opcodes(ops), request.done, drained_ok=True)
 
-    def _submit_many(self, request: LuxiRequest, wanted: list[list[dict[str, Any]]]) -> None:
+    @_serves(methods.SUBMIT_MANY_JOBS)
+    def _submit_many(self, request: LuxiRequest, jobs: list[list[dict[str, Any]]]) -> None:
         given: list[list[OpCode] | errors.GenericError] = []
-        for ops in wanted:
+        for ops in jobs:
             try:
                 _check_size(request, ops)
                 given.append(_opcodes(ops))
@@ -268,17 +145,19 @@ class LuxiService:
 
         self._queue.submit_many_async(given, done)
 
-    def _pickup(self, request: LuxiRequest, _job_id: Any) -> None:
+    @_serves(methods.PICKUP_JOB)
+    def _pickup(self, request: LuxiRequest, job: Any) -> None:
         raise errors.GenericError("method PickupJob is for the master's own use")
 
+    @_serves(methods.WAIT_FOR_JOB_CHANGE)
     def _wait_for_change(
         self,
         request: LuxiRequest,
         job: Any,
         fields: list[str],
-        prev_info: list[Any] | None,
-        prev_serial: int | None,
-        timeout_s: float,
+        prev_job_info: list[Any] | None,
+        prev_log_serial: int | None,
+        timeout: float,
     ) -> None:
         subscriptions: list[Subscription] = []
 
@@ -287,14 +166,15 @@ class LuxiService:
                 request.answer(wire.NO_CHANGE)
 
         subscription = self._queue.subscribe(
-            int(job), fields, prev_info, prev_serial, request.answer
+            int(job), fields, prev_job_info, prev_log_serial, request.answer
         )
         if subscription is not None:
             subscriptions.append(subscription)
-            request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
+            request.wait(max(0.0, min(timeout, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
 
+    @_serves(methods.WAIT_FOR_EVENTS)
     def _wait_for_events(
-        self, request: LuxiRequest, place: list[Any] | None, timeout_s: float
+        self, request: LuxiRequest, place: list[Any] | None, timeout: float
     ) -> None:
         if place is None:
             request.answer(self._events.after(None))
@@ -306,36 +186,43 @@ class LuxiService:
                 request.answer(self._events.after((epoch, number)))
 
         if self._events.wait((epoch, number), request.answer):
-            request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
+            request.wait(max(0.0, min(timeout, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
 
+    @_serves(methods.CHECK_GUESTS)
     def _check_guests(self, request: LuxiRequest) -> None:
         service.check_guests(self._context)
         request.answer(None)
 
-    def _cancel(self, request: LuxiRequest, job: Any, kill: bool = False) -> None:
+    @_serves(methods.CANCEL_JOB)
+    def _cancel(self, request: LuxiRequest, job: Any, kill: bool) -> None:
         if kill:
             self._queue.kill_async(int(job), _name_of(request.peer_uid()), request.done)
         else:
             self._queue.cancel_async(int(job), request.done)
 
+    @_serves(methods.CHANGE_JOB_PRIORITY)
     def _change_priority(self, request: LuxiRequest, job: Any, priority: int) -> None:
         self._queue.change_priority_async(int(job), priority, request.done)
 
+    @_serves(methods.ARCHIVE_JOB)
     def _archive(self, request: LuxiRequest, job: Any) -> None:
         def done(count: Any, error: Exception | None) -> None:
             request.done(bool(count), error)
 
         self._queue.archive_async([int(job)], done)
 
-    def _auto_archive(self, request: LuxiRequest, age_s: float, timeout_s: float) -> None:
-        if age_s < -1:
-            raise errors.OpPrereqError(f"age must be -1 or more, not {age_s:g}", errors.ECODE_INVAL)
-        request.answer(self._queue.auto_archive(age_s, timeout_s))
+    @_serves(methods.AUTO_ARCHIVE_JOBS)
+    def _auto_archive(self, request: LuxiRequest, age: float, timeout: float) -> None:
+        if age < -1:
+            raise errors.OpPrereqError(f"age must be -1 or more, not {age:g}", errors.ECODE_INVAL)
+        request.answer(self._queue.auto_archive(age, timeout))
 
+    @_serves(methods.QUERY_JOBS)
     def _query_jobs(self, request: LuxiRequest, ids: list[Any] | None, fields: list[str]) -> None:
         wanted = [int(job) for job in ids] if ids else None
         request.answer(self._queue.query(wanted, fields))
 
+    @_serves(methods.EXPLAIN_JOB)
     def _explain_job(self, request: LuxiRequest, job: Any) -> None:
         # None means the queue, an id one job with its chain, a list several jobs without.
         data = self._context.config.snapshot()
@@ -353,34 +240,66 @@ class LuxiService:
             raise errors.JobLost(f"job {job} does not exist")
         request.answer(found)
 
+    @_serves(methods.READ_CONSOLE_LOG)
     def _read_console_log(
         self, request: LuxiRequest, instance: str, lines: int, position: str
     ) -> None:
         request.answer(guests.read_console_log(self._context, instance, lines, position))
 
+    @_serves(methods.QUERY_METRICS)
     def _query_metrics(self, request: LuxiRequest) -> None:
         request.answer(metrics.measured(self._context))
 
+    @_serves(methods.QUERY_GUESTS_USAGE)
     def _guests_usage(self, request: LuxiRequest) -> None:
         request.answer(guests.usage(self._context))
 
     # -- queries ---------------------------------------------------------------------------------
 
+    @_serves(methods.QUERY)
     def _query(self, request: LuxiRequest, what: str, fields: list[str], qfilter: Any) -> None:
         request.answer(service.query(self._context, what, fields, qfilter))
 
+    @_serves(methods.QUERY_FIELDS)
     def _query_fields(self, request: LuxiRequest, what: str, fields: list[str] | None) -> None:
         request.answer(service.query_fields(what, fields or None))
 
-    def _legacy(self, what: str) -> _Begin:
-        def begin(
-            request: LuxiRequest, names: list[str] | None, fields: list[str], use_locking: bool
-        ) -> None:
-            _refuse_locking(use_locking)
-            request.answer(service.query_values(self._context, what, names, fields))
+    @_serves(methods.QUERY_INSTANCES)
+    def _query_instances(
+        self, request: LuxiRequest, names: list[str] | None, fields: list[str], use_locking: bool
+    ) -> None:
+        self._answer_values(request, query_const.INSTANCE, names, fields, use_locking)
 
-        return begin
+    @_serves(methods.QUERY_NODES)
+    def _query_nodes(
+        self, request: LuxiRequest, names: list[str] | None, fields: list[str], use_locking: bool
+    ) -> None:
+        self._answer_values(request, query_const.NODE, names, fields, use_locking)
 
+    @_serves(methods.QUERY_GROUPS)
+    def _query_groups(
+        self, request: LuxiRequest, names: list[str] | None, fields: list[str], use_locking: bool
+    ) -> None:
+        self._answer_values(request, query_const.GROUP, names, fields, use_locking)
+
+    @_serves(methods.QUERY_NETWORKS)
+    def _query_networks(
+        self, request: LuxiRequest, names: list[str] | None, fields: list[str], use_locking: bool
+    ) -> None:
+        self._answer_values(request, query_const.NETWORK, names, fields, use_locking)
+
+    def _answer_values(
+        self,
+        request: LuxiRequest,
+        what: str,
+        names: list[str] | None,
+        fields: list[str],
+        use_locking: bool,
+    ) -> None:
+        _refuse_locking(use_locking)
+        request.answer(service.query_values(self._context, what, names, fields))
+
+    @_serves(methods.QUERY_EXPORTS)
     def _query_exports(
         self, request: LuxiRequest, nodes: list[str] | None, use_locking: bool
     ) -> None:
@@ -389,11 +308,13 @@ class LuxiService:
         wanted = {self._context.config.expand_node(name).name for name in nodes or ()}
         request.answer([row for row in rows if not wanted or row[0] in wanted])
 
+    @_serves(methods.QUERY_FILTERS)
     def _query_filters(
         self, request: LuxiRequest, uuids: list[str] | None, fields: list[str]
     ) -> None:
         request.answer(service.query_values(self._context, query_const.FILTER, uuids, fields))
 
+    @_serves(methods.REPLACE_FILTER)
     def _replace_filter(
         self,
         request: LuxiRequest,
@@ -445,6 +366,7 @@ class LuxiService:
                 errors.ECODE_NOTUNIQUE,
             )
 
+    @_serves(methods.DELETE_FILTER)
     def _delete_filter(self, request: LuxiRequest, uuid: str) -> None:
         with self._filter_lock:
             if uuid not in self._context.config.snapshot().filters:
@@ -456,38 +378,45 @@ class LuxiService:
 
     # -- documents -------------------------------------------------------------------------------
 
+    @_serves(methods.QUERY_DOCUMENTS)
     def _query_documents(self, request: LuxiRequest, names: list[str] | None) -> None:
         request.answer(documents.listed(self._context.config, names))
 
+    @_serves(methods.REPLACE_DOCUMENT)
     def _replace_document(
-        self, request: LuxiRequest, name: str, tags: list[str] | None, content: str
+        self, request: LuxiRequest, name: str, tags: list[str] | None, text: str
     ) -> None:
         config = self._config_of("ReplaceDocument", [])
-        request.answer(documents.replaced(config, name, tags, content))
+        request.answer(documents.replaced(config, name, tags, text))
 
+    @_serves(methods.DELETE_DOCUMENT)
     def _delete_document(self, request: LuxiRequest, name: str, tags: list[str]) -> None:
         documents.removed(self._config_of("DeleteDocument", []), name, tags)
         request.answer(None)
 
     # -- the cluster -----------------------------------------------------------------------------
 
+    @_serves(methods.QUERY_CLUSTER_INFO)
     def _cluster_info(self, request: LuxiRequest) -> None:
         request.answer(cluster.cluster_info(self._context))
 
+    @_serves(methods.QUERY_CONFIG_VALUES)
     def _config_values(self, request: LuxiRequest, fields: list[str]) -> None:
         request.answer(cluster.config_values(self._context, fields))
 
+    @_serves(methods.QUERY_CONFIG_HISTORY)
     def _config_history(self, request: LuxiRequest, limit: int | None) -> None:
         request.answer(history.commits(self._context.config, limit))
 
+    @_serves(methods.QUERY_CONFIG_CHANGES)
     def _config_changes(self, request: LuxiRequest, first: Any, last: Any) -> None:
-        history.require_administrator(request)
         request.answer(history.changes(self._context.config, first, last))
 
+    @_serves(methods.QUERY_CONFIG_AT)
     def _config_at(self, request: LuxiRequest, point: Any) -> None:
-        history.require_administrator(request)
         request.answer(history.at(self._context.config, point))
 
+    @_serves(methods.QUERY_TAGS)
     def _tags(self, request: LuxiRequest, kind: str, name: str) -> None:
         config = self._context.config
         tags: Sequence[str]
@@ -505,10 +434,12 @@ class LuxiService:
 
     # -- switches --------------------------------------------------------------------------------
 
-    def _set_drain(self, request: LuxiRequest, drained: bool) -> None:
-        self._queue.set_drain(drained)
+    @_serves(methods.SET_DRAIN_FLAG)
+    def _set_drain(self, request: LuxiRequest, flag: bool) -> None:
+        self._queue.set_drain(flag)
         request.answer(True)
 
+    @_serves(methods.SET_WATCHER_PAUSE)
     def _set_watcher_pause(self, request: LuxiRequest, until: float | None) -> None:
         config = self._context.config
         nodes = [node.uuid for node in config.master_candidates() if not node.offline]
@@ -519,6 +450,18 @@ class LuxiService:
         if failed:
             _log.warning("the watcher's pause was not set on %s", ", ".join(failed))
         request.answer(until)
+
+
+def _check_right(request: LuxiRequest, method: Method) -> None:
+    """Check that the client may use a method.
+
+    :raises errors.OpPrereqError: it may not.
+    """
+    if method.right is Right.ADMINISTRATOR and request.peer_uid() not in (0, os.geteuid()):
+        raise errors.OpPrereqError(
+            f"the answer of method {method.name} contains secrets. Only root may use it.",
+            errors.ECODE_INVAL,
+        )
 
 
 def _check_size(request: LuxiRequest, ops: Sequence[dict[str, Any]]) -> None:

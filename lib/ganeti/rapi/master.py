@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import luxi as const
-from ganeti.luxi import client
+from ganeti.luxi import client, methods
 from ganeti.luxi import protocol as wire
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import net, tracing
@@ -29,24 +29,6 @@ from ganeti.utils import net, tracing
 TIMEOUT_S: Final = float(const.READ_WRITE_TIMEOUT_S)
 _CONNECT_S: Final = 5.0
 _IDLE_CONNECTIONS: Final = 32
-# All other methods may be repeated without effect.
-_CHANGING: Final = frozenset(
-    (
-        "SubmitJob",
-        "SubmitJobToDrainedQueue",
-        "SubmitManyJobs",
-        "CancelJob",
-        "ChangeJobPriority",
-        "ArchiveJob",
-        "AutoArchiveJobs",
-        "ReplaceFilter",
-        "DeleteFilter",
-        "ReplaceDocument",
-        "DeleteDocument",
-        "SetDrainFlag",
-        "SetWatcherPause",
-    )
-)
 
 
 class _Link(asyncio.Protocol):
@@ -130,7 +112,7 @@ class Master:
             try:
                 answer = await link.ask(request, limit_s)
             except errors.ConnectionClosedError:
-                if used and method not in _CHANGING:
+                if used and not methods.TABLE[method].changes:
                     continue
                 raise
             break

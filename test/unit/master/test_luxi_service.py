@@ -6,20 +6,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fakes.config import FakeConfig, cluster_of
 from fakes.rpc import FakeRpc
-from ganeti import errors
+from ganeti import errors, ht
 from ganeti.cmdlib.base import MasterContext
 from ganeti.cmdlib.processor import Processor
 from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.luxi import client as luxi
+from ganeti.luxi import methods
 from ganeti.luxi import protocol as wire
+from ganeti.luxi.methods import Arg, Method, Right
+from ganeti.master import luxi_service
 from ganeti.master.luxi_server import LuxiServer
 from ganeti.master.luxi_service import LuxiService
 from ganeti.opcodes.test import OpTestDelay
@@ -91,10 +95,40 @@ def wait(client: luxi.Client, job_id: int) -> str:
     return str(info[0])
 
 
-def test_every_published_method_is_served() -> None:
+def test_every_method_is_served() -> None:
     service = LuxiService(MasterContext(None, None, None))  # type: ignore[arg-type]
-    assert all(service.handler(method) is not None for method in wire.METHODS)
-    assert set(service._handlers) == {*wire.METHODS, *wire.EXTENSIONS}
+    for method in methods.TABLE.values():
+        handler = service.handler(method.name)
+        assert handler is not None
+        assert (handler.slow, handler.overlaps) == (method.slow, method.overlaps)
+    assert service.handler("Nosuch") is None
+    assert luxi_service._functions.keys() == methods.TABLE.keys()
+
+
+def test_a_method_has_one_server_which_takes_its_arguments() -> None:
+    def archive(self: object, request: object, job: object) -> None: ...
+
+    with pytest.raises(errors.ProgrammerError, match="ArchiveJob has two servers"):
+        luxi_service._serves(methods.ARCHIVE_JOB)(archive)
+    other = Method("Other", "Takes another argument", (Arg("name", ht.Str),))
+    with pytest.raises(errors.ProgrammerError, match="Other has parameters .*'job'.* not .*'name'"):
+        luxi_service._serves(other)(archive)
+    assert luxi_service._functions.keys() == methods.TABLE.keys()
+
+
+def test_secrets_are_for_the_administrator() -> None:
+    service = LuxiService(MasterContext(None, None, None))  # type: ignore[arg-type]
+    for method in methods.TABLE.values():
+        handler = service.handler(method.name)
+        assert handler is not None
+        request = SimpleNamespace(args=[1] * len(method.args), peer_uid=lambda: 65534)
+        if method.right is Right.ADMINISTRATOR:
+            with pytest.raises(errors.OpPrereqError, match=f"{method.name} contains secrets"):
+                handler.begin(request)  # type: ignore[arg-type]
+    secret = {
+        method.name for method in methods.TABLE.values() if method.right is Right.ADMINISTRATOR
+    }
+    assert secret == {"QueryConfigAt", "QueryConfigChanges"}
 
 
 def test_a_job_through_the_socket(client: luxi.Client) -> None:

@@ -111,6 +111,10 @@ def test_a_change_is_not_sent_twice(peer: Peer) -> None:
     with pytest.raises(errors.ConnectionClosedError):
         ask(peer, ("SubmitJob", []))
     assert len(peer.requests) == 1
+    peer.silent = False
+    with pytest.raises(errors.ConnectionClosedError):
+        ask(peer, ("Query", 1), ("SubmitJob", []))
+    assert [method for method, _args in peer.requests[1:]] == ["Query"]
 
 
 def test_nobody_there(tmp_path: Path) -> None:

@@ -26,15 +26,15 @@ def events(values: Values, arguments: list[str]) -> int:
     """Show the last events, or with ``--follow`` the next ones until Ctrl-C (``events``)."""
     client = jobs.connect()
     # Instances which start or stop by themselves are noticed when the master looks at them.
-    answer = client.call("WaitForEvents", None, 0)
+    answer = client.wait_for_events(None, 0)
     place = [answer["epoch"], answer["last"]]
     if not values.follow:
-        for event in client.call("WaitForEvents", [place[0], 0], 0)["events"]:
+        for event in client.wait_for_events([place[0], 0], 0)["events"]:
             _show(event, values)
         return failures.EXIT_SUCCESS
     try:
         while True:
-            answer = client.call("WaitForEvents", place, _WAIT_S)
+            answer = client.wait_for_events(place, _WAIT_S)
             if answer["lost"]:
                 terminal.err(
                     "Warning: events are missing here: the master daemon was restarted, or there"
