@@ -1,8 +1,9 @@
 """Writes the pages of the manual which are generated from tables (``make pages``).
 
-``doc/manual/reference-opcodes.rst`` has every opcode with its parameters, and
-``doc/manual/reference-parameters.rst`` the parameters which objects inherit. A test compares the
-pages with the tables.
+``doc/manual/reference-opcodes.rst`` has every opcode with its parameters,
+``doc/manual/reference-parameters.rst`` the parameters which objects inherit, and
+``doc/manual/reference-luxi.rst`` the methods of the master's socket. A test compares the pages with
+the tables.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 from ganeti import opcodes
 from ganeti.constants import hv, instance, net, node
+from ganeti.luxi import methods
+from ganeti.luxi.methods import Arg, Method, Right
 from ganeti.objects import disk_templates, hvparams
 from ganeti.opcodes.base import CHANGE, OpCode, Param
 
@@ -28,6 +31,7 @@ def pages() -> dict[str, str]:
     return {
         "reference-opcodes.rst": _opcodes(),
         "reference-parameters.rst": _parameters(),
+        "reference-luxi.rst": _luxi(),
     }
 
 
@@ -197,6 +201,48 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
         for row in (head, *rows)
     ]
     return [rule, shown[0], rule, *shown[1:], rule]
+
+
+# -- LUXI -----------------------------------------------------------------------------------------
+
+
+def _luxi() -> str:
+    lines = [
+        _GENERATED.format("the table of methods of LUXI"),
+        "===============",
+        "Methods of LUXI",
+        "===============",
+        "",
+        "LUXI is the protocol of the master's local socket, which the ``gnt-*`` commands and the",
+        "REST daemon use. A request is a JSON object with ``method`` and ``args``, a list of the",
+        "arguments in this order; the byte 3 ends each message. The answers have the order of the",
+        "requests. A request whose connection breaks may have been carried out: a program may",
+        "repeat it, unless this page says that it must not be repeated.",
+        "",
+    ]
+    published = [method for method in methods.TABLE.values() if method.published]
+    own = [method for method in methods.TABLE.values() if not method.published]
+    for title, group in (("Methods of every master", published), ("Extensions of ours", own)):
+        lines += _title(title)
+        for method in sorted(group, key=lambda method: method.name):
+            lines += [
+                f"``{method.name}`` ({', '.join(map(_argument, method.args)) or 'no arguments'})",
+                f"    {_escaped_doc(method.summary)}.{_remarks(method)}",
+                "",
+            ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _argument(arg: Arg) -> str:
+    default = "" if arg.required else f", default {_value(arg.default)}"
+    return f"``{arg.name}``: {_plain(str(arg.type))}{default}"
+
+
+def _remarks(method: Method) -> str:
+    remarks = " It must not be repeated." if method.changes else ""
+    if method.right is Right.ADMINISTRATOR:
+        remarks += " Only for root and the user of the master daemon."
+    return remarks
 
 
 def main() -> int:
