@@ -27,6 +27,7 @@ from ganeti.merge.record import Guest, Record, record_file
 from ganeti.objects import ConfigData, Node, codec
 from ganeti.platform import paths
 from ganeti.runbook import quiet
+from ganeti.runbook.steps import Step, execute
 from ganeti.tools import config_files
 from ganeti.utils import clock, fs, process
 from ganeti.utils.undo import UndoStack
@@ -35,6 +36,21 @@ from ganeti.utils.undo import UndoStack
 ALL, UP, NONE = "all", "up", "none"
 RESTARTS = (ALL, UP, NONE)
 _POLL_S = 1.0
+# The steps which are taken back when one of them fails, and those behind the point of no return.
+_POINT = "start"
+_TAKEN_BACK = (
+    Step("drain", "Pausing the watchers and draining the queues of both clusters"),
+    Step("stop_instances"),
+    Step("stop_daemons"),
+    Step("write"),
+    Step(_POINT, "Starting the master daemon with the merged configuration"),
+)
+_KEPT = (
+    Step("add_nodes"),
+    Step("distribute"),
+    Step("start_instances"),
+    Step("verify", "Verifying the cluster"),
+)
 _LIST = ("--no-headers", "--separator=|", "-o")
 
 
@@ -107,6 +123,8 @@ class Merge:
         self._pause = pause
         self._here = here or paths.current()
         self._file = record_file(self._here.data_dir)
+        # Commands which failed and which the administrator has to repeat.
+        self._todo: list[str] = []
         self._record = record or Record(
             asked=asked or other.name,
             name=other.name,
@@ -216,13 +234,28 @@ class Merge:
         addresses, ssh_ports = _reached(other)
         self._note(addresses=addresses, ssh_ports=ssh_ports)
         try:
-            self._quiet()
-            self._write()
-            self._start_merged()
+            execute(_TAKEN_BACK, self)
         except BaseException as err:
             self._take_back(err)
             raise
-        self._complete()
+        execute(_KEPT, self)
+
+    def is_complete(self, step: Step) -> bool:
+        """Return True if a step does not have to be done again after an interruption.
+
+        The master daemon is started again, and each of the steps behind that knows what is left.
+        """
+        return self._record.merged and step in _TAKEN_BACK and step.name != _POINT
+
+    def begin(self, step: Step, label: str) -> bool:
+        """Say what is being done; the step itself records what it begins."""
+        if step.text:
+            self._say(step.text)
+        return True
+
+    def carry_out(self, step: Step) -> None:
+        """Do a step."""
+        getattr(self, step.name)()
 
     def resume(self) -> bool:
         """Take back what an interrupted merge has begun, or complete it.
@@ -237,8 +270,7 @@ class Merge:
             self._say("Both clusters are as before.")
             return False
         self._say(f"The merge of {self._other.name} was interrupted; it goes on")
-        self._start_merged()
-        self._complete()
+        execute((*_TAKEN_BACK, *_KEPT), self)
         return True
 
     def _take_back(self, error: BaseException | None) -> None:
@@ -294,10 +326,9 @@ class Merge:
         """Return the configuration of the other cluster before the merge."""
         return parse_config(fs.read_file(self._record.other), self._other.name)
 
-    def _quiet(self) -> None:
-        """Stop the work of both clusters."""
+    def drain(self) -> None:
+        """Pause the watchers, and drain the queues of both clusters."""
         other = self._other
-        self._say("Pausing the watchers and draining the queues of both clusters")
         runs: tuple[tuple[str, Callable[..., process.Completed]], ...] = (
             ("here", self._command),
             ("there", other.run),
@@ -307,6 +338,10 @@ class Merge:
             run("gnt-cluster", "watcher", "pause", str(self._choices.pause_s))
             run("gnt-cluster", "queue", "drain")
             self._wait_for_jobs(run)
+
+    def stop_instances(self) -> None:
+        """Stop those instances of the other cluster that must not run during the merge."""
+        other = self._other
         done = other.run("gnt-instance", "list", *_LIST, "name,oper_state,admin_state")
         guests = parse_guests(done.stdout)
         stopped = self._to_stop(guests)
@@ -318,6 +353,10 @@ class Merge:
             other.run("gnt-instance", "shutdown", "--force-multiple", "--no-remember", *stopped)
             other.run("gnt-cluster", "queue", "drain")
             self._wait_for_jobs(other.run)
+
+    def stop_daemons(self) -> None:
+        """Stop the daemons of the other cluster, on its master first."""
+        other = self._other
         nodes = [node.name for node in _online(other.read())]
         self._say(f"Stopping the daemons of {_count(nodes, 'node')} of {other.name}")
         for name in [other.master.name, *(name for name in nodes if name != other.master.name)]:
@@ -352,7 +391,7 @@ class Merge:
     def _daemon_util(self, *words: str) -> None:
         self._command(paths.daemon_util(), *words)
 
-    def _write(self) -> None:
+    def write(self) -> None:
         """Stop the master daemon and write the merged configuration."""
         here, path = self._here, self._here.cluster_conf_file
         self._note(master_stopped=True)
@@ -371,19 +410,16 @@ class Merge:
         self._note(own=saved, other=kept, changed_ports=tuple(sorted(merged.ports)))
         config_files.write(path, codec.to_dict(merged.data))
 
-    def _start_merged(self) -> None:
+    def start(self) -> None:
         """Start the master daemon with the merged configuration."""
         self._note(merged=True)
-        self._say("Starting the master daemon with the merged configuration")
         no_voting = _needs_no_voting(self._own_config(), self._before())
         words = ("--no-voting", "--yes-do-it") if no_voting else ()
         self._daemon_util("start", local.MASTER, *words)
 
-    def _complete(self) -> None:
-        """Give the nodes to this cluster and start their instances."""
+    def add_nodes(self) -> None:
+        """Add the nodes of the other cluster; one that fails is left to the administrator."""
         before = self._before()
-        no_voting = _needs_no_voting(self._own_config(), before)
-        todo: list[str] = []
         self._wait_for_master()
         self._command("gnt-cluster", "queue", "undrain")
         for node in _online(before):
@@ -396,29 +432,40 @@ class Merge:
             done = self._command(*command, check=False, terminal=True)
             if done.failed:
                 self._say(done.output.strip())
-                todo.append(process.show(command))
+                self._todo.append(process.show(command))
                 continue
             if node.drained:
-                self._try(todo, "gnt-node", "modify", "--drained=yes", node.name)
+                self._try("gnt-node", "modify", "--drained=yes", node.name)
             self._note(added=(*self._record.added, node.name))
-        if no_voting and not todo:
+
+    def distribute(self) -> None:
+        """Let all nodes know the merged cluster."""
+        if _needs_no_voting(self._own_config(), self._before()) and not self._todo:
             # With the nodes of both clusters it is elected in the usual way.
             self._daemon_util("restart", local.MASTER)
             self._wait_for_master()
         self._daemon_util("start-master")
-        self._try(todo, "gnt-cluster", "redist-conf")
+        self._try("gnt-cluster", "redist-conf")
+
+    def start_instances(self) -> None:
+        """Start instances of the other cluster, and let the watcher work again."""
         names = self._to_start()
         if names:
             self._say(f"Starting {_count(names, 'instance')}")
-            self._try(todo, "gnt-instance", "startup", "--force-multiple", *names)
-        self._try(todo, "gnt-cluster", "watcher", "continue")
-        self._say("Verifying the cluster")
+            self._try("gnt-instance", "startup", "--force-multiple", *names)
+        self._try("gnt-cluster", "watcher", "continue")
+
+    def verify(self) -> None:
+        """Verify the merged cluster; the merge is complete whatever that finds.
+
+        :raises MergeIncompleteError: it finds errors, or commands before it failed.
+        """
         verified = self._command("gnt-cluster", "verify", "--error-codes", check=False)
         self._file.remove()
-        if todo:
+        if self._todo:
             raise MergeIncompleteError(
                 f"{self._other.name} is merged, but not everything worked. Mend the cause and"
-                " run:\n" + "\n".join(f"  {line}" for line in todo)
+                " run:\n" + "\n".join(f"  {line}" for line in self._todo)
             )
         if verified.failed:
             self._say(verified.output.strip())
@@ -427,11 +474,12 @@ class Merge:
             )
         self._say(f"{self._other.name} is merged, and verification finds no errors.")
 
-    def _try(self, todo: list[str], *argv: str) -> None:
+    def _try(self, *argv: str) -> None:
+        """Run a command; one that fails is left to the administrator."""
         done = self._command(*argv, check=False)
         if done.failed:
             self._say(done.output.strip())
-            todo.append(process.show(argv))
+            self._todo.append(process.show(argv))
 
     def _wait_for_master(self) -> None:
         self._command("gnt-cluster", "queue", "info")

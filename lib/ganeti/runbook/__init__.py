@@ -5,6 +5,6 @@ command. It keeps a record of what is complete in a file; a step may run twice, 
 interruption can come between its end and the record of it.
 
 - ``record``: the record in its file
-- ``steps``: carry out one step; its failure
+- ``steps``: the table of steps, the loop that carries them out, the failure of a step
 - ``quiet``: bring a cluster to rest before it is changed, and compare it afterwards
 """

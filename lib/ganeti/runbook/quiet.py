@@ -1,8 +1,9 @@
-"""Bring a cluster to rest before it is changed, and compare it with what it was afterwards."""
+"""Bring a cluster to rest before it is changed; wait for its master, and compare it afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from ganeti import errors
 from ganeti.constants import job
@@ -11,6 +12,7 @@ from ganeti.constants import job
 SEPARATOR = "|"
 
 Say = Callable[[str], object]
+T = TypeVar("T")
 
 
 def wait_for_jobs(
@@ -29,6 +31,24 @@ def wait_for_jobs(
             said = len(left)
             say(f"  waiting for {said} jobs: {', '.join(left[:10])}")
         pause(interval_s)
+
+
+def wait_for_master(
+    ask: Callable[[], T], pause: Callable[[float], object], interval_s: float, limit_s: float
+) -> T:
+    """Ask a master daemon which has just been started until it answers; return the answer.
+
+    :raises GenericError: it does not answer within the time; the error of the last attempt.
+    """
+    waited = 0.0
+    while True:
+        try:
+            return ask()
+        except errors.GenericError:
+            if waited >= limit_s:
+                raise
+        pause(interval_s)
+        waited += interval_s
 
 
 def parse_unfinished(text: str) -> list[str]:

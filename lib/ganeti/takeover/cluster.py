@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 from ganeti import errors
 from ganeti.cli.verify_errors import parse_verify
@@ -94,12 +95,8 @@ class Cluster:
 
         :raises OpExecError: the master daemon does not answer, or the job failed.
         """
-        waited = 0.0
-        while self._command("gnt-cluster", "queue", "info", check=False).failed:
-            if waited >= _ANSWER_S:
-                self._command("gnt-cluster", "queue", "info")
-            self._pause(_POLL_S)
-            waited += _POLL_S
+        ask = partial(self._command, "gnt-cluster", "queue", "info")
+        quiet.wait_for_master(ask, self._pause, _POLL_S, _ANSWER_S)
         # The original never answers when an open queue is opened, as after an interruption.
         if self._is_drained():
             self._command("gnt-cluster", "queue", "undrain")
@@ -113,7 +110,7 @@ class Cluster:
     def verify(self, state: State) -> None:
         """Check that verification finds nothing which it has not found before.
 
-        What it finds on a node which it has not looked at before is only said: nobody knows whether
+        What it finds on a node which it has not verified before is only said: nobody knows whether
         it is new.
 
         :raises OpExecError: it finds more.

@@ -21,7 +21,7 @@ from ganeti.cli.remote import NodeFailed
 from ganeti.config import upgrade
 from ganeti.constants.cli import EXIT_CONFIRMATION, EXIT_FAILURE, EXIT_SUCCESS, EXIT_USAGE
 from ganeti.platform import machine, paths
-from ganeti.runbook.steps import StepFailed
+from ganeti.runbook.steps import CLUSTER, MASTER, StepFailed
 from ganeti.takeover import archive, facts, features, findings, nodes, steps
 from ganeti.takeover.cluster import Cluster
 from ganeti.takeover.findings import Finding, Member
@@ -368,7 +368,7 @@ class Takeover:
 
     def _show_plan(self, direction: str, names: Sequence[str]) -> int:
         for number, step in enumerate(steps.PLANS[direction], 1):
-            where = {steps.CLUSTER: "", steps.MASTER: f": {self.master}"}.get(
+            where = {CLUSTER: "", MASTER: f": {self.master}"}.get(
                 step.place, f": {', '.join(names)}"
             )
             terminal.out(f"[{number}/{len(steps.PLANS[direction])}] {step.text}{where}")
@@ -506,7 +506,7 @@ def status_data(state: State) -> dict[str, Any]:
     """
     found = []
     for step in steps.PLANS[state.direction]:
-        chosen = {steps.CLUSTER: [], steps.MASTER: [state.master]}.get(step.place, [*state.nodes])
+        chosen = {CLUSTER: [], MASTER: [state.master]}.get(step.place, [*state.nodes])
         missing = [name for name in chosen if not state.is_complete(step.name, name)]
         done = not missing if chosen else state.is_complete(step.name)
         found.append({"name": step.name, "done": done, "missing": missing if not done else []})

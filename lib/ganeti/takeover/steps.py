@@ -10,60 +10,51 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ganeti.cli.remote import NodeFailed
-from ganeti.runbook.steps import StepFailed, carry_out
+from ganeti.runbook.steps import (
+    AMONG,
+    CLUSTER,
+    FIRST,
+    LAST,
+    MASTER,
+    NODES,
+    Step,
+    StepFailed,
+    execute,
+    on_cluster,
+)
 from ganeti.takeover.state import BACK, RUN, State
 
-CLUSTER, MASTER, NODES = "cluster", "master", "nodes"
-#: Whether the master comes before the other nodes, after them, or among them.
-FIRST, LAST, AMONG = "first", "last", "among"
-
-
-class Step(NamedTuple):
-    """One step.
-
-    :ivar name: also the name of the function which does it.
-    :ivar place: :data:`CLUSTER`, :data:`MASTER` or :data:`NODES`.
-    :ivar text: what is being done, for people.
-    :ivar order: when the master's turn is, in a step on nodes.
-    """
-
-    name: str
-    place: str
-    text: str
-    order: str = AMONG
-
-
 _BEFORE = (
-    Step("prepare", NODES, "Copying the program, and downloading packages"),
-    Step("inspect", CLUSTER, "Verifying the cluster as it is"),
-    Step("drain", CLUSTER, "Pausing the watcher, draining the queue and waiting for its jobs"),
-    Step("stop", NODES, "Stopping the daemons; guests go on", FIRST),
-    Step("archive", NODES, "Archiving configuration, keys and queue"),
+    Step("prepare", "Copying the program, and downloading packages", NODES),
+    Step("inspect", "Verifying the cluster as it is"),
+    Step("drain", "Pausing the watcher, draining the queue and waiting for its jobs"),
+    Step("stop", "Stopping the daemons; guests go on", NODES, FIRST),
+    Step("archive", "Archiving configuration, keys and queue", NODES),
 )
 _AFTER = (
-    Step("owners", NODES, "Setting owners and modes"),
-    Step("start", NODES, "Starting the daemons", LAST),
-    Step("open", CLUSTER, "Opening the queue, and distributing the configuration"),
-    Step("compare", NODES, "Comparing keys, jobs and guests with what they were"),
-    Step("verify", CLUSTER, "Verifying the cluster"),
-    Step("finish", CLUSTER, "Letting the watcher work again"),
+    Step("owners", "Setting owners and modes", NODES),
+    Step("start", "Starting the daemons", NODES, LAST),
+    Step("open", "Opening the queue, and distributing the configuration"),
+    Step("compare", "Comparing keys, jobs and guests with what they were", NODES),
+    Step("verify", "Verifying the cluster"),
+    Step("finish", "Letting the watcher work again"),
 )
 PLANS: dict[str, tuple[Step, ...]] = {
     RUN: (
         *_BEFORE,
-        Step("install", NODES, "Replacing the packages"),
-        Step("settings", NODES, "Carrying over the options of the daemons"),
-        Step("upgrade", MASTER, "Converting the configuration"),
+        Step("install", "Replacing the packages", NODES),
+        Step("settings", "Carrying over the options of the daemons", NODES),
+        Step("upgrade", "Converting the configuration", MASTER),
         *_AFTER,
     ),
     BACK: (
         *_BEFORE,
-        Step("downgrade", MASTER, "Converting the configuration back"),
-        Step("install", NODES, "Replacing the packages"),
-        Step("settings", NODES, "Putting the former options of the daemons back"),
+        Step("downgrade", "Converting the configuration back", MASTER),
+        Step("install", "Replacing the packages", NODES),
+        Step("settings", "Putting the former options of the daemons back", NODES),
         *_AFTER,
     ),
 }
@@ -142,6 +133,7 @@ class Run:
         self._digest = digest
         self._say = say
         self._clock = clock
+        self._names: Sequence[str] = ()
 
     def execute(self, names: Sequence[str]) -> None:
         """Do all steps which are not complete.
@@ -150,6 +142,7 @@ class Run:
         :raises StepFailed: a step failed; the record has those before it.
         :raises OSError: the record cannot be written.
         """
+        self._names = names
         state = self._state
         plan = PLANS[state.direction]
         late = any(
@@ -164,39 +157,54 @@ class Run:
         if not state.is_complete(POINT, state.master) and not state.without_daemons:
             # Somebody may have opened the queue meanwhile.
             state.cluster = tuple(name for name in state.cluster if name != "drain")
-        for number, step in enumerate(plan, 1):
-            self._step(step, names, f"[{number}/{len(plan)}]")
+        execute(plan, self)
         state.done = True
         self._save(state)
 
-    def _step(self, step: Step, names: Sequence[str], label: str) -> None:
+    def is_complete(self, step: Step) -> bool:
+        """Return True if the record says that a step is complete, on all nodes that it concerns."""
+        if step.place == CLUSTER:
+            return self._state.is_complete(step.name)
+        return not self._pending(step)
+
+    def begin(self, step: Step, label: str) -> bool:
+        """Say that a step begins, and on which nodes; record when the first daemon is stopped."""
+        where = "" if step.place == CLUSTER else f": {', '.join(self._pending(step))}"
+        self._say(f"{label} {step.text}{where}")
+        if step.name == POINT and not self._state.stopped_at:
+            self._state.stopped_at = self._clock()
+            self._save(self._state)
+        return True
+
+    def carry_out(self, step: Step) -> None:
+        """Do a step on the nodes on which it is not complete, or for the cluster.
+
+        :raises StepFailed: it failed; the record has the nodes on which it is complete.
+        """
         state = self._state
         if step.place == CLUSTER:
-            if state.is_complete(step.name):
-                return
-            self._say(f"{label} {step.text}")
-            carry_out(step.name, partial(getattr(self._cluster, step.name), state))
-            state.complete(step.name)
-            self._save(state)
+            on_cluster(step.name, partial(getattr(self._cluster, step.name), state))
+            self._note(step.name, None)
             return
-        chosen = [state.master] if step.place == MASTER else names
-        pending = [name for name in chosen if not state.is_complete(step.name, name)]
-        if not pending:
-            return
-        self._say(f"{label} {step.text}: {', '.join(pending)}")
-        if step.name == POINT and not state.stopped_at:
-            state.stopped_at = self._clock()
-            self._save(state)
         failures: dict[str, str] = {}
-        for group in _in_order(step, pending, state.master):
+        for group in _in_order(step, self._pending(step), state.master):
             for name, reason in self._nodes.each(group, lambda name: self._on_node(step, name)):
                 if reason:
                     failures[name] = reason
                 else:
-                    state.complete(step.name, name)
-                    self._save(state)
+                    self._note(step.name, name)
             if failures:
                 raise StepFailed(step.name, failures)
+
+    def _pending(self, step: Step) -> list[str]:
+        """Return the nodes on which a step is not complete."""
+        chosen = [self._state.master] if step.place == MASTER else self._names
+        return [name for name in chosen if not self._state.is_complete(step.name, name)]
+
+    def _note(self, step: str, node: str | None) -> None:
+        """Record that a step is complete on a node, or for the cluster."""
+        self._state.complete(step, node)
+        self._save(self._state)
 
     def _on_node(self, step: Step, name: str) -> str:
         """Do a step on one node; returns why it failed, or an empty text."""

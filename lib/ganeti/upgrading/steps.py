@@ -9,52 +9,40 @@ version. Each step can be repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ganeti.platform import versions
-from ganeti.runbook.steps import carry_out
+from ganeti.runbook.steps import Step, execute, on_cluster
 from ganeti.upgrading.record import Record
 
+#: The version which does a step: the place of the step.
 ORIGIN, TARGET = "origin", "target"
 
 
-class Step(NamedTuple):
-    """One step.
-
-    :ivar name: also the name of the function which does it, in :class:`Work`.
-    :ivar owner: the version which does it: :data:`ORIGIN` or :data:`TARGET`.
-    :ivar text: what is being done, for people.
-    """
-
-    name: str
-    owner: str
-    text: str
-
-
 _BEFORE = (
-    Step("inspect", ORIGIN, "Verifying the cluster as it is"),
-    Step("drain", ORIGIN, "Pausing the watcher, draining the queue and waiting for its jobs"),
-    Step("stop", ORIGIN, "Stopping the daemons on all nodes; guests go on"),
-    Step("backup", ORIGIN, "Archiving the configuration, the keys and the queue"),
+    Step("inspect", "Verifying the cluster as it is", ORIGIN),
+    Step("drain", "Pausing the watcher, draining the queue and waiting for its jobs", ORIGIN),
+    Step("stop", "Stopping the daemons on all nodes; guests go on", ORIGIN),
+    Step("backup", "Archiving the configuration, the keys and the queue", ORIGIN),
 )
-_SWITCH = Step("switch", ORIGIN, "Switching all nodes to version {target}")
+_SWITCH = Step("switch", "Switching all nodes to version {target}", ORIGIN)
 _AFTER = (
-    Step("start", TARGET, "Starting the daemons on all nodes"),
-    Step("serve", TARGET, "Opening the queue, and distributing the configuration"),
-    Step("verify", TARGET, "Verifying the cluster"),
-    Step("finish", TARGET, "Letting the watcher work again"),
+    Step("start", "Starting the daemons on all nodes", TARGET),
+    Step("serve", "Opening the queue, and distributing the configuration", TARGET),
+    Step("verify", "Verifying the cluster", TARGET),
+    Step("finish", "Letting the watcher work again", TARGET),
 )
 FORWARD = (
     *_BEFORE,
     _SWITCH,
-    Step("convert", TARGET, "Converting the configuration to version {target}"),
+    Step("convert", "Converting the configuration to version {target}", TARGET),
     *_AFTER,
 )
 BACK = (
     *_BEFORE,
-    Step("convert_back", ORIGIN, "Converting the configuration back to version {target}"),
+    Step("convert_back", "Converting the configuration back to version {target}", ORIGIN),
     _SWITCH,
     *_AFTER,
 )
@@ -103,43 +91,69 @@ class Work(Protocol):
         """Let the queue and the watcher be as they were before."""
 
 
-def execute(
-    record: Record,
-    work: Work,
-    *,
-    save: Callable[[Record], object],
-    hand_over: Callable[[str], None],
-    own: str = versions.OWN,
-    say: Callable[[str], object] = print,
-    clock: Callable[[], float] = time.time,
-) -> bool:
-    """Do all steps which are not complete and belong to this version.
+class Upgrade:
+    """An upgrade or a way back, as far as this version does it.
 
+    :param record: it is changed.
     :param save: writes the record.
     :param hand_over: starts the program of another version, which goes on; on a real machine it
         does not return.
     :param own: the version of this program.
-    :returns: whether all steps are complete.
-    :raises StepFailed: a step failed.
-    :raises OSError: the record cannot be written.
     """
-    steps: Sequence[Step] = plan(record)
-    for number, step in enumerate(steps, 1):
-        if step.name in record.done:
-            continue
-        owner = record.origin if step.owner == ORIGIN else record.target
-        if owner != own:
+
+    def __init__(
+        self,
+        record: Record,
+        work: Work,
+        *,
+        save: Callable[[Record], object],
+        hand_over: Callable[[str], None],
+        own: str = versions.OWN,
+        say: Callable[[str], object] = print,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._record = record
+        self._work = work
+        self._save = save
+        self._hand_over = hand_over
+        self._own = own
+        self._say = say
+        self._clock = clock
+
+    def execute(self) -> bool:
+        """Do all steps which are not complete and belong to this version.
+
+        :returns: whether all steps are complete.
+        :raises StepFailed: a step failed.
+        :raises OSError: the record cannot be written.
+        """
+        return execute(plan(self._record), self)
+
+    def is_complete(self, step: Step) -> bool:
+        """Return True if the record says that a step is complete."""
+        return step.name in self._record.done
+
+    def begin(self, step: Step, label: str) -> bool:
+        """Say and record that a step begins; return False if the other version does it."""
+        record = self._record
+        owner = record.origin if step.place == ORIGIN else record.target
+        if owner != self._own:
             # The other program reads the record, which may just have been made or turned round.
-            save(record)
-            hand_over(owner)
+            self._save(record)
+            self._hand_over(owner)
             return False
         record.step = step.name
         if step.name == "stop" and not record.stopped_at:
-            record.stopped_at = clock()
-        save(record)
-        text = step.text.format(target=record.target)
-        say(f"[{number}/{len(steps)}] {text}")
-        carry_out(step.name, partial(getattr(work, step.name), record))
-        record.done += (step.name,)
-        save(record)
-    return True
+            record.stopped_at = self._clock()
+        self._save(record)
+        self._say(f"{label} {step.text.format(target=record.target)}")
+        return True
+
+    def carry_out(self, step: Step) -> None:
+        """Do a step, and record that it is complete.
+
+        :raises StepFailed: it failed.
+        """
+        on_cluster(step.name, partial(getattr(self._work, step.name), self._record))
+        self._record.done += (step.name,)
+        self._save(self._record)

@@ -230,17 +230,12 @@ class ClusterWork:
             self._say(f"  the cluster was without a master for {without_s:.0f} s")
 
     def _wait_for_master(self) -> luxi.Client:
-        waited = 0.0
-        while True:
-            try:
-                client = self._connect()
-                client.query_cluster_info()
-                return client
-            except errors.GenericError:
-                if waited >= _ANSWER_S:
-                    raise
-            self._pause(_POLL_S)
-            waited += _POLL_S
+        def ask() -> luxi.Client:
+            client = self._connect()
+            client.query_cluster_info()
+            return client
+
+        return quiet.wait_for_master(ask, self._pause, _POLL_S, _ANSWER_S)
 
     def verify(self, record: Record) -> None:
         """Check that verification finds nothing which it has not found before.

@@ -10,10 +10,10 @@ import pytest
 
 from ganeti import errors
 from ganeti.runbook import record
-from ganeti.runbook.steps import StepFailed
+from ganeti.runbook.steps import CLUSTER, NODES, StepFailed
 from ganeti.takeover import steps
 from ganeti.takeover.state import BACK, RUN, State, StateFile, parse_state
-from ganeti.takeover.steps import CLUSTER, NODES, NodeFailed, Run
+from ganeti.takeover.steps import NodeFailed, Run
 
 MASTER = "node1"
 NAMES = ["node1", "node2", "node3"]

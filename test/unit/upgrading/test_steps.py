@@ -86,9 +86,9 @@ def drive(
     for _ in range(3):
         record = file.read()
         assert record is not None
-        if steps.execute(
+        if steps.Upgrade(
             record, cluster, save=save, hand_over=wanted.append, own=own, say=said.append
-        ):
+        ).execute():
             return True, said
         own = wanted[-1]
     raise AssertionError(f"versions hand over to each other: {wanted}")
@@ -193,9 +193,9 @@ def test_the_other_version_goes_on_with_the_record_which_was_turned(tmp_path: Pa
         found = file.read()
         assert series == "0.10" and found == before.turned(8)
 
-    assert not steps.execute(
+    assert not steps.Upgrade(
         before.turned(8), cluster, save=file.write, hand_over=hand_over, own="0.9"
-    )
+    ).execute()
 
 
 def test_the_way_back_before_the_daemons_were_stopped(tmp_path: Path) -> None:

@@ -294,9 +294,9 @@ def _execute(file: RecordFile[Record], record: Record) -> int:
         _continue_as(series)
 
     try:
-        complete = steps.execute(
+        complete = steps.Upgrade(
             record, _work(record.nodes), save=file.write, hand_over=hand_over, say=terminal.out
-        )
+        ).execute()
     except StepFailed as err:
         terminal.err(f"Failure: {err}")
         terminal.err(_AGAIN.format(origin=record.origin, path=file.path))
