@@ -39,7 +39,6 @@ from devel.simnodes.cluster import node_name
 from devel.simnodes.state import Fleet, SimNode
 from ganeti import errors
 from ganeti.bootstrap.init import InitParams, build_config
-from ganeti.config import role
 from ganeti.config.members import members_of
 from ganeti.config.role import judge, newer_copies
 from ganeti.config.store import ConfigStore
@@ -50,6 +49,7 @@ from ganeti.http import client as http_client
 from ganeti.http.server import AuthorisedRequest
 from ganeti.objects import ConfigData, Node, codec, updated
 from ganeti.platform import hosts, master_epoch, paths
+from ganeti.replication.majority import majority
 from ganeti.rpc import AddressRunner, RpcRunner
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.voting import RoleNotWonError, Voting, failover_ballot
@@ -252,7 +252,7 @@ class World:
     def acknowledge(self, master: Master, tag: str) -> None:
         """Note that a change was acknowledged to a master."""
         newer = sum(node.copies.epoch > master.epoch for node in self.nodes)
-        if newer >= role.majority(len(self.nodes)):
+        if newer >= majority(len(self.nodes)):
             raise Broken(f"{tag} was acknowledged to {master.node.name} after a newer promise")
         self.acknowledged.add(tag)
 

@@ -24,7 +24,17 @@ SHARED = (
     "jobstore", "configfile", "http", "htools", "query", "confd", "metad", "mond", "foreign",
 )  # fmt: skip
 NODE_SIDE = ("storage", "hypervisor", "backend")
-MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "jobexec", "master")
+MASTER_SIDE = (
+    "locking",
+    "replication",
+    "config",
+    "rpc",
+    "allocator",
+    "cmdlib",
+    "jqueue",
+    "jobexec",
+    "master",
+)
 PROGRAMS = (
     "bootstrap", "runbook", "rapi", "cli", "upgrading", "client", "tools", "watcher",
     "master_failover", "watchdogd", "burnin", "takeover", "merge", "helpers", "vcluster", "server",
@@ -229,7 +239,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "documents", "index_keys", "newer_values", "ports", "recent_changes", "role", "ssconf",
             "view",
         ),
-        ("damaged", "quorum", "reservations", "upgrade", "witness"),
+        ("damaged", "reservations", "upgrade", "witness"),
         ("index", "members", "releases"),
         ("change", "verify"),
         ("history", "instance_changes", "text"),
@@ -263,6 +273,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("evacuate", "explain"),
         ("answer",),
     ),
+    "replication": (("majority",), ("quorum",)),
     "htools/capacity": (
         ("places", "roles"),
         ("ranking",),

@@ -37,9 +37,7 @@ from ganeti.bootstrap import local, newer_copies
 from ganeti.config import Config
 from ganeti.config.history import Author
 from ganeti.config.members import Members, read_members
-from ganeti.config.quorum import Record
 from ganeti.config.role import (
-    WITNESS,
     NewerCopies,
     Outcome,
     Standing,
@@ -55,6 +53,8 @@ from ganeti.configfile.files import write_config_file
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import ConfigData, Node, updated
 from ganeti.platform import machine, master_epoch, paths
+from ganeti.replication.majority import WITNESS
+from ganeti.replication.quorum import Record
 from ganeti.rpc import AddressRunner, RpcRunner, key_pins, open_client
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.master_ip import take_down_at

@@ -19,7 +19,6 @@ from ganeti.config import damaged, history, ports, reservations, upgrade, verify
 from ganeti.config.history import Author, History
 from ganeti.config.local_file import Changer, Writer
 from ganeti.config.others import CATCH_UP_S
-from ganeti.config.quorum import Record
 from ganeti.config.sending import Distribute, DistributionFailure
 from ganeti.config.store import ConfigStore, OnCommit
 from ganeti.config.text import ConfigText
@@ -29,6 +28,7 @@ from ganeti.configfile import files
 from ganeti.configfile.files import write_config_file
 from ganeti.objects import ConfigData
 from ganeti.objects.address_pool import AddressPool
+from ganeti.replication.quorum import Record
 from ganeti.utils import clock
 from ganeti.wire import json
 

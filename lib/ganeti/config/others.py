@@ -23,8 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from ganeti import errors
-from ganeti.config import role, ssconf
-from ganeti.config.quorum import CommitQuorum, Record, online_candidates
+from ganeti.config import ssconf
 from ganeti.config.sending import (
     CONFIG,
     SSCONF,
@@ -38,6 +37,8 @@ from ganeti.config.sending import (
 from ganeti.config.text import Pieces
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
+from ganeti.replication.majority import Tally
+from ganeti.replication.quorum import CommitQuorum, Record, online_candidates
 
 log = logging.getLogger(__name__)
 
@@ -467,11 +468,12 @@ class OtherNodes:
         the messages in the background have ended.
         """
         skip = frozenset(self._unresponsive) | self._under_way.nodes()
-        others = 1 + sum(uuid not in skip for uuid in candidates)
-        needed = role.majority(1 + len(candidates))
-        if self._quorum.can_ask(self._present()) and not self._quorum.failure:
-            others, needed = others + 1, role.majority(2 + len(candidates))
-        if everybody or self._catch_up_s is None or others < needed:
+        witness = self._quorum.can_ask(self._present()) and not self._quorum.failure
+        tally = Tally(
+            1 + len(candidates) + witness,
+            1 + sum(uuid not in skip for uuid in candidates) + witness,
+        )
+        if everybody or self._catch_up_s is None or not tally.reached:
             self._under_way.wait()
             return frozenset()
         return skip

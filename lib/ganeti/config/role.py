@@ -14,7 +14,7 @@ Two quorums are needed, and both are checked here:
 * of the nodes: this is the quorum of the design, and keeps a small part of a cluster from taking
   over;
 * of the master candidates: a change is committed when a majority of them has it
-  (:func:`is_committed`), so a majority of them has to answer, or a committed change could be
+  (:func:`.has_quorum`), so a majority of them has to answer, or a committed change could be
   missed.
 
 Why no committed change is lost: let a change be on a majority of the candidates under epoch *e*. A
@@ -39,44 +39,10 @@ from typing import NamedTuple
 from ganeti import errors, ht
 from ganeti.objects import MasterVote
 from ganeti.platform.master_epoch import NONE, Epoch, parse
+from ganeti.replication.majority import WITNESS, has_quorum, majority
 
 # Every change adds one: a higher serial number is that of a damaged file.
 _MAX_SERIAL = 1 << 62
-
-
-def majority(count: int) -> int:
-    """Return the smallest number which is more than half of ``count``."""
-    return count // 2 + 1
-
-
-def has_quorum(present: Collection[str], members: Collection[str]) -> bool:
-    """Tell whether a majority of the members is present."""
-    return len(set(present) & set(members)) >= majority(len(members))
-
-
-def is_committed(have: Collection[str], candidates: Collection[str]) -> bool:
-    """Tell whether a change which these nodes have is committed.
-
-    :param candidates: the master candidates which are online in the changed configuration.
-    """
-    return has_quorum(have, candidates)
-
-
-#: Name of the witness among the voters; no node has it, because it is not a host name.
-WITNESS = "the witness"
-_WITNESS_SERVES = 2
-
-
-def with_witness(members: Collection[str], *, witness: bool) -> frozenset[str]:
-    """Return the members of which a majority is needed.
-
-    A witness is one of them while there are at most two others; more need none.
-
-    :param members: nodes or master candidates, by name or by UUID.
-    :param witness: the cluster has a witness.
-    """
-    found = frozenset(members)
-    return found | {WITNESS} if witness and len(found) <= _WITNESS_SERVES else found
 
 
 class Standing(NamedTuple):

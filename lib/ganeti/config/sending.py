@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from ganeti.config import role
-from ganeti.config.quorum import members, online_candidates
 from ganeti.config.text import Pieces, change_between
 from ganeti.configfile.content import Change
 from ganeti.objects import ConfigData
+from ganeti.replication.majority import Tally, has_quorum
+from ganeti.replication.quorum import members, online_candidates
 
 # The two kinds of data which nodes get.
 CONFIG: Final = "configuration"
@@ -138,7 +138,7 @@ class Sending:
 
     def all_needed(self) -> bool:
         """Tell whether nobody can be left out: each node is needed for the majority."""
-        return set(self.nodes) <= {*self.candidates, self._master} and not role.is_committed(
+        return set(self.nodes) <= {*self.candidates, self._master} and not has_quorum(
             self._members - set(self.candidates[:1]), self._members
         )
 
@@ -174,12 +174,10 @@ class Sending:
         enough = False
         if instead is not None:
             with self._changed:
-                in_time = self._changed.wait_for(
-                    lambda: self._ended or self._majority_has_it(), patience_s
-                )
+                in_time = self._changed.wait_for(self._is_decided, patience_s)
             enough = not in_time and instead()
         with self._changed:
-            self._changed.wait_for(lambda: enough or self._ended or self._majority_has_it())
+            self._changed.wait_for(lambda: enough or self._is_decided())
             if not self._ended and not enough:
                 self._changed.wait_for(lambda: self._ended, patience_s)
             if self._error is not None:
@@ -194,10 +192,11 @@ class Sending:
                 for uuid, what in sorted(self._missing_before)
             ]
 
-    def _majority_has_it(self) -> bool:
+    def _is_decided(self) -> bool:
+        """Tell whether a majority has it, or all nodes have answered."""
         missing = {uuid for uuid, what in self._missing if what == CONFIG}
         have = {self._master, *self.candidates} - missing
-        return role.is_committed(have & set(self._online), self._online)
+        return self._ended or Tally(len(self._online), len(have & set(self._online))).reached
 
 
 class Threads:

@@ -36,6 +36,7 @@ from ganeti.jobstore.files import SERIAL
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up
 from ganeti.jqueue.commit import Delivered
+from ganeti.replication.majority import Tally, majority
 
 _log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ class Replicator:
     def count_serials(self) -> None:
         """Find the highest job id which a majority of the candidates knows. Needs the lock."""
         # The master itself is one of the majority.
-        others = (len(self._peers) + 1) // 2
+        others = majority(len(self._peers) + 1) - 1
         known = sorted(
             (
                 self._first_serial if peer.serial is None else peer.serial
@@ -199,9 +200,8 @@ class Replicator:
         """
 
         def confirmed() -> bool:
-            others = (len(self._peers) + 1) // 2
-            known = [peer for peer in self._peers.values() if (peer.serial or 0) >= serial]
-            return len(known) >= others
+            known = sum((peer.serial or 0) >= serial for peer in self._peers.values())
+            return Tally(len(self._peers) + 1, known + 1).reached
 
         with self.progress:
             witness = self._witness if len(self._peers) < _OTHERS else None
@@ -321,20 +321,16 @@ class Replicator:
 
     def _wait_for_majority(self, number: int) -> str:
         """Wait until a majority has a commit; return the numbers if it does not. Needs the lock."""
-        # The master itself is one of the majority.
-        needed = (len(self._peers) + 1) // 2
 
-        def have() -> int:
-            return sum(peer.done >= number for peer in self._peers.values())
+        def tally() -> Tally:
+            peers = self._peers.values()
+            have = sum(peer.done >= number for peer in peers)
+            coming = sum(peer.done < number and not peer.failing for peer in peers)
+            return Tally(len(peers) + 1, have + 1, coming)
 
-        def hopeless() -> bool:
-            coming = sum(peer.done < number and not peer.failing for peer in self._peers.values())
-            return have() + coming < needed
-
-        self.progress.wait_for(lambda: have() >= needed or hopeless(), MAJORITY_WAIT_S)
-        if have() >= needed:
-            return ""
-        return f"only {have() + 1} of {len(self._peers) + 1} master candidates"
+        self.progress.wait_for(lambda: tally().decided, MAJORITY_WAIT_S)
+        found = tally()
+        return "" if found.reached else f"only {found.have} of {found.members} master candidates"
 
 
 def _send_flag(

@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable
 
 from ganeti.config import Config
-from ganeti.config.quorum import members, online_candidates
-from ganeti.config.role import WITNESS
 from ganeti.master.fence import Fence
 from ganeti.objects import ConfigData
+from ganeti.replication.majority import WITNESS
+from ganeti.replication.quorum import members, online_candidates
 from ganeti.rpc import RpcRunner
 from ganeti.rpc.witness import HigherEpoch, Witness, WitnessError, open_witness
 from ganeti.wire.calls import MASTER_VOTE
@@ -59,7 +59,7 @@ class MasterWitness:
     # -- when a change needs it ------------------------------------------------------------------
 
     def record_config(self, data: ConfigData) -> str | None:
-        """Inform the witness of a configuration; see :data:`ganeti.config.quorum.Record`."""
+        """Inform the witness of a configuration; see :data:`ganeti.replication.quorum.Record`."""
         return self._record(data, config_serial=data.serial_no)
 
     def needed(self) -> bool:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ganeti.config.role import majority
 from ganeti.constants import failover as const
 from ganeti.objects.transfer import MasterSight
+from ganeti.replication.majority import majority
 from ganeti.utils.text import comma_join
 
 #: Seconds by which each candidate asks later than the one before it.

@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.config.role import has_quorum
 from ganeti.config.ssconf import SimpleStore
 from ganeti.constants import failover as const
 from ganeti.constants import ssconf as ssconf_c
@@ -29,6 +28,7 @@ from ganeti.master_failover.child import FAILOVER, RELEASE_ADDRESS, RESTART, Chi
 from ganeti.objects.transfer import MasterSight
 from ganeti.platform import failover_report, machine, master_epoch, paths
 from ganeti.platform.failover_report import Report
+from ganeti.replication.majority import has_quorum
 from ganeti.rpc import AddressRunner, key_pins
 from ganeti.rpc.results import Result
 from ganeti.utils import clock

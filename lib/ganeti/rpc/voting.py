@@ -19,6 +19,7 @@ from ganeti.config import role
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Outcome, Standing, Verdict
 from ganeti.platform.master_epoch import NONE, Epoch, parse
+from ganeti.replication.majority import WITNESS, has_quorum, with_witness
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner
 from ganeti.rpc.witness import HigherEpoch, Witness, WitnessError, open_witness
@@ -156,8 +157,8 @@ class Voting:
         if not verdict.won:
             raise RoleNotWonError(verdict, got.failures, votes.broken | got.broken)
         _log.info("epoch %s promised by %s", epoch, _few(sorted(got.answers)))
-        promises = {name: one for name, one in got.answers.items() if name != role.WITNESS}
-        return Won(epoch, promises, override, role.WITNESS in got.answers)
+        promises = {name: one for name, one in got.answers.items() if name != WITNESS}
+        return Won(epoch, promises, override, WITNESS in got.answers)
 
     def promise(self, votes: Votes) -> tuple[Epoch, Votes]:
         """Let the nodes which voted promise a new epoch, without counting the promises."""
@@ -175,10 +176,10 @@ class Voting:
         broken = set()
         names = list(names)
         addresses = {
-            name: self._members.nodes[name].primary_ip for name in names if name != role.WITNESS
+            name: self._members.nodes[name].primary_ip for name in names if name != WITNESS
         }
         witness = None
-        if self.witness is not None and (call is MASTER_VOTE or role.WITNESS in names):
+        if self.witness is not None and (call is MASTER_VOTE or WITNESS in names):
             epoch = parse(args["epoch"]) if "epoch" in args else None
             witness = _AskWitness(self.witness, epoch, self._me)
             if self._hasty:
@@ -225,32 +226,32 @@ class Voting:
         known: list[Epoch],
     ) -> None:
         """Add the answer of the witness, if it counts."""
-        enough = role.has_quorum(answers, self.ballot.voters)
+        enough = has_quorum(answers, self.ballot.voters)
         witness.wait(HASTE_S if enough and self._hasty else None)
         if isinstance(witness.failure, HigherEpoch):
             known.append(witness.failure.known)
         if witness.answer is None:
-            failures[role.WITNESS] = str(witness.failure or "the witness has not answered yet")
+            failures[WITNESS] = str(witness.failure or "the witness has not answered yet")
             return
         known.append(witness.answer.epoch)
         own = answers.get(self._me)
         if own is not None and not role.witness_counts(own, witness.answer):
-            failures[role.WITNESS] = (
+            failures[WITNESS] = (
                 "the document of the witness is older than the configuration of this node, so it"
                 " does not count"
             )
             return
-        answers[role.WITNESS] = witness.answer
+        answers[WITNESS] = witness.answer
 
     def _enough(self, results: Mapping[str, Result], witness: _AskWitness | None = None) -> bool:
         """Tell whether this node and a majority of both kinds have answered."""
         have = {name for name, result in results.items() if result.failure is None}
         if witness is not None and witness.answer is not None:
-            have.add(role.WITNESS)
+            have.add(WITNESS)
         return (
             self._me in have
-            and role.has_quorum(have, self.ballot.voters)
-            and role.has_quorum(have, self.ballot.candidates)
+            and has_quorum(have, self.ballot.voters)
+            and has_quorum(have, self.ballot.candidates)
         )
 
     def _limit(
@@ -351,8 +352,8 @@ def start_ballot(me: str, members: Members) -> Ballot:
     witness = bool(members.witness)
     return Ballot(
         me,
-        role.with_witness(members.nodes, witness=witness),
-        role.with_witness(members.candidates | {me}, witness=witness),
+        with_witness(members.nodes, witness=witness),
+        with_witness(members.candidates | {me}, witness=witness),
     )
 
 
@@ -365,14 +366,14 @@ def failover_ballot(me: str, members: Members, *, ignore_offline: bool) -> Ballo
     witness = bool(members.witness)
     return Ballot(
         me,
-        role.with_witness(voters | {me}, witness=witness),
-        role.with_witness(members.candidates | {me}, witness=witness),
+        with_witness(voters | {me}, witness=witness),
+        with_witness(members.candidates | {me}, witness=witness),
         moving=True,
     )
 
 
 def witness_of(members: Members, ballot: Ballot) -> Witness | None:
     """Return the witness if it is needed in a vote."""
-    if role.WITNESS not in ballot.voters | ballot.candidates:
+    if WITNESS not in ballot.voters | ballot.candidates:
         return None
     return open_witness(members.witness, members.cluster)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from ganeti.config import role
 from ganeti.config.role import Ballot, Standing
 from ganeti.platform.master_epoch import NONE, Epoch
+from ganeti.replication.majority import has_quorum, majority
 
 # A state of the configuration: the epochs under which its changes were made, oldest first. Two
 # changes are the same when they have the same place and epoch.
@@ -277,7 +278,7 @@ class Model:
     def _won(self, number: int, promises: tuple[tuple[int, Standing], ...]) -> bool:
         if self.rules.judge_promises:
             return _judge_promises(ballot(number, self.count), promises)
-        return len(promises) >= role.majority(self.count)
+        return len(promises) >= majority(self.count)
 
     def _win(self, state: State, number: int, process: Process) -> State:
         node = state.nodes[number]
@@ -341,7 +342,7 @@ class Model:
     def _is_committed(self, process: Process) -> bool:
         have = {name(other) for other in process.have}
         # Left out: who does not answer does not count, as if it were marked offline.
-        return role.is_committed(have, everybody(self.count) if self.rules.count_all else have)
+        return has_quorum(have, everybody(self.count) if self.rules.count_all else have)
 
     def _acknowledge(self, state: State, number: int, process: Process) -> State:
         shorter, longer = sorted((process.history, state.acked), key=len)
@@ -417,8 +418,7 @@ class Model:
         obeyed = [
             one
             for one in active
-            if sum(known <= one.epoch for known in self.promised(state))
-            >= role.majority(self.count)
+            if sum(known <= one.epoch for known in self.promised(state)) >= majority(self.count)
         ]
         if len(obeyed) > 1:
             raise Violation(f"two masters are obeyed: {obeyed}")
@@ -430,8 +430,7 @@ def majorities(count: int, including: int) -> tuple[tuple[int, ...], ...]:
 
     others = [number for number in range(count) if number != including]
     return tuple(
-        tuple(sorted((including, *chosen)))
-        for chosen in combinations(others, role.majority(count) - 1)
+        tuple(sorted((including, *chosen))) for chosen in combinations(others, majority(count) - 1)
     )
 
 

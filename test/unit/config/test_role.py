@@ -33,11 +33,6 @@ def judge(asked: Ballot, *answers: tuple[str, Standing]) -> role.Verdict:
     return role.judge(asked, dict(answers))
 
 
-@pytest.mark.parametrize(("count", "wanted"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (10, 6)])
-def test_majority(count: int, wanted: int) -> None:
-    assert role.majority(count) == wanted
-
-
 def test_a_single_node_confirms_itself() -> None:
     assert judge(ballot(1), ("n1", standing())).won
 
@@ -134,11 +129,6 @@ def test_epochs() -> None:
     assert role.next_epoch("u", []) == Epoch(1, "u")
     assert role.next_epoch("u", [E2, NONE, E1]) == Epoch(3, "u")
     assert role.next_epoch("a", [E1]) < role.next_epoch("b", [E1])
-
-
-def test_committed() -> None:
-    assert role.is_committed({"a", "b"}, {"a", "b", "c"})
-    assert not role.is_committed({"a", "x"}, {"a", "b", "c"})
 
 
 def test_votes_are_read() -> None:

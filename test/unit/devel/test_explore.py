@@ -9,8 +9,9 @@ import pytest
 from devel.simnodes import explore, server
 from devel.simnodes.explore import Broken
 from devel.simnodes.state import Copies
-from ganeti.config import quorum, role
+from ganeti.config import sending
 from ganeti.configfile import journal
+from ganeti.replication import quorum
 
 SEEDS = range(12)
 
@@ -36,7 +37,7 @@ def _found(seeds: range = range(80)) -> str:
 
 def test_a_change_acknowledged_to_a_minority_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     always: Callable[..., bool] = lambda *_args, **_more: True  # noqa: E731
-    monkeypatch.setattr(role, "is_committed", always)
+    monkeypatch.setattr(sending, "has_quorum", always)
     monkeypatch.setattr(quorum.CommitQuorum, "reached", always)
     assert "lacks" in _found() or "after a newer promise" in _found()
 

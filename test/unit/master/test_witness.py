@@ -9,11 +9,11 @@ import pytest
 
 from fakes.config import cluster_of
 from ganeti import errors
-from ganeti.config.quorum import CommitQuorum
 from ganeti.master import witness as witness_module
 from ganeti.master.witness import MasterWitness
 from ganeti.objects import ConfigData, MasterVote, updated
 from ganeti.platform.master_epoch import Epoch
+from ganeti.replication.quorum import CommitQuorum
 from ganeti.rpc import Result
 from ganeti.rpc.witness import HigherEpoch, WitnessError
 

@@ -10,10 +10,11 @@ import pytest
 from fakes.config import cluster_of
 from ganeti import errors
 from ganeti.config.members import Members
-from ganeti.config.role import WITNESS, Outcome, Standing
+from ganeti.config.role import Outcome, Standing
 from ganeti.config.witness import Document
 from ganeti.objects import MasterVote
 from ganeti.platform.master_epoch import Epoch
+from ganeti.replication.majority import WITNESS
 from ganeti.rpc import Result
 from ganeti.rpc.voting import (
     HASTE_S,

@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from ganeti.config.quorum import CommitQuorum
-from ganeti.config.role import WITNESS, NewerCopies, Standing, newer_copies, with_witness
+from ganeti.config.role import NewerCopies, Standing, newer_copies
 from ganeti.objects import ConfigData, updated
 from ganeti.platform.master_epoch import NONE, Epoch
-
-from .samples import node_of, small_cluster
+from ganeti.replication.majority import WITNESS, with_witness
+from ganeti.replication.quorum import CommitQuorum
+from test.unit.config.samples import node_of, small_cluster
 
 URL = "https://witness.example.com/doc"
 

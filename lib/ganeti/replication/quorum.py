@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ganeti.config import role
 from ganeti.objects import ConfigData
+from ganeti.replication.majority import WITNESS, has_quorum, with_witness
 
 _FORMER: Final = "the former witness"
 
@@ -35,7 +35,7 @@ def online_candidates(data: ConfigData) -> list[str]:
 
 def members(data: ConfigData) -> frozenset[str]:
     """Return the members of which a majority is needed: UUIDs of nodes, and the witness."""
-    return role.with_witness(online_candidates(data), witness=bool(data.cluster.witness))
+    return with_witness(online_candidates(data), witness=bool(data.cluster.witness))
 
 
 class CommitQuorum:
@@ -60,7 +60,7 @@ class CommitQuorum:
 
     def can_ask(self, data: ConfigData) -> bool:
         """Tell whether the witness may stand for a candidate which does not answer."""
-        return self._record is not None and role.WITNESS in members(data)
+        return self._record is not None and WITNESS in members(data)
 
     def inform(self, data: ConfigData) -> bool:
         """Inform the witness of a state, once; tell whether it is informed.
@@ -91,8 +91,8 @@ class CommitQuorum:
         """
         needed = self._needed(data)
         found = set(have)
-        if not _all(needed, found) and _all(needed, found | {role.WITNESS}) and self.inform(data):
-            found.add(role.WITNESS)
+        if not _all(needed, found) and _all(needed, found | {WITNESS}) and self.inform(data):
+            found.add(WITNESS)
         if not _all(needed, found):
             return False
         self._settled = data
@@ -105,15 +105,15 @@ class CommitQuorum:
         if data.cluster.witness and self._settled is not None:
             before = members(self._settled)
             if self.is_alone(self._settled):
-                before = before - {role.WITNESS}
-            if self._settled.cluster.witness != data.cluster.witness and role.WITNESS in before:
-                before = before - {role.WITNESS} | {_FORMER}
+                before = before - {WITNESS}
+            if self._settled.cluster.witness != data.cluster.witness and WITNESS in before:
+                before = before - {WITNESS} | {_FORMER}
             needed.append(before)
         return needed
 
 
 def _all(needed: list[frozenset[str]], have: set[str]) -> bool:
-    return all(role.is_committed(have, one) for one in needed)
+    return all(has_quorum(have, one) for one in needed)
 
 
 def _alone(data: ConfigData) -> tuple[frozenset[str], str] | None:

@@ -1,0 +1,10 @@
+"""Copies of the master's data on the other master candidates: what both kinds of them share.
+
+The kinds are the configuration (:mod:`ganeti.config`) and the job queue (:mod:`ganeti.jqueue`).
+Each decides what it sends, and to how many nodes at once. The modules, from the bottom:
+
+================= ==============================================================================
+:mod:`.majority`  how many candidates must have a change, and when the witness is one of them
+:mod:`.quorum`    when a commit of the configuration is acknowledged, and when the witness is asked
+================= ==============================================================================
+"""
