@@ -29,15 +29,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ganeti import errors
 from ganeti.cli import failures, filters, jobs, selector, table, terminal
 from ganeti.cli import options as opt
-from ganeti.cli.command import Values
+from ganeti.cli.command import Argument, Command, Values
 from ganeti.constants import query as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from typing import Any
 
+    from ganeti.cli.options import Option
     from ganeti.luxi import client as luxi
 
+    #: Executes a command; returns the exit code.
+    Run = Callable[[Values, list[str]], int]
     #: Writes the value of one field, where the kind of the field is not enough.
     Formatter = Callable[[Any], str]
 
@@ -90,6 +93,85 @@ _STATUS_COLOURS = {
     "ADMIN_offline": terminal.DIM,
     "USER_down": terminal.YELLOW,
 }
+
+
+def commands(
+    resource: str,
+    run: Run,
+    summary: str,
+    options: Sequence[Option] = opt.LIST_OPTIONS,
+    *,
+    argument: str | None = None,
+    usage: str | None = None,
+) -> list[Command]:
+    """Return the commands ``list`` and ``list-fields`` for one kind of objects.
+
+    :param resource: kind of objects, as queries name it.
+    :param run: executes ``list``; :func:`lister` makes it, if a query is all it does.
+    :param summary: text of ``list`` in the list of commands.
+    :param argument: kind of the arguments, if it is not the resource.
+    :param usage: as of :class:`ganeti.cli.command.Command`; names or a filter, if it is not given.
+    """
+
+    def list_fields(values: Values, arguments: list[str]) -> int:
+        return run_list_fields(resource, values, arguments)
+
+    return [
+        Command(
+            "list",
+            run,
+            [Argument(argument or resource)],
+            options,
+            summary,
+            usage=f"[<options>] [<{resource}>...|<filter>]" if usage is None else usage,
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+    ]
+
+
+def lister(
+    resource: str,
+    fields: Sequence[str],
+    formatters: Mapping[str, Formatter] | None = None,
+    name_field: str = "name",
+) -> Run:
+    """Return a function for the command ``list``, with the parameters of :func:`run_list`."""
+
+    def list_objects(values: Values, arguments: list[str]) -> int:
+        return run_list(
+            resource, fields, values, arguments, formatters=formatters, name_field=name_field
+        )
+
+    return list_objects
+
+
+def show_objects(
+    values: Values,
+    fields: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    show: Callable[[list[dict[str, Any]]], None],
+) -> int:
+    """Write the objects of a command ``info``, for programs or for users.
+
+    :param rows: values of each object, in the order of the fields.
+    :param show: writes objects (dictionaries of field and value) for users.
+    :returns: the exit code.
+    """
+    found = [dict(zip(fields, row, strict=True)) for row in rows]
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(found, values.output_format)
+    elif found:
+        show(found)
+    return failures.EXIT_SUCCESS
 
 
 def join_list(value: Any) -> str:

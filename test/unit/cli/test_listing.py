@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -231,3 +232,33 @@ def test_watch_mistakes(
 )
 def test_colours_take_no_columns(columns: int, wanted: str) -> None:
     assert live.cut("\033[1mab\033[0mcd\033[31mef\033[0m", columns) == wanted
+
+
+def test_a_kind_of_objects_declares_its_list_once() -> None:
+    asked = []
+
+    def run(values: Values, arguments: list[str]) -> int:
+        asked.append(arguments)
+        return 0
+
+    chosen, fields = listing.commands("network", run, "List networks", (opt.OUTPUT,))
+    assert [chosen.name, fields.name] == ["list", "list-fields"]
+    assert [argument.kind for argument in chosen.arguments] == ["network"]
+    assert (chosen.options, chosen.summary) == ((opt.OUTPUT,), "List networks")
+    assert chosen.usage == "[<options>] [<network>...|<filter>]"
+    assert fields.options == opt.LIST_FIELDS_OPTIONS
+    assert chosen.run(Values(), ["net1"]) == 0 and asked == [["net1"]]
+
+
+def test_info_is_for_programs_or_for_users(capsys: pytest.CaptureFixture[str]) -> None:
+    shown: list[Any] = []
+    rows = [["node1", 3]]
+    values = Values(output_format="json")
+    assert listing.show_objects(values, ("name", "serial"), rows, shown.extend) == 0
+    assert json.loads(capsys.readouterr().out) == [{"name": "node1", "serial": 3}]
+    assert not shown
+    assert (
+        listing.show_objects(Values(output_format=None), ("name", "serial"), rows, shown.extend)
+        == 0
+    )
+    assert shown == [{"name": "node1", "serial": 3}] and not capsys.readouterr().out

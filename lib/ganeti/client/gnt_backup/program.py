@@ -29,11 +29,6 @@ def list_exports(values: Values, arguments: list[str]) -> int:
     )
 
 
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("export", values, arguments)
-
-
 def export(values: Values, arguments: list[str]) -> int:
     """Export an instance to a node (``export``)."""
     from ganeti.cli import confirmation
@@ -128,10 +123,10 @@ PROGRAM = Program(
     "gnt-backup",
     "Exports of instances, and instances made from them.",
     [
-        Command(
-            "list",
+        *listing.commands(
+            "export",
             list_exports,
-            [Argument("unknown")],
+            "List the exports on the nodes",
             [
                 _node(
                     "list only the exports on this node; may be given several times",
@@ -142,16 +137,7 @@ PROGRAM = Program(
                 ),
                 *opt.LIST_OPTIONS,
             ],
-            "List the exports on the nodes",
-            usage="[<options>] [<export>...|<filter>]",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            argument="unknown",
         ),
         Command(
             "export",

@@ -39,30 +39,18 @@ def _store(uuid: str | None, values: Values) -> str:
     )
 
 
-def list_filters(values: Values, arguments: list[str]) -> int:
-    """List the rules in their order (``list``)."""
-    return listing.run_list("filter", LIST_FIELDS, values, arguments, name_field="uuid")
-
-
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("filter", values, arguments)
-
-
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show all properties of rules (``info``)."""
     rows = jobs.connect().query_filters(arguments, LIST_FIELDS)
-    if values.output_format in opt.DATA_FORMATS:
-        from ganeti.cli import output
+    return listing.show_objects(values, LIST_FIELDS, rows, _show)
 
-        output.write_data(
-            [dict(zip(LIST_FIELDS, row, strict=True)) for row in rows], values.output_format
-        )
-        return failures.EXIT_SUCCESS
-    for row in rows:
-        for indent, title, value in zip(("", *["  "] * len(row)), _TITLES, row, strict=False):
+
+def _show(rules: list[dict[str, Any]]) -> None:
+    for rule in rules:
+        for indent, title, value in zip(
+            ("", *["  "] * len(rule)), _TITLES, rule.values(), strict=False
+        ):
             terminal.out(f"{indent}{title}: {value}")
-    return failures.EXIT_SUCCESS
 
 
 def delete(values: Values, arguments: list[str]) -> int:
@@ -104,20 +92,11 @@ PROGRAM = Program(
     "Rules that decide which jobs may run.",
     [
         Command("add", add, [], _RULE_OPTIONS, "Add a rule and print its UUID"),
-        Command(
-            "list",
-            list_filters,
-            [Argument("filter")],
-            opt.LIST_OPTIONS,
+        *listing.commands(
+            "filter",
+            listing.lister("filter", LIST_FIELDS, name_field="uuid"),
             "List the rules in the order in which they are applied",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            usage="",
         ),
         Command(
             "info",

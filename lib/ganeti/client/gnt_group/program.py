@@ -19,7 +19,7 @@ from ganeti.cli.options import Option
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ganeti.cli.output import Pairs
@@ -55,16 +55,6 @@ _FORMATTERS = {
 }
 
 
-def list_groups(values: Values, arguments: list[str]) -> int:
-    """List node groups (``list``)."""
-    return listing.run_list("group", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
-
-
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("group", values, arguments)
-
-
 # -- info -----------------------------------------------------------------------------------------
 
 _INFO_FIELDS = (
@@ -78,23 +68,20 @@ _INFO_FIELDS = (
 )
 
 
-def _groups(values: Values, arguments: list[str], fields: tuple[str, ...]) -> list[dict[str, Any]]:
+def _query(values: Values, arguments: list[str], fields: Sequence[str]) -> list[list[Any]]:
     client = jobs.connect()
     names = selector.names("group", values, arguments, client)
-    rows = client.query_groups(names, list(fields), False)
-    return [dict(zip(fields, row, strict=True)) for row in rows]
+    return client.query_groups(names, fields)
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show parameters and policy of node groups (``info``)."""
     from ganeti.cli import output
 
-    groups = _groups(values, arguments, _INFO_FIELDS)
-    if values.output_format in opt.DATA_FORMATS:
-        output.write_data(groups, values.output_format)
-    elif groups:
-        output.write_info([_describe(group) for group in groups])
-    return failures.EXIT_SUCCESS
+    rows = _query(values, arguments, _INFO_FIELDS)
+    return listing.show_objects(
+        values, _INFO_FIELDS, rows, lambda groups: output.write_info(list(map(_describe, groups)))
+    )
 
 
 def _describe(group: Mapping[str, Any]) -> Pairs:
@@ -156,11 +143,11 @@ def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
     import shlex
 
     field = "ipolicy" if values.include_defaults else "custom_ipolicy"
-    for group in _groups(values, arguments, ("name", field)):
+    for name, policy in _query(values, arguments, ("name", field)):
         words = ["gnt-group", "add"]
-        if "minmax" in group[field]:
-            words += policy_options.bounds_words(group[field]["minmax"])
-        terminal.out(shlex.join([*words, group["name"]]))
+        if "minmax" in policy:
+            words += policy_options.bounds_words(policy["minmax"])
+        terminal.out(shlex.join([*words, name]))
     return failures.EXIT_SUCCESS
 
 
@@ -338,21 +325,11 @@ PROGRAM = Program(
             "Move nodes from their groups to this group",
             usage="[<options>] <group> <node>...",
         ),
-        Command(
-            "list",
-            list_groups,
-            [Argument("group")],
-            [*opt.LIST_OPTIONS, selector.TAGS],
+        *listing.commands(
+            "group",
+            listing.lister("group", LIST_FIELDS, _FORMATTERS),
             "List node groups",
-            usage="[<options>] [<group>...|<filter>]",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            [*opt.LIST_OPTIONS, selector.TAGS],
         ),
         Command(
             "info",

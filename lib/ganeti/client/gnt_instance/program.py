@@ -44,16 +44,6 @@ _FORMATTERS = {
 # -- showing --------------------------------------------------------------------------------------
 
 
-def list_instances(values: Values, arguments: list[str]) -> int:
-    """List instances (``list``)."""
-    return listing.run_list("instance", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
-
-
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("instance", values, arguments)
-
-
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show all properties of instances (``info``)."""
     if not arguments and not values.show_all:
@@ -173,21 +163,11 @@ PROGRAM = Program(
             ],
             "Stop an instance, destroy its disks and remove it",
         ),
-        Command(
-            "list",
-            list_instances,
-            [Argument("instance")],
-            [*opt.LIST_OPTIONS, selector.TAGS, selector.NODE, selector.GROUP],
+        *listing.commands(
+            "instance",
+            listing.lister("instance", LIST_FIELDS, _FORMATTERS),
             "List instances",
-            usage="[<options>] [<instance>...|<filter>]",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            [*opt.LIST_OPTIONS, selector.TAGS, selector.NODE, selector.GROUP],
         ),
         Command(
             "info",

@@ -71,11 +71,6 @@ def list_jobs(values: Values, arguments: list[str]) -> int:
     )
 
 
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("job", values, arguments)
-
-
 def _job_ids(values: Values, arguments: Sequence[str], client: luxi.Client) -> list[int]:
     """Return the numbers of the jobs which are given by number or by a filter.
 
@@ -369,20 +364,13 @@ PROGRAM = Program(
     "gnt-job",
     "Show jobs, wait for them, cancel them, archive them.",
     [
-        Command(
-            "list",
+        *listing.commands(
+            "job",
             list_jobs,
-            [Argument("jobid")],
-            [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
             "List jobs and their states",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
+            argument="jobid",
+            usage="",
         ),
         Command(
             "info",

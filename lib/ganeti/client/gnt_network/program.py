@@ -30,16 +30,6 @@ _FORMATTERS = {
 }
 
 
-def list_networks(values: Values, arguments: list[str]) -> int:
-    """List networks (``list``)."""
-    return listing.run_list("network", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
-
-
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("network", values, arguments)
-
-
 # -- info -----------------------------------------------------------------------------------------
 
 _INFO_FIELDS = (
@@ -65,18 +55,14 @@ def show_info(values: Values, arguments: list[str]) -> int:
     """Show all properties of networks (``info``)."""
     client = jobs.connect()
     names = selector.names("network", values, arguments, client)
-    rows = client.query_networks(names, list(_INFO_FIELDS), False)
-    networks = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
-    if values.output_format in opt.DATA_FORMATS:
-        from ganeti.cli import output
+    rows = client.query_networks(names, _INFO_FIELDS)
 
-        output.write_data(networks, values.output_format)
-        return failures.EXIT_SUCCESS
-    for network in networks:
-        addresses = _addresses(network, client) if network["inst_list"] else {}
-        for line in _describe(network, addresses):
-            terminal.out(line)
-    return failures.EXIT_SUCCESS
+    def show(networks: list[dict[str, Any]]) -> None:
+        for network in networks:
+            addresses = _addresses(network, client) if network["inst_list"] else {}
+            terminal.out("\n".join(_describe(network, addresses)))
+
+    return listing.show_objects(values, _INFO_FIELDS, rows, show)
 
 
 def _addresses(network: Mapping[str, Any], client: luxi.Client) -> dict[str, list[str]]:
@@ -353,21 +339,11 @@ PROGRAM = Program(
             "Disconnect a network from node groups; from all groups when none is named",
             usage="[<options>] <network> [<group>...]",
         ),
-        Command(
-            "list",
-            list_networks,
-            [Argument("network")],
-            [*opt.LIST_OPTIONS, selector.TAGS],
+        *listing.commands(
+            "network",
+            listing.lister("network", LIST_FIELDS, _FORMATTERS),
             "List networks",
-            usage="[<options>] [<network>...|<filter>]",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            [*opt.LIST_OPTIONS, selector.TAGS],
         ),
         Command(
             "info",

@@ -52,29 +52,16 @@ _INFO_FIELDS = (
 )
 
 
-def list_nodes(values: Values, arguments: list[str]) -> int:
-    """List nodes (``list``)."""
-    return listing.run_list("node", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
-
-
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("node", values, arguments)
-
-
 def show_info(values: Values, arguments: list[str]) -> int:
     """Show addresses, marks, instances and parameters of nodes (``info``)."""
     from ganeti.cli import output
 
     client = jobs.connect()
     names = selector.names("node", values, arguments, client)
-    rows = client.query_nodes(names, list(_INFO_FIELDS), False)
-    nodes = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
-    if values.output_format in opt.DATA_FORMATS:
-        output.write_data(nodes, values.output_format)
-    elif nodes:
-        output.write_info([_describe(node) for node in nodes])
-    return failures.EXIT_SUCCESS
+    rows = client.query_nodes(names, _INFO_FIELDS)
+    return listing.show_objects(
+        values, _INFO_FIELDS, rows, lambda nodes: output.write_info(list(map(_describe, nodes)))
+    )
 
 
 def _describe(node: Mapping[str, Any]) -> Pairs:
@@ -347,21 +334,11 @@ PROGRAM = Program(
             ],
             "Add a machine to the cluster",
         ),
-        Command(
-            "list",
-            list_nodes,
-            [Argument("node")],
-            [*opt.LIST_OPTIONS, selector.TAGS, selector.GROUP],
+        *listing.commands(
+            "node",
+            listing.lister("node", LIST_FIELDS, _FORMATTERS),
             "List nodes",
-            usage="[<options>] [<node>...|<filter>]",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            [*opt.LIST_OPTIONS, selector.TAGS, selector.GROUP],
         ),
         Command(
             "info",

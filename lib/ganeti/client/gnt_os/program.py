@@ -77,11 +77,6 @@ def list_os(values: Values, arguments: list[str]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def list_fields(values: Values, arguments: list[str]) -> int:
-    """List the fields that ``list`` can show (``list-fields``)."""
-    return listing.run_list_fields("os", values, arguments)
-
-
 _INFO_FIELDS = (
     "name",
     "valid",
@@ -284,20 +279,12 @@ PROGRAM = Program(
     "gnt-os",
     "Show the operating systems which the nodes can install.",
     [
-        Command(
-            "list",
+        *listing.commands(
+            "os",
             list_os,
-            [Argument("os")],
-            [*opt.LIST_OPTIONS, opt.PRIORITY],
             "List the operating systems that can be installed on all nodes",
-        ),
-        Command(
-            "list-fields",
-            list_fields,
-            [Argument("unknown")],
-            opt.LIST_FIELDS_OPTIONS,
-            "List the fields that list can show",
-            usage="[<options>] [<field>...]",
+            [*opt.LIST_OPTIONS, opt.PRIORITY],
+            usage="",
         ),
         Command(
             "info",
